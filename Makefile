@@ -1,0 +1,77 @@
+# Every target sets itself up: a virtual environment in .venv, the package in it
+# (editable) and what the target needs. Stamp files remember what is installed, so
+# that this happens once, and again only after pyproject.toml has changed.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?= -n auto --maxprocesses=4
+SPHINX_ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+SOURCES := keql tests examples doc .ci
+# Ruff reads its settings from a file of its own or from pyproject.toml, not from
+# setup.cfg; its defaults are what we want, so only the rules are named, here.
+RUFF_RULES := E,F,W,I,B,UP,NPY,BLE,FIX,RUF100
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test lint doc benchmark clean
+
+help:  ## list the targets (the default)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/stamp-core  ## learn an equation from scattered data and draw it
+	$(BIN)/python examples/demo.py
+
+# One BLAS thread: the tests run in several processes, and more threads than cores
+# make all of them slow.
+test: export OMP_NUM_THREADS := 1
+test: export OPENBLAS_NUM_THREADS := 1
+test: $(VENV)/stamp-test  ## run the tests and the examples of the docstrings
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/stamp-lint  ## check style, format and docstrings
+	$(BIN)/ruff check --select $(RUFF_RULES) $(wildcard $(SOURCES))
+	$(BIN)/ruff format --check $(wildcard $(SOURCES))
+	$(BIN)/python .ci/validate_docstrings.py
+
+# From scratch every time (-E): pages kept from a build that failed would not warn
+# again, and those of objects that are gone would stay.
+doc: $(VENV)/stamp-doc  ## build the documentation in doc/_build/html
+	rm -rf doc/generated
+	$(BIN)/python -m sphinx -E -W --keep-going -q $(SPHINX_ARGS) doc doc/_build/html
+	@echo "The documentation is in doc/_build/html/index.html"
+
+benchmark: $(VENV)/stamp-benchmark  ## run the benchmarks of tests/benchmarks
+	@set -e; for script in $(sort $(wildcard tests/benchmarks/bench_*.py)); do \
+	    echo "== $$script"; $(BIN)/python $$script; done
+
+clean:  ## remove the environment and everything generated
+	rm -rf $(VENV) keql.egg-info build dist doc/_build doc/generated doc/auto_examples
+	rm -rf .pytest_cache .ruff_cache .coverage htmlcov
+	find $(wildcard $(SOURCES)) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "keql needs Python 3.11 or later, and '$(PYTHON)' is not; name another" \
+	         "one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo "'$(PYTHON)' cannot create virtual environments: its venv and ensurepip" \
+	         "modules are missing. Install them (Debian and Ubuntu: the package" \
+	         "python3-venv) or name another Python: make PYTHON=/path/to/python3" >&2; \
+	    exit 1; }
+	@echo "Creating the virtual environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/stamp-core: pyproject.toml | $(BIN)/python
+	@echo "Installing keql and what it needs (a minute or two, once)"
+	@$(PIP) install --editable .
+	@touch $@
+
+# "stamp-test" is the package with its extra "test", and so on.
+$(VENV)/stamp-%: pyproject.toml | $(BIN)/python
+	@echo "Installing keql with the extra '$*' (a minute or two, once)"
+	@$(PIP) install --editable ".[$*]"
+	@touch $@
