@@ -1,0 +1,30 @@
+"""Kernels with mixed derivatives of any order in both arguments.
+
+Every kernel is a scikit-learn kernel as well, so that it also serves in
+:class:`sklearn.gaussian_process.GaussianProcessRegressor`.
+"""
+
+from keql.kernels import _convert  # registers scikit-learn's kernels  # noqa: F401
+from keql.kernels._active import ActiveKernel
+from keql.kernels._base import Exponentiation, Kernel, Product, Sum, as_kernel
+from keql.kernels._function import FunctionKernel
+from keql.kernels._polynomial import Constant, Polynomial
+from keql.kernels._radial import RBF, Matern, RadialKernel, RationalQuadratic
+from keql.kernels._stationary import Periodic
+
+__all__ = [
+    "RBF",
+    "ActiveKernel",
+    "Constant",
+    "Exponentiation",
+    "FunctionKernel",
+    "Kernel",
+    "Matern",
+    "Periodic",
+    "Polynomial",
+    "Product",
+    "RadialKernel",
+    "RationalQuadratic",
+    "Sum",
+    "as_kernel",
+]

@@ -1,0 +1,151 @@
+"""Kernels that look at some of the columns only."""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.base import clone
+
+from keql.kernels._base import Kernel
+
+
+class ActiveKernel(Kernel):
+    """Base of the kernels that look at some columns only (`active_dims`).
+
+    A subclass implements `_active_derivatives(X, Y, pairs)` on the active columns and
+    `_active_gradient(X, Y)`, the derivatives with respect to its free `theta`.
+
+    Examples
+    --------
+    >>> from keql.kernels import RBF, ActiveKernel
+    >>> isinstance(RBF(active_dims=(1,)), ActiveKernel)
+    True
+    >>> RBF(active_dims="x").bind(["t", "x"]).active_dims
+    (1,)
+    """
+
+    active_dims = None
+
+    def __repr__(self):
+        shown = {
+            name: value
+            for name, value in self.get_params().items()
+            if not name.endswith("_bounds") and value is not None
+        }
+        parameters = (f"{name}={_short(value)}" for name, value in shown.items())
+        return f"{type(self).__name__}({', '.join(parameters)})"
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        """Value of the kernel, and its gradient with respect to `theta`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            First points.
+        Y : array-like of shape (m, d), default=None
+            Second points; None stands for `X`.
+        eval_gradient : bool, default=False
+            Whether the gradient with respect to the log-hyperparameters is returned
+            as well.
+
+        Returns
+        -------
+        K : ndarray of shape (n, m)
+            The values.
+        gradient : ndarray of shape (n, m, n_dims)
+            Only if `eval_gradient`.
+        """
+        X = np.atleast_2d(np.asarray(X, dtype=float))
+        Y = X if Y is None else np.atleast_2d(np.asarray(Y, dtype=float))
+        zero = (0,) * X.shape[1]
+        K = self._derivatives(X, Y, [(zero, zero)])[0]
+        if not eval_gradient:
+            return K
+        columns = self._columns(X.shape[1])
+        layers = self._active_gradient(X[:, columns], Y[:, columns])
+        return K, np.stack(layers, axis=-1) if layers else np.empty((*K.shape, 0))
+
+    def diag(self, X):
+        """Values k(x, x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Points.
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+            The diagonal of `kernel(X)`.
+        """
+        return np.array([self(x[None])[0, 0] for x in np.atleast_2d(X)])
+
+    def depends_on(self, d):
+        """See :meth:`Kernel.depends_on`."""
+        mask = np.zeros(d, dtype=bool)
+        mask[self._columns(d)] = True
+        return mask
+
+    def _columns(self, d):
+        """Indices of the active columns among `d`."""
+        if self.active_dims is None:
+            return np.arange(d)
+        names = np.atleast_1d(self.active_dims)
+        if names.dtype.kind in "US":
+            raise ValueError(
+                f"active_dims={self.active_dims!r} are names of columns: use the "
+                "kernel in a keql estimator, or call kernel.bind(names) first."
+            )
+        is_index = names.dtype.kind in "iu" and names.size > 0
+        is_index = is_index and len(set(names)) == names.size
+        if not is_index or names.min() < 0 or names.max() >= d:
+            raise ValueError(
+                f"active_dims={self.active_dims!r} must be different column indices "
+                f"from 0 to {d - 1}: the input has {d} column(s)."
+            )
+        return names
+
+    def _bind(self, names, default):
+        if self.active_dims is None:
+            dims = default
+        else:
+            given = self.active_dims
+            given = (given,) if isinstance(given, str | Integral) else tuple(given)
+            dims = tuple(_column_index(dim, names) for dim in given)
+        return clone(self).set_params(active_dims=dims)
+
+    def _derivatives(self, X, Y, pairs):
+        columns = self._columns(X.shape[1])
+        inactive = ~self.depends_on(X.shape[1])
+        vanish = [np.any(np.add(a, b)[inactive]) for a, b in pairs]
+        active = [
+            (tuple(np.take(a, columns)), tuple(np.take(b, columns)))
+            for (a, b), is_zero in zip(pairs, vanish, strict=True)
+            if not is_zero
+        ]
+        values = iter(
+            self._active_derivatives(X[:, columns], Y[:, columns], active)
+            if active
+            else []
+        )
+        shape = (len(X), len(Y))
+        return [np.zeros(shape) if is_zero else next(values) for is_zero in vanish]
+
+
+def _short(value):
+    """A parameter in few characters, as scikit-learn shows them."""
+    if callable(value):
+        return getattr(value, "__name__", repr(value))
+    if isinstance(value, np.ndarray | list):
+        return f"[{', '.join(f'{entry:.3g}' for entry in np.ravel(value))}]"
+    return f"{value:.3g}" if isinstance(value, float) else repr(value)
+
+
+def _column_index(dim, names):
+    if isinstance(dim, Integral) and 0 <= dim < len(names):
+        return int(dim)
+    if dim in names:
+        return names.index(dim)
+    raise ValueError(
+        f"active_dims names {dim!r}, which is not a column here: choose among "
+        f"{', '.join(names)}, or an index below {len(names)}."
+    )

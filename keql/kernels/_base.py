@@ -1,0 +1,468 @@
+"""Kernels that know their derivatives: the base class and the compositions."""
+
+from functools import reduce, singledispatch
+from numbers import Integral
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.gaussian_process import kernels as sklearn_kernels
+
+from keql.kernels._multi_index import as_multi_index, leibniz, merge_monomials
+
+
+@singledispatch
+def as_kernel(kernel):
+    """Convert a scikit-learn kernel, or a positive number, to a keql kernel.
+
+    Parameters
+    ----------
+    kernel : kernel or float
+        A keql kernel is returned as it is; scikit-learn's `RBF`, `Matern`,
+        `RationalQuadratic`, `ExpSineSquared`, `ConstantKernel`, `DotProduct` and
+        their sums, products and integer powers become their keql counterparts with
+        the same hyperparameters and bounds; a number becomes a :class:`Constant`.
+
+    Returns
+    -------
+    kernel : Kernel
+        The same function of two points, with derivatives.
+
+    Raises
+    ------
+    TypeError
+        If there is no counterpart with derivatives.
+    ValueError
+        If a number is not positive.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> from keql.kernels import as_kernel
+    >>> as_kernel(RBF([1.0, 2.0])).derivative([[0.0, 0.0]], a=(1, 0), b=(1, 0))
+    array([[1.]])
+    """
+    raise TypeError(
+        f"{kernel!r} has no known derivatives: use a kernel of keql.kernels or its "
+        "scikit-learn counterpart, or write the function of two points in "
+        "autograd.numpy and pass it as keql.kernels.FunctionKernel(function)."
+    )
+
+
+class Kernel(sklearn_kernels.Kernel):
+    """Base class of the kernels of keql: scikit-learn kernels with derivatives.
+
+    Sums and products, also with numbers and with scikit-learn's kernels, and `theta`,
+    `bounds`, `clone_with_theta`, `get_params` work as in scikit-learn. A kernel of
+    one's own derives from :class:`ActiveKernel`.
+
+    Examples
+    --------
+    >>> from keql.kernels import RBF
+    >>> kernel = 2.0 * RBF(0.5) + RBF(3.0)
+    >>> kernel.derivative([[0.0]], [[0.0]], a=(2,)).round(6)
+    array([[-8.111111]])
+    """
+
+    def derivative(self, X, Y=None, a=None, b=None):
+        """Mixed derivative d^a_x d^b_y k(x, y) for all pairs of points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            First points.
+        Y : array-like of shape (m, d), default=None
+            Second points; None stands for `X`.
+        a, b : tuple of d int, default=None
+            Orders of differentiation in each coordinate of the first and of the
+            second argument; None differentiates not at all.
+
+        Returns
+        -------
+        values : ndarray of shape (n, m)
+            In units of the kernel over those of the coordinates differentiated.
+
+        Raises
+        ------
+        ValueError
+            If a multi-index has the wrong length, or the derivative does not exist.
+        """
+        return self.derivatives(X, Y, [(a, b)])[0]
+
+    def derivatives(self, X, Y, pairs):
+        """Several mixed derivatives at once, sharing what they have in common.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            First points.
+        Y : array-like of shape (m, d) or None
+            Second points; None stands for `X`.
+        pairs : list of (a, b)
+            Multi-indices as in :meth:`derivative`.
+
+        Returns
+        -------
+        values : list of ndarray of shape (n, m)
+            One new array for each pair.
+        """
+        X = np.atleast_2d(np.asarray(X, dtype=float))
+        Y = X if Y is None else np.atleast_2d(np.asarray(Y, dtype=float))
+        d = X.shape[1]
+        pairs = [(as_multi_index(a, d), as_multi_index(b, d)) for a, b in pairs]
+        for a in {a for pair in pairs for a in pair if any(a)}:
+            self.check_order(a)
+        return self._derivatives(X, Y, pairs)
+
+    def gradient(self, X, Y=None):
+        """Gradient of k(x, y) with respect to its first argument.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            First points.
+        Y : array-like of shape (m, d), default=None
+            Second points; None stands for `X`.
+
+        Returns
+        -------
+        gradient : ndarray of shape (d, n, m)
+            The partial derivatives, one coordinate after the other.
+        """
+        X = np.atleast_2d(np.asarray(X, dtype=float))
+        units = np.eye(X.shape[1], dtype=int)
+        return np.stack(self.derivatives(X, Y, [(tuple(e), None) for e in units]))
+
+    def check_order(self, a, operator=None):
+        """Refuse a derivative that is not defined on the kernel's RKHS.
+
+        Parameters
+        ----------
+        a : tuple of d int
+            Multi-index of the derivative.
+        operator : str, default=None
+            What the error message calls it.
+
+        Raises
+        ------
+        ValueError
+            If point values of the derivative are unbounded on the RKHS.
+        """
+
+    def bind(self, names, default=None):
+        """Resolve `active_dims` to column indices.
+
+        Parameters
+        ----------
+        names : list of str
+            Names of the columns that the kernel will see.
+        default : tuple of int, default=None
+            Columns for the parts whose `active_dims` is None; None leaves them be.
+
+        Returns
+        -------
+        kernel : Kernel
+            A clone.
+
+        Raises
+        ------
+        ValueError
+            If an active dimension is no column.
+        """
+        return self._map(lambda kernel: kernel._bind(list(names), default))
+
+    def scaled_to(self, S):
+        """Set centre and scale of polynomial parts that say "auto" from features.
+
+        Parameters
+        ----------
+        S : array-like of shape (n, d)
+            Features as the kernel will see them.
+
+        Returns
+        -------
+        kernel : Kernel
+            A clone.
+        """
+        S = np.atleast_2d(np.asarray(S, dtype=float))
+        return self._map(lambda kernel: kernel._scaled_to(S))
+
+    def depends_on(self, d):
+        """Which of `d` columns the kernel looks at.
+
+        Parameters
+        ----------
+        d : int
+            Number of columns.
+
+        Returns
+        -------
+        mask : ndarray of bool of shape (d,)
+            False where the kernel is constant.
+        """
+        return np.ones(d, dtype=bool)
+
+    def n_features(self, d):
+        """Dimension of the exact feature map on `d` columns.
+
+        Parameters
+        ----------
+        d : int
+            Number of columns.
+
+        Returns
+        -------
+        p : int or None
+            None when the kernel's space has infinite dimension.
+        """
+        return None
+
+    def feature_polynomials(self, d):
+        """Exact features of a polynomial kernel as polynomials of the columns.
+
+        Parameters
+        ----------
+        d : int
+            Number of columns.
+
+        Returns
+        -------
+        polynomials : (exponents, coefficients) or None
+            Feature j is `sum_q coefficients[q, j] * prod_i s_i**exponents[q, i]`,
+            with exponents of shape (q, d) and coefficients of shape (q, p), such that
+            the kernel is the inner product of the features; None when the kernel's
+            space has infinite dimension.
+        """
+        return None
+
+    def feature_map(self, S, a=None):
+        """Values, or a derivative, of the exact features.
+
+        Parameters
+        ----------
+        S : array-like of shape (n, d)
+            Points.
+        a : tuple of d int, default=None
+            Multi-index of the derivative; None for the values.
+
+        Returns
+        -------
+        features : ndarray of shape (n, p) or None
+            `feature_map(S) @ feature_map(T).T` equals `kernel(S, T)`; None when the
+            kernel's space has infinite dimension.
+        """
+        return None
+
+    def __add__(self, other):
+        return Sum(self, as_kernel(other))
+
+    def __radd__(self, other):
+        return Sum(as_kernel(other), self)
+
+    def __mul__(self, other):
+        return Product(self, as_kernel(other))
+
+    def __rmul__(self, other):
+        return Product(as_kernel(other), self)
+
+    def __pow__(self, exponent):
+        return Exponentiation(self, exponent)
+
+    def _map(self, function):
+        """Apply a function to each part that is not itself a composition."""
+        return function(self)
+
+    def _bind(self, names, default):
+        return clone(self)
+
+    def _scaled_to(self, S):
+        return clone(self)
+
+
+@as_kernel.register(Kernel)
+def _keep(kernel):
+    return kernel
+
+
+class _Pair(Kernel):
+    """What sums and products of two kernels share."""
+
+    def check_order(self, a, operator=None):
+        """See :meth:`Kernel.check_order`."""
+        self.k1.check_order(a, operator)
+        self.k2.check_order(a, operator)
+
+    def depends_on(self, d):
+        """See :meth:`Kernel.depends_on`."""
+        return self.k1.depends_on(d) | self.k2.depends_on(d)
+
+    def _map(self, function):
+        return type(self)(self.k1._map(function), self.k2._map(function))
+
+
+class Sum(_Pair, sklearn_kernels.Sum):
+    """Sum of two kernels: a function that is the sum of two independent ones.
+
+    Parameters
+    ----------
+    k1, k2 : Kernel
+        The kernels; usually written `k1 + k2`.
+
+    Examples
+    --------
+    >>> from keql.kernels import RBF, Polynomial
+    >>> (RBF(1.0) + Polynomial(1, scale=1.0, center=0.0))([[2.0]])
+    array([[6.]])
+    """
+
+    def n_features(self, d):
+        """See :meth:`Kernel.n_features`."""
+        counts = self.k1.n_features(d), self.k2.n_features(d)
+        return None if None in counts else counts[0] + counts[1]
+
+    def feature_polynomials(self, d):
+        """See :meth:`Kernel.feature_polynomials`."""
+        first, second = self.k1.feature_polynomials(d), self.k2.feature_polynomials(d)
+        if first is None or second is None:
+            return None
+        exponents = np.vstack([first[0], second[0]])
+        coefficients = np.zeros(
+            (len(exponents), first[1].shape[1] + second[1].shape[1])
+        )
+        coefficients[: len(first[0]), : first[1].shape[1]] = first[1]
+        coefficients[len(first[0]) :, first[1].shape[1] :] = second[1]
+        return merge_monomials(exponents, coefficients)
+
+    def feature_map(self, S, a=None):
+        """See :meth:`Kernel.feature_map`."""
+        first, second = self.k1.feature_map(S, a), self.k2.feature_map(S, a)
+        if first is None or second is None:
+            return None
+        return np.hstack([first, second])
+
+    def _derivatives(self, X, Y, pairs):
+        values = self.k1._derivatives(X, Y, pairs)
+        for value, other in zip(values, self.k2._derivatives(X, Y, pairs), strict=True):
+            value += other
+        return values
+
+
+class Product(_Pair, sklearn_kernels.Product):
+    """Product of two kernels; its derivatives follow from the Leibniz rule.
+
+    Parameters
+    ----------
+    k1, k2 : Kernel
+        The kernels; usually written `k1 * k2`.
+
+    Examples
+    --------
+    >>> from keql.kernels import RBF, Periodic
+    >>> kernel = RBF(0.5, active_dims=0) * Periodic(1.0, 2.0, active_dims=1)
+    >>> kernel.derivative([[0.0, 0.0]], a=(1, 1), b=(1, 1)).round(6)
+    array([[39.478418]])
+    """
+
+    def n_features(self, d):
+        """See :meth:`Kernel.n_features`."""
+        counts = self.k1.n_features(d), self.k2.n_features(d)
+        return None if None in counts else counts[0] * counts[1]
+
+    def feature_polynomials(self, d):
+        """See :meth:`Kernel.feature_polynomials`."""
+        first, second = self.k1.feature_polynomials(d), self.k2.feature_polynomials(d)
+        if first is None or second is None:
+            return None
+        exponents = (first[0][:, None, :] + second[0][None, :, :]).reshape(-1, d)
+        return merge_monomials(exponents, np.kron(first[1], second[1]))
+
+    def feature_map(self, S, a=None):
+        """See :meth:`Kernel.feature_map`."""
+        S = np.atleast_2d(S)
+        d = S.shape[1]
+        on = self.k1.depends_on(d), self.k2.depends_on(d)
+        if self.n_features(d) is None:
+            return None
+        total = np.zeros((len(S), self.n_features(d)))
+        for factor, a1, a2 in leibniz(as_multi_index(a, d), *on):
+            first, second = self.k1.feature_map(S, a1), self.k2.feature_map(S, a2)
+            total += factor * (first[:, :, None] * second[:, None, :]).reshape(
+                total.shape
+            )
+        return total
+
+    def _derivatives(self, X, Y, pairs):
+        d = X.shape[1]
+        on = [np.tile(kernel.depends_on(d), 2) for kernel in (self.k1, self.k2)]
+        # The multi-index (a, b) of 2d orders is split between the two factors.
+        splits = [list(leibniz(a + b, *on)) for a, b in pairs]
+        firsts = list(dict.fromkeys(c1 for split in splits for _, c1, _ in split))
+        seconds = list(dict.fromkeys(c2 for split in splits for _, _, c2 in split))
+        halves = [
+            dict(
+                zip(
+                    needed,
+                    kernel._derivatives(X, Y, [(c[:d], c[d:]) for c in needed]),
+                    strict=True,
+                )
+            )
+            for kernel, needed in ((self.k1, firsts), (self.k2, seconds))
+        ]
+        values = []
+        for split in splits:
+            total = np.zeros((len(X), len(Y)))
+            for factor, c1, c2 in split:
+                total += factor * halves[0][c1] * halves[1][c2]
+            values.append(total)
+        return values
+
+
+class Exponentiation(Kernel, sklearn_kernels.Exponentiation):
+    """Positive integer power of a kernel, k(x, y)**exponent.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel; the power is usually written `kernel**exponent`.
+    exponent : int
+        At least 1.
+
+    Examples
+    --------
+    >>> from keql.kernels import RBF
+    >>> (RBF(1.0) ** 2).derivative([[0.0]], a=(1,), b=(1,))
+    array([[2.]])
+    """
+
+    def check_order(self, a, operator=None):
+        """See :meth:`Kernel.check_order`."""
+        self.kernel.check_order(a, operator)
+
+    def depends_on(self, d):
+        """See :meth:`Kernel.depends_on`."""
+        return self.kernel.depends_on(d)
+
+    def n_features(self, d):
+        """See :meth:`Kernel.n_features`."""
+        return self._as_product().n_features(d)
+
+    def feature_polynomials(self, d):
+        """See :meth:`Kernel.feature_polynomials`."""
+        return self._as_product().feature_polynomials(d)
+
+    def feature_map(self, S, a=None):
+        """See :meth:`Kernel.feature_map`."""
+        return self._as_product().feature_map(S, a)
+
+    def _as_product(self):
+        if not isinstance(self.exponent, Integral) or self.exponent < 1:
+            raise ValueError(
+                f"exponent={self.exponent!r} must be an integer of at least 1: only "
+                "such powers of a kernel are kernels whose derivatives are known."
+            )
+        return reduce(Product, [self.kernel] * int(self.exponent))
+
+    def _derivatives(self, X, Y, pairs):
+        return self._as_product()._derivatives(X, Y, pairs)
+
+    def _map(self, function):
+        return Exponentiation(self.kernel._map(function), self.exponent)

@@ -1,0 +1,89 @@
+"""scikit-learn's kernels and their counterparts here."""
+
+from numbers import Real
+
+import numpy as np
+from sklearn.gaussian_process import kernels as sklearn_kernels
+
+from keql.kernels._base import Exponentiation, Product, Sum, as_kernel
+from keql.kernels._polynomial import Constant, Polynomial
+from keql.kernels._radial import RBF, Matern, RationalQuadratic
+from keql.kernels._stationary import Periodic
+
+
+@as_kernel.register(sklearn_kernels.WhiteKernel)
+def _refuse_white(kernel):
+    raise TypeError(
+        "WhiteKernel describes noise, not a function that can be differentiated: "
+        "leave it out and give (or leave to be estimated) the estimator's "
+        "observation_noise."
+    )
+
+
+@as_kernel.register(sklearn_kernels.ConstantKernel)
+def _convert_constant(kernel):
+    return Constant(kernel.constant_value, kernel.constant_value_bounds)
+
+
+@as_kernel.register(sklearn_kernels.Sum)
+def _convert_sum(kernel):
+    return Sum(as_kernel(kernel.k1), as_kernel(kernel.k2))
+
+
+@as_kernel.register(sklearn_kernels.Product)
+def _convert_product(kernel):
+    return Product(as_kernel(kernel.k1), as_kernel(kernel.k2))
+
+
+@as_kernel.register(sklearn_kernels.Exponentiation)
+def _convert_power(kernel):
+    return Exponentiation(as_kernel(kernel.kernel), kernel.exponent)
+
+
+@as_kernel.register(sklearn_kernels.RBF)
+def _convert_rbf(kernel):
+    return RBF(kernel.length_scale, kernel.length_scale_bounds)
+
+
+@as_kernel.register(sklearn_kernels.Matern)
+def _convert_matern(kernel):
+    if kernel.nu == np.inf:
+        return RBF(kernel.length_scale, kernel.length_scale_bounds)
+    return Matern(kernel.length_scale, kernel.length_scale_bounds, kernel.nu)
+
+
+@as_kernel.register(sklearn_kernels.RationalQuadratic)
+def _convert_rational_quadratic(kernel):
+    return RationalQuadratic(
+        kernel.length_scale,
+        kernel.alpha,
+        kernel.length_scale_bounds,
+        kernel.alpha_bounds,
+    )
+
+
+@as_kernel.register(sklearn_kernels.ExpSineSquared)
+def _convert_periodic(kernel):
+    return Periodic(
+        kernel.length_scale,
+        kernel.periodicity,
+        kernel.length_scale_bounds,
+        kernel.periodicity_bounds,
+    )
+
+
+@as_kernel.register(sklearn_kernels.DotProduct)
+def _convert_dot_product(kernel):
+    bounds = kernel.sigma_0_bounds
+    if not isinstance(bounds, str):
+        bounds = tuple(np.square(np.ravel(bounds)))
+    return Polynomial(
+        1, scale=1.0, center=0.0, offset=kernel.sigma_0**2, offset_bounds=bounds
+    )
+
+
+@as_kernel.register(Real)
+def _convert_number(value):
+    if not value > 0:
+        raise ValueError(f"a number used as a kernel must be positive, got {value!r}.")
+    return Constant(value)

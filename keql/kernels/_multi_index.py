@@ -1,0 +1,43 @@
+"""Multi-indices: orders of differentiation and exponents, one for each column."""
+
+from itertools import product
+from math import comb, prod
+
+import numpy as np
+
+
+def as_multi_index(a, d):
+    """Check a multi-index for `d` coordinates; None is the zero multi-index."""
+    if a is None:
+        return (0,) * d
+    a = tuple(np.ravel(a).tolist())
+    whole = all(isinstance(order, int) and order >= 0 for order in a)
+    if len(a) != d or not whole:
+        raise ValueError(
+            f"the multi-index {a} must have one integer order >= 0 for each of the {d} "
+            "coordinate(s)."
+        )
+    return a
+
+
+def leibniz(orders, on1, on2):
+    """Yield (binomial factor, orders of factor 1, orders of factor 2).
+
+    Splits in which a factor would be differentiated in a variable that it does not
+    depend on contribute nothing and are left out.
+    """
+    choices = []
+    for order, first, second in zip(orders, on1, on2, strict=True):
+        lowest, highest = (0 if second else order), (order if first else 0)
+        choices.append(range(lowest, highest + 1))
+    for first in product(*choices):
+        factor = prod(comb(n, k) for n, k in zip(orders, first, strict=True))
+        yield factor, first, tuple(n - k for n, k in zip(orders, first, strict=True))
+
+
+def merge_monomials(exponents, coefficients):
+    """Add up the rows that belong to the same monomial."""
+    unique, inverse = np.unique(exponents, axis=0, return_inverse=True)
+    merged = np.zeros((len(unique), coefficients.shape[1]))
+    np.add.at(merged, inverse.ravel(), coefficients)
+    return unique, merged

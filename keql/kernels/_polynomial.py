@@ -1,0 +1,306 @@
+"""Constant and polynomial kernels: exact features, exact monomials."""
+
+from itertools import product
+from math import comb, factorial, perm, prod
+from numbers import Integral
+
+import numpy as np
+from scipy.special import comb as binom
+from sklearn.base import clone
+from sklearn.gaussian_process import kernels as sklearn_kernels
+
+from keql.kernels._active import ActiveKernel
+from keql.kernels._base import Kernel
+from keql.kernels._multi_index import as_multi_index, merge_monomials
+
+
+class Constant(Kernel, sklearn_kernels.ConstantKernel):
+    """Constant kernel k(x, y) = constant_value.
+
+    Times a kernel it is its variance; added, it is the prior of an unknown offset.
+
+    Parameters
+    ----------
+    constant_value : float, default=1.0
+        The value, in squared units of the function that the kernel describes.
+    constant_value_bounds : pair of float or "fixed", default=(1e-5, 1e5)
+        Bounds of `constant_value` in a search for the maximum likelihood.
+
+    Examples
+    --------
+    >>> from keql.kernels import RBF, Constant
+    >>> (Constant(4.0) * RBF(1.0))([[0.0]])
+    array([[4.]])
+    """
+
+    def __init__(self, constant_value=1.0, constant_value_bounds=(1e-5, 1e5)):
+        super().__init__(constant_value, constant_value_bounds)
+
+    def depends_on(self, d):
+        """See :meth:`Kernel.depends_on`."""
+        return np.zeros(d, dtype=bool)
+
+    def n_features(self, d):
+        """See :meth:`Kernel.n_features`."""
+        return 1
+
+    def feature_polynomials(self, d):
+        """See :meth:`Kernel.feature_polynomials`."""
+        return np.zeros((1, d), dtype=int), np.array([[self.constant_value**0.5]])
+
+    def feature_map(self, S, a=None):
+        """See :meth:`Kernel.feature_map`."""
+        S = np.atleast_2d(S)
+        differentiated = any(as_multi_index(a, S.shape[1]))
+        value = 0.0 if differentiated else self.constant_value**0.5
+        return np.full((len(S), 1), value)
+
+    def _derivatives(self, X, Y, pairs):
+        shape = (len(X), len(Y))
+        return [
+            np.full(shape, 0.0 if any(a + b) else float(self.constant_value))
+            for a, b in pairs
+        ]
+
+
+class Polynomial(ActiveKernel):
+    r"""Polynomial kernel (sum_i z_i z'_i + offset)^degree, z_i = (s_i - c_i) / b_i.
+
+    Its functions are the polynomials of at most `degree` in the active columns. With
+    "auto" the centre c and the scale b are the mean and the standard deviation of the
+    features that the equation is learned from, as in the paper, so that the prior
+    does not depend on units.
+
+    Parameters
+    ----------
+    degree : int, default=2
+        Highest total degree of the monomials.
+    scale : float, array-like of shape (n_active,) or "auto", default="auto"
+        The b_i, in units of the columns.
+    center : float, array-like of shape (n_active,) or "auto", default="auto"
+        The c_i, in units of the columns.
+    offset : float, default=1.0
+        Weight of the lower degrees, without unit; 0 leaves the monomials of exactly
+        `degree`.
+    offset_bounds : pair of float or "fixed", default="fixed"
+        Bounds of `offset` in a search for the maximum likelihood.
+    active_dims : int, str or tuple of them, default=None
+        Columns that the kernel looks at, by index or name; None for all.
+
+    References
+    ----------
+    Jalalian, Osorio, Hsu, Hosseini, Owhadi, arXiv:2503.01036, section 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from keql.kernels import Polynomial
+    >>> kernel = Polynomial(2, scale=1.0, center=0.0)
+    >>> S = np.array([[1.0, 2.0], [3.0, -1.0]])
+    >>> kernel(S)
+    array([[ 36.,   4.],
+           [  4., 121.]])
+    >>> features = kernel.feature_map(S)
+    >>> bool(np.allclose(features @ features.T, kernel(S)))
+    True
+    """
+
+    def __init__(
+        self,
+        degree=2,
+        scale="auto",
+        center="auto",
+        offset=1.0,
+        offset_bounds="fixed",
+        active_dims=None,
+    ):
+        self.degree = degree
+        self.scale = scale
+        self.center = center
+        self.offset = offset
+        self.offset_bounds = offset_bounds
+        self.active_dims = active_dims
+
+    @property
+    def hyperparameter_offset(self):
+        """The offset as a hyperparameter of scikit-learn."""
+        return sklearn_kernels.Hyperparameter("offset", "numeric", self.offset_bounds)
+
+    def is_stationary(self):
+        """Whether the kernel depends on the difference of its arguments: it does not.
+
+        Returns
+        -------
+        stationary : bool
+            False.
+        """
+        return False
+
+    def diag(self, X):
+        """Values k(x, x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Points.
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+            The diagonal of `kernel(X)`.
+        """
+        X = np.atleast_2d(np.asarray(X, dtype=float))
+        Z, _ = self._standardise(X[:, self._columns(X.shape[1])])
+        return (np.sum(Z * Z, axis=1) + self.offset) ** self.degree
+
+    def n_features(self, d):
+        """See :meth:`Kernel.n_features`."""
+        return len(self._exponents(len(self._columns(d))))
+
+    def feature_polynomials(self, d):
+        """See :meth:`Kernel.feature_polynomials`."""
+        columns = self._columns(d)
+        center, scale = self._center_and_scale(len(columns))
+        own = self._exponents(len(columns))
+        raw = np.array(
+            [
+                powers
+                for powers in product(range(self.degree + 1), repeat=len(columns))
+                if sum(powers) <= self.degree
+            ]
+        )
+        # prod_i ((s_i - c_i) / b_i)^e_i, expanded by the binomial theorem; comb is 0
+        # where the power of s_i exceeds e_i.
+        coefficients = np.tile(self._weights(own), (len(raw), 1))
+        for powers, exponents, c, b in zip(raw.T, own.T, center, scale, strict=True):
+            rest = np.maximum(exponents - powers[:, None], 0)
+            factor = binom(exponents, powers[:, None])
+            coefficients *= factor * (-c) ** rest / b**exponents
+        full = np.zeros((len(raw), d), dtype=int)
+        full[:, columns] = raw
+        return merge_monomials(full, coefficients)
+
+    def feature_map(self, S, a=None):
+        """See :meth:`Kernel.feature_map`."""
+        S = np.atleast_2d(np.asarray(S, dtype=float))
+        d = S.shape[1]
+        columns = self._columns(d)
+        a = np.array(as_multi_index(a, d))
+        own = self._exponents(len(columns))
+        if np.any(a[~self.depends_on(d)]):
+            return np.zeros((len(S), len(own)))
+        Z, scale = self._standardise(S[:, columns])
+        features = np.tile(self._weights(own), (len(S), 1))
+        for z, b, order, exponents in zip(Z.T, scale, a[columns], own.T, strict=True):
+            powers = np.vander(z, self.degree + 1, increasing=True)
+            factors = np.array([perm(int(e), int(order)) for e in exponents])
+            lowered = np.maximum(exponents - order, 0)
+            features *= powers[:, lowered] * factors / b**order
+        return features
+
+    def _exponents(self, d):
+        """Exponents (p, d) of the monomials in z that the kernel contains."""
+        self._check_degree_and_offset()
+        lowest = 0 if self.offset > 0 else self.degree
+        exponents = product(range(self.degree + 1), repeat=d)
+        return np.array([e for e in exponents if lowest <= sum(e) <= self.degree])
+
+    def _weights(self, exponents):
+        """Square roots of the multinomial coefficients, times the offset's share."""
+        return np.array(
+            [
+                (
+                    factorial(self.degree)
+                    / prod(factorial(int(e)) for e in row)
+                    / factorial(int(self.degree - row.sum()))
+                    * self.offset ** int(self.degree - row.sum())
+                )
+                ** 0.5
+                for row in exponents
+            ]
+        )
+
+    def _center_and_scale(self, d):
+        self._check_degree_and_offset()
+        values = []
+        for name in ("center", "scale"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                if value != "auto":
+                    raise ValueError(f'{name}={value!r} must be numbers or "auto".')
+                raise ValueError(
+                    f'{name}="auto" is set from the features when an estimator is '
+                    f"fitted: here give {name} as numbers, or call "
+                    "kernel.scaled_to(features) first."
+                )
+            value = np.ravel(np.asarray(value, dtype=float))
+            if value.size not in (1, d):
+                raise ValueError(
+                    f"{name} of Polynomial has {value.size} entries for {d} active "
+                    "column(s): give one number, or one for each column."
+                )
+            values.append(np.broadcast_to(value, (d,)))
+        if not np.all(values[1] > 0):
+            raise ValueError(f"scale must be positive, got {self.scale!r}.")
+        return values
+
+    def _check_degree_and_offset(self):
+        if not isinstance(self.degree, Integral) or self.degree < 0:
+            raise ValueError(
+                f"degree must be an integer of at least 0, got {self.degree!r}."
+            )
+        if not self.offset >= 0:
+            raise ValueError(
+                f"offset must not be negative, got {self.offset!r}: the kernel would "
+                "not be positive definite."
+            )
+
+    def _standardise(self, X):
+        center, scale = self._center_and_scale(X.shape[1])
+        return (X - center) / scale, scale
+
+    def _scaled_to(self, S):
+        S = S[:, self._columns(S.shape[1])]
+        spread = S.std(axis=0)
+        auto = {
+            "center": S.mean(axis=0),
+            # A column that does not vary keeps its own size as scale.
+            "scale": np.where(spread > 1e-12 * np.abs(S).max(axis=0), spread, 1.0),
+        }
+        given = {
+            name: value
+            for name, value in auto.items()
+            if isinstance(getattr(self, name), str) and getattr(self, name) == "auto"
+        }
+        return clone(self).set_params(**given)
+
+    def _active_derivatives(self, X, Y, pairs):
+        Z, scale = self._standardise(X)
+        W, _ = self._standardise(Y)
+        inner = Z @ W.T + self.offset
+        return [self._one_derivative(Z, W, inner, scale, a, b) for a, b in pairs]
+
+    def _one_derivative(self, Z, W, inner, scale, a, b):
+        """d^a_x d^b_y of inner^degree.
+
+        The y-derivatives give inner^(degree-|b|) prod_i z_i^b_i; by the Leibniz rule
+        e of the x-derivatives act on the product and a - e on the power.
+        """
+        total = np.zeros_like(inner)
+        for e in product(*(range(min(p, q) + 1) for p, q in zip(a, b, strict=True))):
+            order = sum(a) + sum(b) - sum(e)
+            if order > self.degree:
+                continue
+            factor = perm(self.degree, order) * prod(
+                comb(p, k) * perm(q, k) for p, q, k in zip(a, b, e, strict=True)
+            )
+            left = np.prod(Z ** np.subtract(b, e), axis=1)
+            right = np.prod(W ** np.subtract(a, e), axis=1)
+            total += factor * np.outer(left, right) * inner ** (self.degree - order)
+        return total * prod(scale ** -np.add(a, b).astype(float))
+
+    def _active_gradient(self, X, Y):
+        if self.hyperparameter_offset.fixed:
+            return []
+        inner = self._standardise(X)[0] @ self._standardise(Y)[0].T + self.offset
+        return [self.degree * self.offset * inner ** (self.degree - 1)]

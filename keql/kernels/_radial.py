@@ -1,0 +1,418 @@
+"""Radial kernels: any profile, derivatives of any order in closed form."""
+
+from math import exp, factorial, lgamma, log, pi, prod, sqrt
+
+import numpy as np
+from autograd import elementwise_grad
+from scipy.special import gamma, kv
+
+from keql.kernels._stationary import AnisotropicKernel
+
+# Entries that are computed at a time: a few arrays of this size fit into the cache,
+# and the memory needed beside the result does not grow with it.
+BLOCK_SIZE = 2**14
+
+
+class _Radial(AnisotropicKernel):
+    r"""A kernel k(x, y) = g(rho), rho = 1/2 sum_i (x_i - y_i)^2 / l_i^2.
+
+    rho is a separable quadratic, so with z_i = (x_i - y_i) / l_i
+
+        d_i^n g = l_i^-n sum_{j <= n/2} n! / (j! (n-2j)! 2^j) z_i^(n-2j) g^(n-j)(rho),
+
+    over several columns the polynomials multiply and the orders of g add, and each
+    derivative in y changes the sign. A subclass supplies the derivatives of g alone.
+    """
+
+    def _profile_derivatives(self, rho, orders):
+        """Derivatives g^(n)(rho) for each n of `orders`.
+
+        Where g^(n)(0) is infinite the value at rho = 0 is irrelevant (a power of z
+        that vanishes there goes with it) and must be finite, for instance 0.
+        """
+        raise NotImplementedError
+
+    def _active_derivatives(self, X, Y, pairs):
+        scale = self._per_column("length_scale", X.shape[1])
+        totals = [tuple(int(order) for order in np.add(a, b)) for a, b in pairs]
+        factors = [
+            (-1) ** sum(b) / prod(scale ** np.array(n))
+            for n, (_, b) in zip(totals, pairs, strict=True)
+        ]
+        values = [np.empty((len(X), len(Y))) for _ in pairs]
+        step = max(1, BLOCK_SIZE // max(1, len(Y)))
+        for start in range(0, len(X), step):
+            rows = slice(start, start + step)
+            block = self._scaled_derivatives(X[rows], Y, scale, set(totals))
+            for value, n, factor in zip(values, totals, factors, strict=True):
+                np.multiply(block[n], factor, out=value[rows])
+        return values
+
+    def _scaled_derivatives(self, X, Y, scale, totals):
+        """The derivatives with respect to z: {multi-index: array (n, m)}."""
+        differences, squares, rho = _scaled_differences(X, Y, scale)
+        orders = sorted({order for n in totals for order in _profile_orders(n)})
+        profile = dict(zip(orders, self._profile_derivatives(rho, orders), strict=True))
+        return {n: _chain(n, profile, differences, squares) for n in totals}
+
+    def _active_gradient(self, X, Y):
+        scale = self._per_column("length_scale", X.shape[1])
+        _, squares, rho = _scaled_differences(X, Y, scale)
+        (slope,) = self._profile_derivatives(rho, [1])
+        return self._log_layers("length_scale", [-slope * square for square in squares])
+
+
+def _scaled_differences(X, Y, scale):
+    """The arrays z_i = (x_i - y_i) / l_i, z_i^2 and rho = sum_i z_i^2 / 2: (n, m)."""
+    differences = [np.subtract.outer(x, y) for x, y in zip(X.T, Y.T, strict=True)]
+    for z, length in zip(differences, scale, strict=True):
+        z /= length
+    squares = [z * z for z in differences]
+    return differences, squares, 0.5 * sum(squares)
+
+
+def _profile_orders(n):
+    """Orders of the derivatives of g in the derivative d^n of the kernel."""
+    return range(sum((order + 1) // 2 for order in n), sum(n) + 1)
+
+
+def _chain(n, profile, differences, squares):
+    """Derivative d^n of g(rho) in the z_i, from {order: derivative of g}.
+
+    Column after column, l_i^n d_i^n g^(m) replaces the g^(m) that the columns still
+    to come will need.
+    """
+    for column, order in enumerate(n):
+        profile = {
+            m: _one_column(order, m, profile, differences[column], squares[column])
+            for m in _profile_orders(n[column + 1 :])
+        }
+    return profile[0]
+
+
+def _one_column(n, m, profile, z, square):
+    """Sum over j of n! / (j! (n-2j)! 2^j) z^(n-2j) g^(m+n-j), by Horner's rule in z^2.
+
+    It never forms a power of z that underflows beside a derivative that overflows.
+    """
+    total = profile[m + n]
+    for j in range(1, n // 2 + 1):
+        factor = factorial(n) // (factorial(j) * factorial(n - 2 * j) * 2**j)
+        total = total * square
+        total += profile[m + n - j] if factor == 1 else factor * profile[m + n - j]
+    return total * z if n % 2 else total
+
+
+class RBF(_Radial):
+    r"""Squared-exponential kernel exp(-1/2 sum_i (x_i - y_i)^2 / l_i^2).
+
+    Its functions are analytic: every derivative exists.
+
+    Parameters
+    ----------
+    length_scale : float or array-like of shape (n_active,), default=1.0
+        The l_i, in units of the coordinates.
+    length_scale_bounds : pair of float or "fixed", default=(1e-5, 1e5)
+        Bounds in a search for the maximum likelihood.
+    active_dims : int, str or tuple of them, default=None
+        Columns that the kernel looks at, by index or name; None for all.
+
+    References
+    ----------
+    Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, ch. 4.
+
+    Examples
+    --------
+    >>> from keql.kernels import RBF
+    >>> RBF(2.0).derivative([[0.0]], [[0.0]], a=(1,), b=(1,))
+    array([[0.25]])
+    """
+
+    def __init__(
+        self, length_scale=1.0, length_scale_bounds=(1e-5, 1e5), active_dims=None
+    ):
+        self.length_scale = length_scale
+        self.length_scale_bounds = length_scale_bounds
+        self.active_dims = active_dims
+
+    def _profile_derivatives(self, rho, orders):
+        value = np.exp(-rho)
+        return [-value if n % 2 else value for n in orders]
+
+
+class Matern(_Radial):
+    r"""Matern kernel 2^(1-nu)/Gamma(nu) s^nu K_nu(s), s = sqrt(2 nu) |(x - y)/l|.
+
+    Its functions have about nu derivatives: an operator of order n is defined on its
+    RKHS if and only if nu > n. With g as a function of rho = |(x - y)/l|^2 / 2 and
+    d/ds [s^m K_m] = -s^m K_(m-1),
+
+        g^(n)(rho) = 2^(1-nu)/Gamma(nu) (-2 nu)^n s^(nu-n) K_(nu-n)(s).
+
+    Parameters
+    ----------
+    length_scale : float or array-like of shape (n_active,), default=1.0
+        The l_i, in units of the coordinates.
+    length_scale_bounds : pair of float or "fixed", default=(1e-5, 1e5)
+        Bounds in a search for the maximum likelihood.
+    nu : float, default=1.5
+        Smoothness, 0 < nu <= 100, not only half-integers; beyond 100 use
+        :class:`RBF`, its limit.
+    active_dims : int, str or tuple of them, default=None
+        Columns that the kernel looks at, by index or name; None for all.
+
+    References
+    ----------
+    Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 4.14;
+    NIST Digital Library of Mathematical Functions, 10.29.4.
+
+    Examples
+    --------
+    >>> from keql.kernels import Matern
+    >>> Matern(nu=2.5).derivative([[0.0]], [[0.0]], a=(2,), b=(2,)).round(6)
+    array([[25.]])
+    """
+
+    def __init__(
+        self,
+        length_scale=1.0,
+        length_scale_bounds=(1e-5, 1e5),
+        nu=1.5,
+        active_dims=None,
+    ):
+        self.length_scale = length_scale
+        self.length_scale_bounds = length_scale_bounds
+        self.nu = nu
+        self.active_dims = active_dims
+
+    def check_order(self, a, operator=None):
+        """See :meth:`Kernel.check_order`."""
+        order = int(np.sum(np.asarray(a)[self._columns(len(a))]))
+        if order > 0 and self.nu <= order:
+            raise ValueError(
+                f"{operator or 'the derivative'} has order {order}, but the functions "
+                f"of Matern(nu={self.nu:g}) have no such derivative: choose "
+                f"nu > {order}, or the RBF kernel."
+            )
+
+    def _profile_derivatives(self, rho, orders):
+        if not 0 < self.nu <= 100:
+            raise ValueError(
+                f"nu={self.nu!r} of Matern must be positive and at most 100; use RBF "
+                "for smoother functions."
+            )
+        nu = float(self.nu)
+        # K_m(s) underflows long before s = 1000, up to where s^m is still finite.
+        s = np.minimum(np.sqrt(4 * nu * rho), 1000.0)
+        log_factor = (1 - nu) * log(2) - lgamma(nu)
+        return [
+            (-1) ** n * exp(log_factor + n * log(2 * nu)) * _bessel_power(nu - n, s)
+            for n in orders
+        ]
+
+
+def _bessel_power(m, s):
+    """s^m K_m(s); at s = 0 its limit if m > 0, and 0 (irrelevant) otherwise."""
+    p = abs(m) - 0.5
+    if p == int(p) and p <= 8:
+        return _bessel_power_half_integer(m, int(p), s)
+    # Below `small` K_m would overflow, and s^m K_m is its series to rounding error.
+    if m > 0:
+        small = max(2 * np.exp((lgamma(m) - 690) / m), 1e-150)
+    else:
+        small = 10.0 ** (-300 / max(2 * abs(m), 2))
+    is_small = s < small
+    safe = np.where(is_small, 1.0, s)
+    value = safe**m * kv(abs(m), safe)
+    if m <= 0:
+        return np.where(is_small, 0.0, value)
+    limit = 2 ** (m - 1) * gamma(m)
+    if m > 2:
+        limit = limit * (1 - s**2 / (4 * (m - 1)) + s**4 / (32 * (m - 1) * (m - 2)))
+    return np.where(is_small, limit, value)
+
+
+def _bessel_power_half_integer(m, p, s):
+    """The same for m = +-(p + 1/2), where K_m is elementary (DLMF 10.49.12)."""
+    polynomial = 0.0
+    for k in range(p + 1):
+        factor = factorial(p + k) / (factorial(k) * factorial(p - k) * 2**k)
+        polynomial = polynomial + factor * s ** (p - k)
+    value = sqrt(pi / 2) * np.exp(-s) * polynomial
+    if m > 0:
+        return value
+    is_small = s < 10.0 ** (-300 / (2 * p + 1))
+    return np.where(is_small, 0.0, value * np.where(is_small, 1.0, s) ** (2 * m))
+
+
+class RationalQuadratic(_Radial):
+    r"""Rational quadratic kernel (1 + sum_i (x_i - y_i)^2 / (2 alpha l_i^2))^-alpha.
+
+    A mixture of RBF kernels with many length scales; every derivative exists.
+
+    Parameters
+    ----------
+    length_scale : float or array-like of shape (n_active,), default=1.0
+        The l_i, in units of the coordinates.
+    alpha : float, default=1.0
+        Mixture parameter, any positive number; the limit of large alpha is RBF.
+    length_scale_bounds, alpha_bounds : pair of float or "fixed", default=(1e-5, 1e5)
+        Bounds in a search for the maximum likelihood.
+    active_dims : int, str or tuple of them, default=None
+        Columns that the kernel looks at, by index or name; None for all.
+
+    References
+    ----------
+    Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 4.19.
+
+    Examples
+    --------
+    >>> from keql.kernels import RationalQuadratic
+    >>> RationalQuadratic(alpha=1.0)([[0.0]], [[2.0]]).round(6)
+    array([[0.333333]])
+    """
+
+    def __init__(
+        self,
+        length_scale=1.0,
+        alpha=1.0,
+        length_scale_bounds=(1e-5, 1e5),
+        alpha_bounds=(1e-5, 1e5),
+        active_dims=None,
+    ):
+        self.length_scale = length_scale
+        self.alpha = alpha
+        self.length_scale_bounds = length_scale_bounds
+        self.alpha_bounds = alpha_bounds
+        self.active_dims = active_dims
+
+    @property
+    def hyperparameter_alpha(self):
+        """The mixture parameter as a hyperparameter of scikit-learn."""
+        return self._hyperparameter("alpha")
+
+    def _profile_derivatives(self, rho, orders):
+        if not self.alpha > 0:
+            raise ValueError(f"alpha must be positive, got {self.alpha!r}.")
+        base = 1 + rho / self.alpha
+        value = base ** -(self.alpha + min(orders))
+        derivatives = []
+        for n in range(min(orders), max(orders) + 1):
+            if n in orders:
+                factor = prod(-(self.alpha + k) / self.alpha for k in range(n))
+                derivatives.append(factor * value)
+            value = value / base
+        return derivatives
+
+    def _active_gradient(self, X, Y):
+        layers = []
+        if not self.hyperparameter_alpha.fixed:
+            scale = self._per_column("length_scale", X.shape[1])
+            ratio = _scaled_differences(X, Y, scale)[-1] / self.alpha
+            value = (1 + ratio) ** -self.alpha
+            layers = [self.alpha * value * (ratio / (1 + ratio) - np.log1p(ratio))]
+        # scikit-learn orders hyperparameters by name: alpha before length_scale.
+        return layers + super()._active_gradient(X, Y)
+
+
+class RadialKernel(_Radial):
+    r"""A kernel of your own, given its profile g(rho).
+
+    k(x, y) = g(rho) with rho = 1/2 sum_i (x_i - y_i)^2 / l_i^2. The derivatives of g
+    come from automatic differentiation, those of k from the closed form that all
+    radial kernels share.
+
+    Parameters
+    ----------
+    profile : callable
+        g, an elementwise function of an array written in `autograd.numpy`. It must be
+        smooth in rho at 0 as far as it is differentiated. To be pickled it must be
+        importable (a function of a module, not a lambda).
+    length_scale : float or array-like of shape (n_active,), default=1.0
+        The l_i, in units of the coordinates.
+    length_scale_bounds : pair of float or "fixed", default=(1e-5, 1e5)
+        Bounds in a search for the maximum likelihood.
+    active_dims : int, str or tuple of them, default=None
+        Columns that the kernel looks at, by index or name; None for all.
+
+    Examples
+    --------
+    The inverse multiquadric:
+
+    >>> import autograd.numpy as np
+    >>> from keql.kernels import RadialKernel
+    >>> kernel = RadialKernel(lambda rho: 1 / np.sqrt(1 + 2 * rho), length_scale=0.5)
+    >>> kernel.derivative([[0.0]], [[0.0]], a=(1,), b=(1,))
+    array([[4.]])
+    """
+
+    def __init__(
+        self,
+        profile,
+        length_scale=1.0,
+        length_scale_bounds=(1e-5, 1e5),
+        active_dims=None,
+    ):
+        self.profile = profile
+        self.length_scale = length_scale
+        self.length_scale_bounds = length_scale_bounds
+        self.active_dims = active_dims
+
+    def check_order(self, a, operator=None):
+        """See :meth:`Kernel.check_order`."""
+        order = int(np.sum(np.asarray(a)[self._columns(len(a))]))
+        function = self.profile
+        with np.errstate(all="ignore"):
+            step, size = self._small_step()
+            tolerance = 1e-6 * size
+            lower = function(np.array([0.0, step]))
+            for n in range(1, order + 1):
+                function = elementwise_grad(function)
+                upper = function(np.array([0.0, step]))
+                slope = (lower[1] - lower[0]) / step
+                # Automatic differentiation through np.where or a guarded square root
+                # is wrong at 0 without complaint; the slope beside 0 gives it away.
+                tolerance = tolerance / (1e4 * step)
+                if not abs(upper[0] - slope) <= 0.5 * abs(slope) + tolerance:
+                    raise ValueError(
+                        f"{operator or 'the derivative'} has order {order} and needs "
+                        f"derivative {n} of `profile` to be continuous at rho = 0, "
+                        f"where it is {upper[0]:.3g} but {slope:.3g} beside it: the "
+                        "kernel is too rough, or not written as a smooth function of "
+                        "rho (without np.where, and without a square root, guarded or "
+                        "not)."
+                    )
+                lower = upper
+
+    def _small_step(self):
+        """A step in rho that changes g by 1e-5 to 1e-4 of g(0), and abs(g(0)).
+
+        Derivative n of g is usually about abs(g(0)) / (1e4 step)^n.
+        """
+        steps = 10.0 ** np.arange(-40, 41)
+        at_zero = abs(self.profile(np.zeros(1))[0])
+        change = np.abs(self.profile(steps) - self.profile(np.zeros(1)))
+        n_small = np.argmin(np.append(change <= 1e-4 * at_zero, False))
+        return steps[max(n_small - 1, 0)], at_zero
+
+    def _profile_derivatives(self, rho, orders):
+        derivatives, function = [], self.profile
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for n in range(max(orders) + 1):
+                if n in orders:
+                    value = np.broadcast_to(function(rho), rho.shape)
+                    # Finite where it matters: `check_order` has seen to that.
+                    irrelevant = (rho == 0) & (n > 0) & ~np.isfinite(value)
+                    derivatives.append(np.where(irrelevant, 0.0, value))
+                function = elementwise_grad(function)
+        return derivatives
+
+    def _active_derivatives(self, X, Y, pairs):
+        with np.errstate(invalid="ignore"):  # infinite times zero: reported below
+            values = super()._active_derivatives(X, Y, pairs)
+        if not all(np.all(np.isfinite(value)) for value in values):
+            raise ValueError(
+                "`profile` or a derivative of it is not finite at some rho > 0, or the "
+                "profile not at rho = 0."
+            )
+        return values
