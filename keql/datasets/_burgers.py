@@ -1,0 +1,320 @@
+"""Burgers' equation on the unit square of space and time."""
+
+from functools import partial
+
+import numpy as np
+from scipy.fft import dst, idst
+from scipy.interpolate import RectBivariateSpline
+from sklearn.utils import check_random_state
+
+from keql.datasets._common import (
+    DESCR,
+    check_count,
+    check_number,
+    check_points,
+    make_bunch,
+    noise_levels,
+    orders_of,
+    product_grid,
+    refuse_function,
+)
+from keql.kernels import RBF, Constant, Polynomial
+
+# Burgers: nodes in space, time steps, levels kept for the interpolation in time, and
+# the fraction of the state in the shortest third of its waves that is too much.
+_BURGERS_NODES = 2001
+_BURGERS_STEPS = 10_000
+_BURGERS_LEVELS = 1_000
+_BURGERS_TAIL = 1e-3
+# Derivative of order 8 on nine nodes, with signs for numpy's convolution.
+_CENTRAL = np.array(
+    [-1 / 280, 4 / 105, -1 / 5, 4 / 5, 0, -4 / 5, 1 / 5, -4 / 105, 1 / 280]
+)
+
+
+def _solve_burgers(u0, theta, nu, n_nodes, n_steps, n_levels):
+    """Solve u_t = theta u u_x + nu u_xx on the unit square, u = 0 at x = 0 and 1.
+
+    Strang splitting: the diffusion is exact in the sine basis, its half steps of
+    neighbouring steps are taken together; the advection takes one step of a
+    Runge-Kutta method of order 4 on central differences of order 8. With smooth
+    solutions the error is that of the splitting, of order 2 in the step.
+
+    Returns the state at `n_levels` + 1 equidistant times, shape (n_levels + 1,
+    n_nodes), of which `n_steps` must be a multiple; not a number at the times after
+    the solution has left its bound, that of the initial state.
+    """
+    dt, stride = 1 / n_steps, n_steps // n_levels
+    rates = nu * (np.pi * np.arange(1, n_nodes - 1)) ** 2
+    half, full = np.exp(-rates * dt / 2), np.exp(-rates * dt)
+    stencil = _CENTRAL * theta / 2 * (n_nodes - 1)
+    n_ghosts = len(stencil) // 2
+    # u is odd at both sides, so that its square is even there, and zero on them.
+    square = np.zeros(n_nodes + 2 * n_ghosts - 2)
+
+    def advection(u):
+        square[n_ghosts:-n_ghosts] = u**2
+        square[: n_ghosts - 1] = square[n_ghosts : 2 * n_ghosts - 1][::-1]
+        square[1 - n_ghosts :] = square[1 - 2 * n_ghosts : -n_ghosts][::-1]
+        return np.convolve(square, stencil, "valid")
+
+    levels = np.full((n_levels + 1, n_nodes), np.nan)
+    levels[:, [0, -1]] = 0.0
+    levels[0] = u0
+    bound = 10 * np.max(abs(u0))
+    waves = dst(u0[1:-1], 1) * half
+    # Fronts that the nodes do not resolve grow without bound.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for step in range(1, n_steps + 1):
+            u = idst(waves, 1)
+            k1 = advection(u)
+            k2 = advection(u + dt / 2 * k1)
+            k3 = advection(u + dt / 2 * k2)
+            k4 = advection(u + dt * k3)
+            waves = dst(u + dt / 6 * (k1 + 2 * k2 + 2 * k3 + k4), 1)
+            if step % stride == 0:
+                level = idst(waves * half, 1)
+                if not np.max(abs(level)) <= bound:
+                    break
+                levels[step // stride, 1:-1] = level
+            waves *= full
+    return levels
+
+
+class _BurgersTruth:
+    """A solution on the unit square as a quintic spline in t and x."""
+
+    def __init__(self, initial_condition, theta, nu):
+        x = np.linspace(0.0, 1.0, _BURGERS_NODES)
+        u0 = _initial_state(initial_condition, x)
+        # Stability of the advection: its eigenvalues reach 1.73 i |theta u| / dx, and
+        # the Runge-Kutta method is stable up to 2.83 i.
+        stable = 1.73 / 2.5 * abs(theta) * np.max(abs(u0)) * (_BURGERS_NODES - 1)
+        steps_per_level = np.ceil(max(_BURGERS_STEPS, stable) / _BURGERS_LEVELS)
+        n_steps = int(steps_per_level) * _BURGERS_LEVELS
+        u = _solve_burgers(u0, theta, nu, _BURGERS_NODES, n_steps, _BURGERS_LEVELS)
+        waves = dst(u[:, 1:-1], 1, axis=1)
+        short = np.linalg.norm(waves[:, 2 * waves.shape[1] // 3 :], axis=1)
+        if not np.all(short <= _BURGERS_TAIL * np.linalg.norm(waves, axis=1)):
+            raise ValueError(
+                f"nu={nu} is too small for theta={theta} and this initial_condition: "
+                f"the solution has fronts that {_BURGERS_NODES} nodes do not resolve. "
+                "Give a larger nu or a smoother initial_condition."
+            )
+        t = np.linspace(0.0, 1.0, _BURGERS_LEVELS + 1)
+        self._spline = RectBivariateSpline(t, x, u, kx=5, ky=5)
+
+    def __call__(self, X, operator="u", function=None):
+        refuse_function(function)
+        t, x = check_points(X, [0.0, 0.0], [1.0, 1.0]).T
+        order_t, order_x = orders_of(operator, ("t", "x"))
+        return self._spline.ev(t, x, dx=order_t, dy=order_x)
+
+
+def _published_initial_condition(x):
+    return (x * np.sin(np.pi * x) - np.sin(5 * np.pi * x) - np.sin(3 * np.pi * x)) / 4
+
+
+def _random_initial_condition(x, rng):
+    waves = np.arange(1, 50)
+    coefficients = rng.standard_normal(len(waves)) / (waves + 1) ** 2
+    return np.sin(np.pi * np.outer(x, waves)) @ coefficients
+
+
+def _initial_state(initial_condition, x):
+    """Return the values of the initial condition at the nodes, checked."""
+    u0 = np.array(initial_condition(x), dtype=np.float64)
+    size = np.max(abs(u0))
+    if u0.shape != x.shape or not np.isfinite(size) or size == 0:
+        raise ValueError(
+            "initial_condition must map an array of positions (n,) to finite values "
+            "(n,) that are not all zero."
+        )
+    if np.max(abs(u0[[0, -1]])) > 1e-9 * size:
+        raise ValueError(
+            f"initial_condition is {u0[0]:.3g} at x = 0 and {u0[-1]:.3g} at x = 1; it "
+            "must be zero at both."
+        )
+    u0[[0, -1]] = 0.0
+    return u0
+
+
+def _burgers_grid(shape, alpha):
+    """Return t and x of the published grid, clustered towards the sides."""
+    n_t, n_x = shape
+    j = np.arange(n_x)
+    clustered, uniform = np.cos(np.pi * j / (n_x - 1)), 2 * j / (n_x - 1) - 1
+    x = 0.5 * (1 - alpha * clustered + (1 - alpha) * uniform)
+    # Exact ends, whatever the rounding.
+    x[[0, -1]] = 0.0, 1.0
+    return np.linspace(0.0, 1.0, n_t), x
+
+
+def _burgers_unknown_part(features, theta, nu):
+    u, u_x, u_xx = np.asarray(features, dtype=np.float64)[:, 2:5].T
+    return -theta * u * u_x - nu * u_xx
+
+
+def _burgers_equation(features, theta, nu):
+    return _burgers_unknown_part(features, theta, nu) + np.asarray(features)[:, 5]
+
+
+def _burgers_kernels(layout, n_observations, n_collocation):
+    """Return the published kernels and noise levels of a layout."""
+    if layout == "boundary":
+        return {
+            "state_kernel": RBF(0.0125**0.5, "fixed"),
+            "equation_kernel": Constant(10.0, "fixed") * Polynomial(2),
+            **noise_levels(n_observations, n_collocation, omega=100, beta=1e-16),
+        }
+    return {
+        "state_kernel": RBF((0.3, 0.1)),
+        "equation_kernel": Polynomial(2),
+        **noise_levels(n_observations, n_collocation, omega=100, beta=1e-11),
+    }
+
+
+def make_burgers(
+    n_interior=100,
+    *,
+    theta=1.0,
+    nu=0.01,
+    initial_condition=None,
+    layout="random",
+    collocation_shape=(26, 31),
+    noise=0.0,
+    random_state=None,
+):
+    """Make observations of a solution of Burgers' equation.
+
+    The state solves u_t = theta u u_x + nu u_xx for t and x in [0, 1] with u = 0 at
+    x = 0 and x = 1. Known is u_t, unknown is P = -theta u u_x - nu u_xx.
+
+    Parameters
+    ----------
+    n_interior : int, default=100
+        Number of observations drawn from the points of the grid that are neither on
+        the sides nor at t = 0. Layout "boundary" has none.
+    theta : float, default=1.0
+        Factor of the advection.
+    nu : float, default=0.01
+        Viscosity, positive.
+    initial_condition : None, "published" or callable, default=None
+        State at t = 0. None draws sum_{j=1}^{49} (j + 1)^-2 Z_j sin(j pi x) with
+        standard normal Z_j; "published" is (x sin pi x - sin 5 pi x - sin 3 pi x) / 4,
+        that of the shock (theta=5, nu=0.001, 60 interior observations) and of the
+        problem seen on the boundary only (theta=0.5, layout "boundary", shape
+        (26, 26)); a callable maps positions (n,) to values (n,), zero at both sides.
+    layout : {"random", "boundary"}, default="random"
+        "random": both sides, t = 0 and `n_interior` points between are observed.
+        "boundary": both sides, t = 0 and t = 1.
+    collocation_shape : pair of int, default=(26, 31)
+        Numbers of grid points in t (uniform) and in x (denser towards the sides); at
+        least 2 and 3. The collocation points are the grid without its sides.
+    noise : float, default=0.0
+        Standard deviation of the Gaussian noise of `y`, rows on the boundary included,
+        as a fraction of the root mean square of the clean state.
+    random_state : int, RandomState instance or None, default=None
+        Draws the initial condition, the interior points and the noise. The initial
+        condition is the same for every `n_interior`, and points are only added.
+
+    Returns
+    -------
+    Bunch
+        With the entries
+
+        - `X` (n, 2), `y` (n,): the observations at (t, x), both sides first, then
+          t = 0, then t = 1 or the interior points;
+        - `operators`, `known_part`, `forcing`, `collocation_points`, `variables`,
+          `function_column`: the description of the equation, as constructor arguments
+          of a learner, and `problem`: all of these as a dict;
+        - `kernels`: dict of constructor arguments, the published kernels and noise
+          levels (those of exact data, whatever `noise` is). The state kernel of layout
+          "random" is a start for the maximum likelihood; the published runs then
+          multiplied its length scales by 0.75;
+        - `X_test` (10000, 2), `y_test`: the clean state on a uniform grid;
+        - `truth(X, operator="u", function=None)`: the clean state or a derivative;
+        - `feature_names`: the order of the features, ("t", "x", "u", "u_x", "u_xx",
+          "u_t");
+        - `unknown_part(features)`, `equation(features)`: the true P, and P + u_t;
+        - `noise_std`: the standard deviation of the noise; `DESCR`: a description.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or the solution too steep to be computed.
+
+    References
+    ----------
+    Jalalian, Osorio, Hsu, Hosseini, Owhadi, arXiv:2503.01036, section 4.
+
+    Examples
+    --------
+    >>> from keql.datasets import make_burgers
+    >>> data = make_burgers(n_interior=50, random_state=0)
+    >>> data.X.shape, data.collocation_points.shape
+    ((131, 2), (754, 2))
+    >>> data.operators, data.known_part
+    (('u', 'u_x', 'u_xx'), 'u_t')
+    """
+    check_number(theta, "theta")
+    check_number(nu, "nu", min_val=0.0, include_boundaries="neither")
+    check_number(noise, "noise", min_val=0.0)
+    if layout not in ("random", "boundary"):
+        raise ValueError(f"layout={layout!r}; give 'random' or 'boundary'.")
+    shape = np.asarray(collocation_shape)
+    if shape.shape != (2,) or shape.dtype.kind != "i" or np.any(shape < (2, 3)):
+        raise ValueError(
+            f"collocation_shape={collocation_shape!r}; give the numbers of points in t "
+            "(at least 2) and in x (at least 3)."
+        )
+    n_inner = (shape[0] - 1) * (shape[1] - 2)
+    if layout == "random":
+        check_count(n_interior, "n_interior", 0, n_inner, "inner grid points")
+    rng = check_random_state(random_state)
+    if initial_condition is None:
+        initial_condition = partial(_random_initial_condition, rng=rng)
+    elif isinstance(initial_condition, str) and initial_condition == "published":
+        initial_condition = _published_initial_condition
+    elif not callable(initial_condition):
+        raise ValueError(
+            f"initial_condition={initial_condition!r}; give None, 'published' or a "
+            "callable."
+        )
+    truth = _BurgersTruth(initial_condition, float(theta), float(nu))
+
+    t, x = _burgers_grid(shape, alpha=0.6 if layout == "boundary" else 0.5)
+    collocation = product_grid(t, x[1:-1])
+    parts = [product_grid(t, x[[0, -1]]), product_grid(t[:1], x[1:-1])]
+    if layout == "boundary":
+        parts.append(product_grid(t[-1:], x[1:-1]))
+    else:
+        chosen = rng.permutation(n_inner)[:n_interior]
+        parts.append(product_grid(t[1:], x[1:-1])[chosen])
+    X = np.vstack(parts)
+    problem = {
+        "operators": ("u", "u_x", "u_xx"),
+        "known_part": "u_t",
+        "collocation_points": collocation,
+        "forcing": None,
+        "variables": ("t", "x"),
+        "function_column": None,
+    }
+    fine = np.linspace(0.0, 1.0, 100)
+    return make_bunch(
+        problem,
+        X,
+        product_grid(fine, fine),
+        truth,
+        noise,
+        rng,
+        kernels=_burgers_kernels(layout, len(X), len(collocation)),
+        equation=partial(_burgers_equation, theta=theta, nu=nu),
+        unknown_part=partial(_burgers_unknown_part, theta=theta, nu=nu),
+        DESCR=DESCR.format(
+            title="Burgers' equation",
+            equation=f"u_t + P(u) = 0,  P(u) = -{theta} u u_x - {nu} u_xx",
+            operators="u, u_x, u_xx",
+            truth="Strang splitting, second order in time, 2001 nodes.",
+        ),
+    )

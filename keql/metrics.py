@@ -1,0 +1,375 @@
+"""Errors of states, equations and solution operators, and scorers made of them.
+
+Every error is the relative L2 error norm(true - predicted) / norm(true), without a
+square, averaged over functions: the published figures are these.
+"""
+
+import numpy as np
+from scipy.spatial import cKDTree
+from sklearn.base import clone
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
+
+__all__ = [
+    "equation_error",
+    "fill_distance",
+    "filtering_error",
+    "filtering_scorer",
+    "make_equation_scorer",
+    "operator_error",
+    "relative_l2_error",
+]
+
+
+def _values(values, name):
+    """Return finite float values of shape (n,)."""
+    values = check_array(
+        values, ensure_2d=False, dtype=np.float64, input_name=name, allow_nd=True
+    )
+    return column_or_1d(values)
+
+
+def _relative(true, predicted, name):
+    """Return norm(true - predicted) / norm(true) of one function."""
+    check_consistent_length(true, predicted)
+    norm = np.linalg.norm(true)
+    if norm == 0:
+        raise ValueError(
+            f"{name} is zero everywhere, so that no error is relative to it; leave "
+            "that function out."
+        )
+    return float(np.linalg.norm(true - predicted) / norm)
+
+
+def relative_l2_error(y_true, y_pred, *, functions=None):
+    """Relative L2 error, norm(y_true - y_pred) / norm(y_true).
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        True values.
+    y_pred : array-like of shape (n,)
+        Predicted values, in the units of `y_true`.
+    functions : array-like of shape (n,), default=None
+        Label of the function that a value belongs to: the error of each function is
+        taken by itself, and their mean returned. None: all belong to one function.
+
+    Returns
+    -------
+    float
+        The error, without unit; 0 is best.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, a value is not finite, or a true function is zero.
+
+    Examples
+    --------
+    >>> from keql.metrics import relative_l2_error
+    >>> relative_l2_error([3.0, 4.0], [3.0, 3.0])
+    0.2
+    >>> relative_l2_error([3.0, 4.0, 5.0], [3.0, 3.0, 2.0], functions=[0, 0, 1])
+    0.4
+    """
+    y_true = _values(y_true, "y_true")
+    y_pred = _values(y_pred, "y_pred")
+    check_consistent_length(y_true, y_pred, functions)
+    if functions is None:
+        return _relative(y_true, y_pred, "y_true")
+    rows_of = {}
+    for row, label in enumerate(np.asarray(functions).tolist()):
+        rows_of.setdefault(label, []).append(row)
+    errors = [
+        _relative(y_true[rows], y_pred[rows], f"y_true of function {label!r}")
+        for label, rows in rows_of.items()
+    ]
+    return float(np.mean(errors))
+
+
+def _fitted(estimator):
+    """Return the estimator that a search has found, or the estimator itself."""
+    return getattr(estimator, "best_estimator_", estimator)
+
+
+def _function_labels(estimator, X):
+    """Return the labels of the rows of X, or None if all are one function."""
+    column = getattr(estimator, "function_column", None)
+    if column is None:
+        return None
+    names = getattr(X, "columns", None)
+    if names is not None:
+        return np.asarray(X[column if isinstance(column, str) else names[column]])
+    if isinstance(column, str):
+        known = list(getattr(estimator, "feature_names_in_", []))
+        if column not in known:
+            raise ValueError(
+                f"function_column={column!r} is a name, but X is an array; give a "
+                "DataFrame, or the index of the column."
+            )
+        column = known.index(column)
+    return np.asarray(X)[:, column]
+
+
+def filtering_error(estimator, X, y):
+    """Relative L2 error of a fitted state, averaged over functions.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted regressor. Its parameter `function_column`, if it has one, says which
+        column of `X` labels the functions. A search stands for its best estimator.
+    X : array-like or DataFrame of shape (n, n_features)
+        Points at which the true state is known.
+    y : array-like of shape (n,)
+        True state there.
+
+    Returns
+    -------
+    float
+        The error, without unit; 0 is best.
+
+    Raises
+    ------
+    ValueError
+        If a true function is zero, or the column of labels is not found.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyRegressor
+    >>> from keql.metrics import filtering_error
+    >>> mean = DummyRegressor().fit([[0.0], [1.0]], [0.0, 2.0])
+    >>> filtering_error(mean, [[0.0], [1.0]], [2.0, 2.0])
+    0.5
+    """
+    estimator = _fitted(estimator)
+    labels = _function_labels(estimator, X)
+    return relative_l2_error(y, estimator.predict(X), functions=labels)
+
+
+def filtering_scorer(estimator, X, y):
+    """Score a fitted state by minus its filtering error.
+
+    Usable wherever scikit-learn takes a callable as `scoring`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted regressor, as in :func:`filtering_error`.
+    X : array-like or DataFrame of shape (n, n_features)
+        Points at which the true state is known.
+    y : array-like of shape (n,)
+        True state there.
+
+    Returns
+    -------
+    float
+        Minus the relative L2 error; 0 is best.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyRegressor
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from keql.metrics import filtering_scorer
+    >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [2.0, 2.0, 1.0, 1.0]
+    >>> cross_val_score(DummyRegressor(), X, y, scoring=filtering_scorer, cv=2)
+    array([-0.5, -1. ])
+    """
+    return -filtering_error(estimator, X, y)
+
+
+def _per_function(arrays):
+    """Return a list of arrays (n, d): one per function, or the only one."""
+    if isinstance(arrays, (list, tuple)) and np.ndim(arrays[0]) == 2:
+        return [np.asarray(array) for array in arrays]
+    arrays = np.asarray(arrays)
+    return list(arrays) if arrays.ndim == 3 else [arrays]
+
+
+def equation_error(equation, features, unknown_part):
+    """Relative L2 error of the learned unknown part, averaged over functions.
+
+    Parameters
+    ----------
+    equation : LearnedEquation
+        Anything with a method `unknown_part(features)`.
+    features : array-like of shape (n, n_features) or list of them
+        Features of true functions: coordinates, then operators; a list has one array
+        for each function.
+    unknown_part : callable or array-like of shape (n,) or list of them
+        The true unknown part: a function of the features, or its values at them.
+
+    Returns
+    -------
+    float
+        The error, without unit; 0 is best.
+
+    Raises
+    ------
+    ValueError
+        If the true unknown part is zero, or lists differ in length.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from keql.datasets import make_duffing
+    >>> from keql.metrics import equation_error
+    >>> data = make_duffing()
+    >>> t = data.collocation_points
+    >>> S = np.column_stack([t, data.truth(t, "u"), data.truth(t, "u_t")])
+    >>> equation_error(data, S, data.unknown_part)
+    0.0
+    >>> equation_error(data, S, 2.0 * data.unknown_part(S))
+    0.5
+    """
+    features = _per_function(features)
+    if callable(unknown_part):
+        truths = [unknown_part(S) for S in features]
+    elif len(features) > 1 or np.ndim(unknown_part[0]) == 1:
+        truths = list(unknown_part)
+    else:
+        truths = [unknown_part]
+    if len(truths) != len(features):
+        raise ValueError(
+            f"unknown_part has values for {len(truths)} functions and features are "
+            f"of {len(features)}; give one array of values for each."
+        )
+    errors = [
+        _relative(
+            _values(truth, "unknown_part"),
+            _values(equation.unknown_part(S), "equation.unknown_part(features)"),
+            "unknown_part",
+        )
+        for S, truth in zip(features, truths, strict=True)
+    ]
+    return float(np.mean(errors))
+
+
+class _EquationScorer:
+    """The callable that `make_equation_scorer` returns, a class to be picklable."""
+
+    def __init__(self, features, unknown_part):
+        self.features = features
+        self.unknown_part = unknown_part
+
+    def __call__(self, estimator, X=None, y=None):
+        equation = _fitted(estimator).equation_
+        return -equation_error(equation, self.features, self.unknown_part)
+
+
+def make_equation_scorer(features, unknown_part):
+    """Make a scorer of fitted learners: minus the error of their equation.
+
+    Parameters
+    ----------
+    features : array-like of shape (n, n_features) or list of them
+        Features of true functions, as in :func:`equation_error`.
+    unknown_part : callable or array-like of shape (n,) or list of them
+        The true unknown part, as in :func:`equation_error`.
+
+    Returns
+    -------
+    callable
+        ``scorer(estimator, X, y=None)``, usable as `scoring`; it looks at
+        ``estimator.equation_`` only. Picklable if `unknown_part` is.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from keql.metrics import make_equation_scorer
+    >>> scorer = make_equation_scorer([[1.0], [2.0]], [2.0, 4.0])
+    >>> learned = SimpleNamespace(unknown_part=lambda S: 1.5 * S[:, 0])
+    >>> scorer(SimpleNamespace(equation_=learned), X=None)
+    -0.25
+    """
+    return _EquationScorer(features, unknown_part)
+
+
+def operator_error(solver, X, y, X_test, y_test):
+    """Relative L2 error of the solutions that a solver finds for new conditions.
+
+    Parameters
+    ----------
+    solver : estimator
+        A solver of a learned equation. A clone of it is fitted, it stays as it is.
+    X : array-like of shape (n, n_features) or list of them
+        Points of the initial and boundary conditions; a list has one array for each
+        problem, and every problem gets its own clone.
+    y : array-like of shape (n,) or list of them
+        Values of the solution there.
+    X_test : array-like of shape (n_test, n_features) or list of them
+        Points at which the true solution is known.
+    y_test : array-like of shape (n_test,) or list of them
+        True solution there.
+
+    Returns
+    -------
+    float
+        The error, averaged over problems and their functions; 0 is best.
+
+    Raises
+    ------
+    ValueError
+        If a true solution is zero, or the lists differ in length.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyRegressor
+    >>> from keql.metrics import operator_error
+    >>> solver = DummyRegressor()
+    >>> operator_error(solver, [[0.0], [1.0]], [1.0, 3.0], [[0.5]], [4.0])
+    0.5
+    """
+    problems = [X, y, X_test, y_test]
+    if not (isinstance(X, (list, tuple)) and np.ndim(X[0]) == 2):
+        problems = [[item] for item in problems]
+    if len({len(item) for item in problems}) > 1:
+        sizes = ", ".join(str(len(item)) for item in problems)
+        raise ValueError(
+            f"X, y, X_test and y_test are of {sizes} problems; give lists of the same "
+            "length."
+        )
+    errors = [
+        filtering_error(clone(solver).fit(conditions, values), points, truth)
+        for conditions, values, points, truth in zip(*problems, strict=True)
+    ]
+    return float(np.mean(errors))
+
+
+def fill_distance(points, domain):
+    """Largest distance from a point of the domain to the nearest of the points.
+
+    The error bounds are powers of it: of the collocation points in the domain, and of
+    the true features in the set on which the equation is asked for.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, d)
+        The points that fill the domain.
+    domain : array-like of shape (n_domain, d)
+        Points that stand for the domain, such as a fine grid.
+
+    Returns
+    -------
+    float
+        The distance, in the units of the coordinates.
+
+    Raises
+    ------
+    ValueError
+        If the two differ in d.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from keql.metrics import fill_distance
+    >>> fill_distance([[0.0], [1.0]], np.linspace(0.0, 1.0, 11)[:, None])
+    0.5
+    """
+    points = check_array(points, dtype=np.float64, input_name="points")
+    domain = check_array(domain, dtype=np.float64, input_name="domain")
+    if points.shape[1] != domain.shape[1]:
+        raise ValueError(
+            f"points have {points.shape[1]} coordinates and domain has "
+            f"{domain.shape[1]}; give both the same."
+        )
+    return float(cKDTree(points).query(domain)[0].max())
