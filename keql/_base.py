@@ -1,0 +1,405 @@
+"""What the estimators share: validation, labels, collocation, prediction.
+
+The only module that imports private helpers of scikit-learn.
+"""
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+import numpy as np
+from scipy.stats import qmc
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from keql._known_part import make_known_part
+from keql._regression import Regression
+from keql.operators import DifferentialOperator, parse_operator
+
+# Collocation points chosen by default: so many times the observations of a function,
+# within these limits for one function and for all together.
+FILL_FACTOR, FILL_LIMITS, FILL_TOTAL = 5, (200, 1000), 10_000
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Validated data: one regression problem for each function."""
+
+    labels: tuple
+    regressions: list
+
+
+@dataclass(frozen=True)
+class EquationSetup:
+    """What is known about the equation before anything is learned."""
+
+    operators: list
+    n_operators: int
+    known_part: object
+    collocation_points: list
+    forcing: list
+    has_forcing: bool
+
+
+class BaseKEqL(RegressorMixin, BaseEstimator):
+    """Base class of the estimators."""
+
+    _parameter_constraints: dict = {
+        "operators": [None, tuple, list],
+        "known_part": [None, str, tuple, dict, callable, DifferentialOperator],
+        "collocation_points": [
+            None,
+            Interval(Integral, 1, None, closed="left"),
+            "array-like",
+            dict,
+        ],
+        "forcing": [None, callable, "array-like", dict],
+        "variables": [None, tuple, list],
+        "function_column": [None, Integral, str],
+        "observation_noise": [None, Interval(Real, 0, None, closed="left")],
+        "equation_noise": [None, Interval(Real, 0, None, closed="left")],
+        "state_penalty": [Interval(Real, 0, None, closed="neither")],
+        "n_inducing": [Interval(Integral, 1, None, closed="left")],
+        "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
+        "n_restarts": [Interval(Integral, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def predict(self, X, return_std=False):
+        """Values of the fitted state.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n, n_columns)
+            Points, with the column of function labels if there was one in `fit`.
+        return_std : bool, default=False
+            Whether the posterior standard deviation of the state is returned too.
+
+        Returns
+        -------
+        u : ndarray of shape (n,)
+            In units of `y`.
+        std : ndarray of shape (n,)
+            Only if `return_std`: of the state itself, without observation noise.
+        """
+        return self.predict_derivative(X, "u", return_std=return_std)
+
+    def predict_derivative(self, X, operator, return_std=False):
+        """Values of an operator applied to the fitted state.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n, n_columns)
+            Points, with the column of function labels if there was one in `fit`.
+        operator : str, tuple of int, or DifferentialOperator
+            Any operator that the state kernel allows, such as "u_xx"; it need not be
+            one of the equation's.
+        return_std : bool, default=False
+            Whether the posterior standard deviation is returned too.
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+            In units of `y` over those of the coordinates differentiated.
+        std : ndarray of shape (n,)
+            Only if `return_std`.
+        """
+        check_is_fitted(self)
+        points, labels = self._validate_points(X, reset=False)
+        operator = parse_operator(operator, self.variables_)
+        values, variances = np.empty(len(points)), np.empty(len(points))
+        for m, rows in self._rows_of_functions(labels):
+            values[rows] = self.states_[m].evaluate(points[rows], operator)
+            if return_std:
+                variances[rows] = self.states_[m].variance(points[rows], operator)
+        return (values, np.sqrt(variances)) if return_std else values
+
+    def coordinates(self, X):
+        """Coordinates of points: `X` without the column of function labels.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n, n_columns)
+            Points as `predict` takes them.
+
+        Returns
+        -------
+        points : ndarray of shape (n, d)
+            The columns named by `variables_`.
+        """
+        check_is_fitted(self)
+        return self._validate_points(X, reset=False)[0]
+
+    def _rows_of_functions(self, labels):
+        """Yield (position in `functions_`, rows), refusing unknown labels."""
+        known = {label: m for m, label in enumerate(self.functions_)}
+        unknown = sorted({str(label) for label in labels if label not in known})
+        if unknown:
+            raise ValueError(
+                f"X has the function label(s) {', '.join(unknown[:5])} in column "
+                f"{self.function_column!r}, unseen in fit: known are "
+                f"{', '.join(str(label) for label in self.functions_[:10])}. Solve "
+                "the learned equation for new functions."
+            )
+        positions = np.array([known[label] for label in labels], dtype=int)
+        for m in np.unique(positions):
+            yield m, np.flatnonzero(positions == m)
+
+    # --- validation -------------------------------------------------------------
+
+    def _validate_points(self, X, reset):
+        """Coordinates (n, d) and function labels of the rows of `X`."""
+        if self.function_column is None:
+            points = validate_data(self, X, dtype=np.float64, reset=reset)
+            return points, [None] * len(points)
+        if not hasattr(X, "columns"):
+            X = np.asarray(X)
+        _check_feature_names(self, X, reset=reset)
+        _check_n_features(self, X, reset=reset)
+        column = self._function_index(X)
+        others = [i for i in range(X.shape[1]) if i != column]
+        points = check_array(
+            _safe_indexing(X, others, axis=1),
+            dtype=np.float64,
+            input_name="X",
+            estimator=self,
+        )
+        labels = np.asarray(_safe_indexing(X, column, axis=1)).tolist()
+        if any(label is None or label != label for label in labels):
+            raise ValueError(
+                f"X has a missing function label in column {self.function_column!r}: "
+                "every row must say which function it belongs to."
+            )
+        return points, labels
+
+    def _function_index(self, X):
+        names = list(X.columns) if hasattr(X, "columns") else None
+        column = self.function_column
+        if isinstance(column, str):
+            if names is None or column not in names:
+                raise ValueError(
+                    f"function_column={column!r} is no column of X: "
+                    + (
+                        "X is an array, give the index of the column."
+                        if names is None
+                        else f"its columns are {', '.join(map(str, names))}."
+                    )
+                )
+            return names.index(column)
+        if not -X.shape[1] <= column < X.shape[1] or X.shape[1] < 2:
+            raise ValueError(
+                f"function_column={column} is no column of X, which has "
+                f"{X.shape[1]} columns (one of them for labels, the others for "
+                "coordinates)."
+            )
+        return column % X.shape[1]
+
+    def _validate_observations(self, X, y, sample_weight):
+        """Merge rows into one regression problem for each function."""
+        if y is not None and np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            raise ValueError(
+                f"y has {np.shape(y)[1]} columns: keql learns one state u, given as a "
+                "1d array; systems of several states are not supported yet."
+            )
+        if self.function_column is None:
+            points, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+            labels = [None] * len(points)
+        else:
+            points, labels = self._validate_points(X, reset=True)
+            y = check_array(
+                column_or_1d(y, warn=True),
+                ensure_2d=False,
+                dtype=np.float64,
+                input_name="y",
+            )
+            check_consistent_length(points, y)
+        weights = _check_sample_weight(
+            sample_weight, points, dtype=np.float64, ensure_non_negative=True
+        )
+        used = weights > 0
+        if used.sum() < 2:
+            raise ValueError(
+                f"X holds {used.sum()} observation(s) of positive weight "
+                f"(n_samples={len(points)}): too few, at least 2 are needed."
+            )
+        functions = _sorted_labels(labels[i] for i in np.flatnonzero(used))
+        position = {label: m for m, label in enumerate(functions)}
+        owner = np.array([position.get(label, -1) for label in labels], dtype=float)
+        table = np.column_stack([owner, points, y.astype(np.float64)])[used]
+        # Equal rows are one row with the sum of their weights, so that a weight means
+        # a repetition; sorting makes the fit independent of the order of the rows.
+        table, inverse = np.unique(table, axis=0, return_inverse=True)
+        weights = np.bincount(inverse.ravel(), weights=weights[used])
+        regressions = []
+        for m in range(len(functions)):
+            rows = table[:, 0] == m
+            regressions.append(
+                Regression(table[rows, 1:-1], table[rows, -1], weights[rows])
+            )
+        if self.observation_noise == 0:
+            _refuse_conflicts(regressions)
+        return Observations(tuple(functions), regressions)
+
+    def _name_variables(self, n_coordinates):
+        """Names of the coordinates by position."""
+        if self.variables is not None:
+            names = tuple(str(name) for name in self.variables)
+        elif hasattr(self, "feature_names_in_"):
+            index = self.function_column
+            if isinstance(index, Integral):
+                index = self.feature_names_in_[index]
+            names = tuple(name for name in self.feature_names_in_ if name != index)
+        else:
+            names = tuple(f"x{i}" for i in range(n_coordinates))
+        if len(names) != n_coordinates or len(set(names)) != n_coordinates:
+            raise ValueError(
+                f"variables={names} must be {n_coordinates} different name(s): X has "
+                f"{n_coordinates} coordinate column(s)."
+            )
+        return names
+
+    def _describe_equation(self, observations, variables):
+        """Operators, known part, collocation points and forcing; None without them."""
+        if self.operators is None and self.known_part is None and self.forcing is None:
+            return None
+        names = ("u",) if self.operators is None else tuple(self.operators)
+        if self.known_part is None and self.forcing is None:
+            raise ValueError(
+                f"operators={names} are given with neither known_part nor forcing: "
+                "P = 0 would solve the equation P = 0. Say what P equals, such as "
+                "known_part='u_t'."
+            )
+        operators = [parse_operator(name, variables) for name in names]
+        known_part = make_known_part(self.known_part, variables)
+        n_operators = len(operators)
+        for operator in known_part.operators:
+            if not any(operator.same_as(other) for other in operators):
+                operators.append(operator)
+
+        def column_of(operator):
+            same = [i for i, o in enumerate(operators) if operator.same_as(o)]
+            return len(variables) + same[0]
+
+        names = [*variables, *(operator.name for operator in operators)]
+        known_part.locate(names, column_of)
+        collocation_points = self._place_collocation(observations, variables)
+        forcing = self._evaluate_forcing(observations.labels, collocation_points)
+        return EquationSetup(
+            operators,
+            n_operators,
+            known_part,
+            collocation_points,
+            forcing,
+            self.forcing is not None,
+        )
+
+    def _place_collocation(self, observations, variables):
+        """Collocation points of each function."""
+        given, labels = self.collocation_points, observations.labels
+        if given is None:
+            return _default_collocation(observations.regressions)
+        if isinstance(given, Integral):
+            everything = np.concatenate([d.points for d in observations.regressions])
+            return [low_discrepancy(everything, given)] * len(labels)
+        per_function = _by_label(given, labels, "collocation_points")
+        checked = {}
+        for points in per_function:
+            if id(points) not in checked:
+                array = check_array(
+                    points, dtype=np.float64, input_name="collocation_points"
+                )
+                if array.shape[1] != len(variables):
+                    raise ValueError(
+                        f"collocation_points has {array.shape[1]} column(s): it must "
+                        f"have one for each of the variables {', '.join(variables)}."
+                    )
+                checked[id(points)] = array
+        return [checked[id(points)] for points in per_function]
+
+    def _evaluate_forcing(self, labels, collocation_points):
+        """Right-hand side at the collocation points of each function."""
+        if self.forcing is None:
+            return [np.zeros(len(points)) for points in collocation_points]
+        values = []
+        per_function = _by_label(self.forcing, labels, "forcing")
+        for forcing, points in zip(per_function, collocation_points, strict=True):
+            if callable(forcing):
+                forcing = forcing(points)
+            elif self.collocation_points is None or isinstance(
+                self.collocation_points, Integral
+            ):
+                raise ValueError(
+                    "forcing is an array, but collocation_points is not: give the "
+                    "points that the forcing belongs to, or the forcing as a function."
+                )
+            forcing = check_array(
+                forcing, ensure_2d=False, dtype=np.float64, input_name="forcing"
+            )
+            if forcing.shape != (len(points),):
+                raise ValueError(
+                    f"forcing has shape {forcing.shape}: it must have one value for "
+                    f"each of the {len(points)} collocation points."
+                )
+            values.append(forcing)
+        return values
+
+
+def _sorted_labels(labels):
+    """Different labels in an order that does not depend on that of the rows."""
+    return sorted(set(labels), key=lambda label: (type(label).__name__, label))
+
+
+def _refuse_conflicts(regressions):
+    for data in regressions:
+        points, counts = np.unique(data.points, axis=0, return_counts=True)
+        if np.any(counts > 1):
+            raise ValueError(
+                f"y has {counts.max()} conflicting values at the point "
+                f"{points[counts.argmax()]} of X, but observation_noise=0 says that "
+                "they are exact: give a noise level, or leave it to be estimated."
+            )
+
+
+def _by_label(given, labels, name):
+    """The entry of each function in a parameter that may be a dict of labels."""
+    if not isinstance(given, dict):
+        return [given] * len(labels)
+    missing = [label for label in labels if label not in given]
+    if missing:
+        raise ValueError(
+            f"{name} has no entry for the function label(s) "
+            f"{', '.join(str(label) for label in missing[:5])}: the labels in X are "
+            f"{', '.join(str(label) for label in labels[:10])}."
+        )
+    return [given[label] for label in labels]
+
+
+def low_discrepancy(points, n):
+    """`n` points of a Halton sequence in the bounding box of `points`."""
+    lower, upper = points.min(axis=0), points.max(axis=0)
+    sequence = qmc.Halton(points.shape[1], scramble=False)
+    sequence.fast_forward(1)  # the first one is a corner
+    return lower + (upper - lower) * sequence.random(n)
+
+
+def _default_collocation(regressions):
+    """The observation points of each function, and a low-discrepancy fill."""
+    everything = np.concatenate([data.points for data in regressions])
+    cap = max(FILL_LIMITS[0], FILL_TOTAL // len(regressions))
+    chosen = []
+    for data in regressions:
+        points = np.unique(data.points, axis=0)
+        wanted = np.clip(FILL_FACTOR * len(points), *FILL_LIMITS)
+        n_fill = max(0, min(int(wanted), cap) - len(points))
+        fill = [low_discrepancy(everything, n_fill)] if n_fill else []
+        chosen.append(np.concatenate([points, *fill]))
+    return chosen

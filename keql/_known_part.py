@@ -1,0 +1,150 @@
+"""The part of the equation that is known."""
+
+import inspect
+import warnings
+
+import numpy as np
+from autograd import elementwise_grad
+
+from keql.operators import DifferentialOperator, as_factor, parse_operator
+
+
+class LinearKnownPart:
+    """A combination of operators with constant coefficients.
+
+    Parameters
+    ----------
+    operators : list of DifferentialOperator
+        The operators.
+    coefficients : list of float
+        Their coefficients.
+    """
+
+    def __init__(self, operators, coefficients):
+        self.operators = operators
+        self.coefficients = np.asarray(coefficients, dtype=float)
+        self.columns = None
+
+    def locate(self, names, column_of):
+        """Remember the columns of the features, given where each operator stands."""
+        self.columns = [column_of(operator) for operator in self.operators]
+        self.names = [names[column] for column in self.columns]
+
+    def __call__(self, S):
+        """Values at features `S` of shape (n, d + Q'), of shape (n,)."""
+        return S[:, self.columns] @ self.coefficients
+
+    def gradient(self, S):
+        """Partial derivatives in the features, of shape (d + Q', n)."""
+        gradient = np.zeros(S.T.shape)
+        for column, coefficient in zip(self.columns, self.coefficients, strict=True):
+            gradient[column] += coefficient
+        return gradient
+
+    @property
+    def terms(self):
+        """Printable terms, {feature: coefficient}."""
+        terms = dict.fromkeys(self.names, 0.0)
+        for name, coefficient in zip(self.names, self.coefficients, strict=True):
+            terms[name] += float(coefficient)
+        return {
+            name if coefficient == 1 else as_factor(name): coefficient
+            for name, coefficient in terms.items()
+        }
+
+
+class FunctionKnownPart:
+    """A function of named features, written in `autograd.numpy`.
+
+    Parameters
+    ----------
+    function : callable
+        Its parameters are named after coordinates and operators.
+    parameters : list of str
+        Their names.
+    operators : list of DifferentialOperator
+        Those of the parameters that are no coordinates.
+    """
+
+    def __init__(self, function, parameters, operators):
+        self.function = function
+        self.parameters = parameters
+        self.operators = operators
+        self.columns = None
+
+    def locate(self, names, column_of):
+        """Remember the columns of the features, given where each operator stands."""
+        by_name = {operator.name: column_of(operator) for operator in self.operators}
+        self.columns = [
+            by_name[name] if name in by_name else names.index(name)
+            for name in self.parameters
+        ]
+
+    def __call__(self, S):
+        """Values at features `S` of shape (n, d + Q'), of shape (n,)."""
+        value = self.function(*S[:, self.columns].T)
+        return np.broadcast_to(np.asarray(value, dtype=float), (len(S),))
+
+    def gradient(self, S):
+        """Partial derivatives in the features, of shape (d + Q', n)."""
+        gradient = np.zeros(S.T.shape)
+        arguments = S[:, self.columns].T
+        for position, column in enumerate(self.columns):
+            with warnings.catch_warnings():
+                # Autograd's word for an argument that the function does not use.
+                warnings.filterwarnings("ignore", "Output seems independent of input")
+                slope = elementwise_grad(self.function, position)(*arguments)
+            gradient[column] += slope
+        return gradient
+
+    @property
+    def terms(self):
+        """Printable terms, {feature: coefficient}."""
+        name = getattr(self.function, "__name__", "known_part").strip("<>")
+        return {f"{name}({', '.join(self.parameters)})": 1.0}
+
+
+def make_known_part(known_part, variables):
+    """Bring the `known_part` of an estimator into one form.
+
+    Parameters
+    ----------
+    known_part : None, operator, {operator: float} or callable
+        As documented for the estimators.
+    variables : tuple of str
+        Names of the coordinates.
+
+    Returns
+    -------
+    part : LinearKnownPart or FunctionKnownPart
+        With the operators that it uses in `part.operators`.
+
+    Raises
+    ------
+    ValueError
+        If an operator does not parse, or a function's parameter names no feature.
+    """
+    if known_part is None:
+        return LinearKnownPart([], [])
+    if isinstance(known_part, str | tuple | DifferentialOperator):
+        return LinearKnownPart([parse_operator(known_part, variables)], [1.0])
+    if isinstance(known_part, dict):
+        operators = [parse_operator(operator, variables) for operator in known_part]
+        return LinearKnownPart(operators, list(known_part.values()))
+    if not callable(known_part):
+        raise ValueError(
+            f"known_part={known_part!r} must be None, an operator such as 'u_t', a "
+            "dict {operator: coefficient}, or a function of named features."
+        )
+    parameters = list(inspect.signature(known_part).parameters)
+    operators = []
+    for name in parameters:
+        if name not in variables:
+            try:
+                operators.append(parse_operator(name, variables))
+            except ValueError as error:
+                raise ValueError(
+                    f"known_part has the parameter {name!r}, which is neither one of "
+                    f"the variables {', '.join(variables)} nor an operator: {error}"
+                ) from error
+    return FunctionKnownPart(known_part, parameters, operators)

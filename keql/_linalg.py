@@ -1,0 +1,136 @@
+"""Dense linear algebra: Cholesky with a stated jitter policy, ridge regression."""
+
+import numpy as np
+from scipy import linalg
+
+# A covariance that is positive definite in exact arithmetic may not be so in floating
+# point. These multiples of its mean diagonal are added to the diagonal in turn.
+JITTERS = (0.0, *10.0 ** np.arange(-15, -7))
+
+
+def cholesky(A):
+    """Lower Cholesky factor of a symmetric positive definite matrix.
+
+    If the factorisation fails, 1e-15 times the mean of the diagonal is added to the
+    diagonal, then ten times as much, up to 1e-8 times: relative, so that it does not
+    depend on units, and far below what data can tell.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+        Symmetric; only the lower triangle is read.
+
+    Returns
+    -------
+    L : ndarray of shape (n, n)
+        In column order, with zeros above the diagonal.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the largest jitter does not suffice, or an entry is not finite.
+    """
+    mean = np.trace(A) / len(A)
+    for jitter in JITTERS:
+        L = np.array(A, order="F")
+        L[np.diag_indices_from(L)] += jitter * mean
+        L, info = linalg.lapack.dpotrf(L, lower=1, clean=1, overwrite_a=1)
+        # LAPACK takes nan for a positive pivot.
+        if not np.all(np.isfinite(np.diag(L))):
+            raise np.linalg.LinAlgError(
+                f"a covariance matrix of size {len(A)} has entries that are not finite: "
+                "check the scales of the data and of the kernel."
+            )
+        if info == 0:
+            return L
+    raise np.linalg.LinAlgError(
+        f"a covariance matrix of size {len(A)} is not positive definite, even with "
+        f"{JITTERS[-1]:g} of its mean diagonal added: raise the noise level, or "
+        "shorten the length scales of the kernel."
+    )
+
+
+def solve_lower(L, B, transposed=False):
+    """Solve L Z = B, or L^T Z = B, for a lower triangular L.
+
+    Parameters
+    ----------
+    L : ndarray of shape (n, n)
+        Lower triangular.
+    B : ndarray of shape (n,) or (n, m)
+        Right-hand sides.
+    transposed : bool, default=False
+        Whether L^T takes the place of L.
+
+    Returns
+    -------
+    Z : ndarray of the shape of B
+        The solution.
+    """
+    trans = "T" if transposed else "N"
+    return linalg.solve_triangular(L, B, lower=True, trans=trans, check_finite=False)
+
+
+def solve_cholesky(L, B):
+    """Solve L L^T Z = B.
+
+    Parameters
+    ----------
+    L : ndarray of shape (n, n)
+        Lower Cholesky factor.
+    B : ndarray of shape (n,) or (n, m)
+        Right-hand sides.
+
+    Returns
+    -------
+    Z : ndarray of the shape of B
+        The solution.
+    """
+    return linalg.cho_solve((L, True), B, check_finite=False)
+
+
+def inverse_from_cholesky(L):
+    """All entries of (L L^T)^-1, for traces of its products with full matrices.
+
+    Systems are solved with the factor itself, never with this.
+
+    Parameters
+    ----------
+    L : ndarray of shape (n, n)
+        Lower Cholesky factor.
+
+    Returns
+    -------
+    inverse : ndarray of shape (n, n)
+        Symmetric.
+    """
+    lower, _ = linalg.lapack.dpotri(L, lower=1)
+    lower = np.tril(lower)
+    return lower + np.tril(lower, -1).T
+
+
+def ridge(A, b, noise):
+    """Minimise ``|w|^2 + |A w - b|^2 / noise^2``.
+
+    As a least-squares problem with the rows ``noise * w = 0`` appended, by a pivoted
+    orthogonal factorisation: the normal equations would square the condition number.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, p)
+        Orthonormal features at the data.
+    b : ndarray of shape (n,)
+        The data.
+    noise : float
+        Standard deviation of the data; 0 gives the least-squares solution of least
+        norm.
+
+    Returns
+    -------
+    w : ndarray of shape (p,)
+        The minimiser.
+    """
+    p = A.shape[1]
+    rows = np.vstack([A, noise * np.eye(p)]) if noise > 0 else A
+    right = np.concatenate([b, np.zeros(len(rows) - len(b))])
+    return linalg.lstsq(rows, right, lapack_driver="gelsy", check_finite=False)[0]

@@ -1,0 +1,251 @@
+"""Kernel regression of a function, its hyperparameters by maximum likelihood."""
+
+from dataclasses import dataclass
+from math import log, pi
+
+import numpy as np
+from scipy import optimize
+from sklearn.base import clone
+
+from keql._linalg import cholesky, inverse_from_cholesky, solve_cholesky
+from keql.kernels import RBF, Constant
+from keql.operators import KernelExpansion, gram
+
+# Range of an estimated noise level, in units of the root mean square of the data.
+NOISE_RANGE = (1e-6, 1.0)
+# Largest change of a log-hyperparameter in one run of the optimiser, and runs.
+BOX, MAX_BOXES = 1.0, 30
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Noisy values of one function: y_i = v(x_i) + noise / sqrt(weight_i).
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        The x_i.
+    values : ndarray of shape (n,)
+        The y_i.
+    weights : ndarray of shape (n,)
+        Positive; relative precisions of the values.
+    """
+
+    points: np.ndarray
+    values: np.ndarray
+    weights: np.ndarray
+
+
+def fit_state(kernel, noise, data, identity):
+    """Kernel ridge regression: the mean of a Gaussian process given its values.
+
+    The minimiser of ``|v|^2 + sum_i w_i (v(x_i) - y_i)^2 / noise^2`` in the RKHS.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Prior covariance.
+    noise : float
+        Standard deviation of a value of weight 1.
+    data : Regression
+        The values.
+    identity : DifferentialOperator
+        The operator "u" in the variables of the points.
+
+    Returns
+    -------
+    state : KernelExpansion
+        With posterior variances.
+    """
+    functional = [(data.points, identity)]
+    covariance = gram(kernel, functional)
+    covariance[np.diag_indices_from(covariance)] += noise**2 / data.weights
+    factor = cholesky(covariance)
+    coefficients = solve_cholesky(factor, data.values)
+    return KernelExpansion(kernel, functional, coefficients, factor)
+
+
+def log_marginal_likelihood(kernel, noise, regressions, eval_gradient=False):
+    """Log marginal likelihood of independent functions with one prior.
+
+    sum_m log N(y_m; 0, K_m + noise^2 diag(1 / w_m)), as in Rasmussen and Williams,
+    Gaussian Processes for Machine Learning, 2006, eq. 2.30 and 5.9.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Prior covariance.
+    noise : float
+        Standard deviation of a value of weight 1.
+    regressions : list of Regression
+        The data of each function.
+    eval_gradient : bool, default=False
+        Whether the gradient is returned.
+
+    Returns
+    -------
+    value : float
+        The log likelihood.
+    gradient : ndarray of shape (kernel.n_dims + 1,)
+        Only if `eval_gradient`: derivatives with respect to `kernel.theta` and
+        log(noise).
+    """
+    value, gradient = 0.0, np.zeros(kernel.n_dims + 1)
+    for data in regressions:
+        if eval_gradient:
+            K, layers = kernel(data.points, eval_gradient=True)
+        else:
+            K = kernel(data.points)
+        variances = noise**2 / data.weights
+        K[np.diag_indices_from(K)] += variances
+        L = cholesky(K)
+        alpha = solve_cholesky(L, data.values)
+        value -= 0.5 * data.values @ alpha
+        value -= np.log(np.diag(L)).sum() + 0.5 * len(K) * log(2 * pi)
+        if eval_gradient:
+            # tr[(alpha alpha^T - K^-1) dK] / 2 for each hyperparameter
+            outer = np.outer(alpha, alpha) - inverse_from_cholesky(L)
+            gradient[:-1] += 0.5 * np.einsum("ij,ijk->k", outer, layers)
+            gradient[-1] += np.diag(outer) @ variances
+    return (value, gradient) if eval_gradient else value
+
+
+def maximise_likelihood(
+    kernel, noise, regressions, *, optimizer="fmin_l_bfgs_b", n_restarts=0, rng=None
+):
+    """Fit the free hyperparameters of a kernel, and the noise level if it is None.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Start; its bounds say what is free.
+    noise : float or None
+        Standard deviation of the data; None: estimated along with the kernel.
+    regressions : list of Regression
+        The data of each function.
+    optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
+        As in :class:`sklearn.gaussian_process.GaussianProcessRegressor`: a callable
+        takes `(obj_func, initial_theta, bounds)` and returns `(theta, minimum)`; None
+        keeps the kernel (and sets an unknown noise to the lower end of its range).
+    n_restarts : int, default=0
+        Further starts, drawn log-uniformly within the bounds.
+    rng : numpy.random.RandomState, default=None
+        For the restarts.
+
+    Returns
+    -------
+    kernel : Kernel
+        A clone with the optimal hyperparameters.
+    noise : float
+        The given or the optimal noise level.
+    """
+    size = root_mean_square(np.concatenate([data.values for data in regressions]))
+    n_values = sum(len(data.values) for data in regressions)
+    lowest, highest = np.log(np.multiply(NOISE_RANGE, size))
+    if optimizer is None:
+        return clone(kernel), np.exp(lowest) if noise is None else noise
+    is_free = np.r_[np.ones(kernel.n_dims, dtype=bool), noise is None]
+    if not is_free.any():
+        return clone(kernel), noise
+
+    def unpack(theta):
+        level = np.exp(theta[-1]) if noise is None else noise
+        return kernel.clone_with_theta(theta[: kernel.n_dims]), level
+
+    def objective(theta, eval_gradient=True):
+        # n log(size) makes the value, and with it the stopping rule, independent of
+        # the unit of the data.
+        shift = n_values * log(size)
+        if not eval_gradient:
+            return -log_marginal_likelihood(*unpack(theta), regressions) - shift
+        value, gradient = log_marginal_likelihood(
+            *unpack(theta), regressions, eval_gradient=True
+        )
+        return -value - shift, -gradient[is_free]
+
+    bounds = [*kernel.bounds] if kernel.n_dims else []
+    bounds = np.array([*bounds, (lowest, highest)])[is_free]
+    start = np.r_[kernel.theta, 0.5 * (lowest + highest)][is_free]
+    starts = [start, *_random_starts(bounds, n_restarts, rng)]
+    optima = [_minimise(optimizer, objective, start, bounds) for start in starts]
+    theta, _ = min(optima, key=lambda optimum: optimum[1])
+    return unpack(theta)
+
+
+def default_kernel(regressions):
+    """A prior for functions of which only some values are known.
+
+    An unknown offset of the size of the mean, plus an RBF kernel with one length
+    scale for each coordinate. All scales are taken from the data, so that units do
+    not matter; the length scales start where the likelihood is highest among
+    multiples of the extent of the points.
+
+    Parameters
+    ----------
+    regressions : list of Regression
+        The data of each function.
+
+    Returns
+    -------
+    kernel : Kernel
+        With free variance and length scales.
+    """
+    points = np.concatenate([data.points for data in regressions])
+    values = np.concatenate([data.values for data in regressions])
+    extent = np.ptp(points, axis=0)
+    extent = np.where(extent > 0, extent, 1.0)
+    size = root_mean_square(values)
+    variance = (size**2, (1e-4 * size**2, 1e4 * size**2))
+    offset = Constant(np.mean(values) ** 2, "fixed")
+    limits = np.column_stack([1e-2 * extent, 1e2 * extent])
+    candidates = [
+        offset + Constant(*variance) * RBF(fraction * extent, limits)
+        for fraction in (0.05, 0.1, 0.2, 0.4, 0.8)
+    ]
+    noise = size * np.sqrt(np.prod(NOISE_RANGE))
+    return max(
+        candidates,
+        key=lambda kernel: log_marginal_likelihood(kernel, noise, regressions),
+    )
+
+
+def _random_starts(bounds, n_restarts, rng):
+    if n_restarts == 0:
+        return []
+    if not np.all(np.isfinite(bounds)):
+        raise ValueError(
+            "n_restarts > 0 draws starts within the bounds of the kernel: all bounds "
+            "must be finite."
+        )
+    return [rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(n_restarts)]
+
+
+def _minimise(optimizer, objective, start, bounds):
+    """Minimise within the bounds; the method of ours goes in steps of limited size.
+
+    Far from the optimum the gradient is so large (noise levels are small) that one
+    step would cross the whole valley and end on the plateau of very short length
+    scales, where nothing is explained and the gradient vanishes. So L-BFGS-B works in
+    a box around the start, and again around the result while that lies on its border.
+    """
+    if callable(optimizer):
+        return optimizer(objective, start, bounds=bounds)
+    value = np.inf
+    for _ in range(MAX_BOXES):
+        box = np.clip(np.add.outer(start, [-BOX, BOX]), bounds[:, :1], bounds[:, 1:])
+        result = optimize.minimize(
+            objective, start, method="L-BFGS-B", jac=True, bounds=box
+        )
+        at_border = (result.x == box.T) & (box != bounds).T
+        if not at_border.any() or not result.fun < value:
+            break
+        start, value = result.x, result.fun
+    return result.x, result.fun
+
+
+def root_mean_square(values):
+    """Size of data: the root of their mean square, or 1 if they are all zero."""
+    largest = np.max(np.abs(values), initial=0.0)
+    if largest == 0:
+        return 1.0
+    return float(largest * np.sqrt(np.mean((values / largest) ** 2)))

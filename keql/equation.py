@@ -1,0 +1,289 @@
+"""The learned equation: a function of features that one can read, call and apply."""
+
+import numpy as np
+
+from keql.operators import apply_operator, as_factor
+
+__all__ = ["LearnedEquation"]
+
+
+class LearnedEquation:
+    """A differential equation (P + Pbar)(x, L_1 u, ..., L_Q' u) = f.
+
+    Returned by the estimators as `equation_`; P is learned, Pbar was given as the
+    known part. The *features* S of a function u at points have one row for each point
+    and the columns named by `feature_names`: the coordinates, the operators in the
+    order given, and the operators that only the known part uses.
+
+    Parameters
+    ----------
+    variables : tuple of str
+        Names of the d coordinates.
+    operators : list of DifferentialOperator
+        L_1, ..., L_Q'.
+    n_operators : int
+        Q: how many of the operators P depends on.
+    known_part : LinearKnownPart or FunctionKnownPart
+        Pbar.
+    basis : PolynomialBasis or InducingBasis
+        Orthonormal features psi of the equation's RKHS; P = psi . weights.
+    weights : ndarray of shape (p,)
+        Coefficients of P.
+    state_kernel : Kernel
+        Kernel of the states that the equation was learned with.
+    training_features : ndarray of shape (n, d + Q')
+        Features of the learned states at the collocation points.
+    has_forcing : bool, default=False
+        Whether the right-hand side f is other than zero.
+
+    Attributes
+    ----------
+    feature_names : list of str
+        Names of the columns of S.
+    equation_kernel : Kernel
+        Kernel of the RKHS of P.
+
+    Examples
+    --------
+    >>> from keql import TwoStepKEqL
+    >>> from keql.datasets import make_burgers
+    >>> data = make_burgers(400, random_state=0)
+    >>> model = TwoStepKEqL(**data.problem).fit(data.X, data.y)
+    >>> equation = model.equation_
+    >>> equation.feature_names
+    ['t', 'x', 'u', 'u_x', 'u_xx', 'u_t']
+    >>> S = equation.features(model, data.X_test)
+    >>> equation(S).shape == data.y_test.shape
+    True
+    """
+
+    def __init__(
+        self,
+        variables,
+        operators,
+        n_operators,
+        known_part,
+        basis,
+        weights,
+        state_kernel,
+        training_features,
+        has_forcing=False,
+    ):
+        self.variables = tuple(variables)
+        self.operators = list(operators)
+        self.n_operators = n_operators
+        self.known_part = known_part
+        self.basis = basis
+        self.weights = weights
+        self.state_kernel = state_kernel
+        self.training_features = training_features
+        self.has_forcing = has_forcing
+
+    @property
+    def feature_names(self):
+        """Names of the columns of the features."""
+        return [*self.variables, *(operator.name for operator in self.operators)]
+
+    @property
+    def equation_kernel(self):
+        """Kernel of the RKHS of P."""
+        return self.basis.kernel
+
+    def __call__(self, S):
+        """Left-hand side (P + Pbar)(S).
+
+        Parameters
+        ----------
+        S : array-like of shape (n, d + Q')
+            Features.
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+            In units of the forcing.
+        """
+        S = self._check_features(S)
+        return self.unknown_part(S) + self.known_part(S)
+
+    def unknown_part(self, S):
+        """Learned part P(S).
+
+        Parameters
+        ----------
+        S : array-like of shape (n, d + Q) or (n, d + Q')
+            Features; columns after the first d + Q are not looked at.
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+            In units of the forcing.
+        """
+        return self.basis(self._unknown_columns(S)) @ self.weights
+
+    def gradient(self, S):
+        """Partial derivatives of P + Pbar with respect to the features.
+
+        Parameters
+        ----------
+        S : array-like of shape (n, d + Q')
+            Features.
+
+        Returns
+        -------
+        gradient : ndarray of shape (n, d + Q')
+            One column for each feature.
+        """
+        S = self._check_features(S)
+        gradient = self.known_part.gradient(S)
+        unknown = self.basis.gradient(self._unknown_columns(S)) @ self.weights
+        gradient[: len(unknown)] += unknown
+        return gradient.T
+
+    def features(self, w, X):
+        """Features of a function at points.
+
+        Parameters
+        ----------
+        w : fitted estimator or callable
+            A fitted estimator of keql, or a function written in `autograd.numpy` that
+            takes points (n, d) and returns values (n,).
+        X : array-like of shape (n, n_columns)
+            Points, as the estimator's `predict` takes them; (n, d) for a callable.
+
+        Returns
+        -------
+        S : ndarray of shape (n, d + Q')
+            One column for each of `feature_names`.
+        """
+        if hasattr(w, "predict_derivative"):
+            columns = [w.predict_derivative(X, operator) for operator in self.operators]
+            return np.column_stack([w.coordinates(X), *columns])
+        X = np.atleast_2d(np.asarray(X, dtype=float))
+        if X.shape[1] != len(self.variables):
+            raise ValueError(
+                f"X has {X.shape[1]} column(s), the equation has the "
+                f"{len(self.variables)} variable(s) {', '.join(self.variables)}."
+            )
+        columns = [apply_operator(w, X, operator) for operator in self.operators]
+        return np.column_stack([X, *columns])
+
+    def apply(self, w, X):
+        """Left-hand side of the equation for a function, (P + Pbar)(Phi(w, X)).
+
+        Parameters
+        ----------
+        w : fitted estimator or callable
+            As in :meth:`features`.
+        X : array-like of shape (n, n_columns)
+            Points.
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+            Equal to the forcing where `w` solves the equation.
+        """
+        return self(self.features(w, X))
+
+    def terms(self):
+        """Coefficients of the monomials of P.
+
+        Returns
+        -------
+        terms : dict of str to float
+            For instance ``{"u u_x": -0.5, "u_xx": -0.01}``; "1" is the constant. In
+            order of falling size on the data.
+
+        Raises
+        ------
+        ValueError
+            If the equation kernel is not polynomial.
+
+        Notes
+        -----
+        The coefficients belong to P on the left-hand side; a printed equation solved
+        for the known part shows them with the opposite sign.
+        """
+        n_columns = len(self.variables) + self.n_operators
+        polynomials = self.equation_kernel.feature_polynomials(n_columns)
+        if polynomials is None:
+            raise ValueError(
+                f"the equation kernel {self.equation_kernel} is not polynomial: P has "
+                "no finite list of terms. Call unknown_part for its values, or learn "
+                "with keql.kernels.Polynomial."
+            )
+        exponents, coefficients = polynomials
+        values = coefficients @ self.weights
+        S = self._unknown_columns(self.training_features)
+        sizes = [
+            abs(value) * np.sqrt(np.mean(np.prod(S**powers, axis=1) ** 2))
+            for value, powers in zip(values, exponents, strict=True)
+        ]
+        names = [self._monomial(powers) for powers in exponents]
+        return {names[i]: float(values[i]) for i in np.argsort(sizes)[::-1]}
+
+    def __str__(self):
+        """Solved for the known part: "u_t = 0.500 u u_x + 0.0100 u_xx"."""
+        known = _join_terms(self.known_part.terms)
+        forcing = {"f": 1.0} if self.has_forcing else {}
+        if self._is_polynomial():
+            unknown = self.terms()
+        else:
+            arguments = self.feature_names[: len(self.variables) + self.n_operators]
+            active = self.equation_kernel.depends_on(len(arguments))
+            used = [n for n, on in zip(arguments, active, strict=True) if on]
+            unknown = {f"P({', '.join(used)})": 1.0}
+        if not self.known_part.terms:
+            return f"{_join_terms(unknown)} = {_join_terms(forcing)}"
+        moved = {name: -value for name, value in unknown.items()}
+        return f"{known} = {_join_terms({**forcing, **moved})}"
+
+    def __repr__(self):
+        return f"<LearnedEquation {self}>"
+
+    def _is_polynomial(self):
+        n_columns = len(self.variables) + self.n_operators
+        return self.equation_kernel.n_features(n_columns) is not None
+
+    def _monomial(self, powers):
+        factors = [
+            as_factor(name) if power == 1 else f"{as_factor(name)}^{power}"
+            for name, power in zip(self.feature_names, powers, strict=False)
+            if power
+        ]
+        return " ".join(factors) or "1"
+
+    def _unknown_columns(self, S):
+        S = np.atleast_2d(np.asarray(S, dtype=float))
+        n_columns = len(self.variables) + self.n_operators
+        if S.shape[1] < n_columns:
+            raise ValueError(
+                f"S has {S.shape[1]} column(s), the unknown part depends on "
+                f"{n_columns}: {', '.join(self.feature_names[:n_columns])}."
+            )
+        return S[:, :n_columns]
+
+    def _check_features(self, S):
+        S = np.atleast_2d(np.asarray(S, dtype=float))
+        if S.shape[1] != len(self.feature_names):
+            raise ValueError(
+                f"S has {S.shape[1]} column(s), the equation has "
+                f"{len(self.feature_names)} features: {', '.join(self.feature_names)}."
+            )
+        return S
+
+
+def _join_terms(terms):
+    """Write {name: coefficient} as a sum with signs."""
+    text = ""
+    for name, value in terms.items():
+        sign = "-" if value < 0 else "+"
+        if abs(value) == 1 and name != "1":
+            body = name
+        else:
+            body = f"{abs(value):#.3g}".rstrip(".")
+            body = body if name == "1" else f"{body} {name}"
+        if not text:
+            text = body if sign == "+" else f"-{body}"
+        else:
+            text += f" {sign} {body}"
+    return text or "0"
