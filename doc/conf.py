@@ -1,0 +1,53 @@
+"""Settings of the documentation."""
+
+import inspect
+import os
+
+import keql
+
+project = "keql"
+author = "the keql developers"
+copyright = f"2026, {author}"
+version = release = keql.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+]
+exclude_patterns = ["_build", "_templates"]
+templates_path = ["_templates"]
+html_theme = "alabaster"
+html_theme_options = {
+    "description": "Learn differential equations from scattered data with kernels",
+    "page_width": "70rem",
+}
+
+autosummary_generate = True
+autodoc_typehints = "none"
+# The template of a class lists its members; numpydoc would list them again.
+numpydoc_show_class_members = False
+
+# Links to the pages of other projects need the network, and a build without it
+# would warn: they are made on request only.
+if os.environ.get("KEQL_DOC_LINKS"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scipy": ("https://docs.scipy.org/doc/scipy", None),
+        "sklearn": ("https://scikit-learn.org/stable", None),
+    }
+
+
+def skip_foreign_member(app, what, name, obj, skip, options):
+    """Leave out the members that classes inherit from other packages."""
+    function = obj.fget if isinstance(obj, property) else inspect.unwrap(obj)
+    module = getattr(function, "__module__", None) or ""
+    return skip or module.split(".")[0] != "keql"
+
+
+def setup(app):
+    """Register the hooks."""
+    app.connect("autodoc-skip-member", skip_foreign_member)
