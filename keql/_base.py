@@ -205,9 +205,9 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def _validate_observations(self, X, y, sample_weight):
         """Merge rows into one regression problem for each function."""
-        if y is not None and np.ndim(y) == 2 and np.shape(y)[1] > 1:
+        if len(getattr(y, "shape", ())) == 2 and y.shape[1] > 1:
             raise ValueError(
-                f"y has {np.shape(y)[1]} columns: keql learns one state u, given as a "
+                f"y has {y.shape[1]} columns: keql learns one state u, given as a "
                 "1d array; systems of several states are not supported yet."
             )
         if self.function_column is None:

@@ -59,7 +59,8 @@ class FunctionKnownPart:
     Parameters
     ----------
     function : callable
-        Its parameters are named after coordinates and operators.
+        Its parameters, but those with a default, are named after coordinates and
+        operators.
     parameters : list of str
         Their names.
     operators : list of DifferentialOperator
@@ -136,7 +137,12 @@ def make_known_part(known_part, variables):
             f"known_part={known_part!r} must be None, an operator such as 'u_t', a "
             "dict {operator: coefficient}, or a function of named features."
         )
-    parameters = list(inspect.signature(known_part).parameters)
+    # Parameters with a default are the user's own constants.
+    parameters = [
+        name
+        for name, parameter in inspect.signature(known_part).parameters.items()
+        if parameter.default is parameter.empty
+    ]
     operators = []
     for name in parameters:
         if name not in variables:

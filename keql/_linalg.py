@@ -23,26 +23,26 @@ def cholesky(A):
     Returns
     -------
     L : ndarray of shape (n, n)
-        In column order, with zeros above the diagonal.
+        With zeros above the diagonal.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If the largest jitter does not suffice, or an entry is not finite.
     """
+    if not np.all(np.isfinite(np.tril(A))):  # LAPACK takes nan for a positive pivot
+        raise np.linalg.LinAlgError(
+            f"a covariance matrix of size {len(A)} has entries that are not finite: "
+            "check the scales of the data and of the kernel."
+        )
     mean = np.trace(A) / len(A)
     for jitter in JITTERS:
-        L = np.array(A, order="F")
+        L = np.array(A, order="C")
         L[np.diag_indices_from(L)] += jitter * mean
-        L, info = linalg.lapack.dpotrf(L, lower=1, clean=1, overwrite_a=1)
-        # LAPACK takes nan for a positive pivot.
-        if not np.all(np.isfinite(np.diag(L))):
-            raise np.linalg.LinAlgError(
-                f"a covariance matrix of size {len(A)} has entries that are not finite: "
-                "check the scales of the data and of the kernel."
-            )
+        # The lower triangle by rows is, to LAPACK, the upper one by columns.
+        upper, info = linalg.lapack.dpotrf(L.T, lower=0, clean=1, overwrite_a=1)
         if info == 0:
-            return L
+            return upper.T
     raise np.linalg.LinAlgError(
         f"a covariance matrix of size {len(A)} is not positive definite, even with "
         f"{JITTERS[-1]:g} of its mean diagonal added: raise the noise level, or "
@@ -86,7 +86,7 @@ def solve_cholesky(L, B):
     Z : ndarray of the shape of B
         The solution.
     """
-    return linalg.cho_solve((L, True), B, check_finite=False)
+    return solve_lower(L, solve_lower(L, B), transposed=True)
 
 
 def inverse_from_cholesky(L):
@@ -104,8 +104,8 @@ def inverse_from_cholesky(L):
     inverse : ndarray of shape (n, n)
         Symmetric.
     """
-    lower, _ = linalg.lapack.dpotri(L, lower=1)
-    lower = np.tril(lower)
+    upper, _ = linalg.lapack.dpotri(L.T, lower=0)
+    lower = np.tril(upper.T)
     return lower + np.tril(lower, -1).T
 
 

@@ -12,7 +12,7 @@ from keql.kernels import RBF, Constant
 from keql.operators import KernelExpansion, gram
 
 # Range of an estimated noise level, in units of the root mean square of the data.
-NOISE_RANGE = (1e-6, 1.0)
+NOISE_RANGE = (1e-5, 1.0)
 # Largest change of a log-hyperparameter in one run of the optimiser, and runs.
 BOX, MAX_BOXES = 1.0, 30
 
@@ -240,7 +240,31 @@ def _minimise(optimizer, objective, start, bounds):
         if not at_border.any() or not result.fun < value:
             break
         start, value = result.x, result.fun
-    return result.x, result.fun
+    return _polish(objective, result.x, bounds), result.fun
+
+
+def _polish(objective, theta, bounds):
+    """Move an optimum to the root of the gradient.
+
+    The value is flat there: minimising it leaves theta uncertain to the square root
+    of rounding errors, which a change of units would show.
+    """
+    inside = np.all((theta > bounds.T[0], theta < bounds.T[1]), axis=0)
+    if not inside.any():
+        return theta
+
+    def gradient(part):
+        moved = theta.copy()
+        moved[inside] = np.clip(part, *bounds[inside].T)
+        return objective(moved)[1][inside]
+
+    root = optimize.root(gradient, theta[inside], method="hybr")
+    is_near = np.all(np.abs(root.x - theta[inside]) < 0.1)
+    if not (root.success and is_near):
+        return theta
+    polished = theta.copy()
+    polished[inside] = root.x
+    return polished
 
 
 def root_mean_square(values):

@@ -211,7 +211,9 @@ class LearnedEquation:
                 "no finite list of terms. Call unknown_part for its values, or learn "
                 "with keql.kernels.Polynomial."
             )
-        exponents, coefficients = polynomials
+        # The expansion lists monomials that no function of the RKHS contains, too.
+        contained = np.any(polynomials[1] != 0, axis=1)
+        exponents, coefficients = (part[contained] for part in polynomials)
         values = coefficients @ self.weights
         S = self._unknown_columns(self.training_features)
         sizes = [

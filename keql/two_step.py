@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL
-from keql._basis import draw_rows, make_basis
+from keql._basis import make_basis
 from keql._linalg import ridge
 from keql._regression import (
     Regression,
@@ -17,7 +17,8 @@ from keql.equation import LearnedEquation
 from keql.kernels import Constant, Polynomial, as_kernel
 from keql.operators import parse_operator
 
-# Rows of features that hyperparameters of the equation kernel are estimated from.
+# Hyperparameters of the equation kernel are estimated from so many rows of features
+# at most, evenly spaced.
 LIKELIHOOD_ROWS = 500
 
 
@@ -44,8 +45,9 @@ class TwoStepKEqL(BaseKEqL):
         low-discrepancy fill (5 points for each observation, between 200 and 1000 for
         one function).
     forcing : callable, array-like or dict, default=None
-        f: a function of points (K, d), an array of shape (K,) that goes with an array
-        of collocation points, ``{label: one of these}``, or None for zero.
+        The right-hand side f: a function of points (K, d), an array of shape (K,) that
+        goes with an array of collocation points, ``{label: one of these}``, or None for
+        zero.
     variables : tuple of str, default=None
         Names of the coordinates by position; None: the columns of a data frame,
         otherwise x0, x1, ...
@@ -237,7 +239,7 @@ class TwoStepKEqL(BaseKEqL):
         target = np.concatenate(setup.forcing) - setup.known_part(S)
         unknown = S[:, : len(variables) + setup.n_operators]
         kernel = self._bind_equation_kernel(setup, variables, unknown, target)
-        kernel, noise = self._fit_equation_kernel(kernel, unknown, target, rng)
+        kernel, noise = self._fit_equation_kernel(kernel, unknown, target)
         basis = make_basis(kernel, unknown, self.n_inducing, rng)
         weights = ridge(basis(unknown), target, noise)
         equation = LearnedEquation(
@@ -265,9 +267,10 @@ class TwoStepKEqL(BaseKEqL):
         on_operators = tuple(range(len(variables), n_columns))
         return kernel.bind(names, default=on_operators).scaled_to(unknown)
 
-    def _fit_equation_kernel(self, kernel, unknown, target, rng):
-        table = draw_rows(np.column_stack([unknown, target]), LIKELIHOOD_ROWS, rng)
-        sample = Regression(table[:, :-1], table[:, -1], np.ones(len(table)))
+    def _fit_equation_kernel(self, kernel, unknown, target):
+        stride = -(-len(target) // LIKELIHOOD_ROWS)
+        rows = slice(None, None, stride)
+        sample = Regression(unknown[rows], target[rows], np.ones(len(target[rows])))
         return maximise_likelihood(
             kernel, self.equation_noise, [sample], optimizer=self.optimizer
         )

@@ -80,7 +80,6 @@ class ActiveKernel(Kernel):
         return np.array([self(x[None])[0, 0] for x in np.atleast_2d(X)])
 
     def depends_on(self, d):
-        """See :meth:`Kernel.depends_on`."""
         mask = np.zeros(d, dtype=bool)
         mask[self._columns(d)] = True
         return mask

@@ -287,12 +287,10 @@ class _Pair(Kernel):
     """What sums and products of two kernels share."""
 
     def check_order(self, a, operator=None):
-        """See :meth:`Kernel.check_order`."""
         self.k1.check_order(a, operator)
         self.k2.check_order(a, operator)
 
     def depends_on(self, d):
-        """See :meth:`Kernel.depends_on`."""
         return self.k1.depends_on(d) | self.k2.depends_on(d)
 
     def _map(self, function):
@@ -315,12 +313,10 @@ class Sum(_Pair, sklearn_kernels.Sum):
     """
 
     def n_features(self, d):
-        """See :meth:`Kernel.n_features`."""
         counts = self.k1.n_features(d), self.k2.n_features(d)
         return None if None in counts else counts[0] + counts[1]
 
     def feature_polynomials(self, d):
-        """See :meth:`Kernel.feature_polynomials`."""
         first, second = self.k1.feature_polynomials(d), self.k2.feature_polynomials(d)
         if first is None or second is None:
             return None
@@ -333,7 +329,6 @@ class Sum(_Pair, sklearn_kernels.Sum):
         return merge_monomials(exponents, coefficients)
 
     def feature_map(self, S, a=None):
-        """See :meth:`Kernel.feature_map`."""
         first, second = self.k1.feature_map(S, a), self.k2.feature_map(S, a)
         if first is None or second is None:
             return None
@@ -363,12 +358,10 @@ class Product(_Pair, sklearn_kernels.Product):
     """
 
     def n_features(self, d):
-        """See :meth:`Kernel.n_features`."""
         counts = self.k1.n_features(d), self.k2.n_features(d)
         return None if None in counts else counts[0] * counts[1]
 
     def feature_polynomials(self, d):
-        """See :meth:`Kernel.feature_polynomials`."""
         first, second = self.k1.feature_polynomials(d), self.k2.feature_polynomials(d)
         if first is None or second is None:
             return None
@@ -376,7 +369,6 @@ class Product(_Pair, sklearn_kernels.Product):
         return merge_monomials(exponents, np.kron(first[1], second[1]))
 
     def feature_map(self, S, a=None):
-        """See :meth:`Kernel.feature_map`."""
         S = np.atleast_2d(S)
         d = S.shape[1]
         on = self.k1.depends_on(d), self.k2.depends_on(d)
@@ -434,23 +426,18 @@ class Exponentiation(Kernel, sklearn_kernels.Exponentiation):
     """
 
     def check_order(self, a, operator=None):
-        """See :meth:`Kernel.check_order`."""
         self.kernel.check_order(a, operator)
 
     def depends_on(self, d):
-        """See :meth:`Kernel.depends_on`."""
         return self.kernel.depends_on(d)
 
     def n_features(self, d):
-        """See :meth:`Kernel.n_features`."""
         return self._as_product().n_features(d)
 
     def feature_polynomials(self, d):
-        """See :meth:`Kernel.feature_polynomials`."""
         return self._as_product().feature_polynomials(d)
 
     def feature_map(self, S, a=None):
-        """See :meth:`Kernel.feature_map`."""
         return self._as_product().feature_map(S, a)
 
     def _as_product(self):

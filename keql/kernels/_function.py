@@ -14,15 +14,16 @@ class FunctionKernel(ActiveKernel):
 
     Its derivatives come from automatic differentiation, coordinate by coordinate on
     arrays of all pairs; they cost more time and memory than the closed forms (about
-    ten arrays of shape (n, m) for each order), so a function of |x - y| is better
-    given to :class:`RadialKernel`.
+    ten arrays of shape (n, m) for each order), so a function of the distance is
+    better given to :class:`RadialKernel`.
 
     Parameters
     ----------
     function : callable
-        k(x, y), symmetric and positive definite, written in `autograd.numpy`: takes
-        two arrays of shape (..., d) and returns one of shape (...). To be pickled it
-        must be importable (a function of a module, not a lambda).
+        The function k(x, y), symmetric and positive definite, written in
+        `autograd.numpy`: takes two arrays of shape (..., d) and returns one of shape
+        (...). To be pickled it must be importable (a function of a module, not a
+        lambda).
     active_dims : int, str or tuple of them, default=None
         Columns that the kernel looks at, by index or name; None for all.
 

@@ -37,19 +37,15 @@ class Constant(Kernel, sklearn_kernels.ConstantKernel):
         super().__init__(constant_value, constant_value_bounds)
 
     def depends_on(self, d):
-        """See :meth:`Kernel.depends_on`."""
         return np.zeros(d, dtype=bool)
 
     def n_features(self, d):
-        """See :meth:`Kernel.n_features`."""
         return 1
 
     def feature_polynomials(self, d):
-        """See :meth:`Kernel.feature_polynomials`."""
         return np.zeros((1, d), dtype=int), np.array([[self.constant_value**0.5]])
 
     def feature_map(self, S, a=None):
-        """See :meth:`Kernel.feature_map`."""
         S = np.atleast_2d(S)
         differentiated = any(as_multi_index(a, S.shape[1]))
         value = 0.0 if differentiated else self.constant_value**0.5
@@ -154,11 +150,9 @@ class Polynomial(ActiveKernel):
         return (np.sum(Z * Z, axis=1) + self.offset) ** self.degree
 
     def n_features(self, d):
-        """See :meth:`Kernel.n_features`."""
         return len(self._exponents(len(self._columns(d))))
 
     def feature_polynomials(self, d):
-        """See :meth:`Kernel.feature_polynomials`."""
         columns = self._columns(d)
         center, scale = self._center_and_scale(len(columns))
         own = self._exponents(len(columns))
@@ -181,7 +175,6 @@ class Polynomial(ActiveKernel):
         return merge_monomials(full, coefficients)
 
     def feature_map(self, S, a=None):
-        """See :meth:`Kernel.feature_map`."""
         S = np.atleast_2d(np.asarray(S, dtype=float))
         d = S.shape[1]
         columns = self._columns(d)

@@ -141,10 +141,11 @@ class RBF(_Radial):
 
 
 class Matern(_Radial):
-    r"""Matern kernel 2^(1-nu)/Gamma(nu) s^nu K_nu(s), s = sqrt(2 nu) |(x - y)/l|.
+    r"""Matern kernel 2^(1-nu)/Gamma(nu) s^nu K_nu(s), s = sqrt(2 nu) r.
 
-    Its functions have about nu derivatives: an operator of order n is defined on its
-    RKHS if and only if nu > n. With g as a function of rho = |(x - y)/l|^2 / 2 and
+    Here r is the length of the vector (x_i - y_i) / l_i. The functions of the kernel
+    have about nu derivatives: an operator of order n is defined on the RKHS if and
+    only if nu > n. With g as a function of rho = r^2 / 2 and
     d/ds [s^m K_m] = -s^m K_(m-1),
 
         g^(n)(rho) = 2^(1-nu)/Gamma(nu) (-2 nu)^n s^(nu-n) K_(nu-n)(s).
@@ -186,7 +187,6 @@ class Matern(_Radial):
         self.active_dims = active_dims
 
     def check_order(self, a, operator=None):
-        """See :meth:`Kernel.check_order`."""
         order = int(np.sum(np.asarray(a)[self._columns(len(a))]))
         if order > 0 and self.nu <= order:
             raise ValueError(
@@ -325,8 +325,8 @@ class RadialKernel(_Radial):
     Parameters
     ----------
     profile : callable
-        g, an elementwise function of an array written in `autograd.numpy`. It must be
-        smooth in rho at 0 as far as it is differentiated. To be pickled it must be
+        The function g of an array, elementwise, written in `autograd.numpy`. It must
+        be smooth in rho at 0 as far as it is differentiated. To be pickled it must be
         importable (a function of a module, not a lambda).
     length_scale : float or array-like of shape (n_active,), default=1.0
         The l_i, in units of the coordinates.
@@ -359,7 +359,6 @@ class RadialKernel(_Radial):
         self.active_dims = active_dims
 
     def check_order(self, a, operator=None):
-        """See :meth:`Kernel.check_order`."""
         order = int(np.sum(np.asarray(a)[self._columns(len(a))]))
         function = self.profile
         with np.errstate(all="ignore"):

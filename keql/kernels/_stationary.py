@@ -73,9 +73,10 @@ class Periodic(AnisotropicKernel):
         The l_i: smoothness relative to the period, without unit.
     periodicity : float or array-like of shape (n_active,), default=1.0
         The periods p_i, in units of the coordinates.
-    length_scale_bounds, periodicity_bounds : pair of float or "fixed", \
-default=(1e-5, 1e5)
-        Bounds in a search for the maximum likelihood.
+    length_scale_bounds : pair of float or "fixed", default=(1e-5, 1e5)
+        Bounds of `length_scale` in a search for the maximum likelihood.
+    periodicity_bounds : pair of float or "fixed", default=(1e-5, 1e5)
+        Bounds of `periodicity` in the same search.
     active_dims : int, str or tuple of them, default=None
         Columns that the kernel looks at, by index or name; None for all.
 

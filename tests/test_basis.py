@@ -1,0 +1,110 @@
+"""Orthonormal features of the equation's RKHS."""
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from keql._basis import InducingBasis, PolynomialBasis, make_basis
+from keql.kernels import RBF, Constant, FunctionKernel, Matern, Polynomial
+
+RNG = np.random.RandomState(0)
+S = RNG.normal(size=(30, 3))
+T = RNG.normal(size=(8, 3))
+CUBIC = Constant(2.0) * Polynomial(3, scale=[1.0, 2.0, 0.5], center=0.3)
+PARTLY_CUBIC = Polynomial(3, scale=0.7, center=0.1, active_dims=(2, 0))
+INFINITE = {
+    "RBF": RBF([1.0, 2.0, 1.5]),
+    "Matern": Matern(2.0, nu=2.5),
+    "variable coefficients": RBF(0.8, active_dims=0)
+    * Polynomial(1, scale=1.0, center=0.0, active_dims=(1, 2)),
+    "function": FunctionKernel(lambda x, y: anp.exp(anp.sum(x * y, axis=-1))),
+}
+
+
+def difference_quotient(basis, S, step=1e-5):
+    """Central differences of all features in all columns, of shape (d, n, p)."""
+    shifts = step * np.eye(S.shape[1])
+    return np.stack([(basis(S + e) - basis(S - e)) / (2 * step) for e in shifts])
+
+
+@pytest.mark.parametrize("kernel", [CUBIC, PARTLY_CUBIC, Constant(3.0)], ids=str)
+def test_polynomial_features_are_exact(kernel):
+    basis = PolynomialBasis(kernel)
+    assert_allclose(basis(S) @ basis(T).T, kernel(S, T), rtol=1e-10, atol=1e-12)
+    assert basis(S).shape == (30, kernel.n_features(3))
+    gradient = basis.gradient(S)
+    assert gradient.shape == (3, 30, kernel.n_features(3))
+    expected = difference_quotient(basis, S)
+    assert_allclose(gradient, expected, atol=1e-7 * (1 + np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("name", INFINITE)
+def test_inducing_features_reproduce_the_kernel_at_their_points(name):
+    kernel = INFINITE[name]
+    basis = InducingBasis(kernel, T)
+    assert basis(S).shape == (30, 8)
+    # k(s, s_i) exactly at each inducing point s_i, and Nystrom's approximation beyond.
+    K = kernel(S, T)
+    scale = np.abs(K).max()
+    assert_allclose(basis(S) @ basis(T).T, K, rtol=0, atol=1e-8 * scale)
+    nystrom = K @ np.linalg.pinv(kernel(T), rcond=1e-14) @ K.T
+    scale = np.abs(nystrom).max()
+    assert_allclose(basis(S) @ basis(S).T, nystrom, rtol=0, atol=1e-7 * scale)
+
+
+@pytest.mark.parametrize("name", INFINITE)
+def test_gradient_of_inducing_features(name):
+    basis = InducingBasis(INFINITE[name], T)
+    gradient = basis.gradient(S[:6])
+    assert gradient.shape == (3, 6, 8)
+    expected = difference_quotient(basis, S[:6])
+    assert_allclose(gradient, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+def test_inducing_features_are_orthonormal():
+    # <psi_i, psi_j> = (C^-1 P C^-T)_ij, with the coefficients read off at the points.
+    kernel = INFINITE["RBF"]
+    K = kernel(T)
+    coefficients = np.linalg.solve(K, InducingBasis(kernel, T)(T))
+    assert_allclose(coefficients.T @ K @ coefficients, np.eye(8), atol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_features_have_no_units(unit):
+    basis, other = (
+        InducingBasis(RBF(factor * np.array([1.0, 2.0, 1.5])), factor * T)
+        for factor in (1.0, unit)
+    )
+    assert_allclose(other(unit * S), basis(S), rtol=1e-9, atol=1e-12)
+    gradient = unit * other.gradient(unit * S)
+    assert_allclose(gradient, basis.gradient(S), rtol=1e-8, atol=1e-10)
+
+
+def test_choice_of_basis():
+    rng = np.random.RandomState(0)
+    assert isinstance(make_basis(CUBIC, S, 5, rng), PolynomialBasis)
+    basis = make_basis(INFINITE["RBF"], S, 12, rng)
+    assert isinstance(basis, InducingBasis)
+    assert len(np.unique(basis.points, axis=0)) == len(basis.points) == 12
+    assert {tuple(row) for row in basis.points} <= {tuple(row) for row in S}
+    # Rows that occur twice, as at a boundary where u = 0, are drawn once.
+    repeated = np.concatenate([S[:4]] * 5)
+    basis = make_basis(INFINITE["RBF"], repeated, 12, rng)
+    assert_array_equal(basis.points, np.unique(S[:4], axis=0))
+
+
+def test_draw_of_inducing_points():
+    def points(n, seed):
+        rng = np.random.RandomState(seed)
+        return make_basis(INFINITE["RBF"], S, n, rng).points
+
+    for n in (30, 31, 1000):
+        assert_array_equal(points(n, 0), np.unique(S, axis=0))
+    assert_array_equal(points(10, 0), points(10, 0))
+    assert not np.array_equal(points(10, 0), points(10, 1))
+    # Every row has its turn.
+    drawn = np.concatenate([points(10, seed) for seed in range(100)])
+    _, counts = np.unique(drawn, axis=0, return_counts=True)
+    assert len(counts) == 30
+    assert_allclose(counts / 100, 1 / 3, atol=0.17)

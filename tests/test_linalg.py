@@ -1,0 +1,159 @@
+"""Cholesky factors with jitter, triangular solves, and ridge regression."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import Ridge
+
+from keql._linalg import (
+    cholesky,
+    inverse_from_cholesky,
+    ridge,
+    solve_cholesky,
+    solve_lower,
+)
+
+RNG = np.random.RandomState(0)
+FEATURES = RNG.normal(size=(9, 9))
+A = FEATURES @ FEATURES.T + np.eye(9)
+B = RNG.normal(size=(9, 3))
+
+
+def test_cholesky_of_a_well_conditioned_matrix():
+    before = A.copy()
+    L = cholesky(A)
+    assert_allclose(L, np.linalg.cholesky(A), rtol=1e-13, atol=1e-13)
+    assert_array_equal(np.triu(L, 1), 0)
+    assert_array_equal(A, before)
+    # Only the lower triangle is read, in either order of storage.
+    for lower in (np.tril(A), np.asfortranarray(np.tril(A))):
+        assert_array_equal(cholesky(lower), L)
+
+
+def rank_deficient():
+    """A semidefinite matrix of rank 3 and size 8, which LAPACK does not factor."""
+    thin = np.random.RandomState(1).normal(size=(8, 3))
+    matrix = thin @ thin.T
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(matrix - 1e-14 * np.eye(8))
+    return matrix - 1e-14 * np.eye(8)
+
+
+def test_jitter_is_small_and_relative():
+    matrix = rank_deficient()
+    mean = np.trace(matrix) / 8
+    L = cholesky(matrix)
+    assert_allclose(L @ L.T, matrix, atol=1e-12 * mean)
+    # Powers of two are exact; powers of ten are not quite.
+    for factor, tolerance in [(2.0**-40, 0), (2.0**40, 0), (1e-12, 1e-3), (1e12, 1e-3)]:
+        scaled = cholesky(factor * matrix) / factor**0.5
+        assert_allclose(scaled, L, rtol=0, atol=tolerance * mean**0.5)
+
+
+def test_no_more_jitter_than_needed():
+    # An eigenvalue of -delta is healed by 10 delta, and not by delta / 10.
+    Q = np.linalg.qr(FEATURES)[0]
+    for delta in 10.0 ** np.arange(-14, -9):
+        spectrum = np.r_[np.linspace(1, 2, 8), -delta]
+        matrix = (Q * spectrum) @ Q.T
+        L = cholesky((matrix + matrix.T) / 2)
+        added = np.mean(np.diag(L @ L.T - matrix)) / np.mean(spectrum)
+        assert 0.5 * delta < added < 20 * delta
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_indefinite_matrix(scale):
+    indefinite = scale * np.diag([1.0, 1.0, -1e-6])
+    with pytest.raises(np.linalg.LinAlgError, match="size 3") as error:
+        cholesky(indefinite)
+    assert "raise the noise level" in str(error.value)
+    assert "length scales" in str(error.value)
+
+
+@pytest.mark.parametrize("entry", [(0, 0), (4, 1), (8, 8)])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_entries_that_are_not_finite(entry, value):
+    matrix = A.copy()
+    matrix[entry] = value
+    with pytest.raises(np.linalg.LinAlgError, match="size 9.* not finite.* scales"):
+        cholesky(matrix)
+
+
+def test_solves():
+    L = cholesky(A)
+    for right in (B, B[:, 0]):
+        assert_allclose(solve_lower(L, right), np.linalg.solve(L, right), rtol=1e-10)
+        transposed = solve_lower(L, right, transposed=True)
+        assert_allclose(transposed, np.linalg.solve(L.T, right), rtol=1e-10)
+        assert_allclose(solve_cholesky(L, right), np.linalg.solve(A, right), rtol=1e-10)
+
+
+def test_inverse():
+    L = cholesky(A)
+    before = L.copy()
+    inverse = inverse_from_cholesky(L)
+    assert_allclose(inverse, np.linalg.inv(A), rtol=1e-10, atol=1e-12)
+    assert_array_equal(inverse, inverse.T)
+    assert_array_equal(L, before)
+
+
+# --- ridge regression ---------------------------------------------------------------
+
+SHAPES = [(12, 4), (4, 12), (6, 6), (1, 3), (3, 1)]
+
+
+def problem(shape):
+    """Features and data."""
+    rng = np.random.RandomState(sum(shape))
+    return rng.normal(size=shape), rng.normal(size=shape[0])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("noise", [1e-2, 1.0, 30.0])
+def test_ridge(shape, noise):
+    features, b = problem(shape)
+    w = ridge(features, b, noise)
+    n, p = shape
+    primal = np.linalg.solve(
+        features.T @ features + noise**2 * np.eye(p), features.T @ b
+    )
+    dual = features.T @ np.linalg.solve(features @ features.T + noise**2 * np.eye(n), b)
+    assert_allclose(w, primal, rtol=1e-8, atol=1e-10)
+    assert_allclose(w, dual, rtol=1e-8, atol=1e-10)
+    other = Ridge(alpha=noise**2, fit_intercept=False).fit(features, b)
+    assert_allclose(w, other.coef_, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("noise", [0.0, 1e-12])
+def test_ridge_without_noise_has_the_least_norm(shape, noise):
+    features, b = problem(shape)
+    w = ridge(features, b, noise)
+    assert_allclose(w, np.linalg.pinv(features) @ b, rtol=1e-9, atol=1e-11)
+
+
+def test_ridge_without_noise_and_rank():
+    features, b = problem((10, 3))
+    features = np.column_stack([features, features[:, 0] + features[:, 1]])
+    expected = np.linalg.pinv(features, rcond=1e-10) @ b
+    assert_allclose(ridge(features, b, 0.0), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_ridge_has_no_units(unit):
+    features, b = problem((12, 4))
+    expected = ridge(features, b, 0.3)
+    assert_allclose(ridge(unit * features, b, unit * 0.3), expected / unit, rtol=1e-12)
+    assert_allclose(ridge(features, unit * b, 0.3), unit * expected, rtol=1e-12)
+
+
+def test_ridge_does_not_square_the_condition_number():
+    # Singular values 1 and 1e-9: the normal equations would lose the small one.
+    features = np.array([[1.0, 1.0], [1e-9, -1e-9], [0.0, 0.0]]) / 2**0.5
+    b = np.array([1.0, 1e-9, 5.0])
+    noise = 1e-9
+    # In the rotated coordinates (1, 1) and (1, -1) the problem is diagonal.
+    along = 1 / (1 + noise**2)
+    across = 1e-18 / (1e-18 + noise**2)
+    expected = np.array([along + across, along - across]) / 2**0.5
+    assert_allclose(ridge(features, b, noise), expected, rtol=1e-6)

@@ -1,0 +1,448 @@
+"""Kernel ridge regression and its likelihood, against scikit-learn's."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import multivariate_normal
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Sum, WhiteKernel
+from sklearn.kernel_ridge import KernelRidge
+
+from keql._regression import (
+    NOISE_RANGE,
+    Regression,
+    default_kernel,
+    fit_state,
+    log_marginal_likelihood,
+    maximise_likelihood,
+    root_mean_square,
+)
+from keql.kernels import RBF, Constant, Matern, Polynomial, RationalQuadratic
+from keql.operators import gram, parse_operator
+
+NOISE = 0.05
+
+
+def op(name):
+    """Operator in two coordinates."""
+    return parse_operator(name, ("t", "x"))
+
+
+def smooth(points):
+    """A function that all tests can learn."""
+    return np.sin(6 * points[:, 0]) * np.cos(9 * points[:, 1] ** 2)
+
+
+def sample(n, noise=NOISE, seed=0, weights=None):
+    """Noisy values of a smooth function at random points of the unit square."""
+    rng = np.random.RandomState(seed)
+    points = rng.uniform(size=(n, 2))
+    values = smooth(points) + noise * rng.normal(size=n)
+    return Regression(points, values, np.ones(n) if weights is None else weights)
+
+
+def process(kernel, alpha, optimizer=None):
+    """scikit-learn's regression with the same prior."""
+    return GaussianProcessRegressor(kernel, alpha=alpha, optimizer=optimizer)
+
+
+DATA = sample(40)
+WEIGHTED = sample(25, seed=3, weights=np.linspace(0.2, 5, 25))
+QUERIES = np.random.RandomState(9).uniform(-0.2, 1.2, size=(30, 2))
+KERNELS = [
+    Constant(1.3) * RBF([0.3, 0.2]),
+    Matern(0.4, nu=2.5) + Constant(0.7),
+    Constant(2.0) * RationalQuadratic(0.4, alpha=1.5),
+]
+
+
+# --- state --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_state_is_kernel_ridge(kernel):
+    state = fit_state(kernel, NOISE, DATA, op("u"))
+    other = KernelRidge(alpha=NOISE**2, kernel="precomputed")
+    other.fit(kernel(DATA.points), DATA.values)
+    expected = other.predict(kernel(QUERIES, DATA.points))
+    assert_allclose(state.evaluate(QUERIES, op("u")), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("data", [DATA, WEIGHTED], ids=["equal", "weighted"])
+def test_state_is_a_gaussian_process(kernel, data):
+    state = fit_state(kernel, NOISE, data, op("u"))
+    other = process(kernel, NOISE**2 / data.weights).fit(data.points, data.values)
+    mean, std = other.predict(QUERIES, return_std=True)
+    assert_allclose(state.evaluate(QUERIES, op("u")), mean, rtol=0, atol=1e-10)
+    variance = state.variance(QUERIES, op("u"))
+    assert_allclose(variance, std**2, rtol=1e-9, atol=1e-11)
+
+
+def test_weight_is_a_repetition():
+    weights = np.ones(40)
+    weights[:3] = 3
+    once = fit_state(
+        KERNELS[0], NOISE, Regression(DATA.points, DATA.values, weights), op("u")
+    )
+    rows = np.r_[np.arange(40), [0, 1, 2], [0, 1, 2]]
+    repeated = Regression(DATA.points[rows], DATA.values[rows], np.ones(46))
+    expected = fit_state(KERNELS[0], NOISE, repeated, op("u"))
+    for name in ["u", "u_x"]:
+        values, others = (s.evaluate(QUERIES, op(name)) for s in (once, expected))
+        assert_allclose(values, others, rtol=0, atol=1e-9)
+        values, others = (s.variance(QUERIES, op(name)) for s in (once, expected))
+        assert_allclose(values, others, rtol=1e-8)
+
+
+def test_state_without_noise_interpolates():
+    data = sample(12, noise=0.0)
+    state = fit_state(Matern(0.4, nu=2.5), 0.0, data, op("u"))
+    values = state.evaluate(data.points, op("u"))
+    assert_allclose(values, data.values, rtol=0, atol=1e-11)
+
+
+def test_posterior_of_a_derivative():
+    kernel = KERNELS[0]
+    state = fit_state(kernel, NOISE, DATA, op("u"))
+    functionals = [(DATA.points, op("u")), (QUERIES, op("u_tx"))]
+    joint = gram(kernel, functionals)
+    joint[:40, :40] += NOISE**2 * np.eye(40)
+    cross = joint[40:, :40]
+    solved = np.linalg.solve(joint[:40, :40], np.column_stack([DATA.values, cross.T]))
+    mean, variance = cross @ solved[:, 0], joint[40:, 40:] - cross @ solved[:, 1:]
+    scale = joint[-1, -1]
+    values = state.evaluate(QUERIES, op("u_tx"))
+    assert_allclose(values, mean, rtol=0, atol=1e-9 * np.abs(mean).max())
+    values = state.variance(QUERIES, op("u_tx"))
+    assert_allclose(values, np.diag(variance), rtol=0, atol=1e-10 * scale)
+
+
+# --- likelihood ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_likelihood_of_a_gaussian_process(kernel):
+    value, gradient = log_marginal_likelihood(kernel, NOISE, [DATA], True)
+    other = process(kernel, NOISE**2).fit(DATA.points, DATA.values)
+    expected = other.log_marginal_likelihood(kernel.theta, eval_gradient=True)
+    assert_allclose(value, expected[0], rtol=1e-11)
+    assert_allclose(gradient[:-1], expected[1], rtol=1e-8)
+    assert log_marginal_likelihood(kernel, NOISE, [DATA]) == value
+    # The noise as a hyperparameter: of log(noise^2), hence the factor.
+    with_noise = Sum(kernel, WhiteKernel(NOISE**2))
+    other = process(with_noise, 0.0).fit(DATA.points, DATA.values)
+    expected = other.log_marginal_likelihood(with_noise.theta, eval_gradient=True)
+    assert_allclose(value, expected[0], rtol=1e-11)
+    assert_allclose(gradient[-1], 2 * expected[1][-1], rtol=1e-8)
+
+
+def test_likelihood_with_weights_is_a_normal_density():
+    kernel = KERNELS[1]
+    covariance = kernel(WEIGHTED.points) + np.diag(NOISE**2 / WEIGHTED.weights)
+    expected = multivariate_normal(cov=covariance).logpdf(WEIGHTED.values)
+    value, gradient = log_marginal_likelihood(kernel, NOISE, [WEIGHTED], True)
+    assert_allclose(value, expected, rtol=1e-11)
+    step = 1e-5
+    for i in range(kernel.n_dims + 1):
+        shift = step * np.eye(kernel.n_dims + 1)[i]
+        up, down = (
+            log_marginal_likelihood(
+                kernel.clone_with_theta(kernel.theta + sign * shift[:-1]),
+                NOISE * np.exp(sign * shift[-1]),
+                [WEIGHTED],
+            )
+            for sign in (1, -1)
+        )
+        assert_allclose(gradient[i], (up - down) / (2 * step), rtol=1e-6)
+
+
+def test_likelihood_of_several_functions_is_the_sum():
+    kernel = KERNELS[0]
+    parts = [
+        log_marginal_likelihood(kernel, NOISE, [d], True) for d in (DATA, WEIGHTED)
+    ]
+    value, gradient = log_marginal_likelihood(kernel, NOISE, [DATA, WEIGHTED], True)
+    assert_allclose(value, parts[0][0] + parts[1][0], rtol=1e-13)
+    assert_allclose(gradient, parts[0][1] + parts[1][1], rtol=1e-10)
+
+
+# --- its maximum ----------------------------------------------------------------------
+
+START = Constant(1.0, (1e-3, 1e3)) * RBF([0.3, 0.3], (1e-2, 1e2))
+
+
+def test_optimum_is_that_of_a_gaussian_process():
+    kernel, noise = maximise_likelihood(START, NOISE, [DATA])
+    assert noise == NOISE
+    other = process(START, NOISE**2, "fmin_l_bfgs_b").fit(DATA.points, DATA.values)
+    assert_allclose(kernel.theta, other.kernel_.theta, atol=1e-3)
+    value, gradient = log_marginal_likelihood(kernel, noise, [DATA], True)
+    assert_allclose(value, other.log_marginal_likelihood_value_, atol=1e-6)
+    # An optimum by itself, to more digits than the value tells.
+    assert np.abs(gradient[:-1]).max() < 1e-5
+    assert value > log_marginal_likelihood(START, noise, [DATA]) + 1
+    # What was given is left alone.
+    assert_array_equal(START.theta, np.log([1.0, 0.3, 0.3]))
+
+
+def test_optimum_with_unknown_noise():
+    noises = []
+    for true in (0.03, 0.2):
+        data = [sample(100, true, seed) for seed in (1, 2)]
+        kernel, noise = maximise_likelihood(START, None, data)
+        _, gradient = log_marginal_likelihood(kernel, noise, data, True)
+        assert np.abs(gradient).max() < 2e-2
+        noises.append(noise)
+    assert_allclose(noises, [0.03, 0.2], rtol=0.15)
+    white = Sum(START, WhiteKernel(0.01, (1e-6, 1)))
+    single = sample(60, 0.1)
+    _, noise = maximise_likelihood(START, None, [single])
+    other = process(white, 0.0, "fmin_l_bfgs_b").fit(single.points, single.values)
+    assert_allclose(noise**2, np.exp(other.kernel_.theta[-1]), rtol=1e-3)
+
+
+def test_optimum_over_all_functions():
+    both, alone = [DATA, WEIGHTED], [[DATA], [WEIGHTED]]
+    kernel, _ = maximise_likelihood(START, NOISE, both)
+    best = log_marginal_likelihood(kernel, NOISE, both)
+    gradients = []
+    for data in alone:
+        own, _ = maximise_likelihood(START, NOISE, data)
+        assert best > log_marginal_likelihood(own, NOISE, both) + 1e-3
+        gradients.append(log_marginal_likelihood(kernel, NOISE, data, True)[1][:-1])
+    assert_allclose(gradients[0], -gradients[1], atol=1e-2)
+
+
+def test_noise_stays_within_its_range():
+    rng = np.random.RandomState(0)
+    points = rng.uniform(size=(30, 2))
+    for size in (1e-6, 1.0, 1e6):
+        # Without any structure: noise as large as the data explains it.
+        values = size * rng.normal(size=30)
+        data = Regression(points, values, np.ones(30))
+        variance = Constant(size**2, (1e-6 * size**2, size**2))
+        _, noise = maximise_likelihood(variance * RBF(0.3, (0.2, 0.4)), None, [data])
+        rms = root_mean_square(values)
+        assert NOISE_RANGE[0] * rms <= noise <= NOISE_RANGE[1] * rms * (1 + 1e-12)
+        assert noise > 0.5 * rms
+
+
+class RecordingOptimizer:
+    """Stays at the start; knows where that was."""
+
+    def __init__(self):
+        self.starts, self.values = [], []
+
+    def __call__(self, objective, start, bounds):
+        value, gradient = objective(start)
+        assert gradient.shape == start.shape
+        assert objective(start, eval_gradient=False) == value
+        assert np.all((bounds[:, 0] <= start) & (start <= bounds[:, 1]))
+        self.starts.append(start)
+        self.values.append(value)
+        return start, value
+
+
+UNITS = [(1e6, 3600.0), (1e-6, 1 / 3600), (1e-6, 1e6)]
+
+
+@pytest.mark.parametrize(("unit", "time"), UNITS)
+@pytest.mark.parametrize("noise", [NOISE, None])
+def test_units_do_not_matter(unit, time, noise):
+    scales = np.array([time, 1.0])
+    converted = Regression(DATA.points * scales, DATA.values * unit, DATA.weights)
+    variance = (1e-3 * unit**2, 1e3 * unit**2)
+    lengths = np.outer(scales, [1e-2, 1e2])
+    start = Constant(unit**2, variance) * RBF(0.3 * scales, lengths)
+    kernel, expected = maximise_likelihood(START, noise, [DATA])
+    other, level = maximise_likelihood(
+        start, None if noise is None else noise * unit, [converted]
+    )
+    shift = np.log(np.r_[unit**2, scales])
+    assert_allclose(other.theta - shift, kernel.theta, rtol=0, atol=1e-6)
+    assert_allclose(level / unit, expected, rtol=1e-6)
+    # An optimiser sees the same values, so that it stops at the same place.
+    optimizers = RecordingOptimizer(), RecordingOptimizer()
+    maximise_likelihood(START, noise, [DATA], optimizer=optimizers[0])
+    maximise_likelihood(
+        start, noise and noise * unit, [converted], optimizer=optimizers[1]
+    )
+    assert_allclose(optimizers[0].values, optimizers[1].values, rtol=1e-9)
+
+
+@pytest.mark.parametrize("length", [0.1, 1.0, 10.0, 1e4])
+def test_far_start_does_not_end_on_the_plateau(length):
+    # From 1.0 or more, L-BFGS-B by itself ends at 1e-5: nothing is explained there.
+    data = [sample(60, noise=0.0)]
+    kernel, _ = maximise_likelihood(RBF([length, length], (1e-5, 1e5)), 1e-4, data)
+    lengths = np.geomspace(0.05, 2, 12)
+    grid = [
+        log_marginal_likelihood(RBF([first, second]), 1e-4, data)
+        for first in lengths
+        for second in lengths
+    ]
+    assert log_marginal_likelihood(kernel, 1e-4, data) >= max(grid)
+
+
+def test_start_outside_its_bounds_comes_back():
+    expected, _ = maximise_likelihood(START, NOISE, [DATA])
+    for length in (1e-6, 1e6):
+        start = Constant(1.0, (1e-3, 1e3)) * RBF([length] * 2, (1e-2, 1e2))
+        kernel, _ = maximise_likelihood(start, NOISE, [DATA])
+        assert np.all(kernel.theta >= kernel.bounds[:, 0])
+        assert np.all(kernel.theta <= kernel.bounds[:, 1])
+        if length > 1:  # short ones explain nothing and have no slope
+            assert_allclose(kernel.theta, expected.theta, atol=1e-3)
+
+
+def test_bounds_hold():
+    kernel = Constant(1.0, "fixed") * RBF([0.3, 0.3], (0.5, 2.0))
+    kernel, _ = maximise_likelihood(kernel, NOISE, [DATA])
+    assert_allclose(kernel.theta, np.log([0.5, 0.5]), rtol=1e-12)
+    assert kernel.k1.constant_value == 1.0
+
+
+def test_fixed_hyperparameters_are_kept():
+    fixed = Constant(1.0, "fixed") * RBF([0.3, 0.2], "fixed")
+    kernel, noise = maximise_likelihood(fixed, NOISE, [DATA])
+    assert kernel is not fixed
+    assert kernel == fixed
+    assert noise == NOISE
+    # The noise alone.
+    kernel, noise = maximise_likelihood(fixed, None, [DATA])
+    assert kernel == fixed
+    levels = noise * np.exp([-0.01, 0.0, 0.01])
+    values = [log_marginal_likelihood(fixed, level, [DATA]) for level in levels]
+    assert np.argmax(values) == 1
+    # One hyperparameter beside a fixed one.
+    kernel, _ = maximise_likelihood(
+        Constant(1.0, (1e-3, 1e3)) * RBF([0.3, 0.2], "fixed"), NOISE, [DATA]
+    )
+    assert_array_equal(kernel.k2.length_scale, [0.3, 0.2])
+    _, gradient = log_marginal_likelihood(kernel, NOISE, [DATA], True)
+    assert abs(gradient[0]) < 1e-3
+
+
+def test_no_optimizer_keeps_the_kernel():
+    kernel, noise = maximise_likelihood(START, NOISE, [DATA], optimizer=None)
+    assert kernel is not START
+    assert kernel == START
+    assert noise == NOISE
+    _, noise = maximise_likelihood(START, None, [DATA], optimizer=None)
+    assert_allclose(noise, NOISE_RANGE[0] * np.sqrt(np.mean(DATA.values**2)))
+
+
+def test_own_optimizer_and_restarts():
+    optimizer = RecordingOptimizer()
+    rng = np.random.RandomState(0)
+    kernel, noise = maximise_likelihood(
+        START, None, [DATA], optimizer=optimizer, n_restarts=5, rng=rng
+    )
+    assert len(optimizer.starts) == 6
+    assert_array_equal(optimizer.starts[0][:-1], START.theta)
+    assert len(np.unique(optimizer.starts, axis=0)) == 6
+    # The best start wins, as the likelihood says by itself.
+    best = np.argmin(optimizer.values)
+    chosen = np.r_[kernel.theta, np.log(noise)]
+    assert_allclose(chosen, optimizer.starts[best], rtol=1e-14)
+    likelihoods = [
+        log_marginal_likelihood(
+            START.clone_with_theta(start[:-1]), np.exp(start[-1]), [DATA]
+        )
+        for start in optimizer.starts
+    ]
+    assert np.argmax(likelihoods) == best
+    assert_allclose(
+        -np.diff(optimizer.values), np.diff(likelihoods), rtol=1e-9, atol=1e-9
+    )
+
+
+def test_restarts_leave_a_poor_optimum():
+    # At a length scale far below the distance of the points nothing has a slope.
+    start = RBF([1e-4, 1e-4], (1e-4, 1e2))
+    values = []
+    for n_restarts in (0, 8):
+        kernel, _ = maximise_likelihood(
+            start, NOISE, [DATA], n_restarts=n_restarts, rng=np.random.RandomState(0)
+        )
+        values.append(log_marginal_likelihood(kernel, NOISE, [DATA]))
+    near, _ = maximise_likelihood(RBF([0.3, 0.3]), NOISE, [DATA])
+    best = log_marginal_likelihood(near, NOISE, [DATA])
+    assert values[0] < best - 5
+    assert_allclose(values[1], best, atol=1e-5)
+
+
+def test_restarts_need_finite_bounds():
+    start = RBF(0.3, (1e-3, np.inf))
+    with pytest.raises(ValueError, match="n_restarts > 0.*finite"):
+        maximise_likelihood(
+            start, NOISE, [DATA], n_restarts=1, rng=np.random.RandomState(0)
+        )
+
+
+# --- default prior ------------------------------------------------------------------
+
+
+def test_default_kernel_learns_a_smooth_function():
+    data = sample(80, noise=0.01)
+    shifted = Regression(data.points, 5 + data.values, data.weights)
+    for observations, offset in [(data, 0), (shifted, 5)]:
+        kernel, noise = maximise_likelihood(
+            default_kernel([observations]), None, [observations]
+        )
+        state = fit_state(kernel, noise, observations, op("u"))
+        inner = np.random.RandomState(5).uniform(0.1, 0.9, size=(200, 2))
+        error = state.evaluate(inner, op("u")) - offset - smooth(inner)
+        assert np.sqrt(np.mean(error**2)) < 0.03
+    # The offset: far from all data the prediction returns to the mean.
+    assert_allclose(state.evaluate(np.array([[50.0, 50.0]]), op("u")), 5, atol=0.2)
+
+
+@pytest.mark.parametrize(("unit", "time"), UNITS)
+def test_default_kernel_has_no_units(unit, time):
+    data = sample(30, 0.01)
+    data = Regression(data.points, 1 + data.values, data.weights)
+    scales = np.array([time, 1.0])
+    converted = Regression(data.points * scales, data.values * unit, data.weights)
+    kernel, other = default_kernel([data]), default_kernel([converted])
+    shift = np.log(np.r_[unit**2, scales])
+    assert_allclose(other.theta - shift, kernel.theta, atol=1e-9)
+    assert_allclose(other.bounds - shift[:, None], kernel.bounds, atol=1e-9)
+    points = data.points[:5]
+    assert_allclose(other(points * scales), kernel(points) * unit**2, rtol=1e-9)
+
+
+def test_default_kernel_starts_at_the_likelier_length():
+    x = np.linspace(0, 1, 60)[:, None]
+    lengths = []
+    for frequency in (2, 30):
+        data = Regression(x, np.sin(frequency * x[:, 0]), np.ones(60))
+        lengths.append(np.exp(default_kernel([data]).theta[-1]))
+    assert lengths[0] >= 4 * lengths[1]
+
+
+def test_default_kernel_of_degenerate_data():
+    points = np.column_stack([np.linspace(0, 1, 5), np.full(5, 2.0)])
+    for values in (np.zeros(5), np.full(5, 3.0)):
+        data = [Regression(points, values, np.ones(5))]
+        kernel, noise = maximise_likelihood(default_kernel(data), None, data)
+        state = fit_state(kernel, noise, data[0], op("u"))
+        assert_allclose(state.evaluate(points, op("u")), values, atol=1e-3)
+
+
+def test_polynomial_prior_recovers_a_polynomial():
+    values = 1 + 2 * DATA.points[:, 0] * DATA.points[:, 1]
+    data = Regression(DATA.points, values, DATA.weights)
+    kernel = Constant(1.0, (1e-3, 1e3)) * Polynomial(2, scale=1.0, center=0.0)
+    kernel, noise = maximise_likelihood(kernel, 1e-6, [data])
+    state = fit_state(kernel, noise, data, op("u"))
+    assert_allclose(state.evaluate(QUERIES, op("u_tx")), 2.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-6, 1.0, 1e6, 1e300])
+def test_root_mean_square(factor):
+    values = np.array([3.0, -4.0, 0.0, 0.0])
+    assert_allclose(root_mean_square(values * factor), 2.5 * factor, rtol=1e-14)
+    assert root_mean_square(0 * values) == 1.0
+    assert root_mean_square([]) == 1.0
