@@ -418,7 +418,7 @@ def test_measured_data_from_a_file(reference):
     assert 0.5 < model.score(X[held_out], y[held_out]) < 1
 
 
-# --- wrong input ------------------------------------------------------------------------
+# --- wrong input ------------------------------------------------------------
 
 
 def with_nan(X, y):

@@ -1,0 +1,140 @@
+"""Learn Burgers' equation from scattered observations, and draw what was learned.
+
+The state solves u_t = u u_x + 0.01 u_xx. It is seen on the boundary and at some
+points between; the learner is told that u_t depends on u, u_x and u_xx, not how, and
+runs on its default settings. The equation that it learns is printed beside the true
+one, and the figure shows the truth, the learned state and its error. Dense and exact
+observations suit the two-step method; see what noise does to it.
+
+    python examples/demo.py
+    python examples/demo.py --noise 0.01 --output noisy.png
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from keql import TwoStepKEqL
+from keql.datasets import make_burgers
+from keql.metrics import equation_error, relative_l2_error
+
+FIGURE = Path(__file__).resolve().parent.parent / "doc" / "_static" / "demo.png"
+TRUE_TERMS = {"u u_x": 1.0, "u_xx": 0.01}
+N_INTERIOR = 400
+# Terms of the learned equation that are printed: the largest ones on the data.
+N_LEADING = 4
+
+
+def main(arguments=None):
+    """Learn, report and draw."""
+    options = parse(arguments)
+    data = make_burgers(
+        N_INTERIOR,
+        theta=TRUE_TERMS["u u_x"],
+        nu=TRUE_TERMS["u_xx"],
+        initial_condition="published",
+        noise=options.noise,
+        random_state=0,
+    )
+    print(
+        f"Learning from {len(data.y)} observations of a solution of Burgers' equation "
+        f"({N_INTERIOR} scattered ones, {len(data.y) - N_INTERIOR} on the boundary; "
+        f"noise: {options.noise:.1%}).\n"
+    )
+    start = time.perf_counter()
+    model = TwoStepKEqL(**data.problem).fit(data.X, data.y)
+    seconds = time.perf_counter() - start
+
+    learned = {name: -value for name, value in model.equation_.terms().items()}
+    print(f"True equation:     u_t = {leading_terms(TRUE_TERMS)}")
+    print(f"Learned equation:  u_t = {leading_terms(learned)}\n")
+    u = model.predict(data.X_test)
+    print(f"Relative L2 error of the state:           {error(data.y_test, u)}")
+    print(f"Relative L2 error of the right-hand side: {judge(model.equation_, data)}")
+    print(f"Time to learn: {seconds:.1f} s")
+
+    states = [("Truth and observations", data.y_test), ("Learned state", u)]
+    errors = [("Error (learned - true)", u - data.y_test)]
+    draw(options.output, data, states, errors)
+    print(f"\nThe figure is in {os.path.relpath(options.output)}")
+
+
+def parse(arguments):
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--output", type=Path, default=FIGURE, help="where the figure is written"
+    )
+    parser.add_argument(
+        "--noise",
+        type=float,
+        default=0.0,
+        help="standard deviation of the noise over the size of the state",
+    )
+    return parser.parse_args(arguments)
+
+
+def leading_terms(terms):
+    """Write {monomial: coefficient} as a sum, the smaller terms left out."""
+    leading = [f"{value:#.3g} {name}" for name, value in terms.items()][:N_LEADING]
+    if len(terms) > N_LEADING:
+        leading.append(f"{len(terms) - N_LEADING} smaller terms")
+    return " + ".join(leading).replace("+ -", "- ")
+
+
+def error(true, learned):
+    """Write the relative L2 error as a percentage."""
+    return f"{relative_l2_error(true, learned):.2%}"
+
+
+def judge(equation, data):
+    """Write the error of the learned P on the features of the true state."""
+    columns = [data.truth(data.X_test, name) for name in ("u", "u_x", "u_xx", "u_t")]
+    features = np.column_stack([data.X_test, *columns])
+    return f"{equation_error(equation, features, data.unknown_part):.2%}"
+
+
+def draw(path, data, states, errors):
+    """Draw functions on the grid of test points, one panel for each.
+
+    `states` and `errors` are lists of (title, values). All states share one scale of
+    colours, and all errors another; the observations are marked in the first panel.
+    """
+    n_panels = len(states) + len(errors)
+    fig = Figure(figsize=(3.5 * n_panels, 3.2), layout="constrained")
+    axes = fig.subplots(1, n_panels, sharey=True)
+    draw_group(fig, axes[: len(states)], data.X_test, states, "RdBu_r", "state u")
+    draw_group(fig, axes[len(states) :], data.X_test, errors, "PuOr_r", "error of u")
+    axes[0].plot(*data.X.T, "o", ms=3, mfc="black", mec="white", mew=0.5, clip_on=False)
+    axes[0].set_ylabel("x")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Without the version of matplotlib, equal figures are equal files.
+    fig.savefig(path, dpi=140, metadata={"Software": None})
+
+
+def draw_group(fig, axes, points, panels, colours, label):
+    """Draw functions of (t, x) on one scale, zero in the middle of the colours."""
+    order = np.lexsort(points.T)  # by x, then by t
+    t, x = (np.unique(column) for column in points.T)
+    limit = max(np.max(np.abs(values)) for _, values in panels)
+    for ax, (title, values) in zip(axes, panels, strict=True):
+        image = ax.pcolormesh(
+            t,
+            x,
+            values[order].reshape(len(x), len(t)),
+            cmap=colours,
+            vmin=-limit,
+            vmax=limit,
+        )
+        ax.set(title=title, xlabel="t", xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+        ax.set(xlim=(t[0], t[-1]), ylim=(x[0], x[-1]))
+    bar = fig.colorbar(image, ax=axes, label=label, pad=0.03)
+    bar.formatter.set_powerlimits((-2, 3))
+
+
+if __name__ == "__main__":
+    main()
