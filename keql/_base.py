@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
-from scipy.stats import qmc
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils import _safe_indexing, check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_feature_names,
@@ -21,33 +20,46 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from keql._basis import make_basis
 from keql._known_part import make_known_part
-from keql._regression import Regression
+from keql._linalg import ridge
+from keql._observations import (
+    EquationSetup,
+    Observations,
+    by_label,
+    default_collocation,
+    low_discrepancy,
+    refuse_conflicts,
+    sorted_labels,
+)
+from keql._regression import (
+    Regression,
+    default_kernel,
+    fit_state,
+    maximise_likelihood,
+    root_mean_square,
+)
+from keql.equation import LearnedEquation
+from keql.kernels import Constant, Polynomial, as_kernel
 from keql.operators import DifferentialOperator, parse_operator
 
-# Collocation points chosen by default: so many times the observations of a function,
-# within these limits for one function and for all together.
-FILL_FACTOR, FILL_LIMITS, FILL_TOTAL = 5, (200, 1000), 10_000
+# Hyperparameters of the equation kernel are estimated from so many rows of features
+# at most, evenly spaced.
+LIKELIHOOD_ROWS = 500
 
 
 @dataclass(frozen=True)
-class Observations:
-    """Validated data: one regression problem for each function."""
+class Learned:
+    """States and equation, with what they were learned from."""
 
-    labels: tuple
-    regressions: list
-
-
-@dataclass(frozen=True)
-class EquationSetup:
-    """What is known about the equation before anything is learned."""
-
-    operators: list
-    n_operators: int
-    known_part: object
-    collocation_points: list
-    forcing: list
-    has_forcing: bool
+    observations: Observations
+    variables: tuple
+    setup: EquationSetup | None
+    state_kernel: object
+    observation_noise: float
+    states: list
+    equation: LearnedEquation | None
+    equation_noise: float | None
 
 
 class BaseKEqL(RegressorMixin, BaseEstimator):
@@ -154,6 +166,120 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         for m in np.unique(positions):
             yield m, np.flatnonzero(positions == m)
 
+    # --- two steps ---------------------------------------------------------------
+
+    def _learn_in_two_steps(self, X, y, sample_weight):
+        """The states by kernel ridge regression, then the equation."""
+        self._validate_params()
+        rng = check_random_state(self.random_state)
+        observations = self._validate_observations(X, y, sample_weight)
+        variables = self._name_variables(observations.regressions[0].points.shape[1])
+        setup = self._describe_equation(observations, variables)
+        kernel, noise = self._fit_state_kernel(observations, variables, rng)
+        prior = Constant(1 / self.state_penalty, "fixed") * kernel
+        identity = parse_operator("u", variables)
+        states = [
+            fit_state(prior, noise, data, identity) for data in observations.regressions
+        ]
+        equation, equation_noise = None, None
+        if setup is not None:
+            equation, equation_noise = self._learn_equation(
+                setup, states, variables, kernel, rng
+            )
+        return Learned(
+            observations,
+            variables,
+            setup,
+            kernel,
+            noise,
+            states,
+            equation,
+            equation_noise,
+        )
+
+    def _store(self, learned):
+        """Set the fitted attributes, all at once."""
+        setup, equation = learned.setup, learned.equation
+        self.variables_ = learned.variables
+        self.functions_ = learned.observations.labels
+        self.states_ = learned.states
+        self.state_kernel_ = learned.state_kernel
+        self.observation_noise_ = learned.observation_noise
+        self.collocation_points_ = None if setup is None else setup.collocation_points
+        self.equation_ = equation
+        self.equation_noise_ = learned.equation_noise
+        self.equation_kernel_ = None if setup is None else equation.equation_kernel
+
+    def _fit_state_kernel(self, observations, variables, rng):
+        regressions = observations.regressions
+        if self.state_kernel is None:
+            kernel = default_kernel(regressions)
+        else:
+            kernel = as_kernel(self.state_kernel).bind(variables)
+        # A prior covariance kernel / lambda has the likelihood of the kernel with all
+        # variances, those of the noise included, times lambda.
+        root = self.state_penalty**0.5
+        scaled = [Regression(d.points, d.values * root, d.weights) for d in regressions]
+        noise = self.observation_noise
+        kernel, noise = maximise_likelihood(
+            kernel,
+            None if noise is None else noise * root,
+            scaled,
+            optimizer=self.optimizer,
+            n_restarts=self.n_restarts,
+            rng=rng,
+        )
+        return kernel, noise / root
+
+    def _learn_equation(self, setup, states, variables, state_kernel, rng):
+        """Second step: regression of f - Pbar on the features of the states."""
+        S = np.concatenate(
+            [
+                np.column_stack(
+                    [points, *(state.evaluate(points, L) for L in setup.operators)]
+                )
+                for state, points in zip(states, setup.collocation_points, strict=True)
+            ]
+        )
+        target = np.concatenate(setup.forcing) - setup.known_part(S)
+        unknown = S[:, : len(variables) + setup.n_operators]
+        kernel = self._bind_equation_kernel(setup, variables, unknown, target)
+        kernel, noise = self._fit_equation_kernel(kernel, unknown, target)
+        basis = make_basis(kernel, unknown, self.n_inducing, rng)
+        weights = ridge(basis(unknown), target, noise)
+        equation = LearnedEquation(
+            variables,
+            setup.operators,
+            setup.n_operators,
+            setup.known_part,
+            basis,
+            weights,
+            state_kernel,
+            S,
+            setup.has_forcing,
+        )
+        return equation, noise
+
+    def _bind_equation_kernel(self, setup, variables, unknown, target):
+        if self.equation_kernel is None:
+            variance = root_mean_square(target) ** 2
+            bounds = (1e-6 * variance, 1e6 * variance)
+            kernel = Constant(variance, bounds) * Polynomial(2)
+        else:
+            kernel = as_kernel(self.equation_kernel)
+        n_columns = len(variables) + setup.n_operators
+        names = [*variables, *(o.name for o in setup.operators[: setup.n_operators])]
+        on_operators = tuple(range(len(variables), n_columns))
+        return kernel.bind(names, default=on_operators).scaled_to(unknown)
+
+    def _fit_equation_kernel(self, kernel, unknown, target):
+        stride = -(-len(target) // LIKELIHOOD_ROWS)
+        rows = slice(None, None, stride)
+        sample = Regression(unknown[rows], target[rows], np.ones(len(target[rows])))
+        return maximise_likelihood(
+            kernel, self.equation_noise, [sample], optimizer=self.optimizer
+        )
+
     # --- validation -------------------------------------------------------------
 
     def _validate_points(self, X, reset):
@@ -231,7 +357,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
                 f"X holds {used.sum()} observation(s) of positive weight "
                 f"(n_samples={len(points)}): too few, at least 2 are needed."
             )
-        functions = _sorted_labels(labels[i] for i in np.flatnonzero(used))
+        functions = sorted_labels(labels[i] for i in np.flatnonzero(used))
         position = {label: m for m, label in enumerate(functions)}
         owner = np.array([position.get(label, -1) for label in labels], dtype=float)
         table = np.column_stack([owner, points, y.astype(np.float64)])[used]
@@ -246,7 +372,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
                 Regression(table[rows, 1:-1], table[rows, -1], weights[rows])
             )
         if self.observation_noise == 0:
-            _refuse_conflicts(regressions)
+            refuse_conflicts(regressions)
         return Observations(tuple(functions), regressions)
 
     def _name_variables(self, n_coordinates):
@@ -306,11 +432,11 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         """Collocation points of each function."""
         given, labels = self.collocation_points, observations.labels
         if given is None:
-            return _default_collocation(observations.regressions)
+            return default_collocation(observations.regressions)
         if isinstance(given, Integral):
             everything = np.concatenate([d.points for d in observations.regressions])
             return [low_discrepancy(everything, given)] * len(labels)
-        per_function = _by_label(given, labels, "collocation_points")
+        per_function = by_label(given, labels, "collocation_points")
         checked = {}
         for points in per_function:
             if id(points) not in checked:
@@ -330,7 +456,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         if self.forcing is None:
             return [np.zeros(len(points)) for points in collocation_points]
         values = []
-        per_function = _by_label(self.forcing, labels, "forcing")
+        per_function = by_label(self.forcing, labels, "forcing")
         for forcing, points in zip(per_function, collocation_points, strict=True):
             if callable(forcing):
                 forcing = forcing(points)
@@ -351,55 +477,3 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
                 )
             values.append(forcing)
         return values
-
-
-def _sorted_labels(labels):
-    """Different labels in an order that does not depend on that of the rows."""
-    return sorted(set(labels), key=lambda label: (type(label).__name__, label))
-
-
-def _refuse_conflicts(regressions):
-    for data in regressions:
-        points, counts = np.unique(data.points, axis=0, return_counts=True)
-        if np.any(counts > 1):
-            raise ValueError(
-                f"y has {counts.max()} conflicting values at the point "
-                f"{points[counts.argmax()]} of X, but observation_noise=0 says that "
-                "they are exact: give a noise level, or leave it to be estimated."
-            )
-
-
-def _by_label(given, labels, name):
-    """The entry of each function in a parameter that may be a dict of labels."""
-    if not isinstance(given, dict):
-        return [given] * len(labels)
-    missing = [label for label in labels if label not in given]
-    if missing:
-        raise ValueError(
-            f"{name} has no entry for the function label(s) "
-            f"{', '.join(str(label) for label in missing[:5])}: the labels in X are "
-            f"{', '.join(str(label) for label in labels[:10])}."
-        )
-    return [given[label] for label in labels]
-
-
-def low_discrepancy(points, n):
-    """`n` points of a Halton sequence in the bounding box of `points`."""
-    lower, upper = points.min(axis=0), points.max(axis=0)
-    sequence = qmc.Halton(points.shape[1], scramble=False)
-    sequence.fast_forward(1)  # the first one is a corner
-    return lower + (upper - lower) * sequence.random(n)
-
-
-def _default_collocation(regressions):
-    """The observation points of each function, and a low-discrepancy fill."""
-    everything = np.concatenate([data.points for data in regressions])
-    cap = max(FILL_LIMITS[0], FILL_TOTAL // len(regressions))
-    chosen = []
-    for data in regressions:
-        points = np.unique(data.points, axis=0)
-        wanted = np.clip(FILL_FACTOR * len(points), *FILL_LIMITS)
-        n_fill = max(0, min(int(wanted), cap) - len(points))
-        fill = [low_discrepancy(everything, n_fill)] if n_fill else []
-        chosen.append(np.concatenate([points, *fill]))
-    return chosen

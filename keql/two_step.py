@@ -1,25 +1,6 @@
 """Two-step kernel equation learning: the state first, then the equation."""
 
-import numpy as np
-from sklearn.utils import check_random_state
-
 from keql._base import BaseKEqL
-from keql._basis import make_basis
-from keql._linalg import ridge
-from keql._regression import (
-    Regression,
-    default_kernel,
-    fit_state,
-    maximise_likelihood,
-    root_mean_square,
-)
-from keql.equation import LearnedEquation
-from keql.kernels import Constant, Polynomial, as_kernel
-from keql.operators import parse_operator
-
-# Hyperparameters of the equation kernel are estimated from so many rows of features
-# at most, evenly spaced.
-LIKELIHOOD_ROWS = 500
 
 
 class TwoStepKEqL(BaseKEqL):
@@ -176,101 +157,6 @@ class TwoStepKEqL(BaseKEqL):
         ValueError
             If an argument is not as documented; the message names it.
         """
-        self._validate_params()
-        rng = check_random_state(self.random_state)
-        observations = self._validate_observations(X, y, sample_weight)
-        variables = self._name_variables(observations.regressions[0].points.shape[1])
-        setup = self._describe_equation(observations, variables)
-
-        kernel, noise = self._fit_state_kernel(observations, variables, rng)
-        prior = Constant(1 / self.state_penalty, "fixed") * kernel
-        identity = parse_operator("u", variables)
-        states = [
-            fit_state(prior, noise, data, identity) for data in observations.regressions
-        ]
-        equation, equation_noise = None, None
-        if setup is not None:
-            equation, equation_noise = self._learn_equation(
-                setup, states, variables, kernel, rng
-            )
-
-        self.variables_ = variables
-        self.functions_ = observations.labels
-        self.states_ = states
-        self.state_kernel_ = kernel
-        self.observation_noise_ = noise
-        self.collocation_points_ = None if setup is None else setup.collocation_points
-        self.equation_ = equation
-        self.equation_noise_ = equation_noise
-        self.equation_kernel_ = None if setup is None else equation.equation_kernel
+        learned = self._learn_in_two_steps(X, y, sample_weight)
+        self._store(learned)
         return self
-
-    def _fit_state_kernel(self, observations, variables, rng):
-        regressions = observations.regressions
-        if self.state_kernel is None:
-            kernel = default_kernel(regressions)
-        else:
-            kernel = as_kernel(self.state_kernel).bind(variables)
-        # A prior covariance kernel / lambda has the likelihood of the kernel with all
-        # variances, those of the noise included, times lambda.
-        root = self.state_penalty**0.5
-        scaled = [Regression(d.points, d.values * root, d.weights) for d in regressions]
-        noise = self.observation_noise
-        kernel, noise = maximise_likelihood(
-            kernel,
-            None if noise is None else noise * root,
-            scaled,
-            optimizer=self.optimizer,
-            n_restarts=self.n_restarts,
-            rng=rng,
-        )
-        return kernel, noise / root
-
-    def _learn_equation(self, setup, states, variables, state_kernel, rng):
-        """Second step: regression of f - Pbar on the features of the states."""
-        S = np.concatenate(
-            [
-                np.column_stack(
-                    [points, *(state.evaluate(points, L) for L in setup.operators)]
-                )
-                for state, points in zip(states, setup.collocation_points, strict=True)
-            ]
-        )
-        target = np.concatenate(setup.forcing) - setup.known_part(S)
-        unknown = S[:, : len(variables) + setup.n_operators]
-        kernel = self._bind_equation_kernel(setup, variables, unknown, target)
-        kernel, noise = self._fit_equation_kernel(kernel, unknown, target)
-        basis = make_basis(kernel, unknown, self.n_inducing, rng)
-        weights = ridge(basis(unknown), target, noise)
-        equation = LearnedEquation(
-            variables,
-            setup.operators,
-            setup.n_operators,
-            setup.known_part,
-            basis,
-            weights,
-            state_kernel,
-            S,
-            setup.has_forcing,
-        )
-        return equation, noise
-
-    def _bind_equation_kernel(self, setup, variables, unknown, target):
-        if self.equation_kernel is None:
-            variance = root_mean_square(target) ** 2
-            bounds = (1e-6 * variance, 1e6 * variance)
-            kernel = Constant(variance, bounds) * Polynomial(2)
-        else:
-            kernel = as_kernel(self.equation_kernel)
-        n_columns = len(variables) + setup.n_operators
-        names = [*variables, *(o.name for o in setup.operators[: setup.n_operators])]
-        on_operators = tuple(range(len(variables), n_columns))
-        return kernel.bind(names, default=on_operators).scaled_to(unknown)
-
-    def _fit_equation_kernel(self, kernel, unknown, target):
-        stride = -(-len(target) // LIKELIHOOD_ROWS)
-        rows = slice(None, None, stride)
-        sample = Regression(unknown[rows], target[rows], np.ones(len(target[rows])))
-        return maximise_likelihood(
-            kernel, self.equation_noise, [sample], optimizer=self.optimizer
-        )

@@ -24,6 +24,7 @@ LAYERS = {
     "keql.datasets": 1,
     "keql._basis": 1,
     "keql._known_part": 2,
+    "keql._observations": 2,
     "keql._regression": 2,
     "keql._problems": 2,
     "keql.equation": 2,
