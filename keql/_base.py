@@ -83,6 +83,11 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
         "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
         "n_restarts": [Interval(Integral, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "warm_start": ["boolean"],
+        "n_jobs": [None, Integral],
+        "verbose": ["verbose"],
         "random_state": ["random_state"],
     }
 

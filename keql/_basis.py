@@ -21,10 +21,14 @@ class PolynomialBasis:
         """Features at the rows of `S`, of shape (n, p)."""
         return self.kernel.feature_map(S)
 
-    def gradient(self, S):
-        """Partial derivatives of the features, of shape (d, n, p)."""
+    def values(self, S, weights):
+        """Values of psi . weights, of shape (n,)."""
+        return self(S) @ weights
+
+    def gradient(self, S, weights):
+        """Partial derivatives of psi . weights, of shape (d, n)."""
         units = np.eye(S.shape[1], dtype=int)
-        return np.stack([self.kernel.feature_map(S, tuple(e)) for e in units])
+        return np.stack([self.kernel.feature_map(S, tuple(e)) @ weights for e in units])
 
 
 class InducingBasis:
@@ -50,10 +54,17 @@ class InducingBasis:
         """Features at the rows of `S`, of shape (n, p)."""
         return solve_lower(self.cholesky, self.kernel(self.points, S)).T
 
-    def gradient(self, S):
-        """Partial derivatives of the features, of shape (d, n, p)."""
-        layers = self.kernel.gradient(S, self.points)
-        return np.stack([solve_lower(self.cholesky, layer.T).T for layer in layers])
+    def values(self, S, weights):
+        """Values of psi . weights, of shape (n,)."""
+        return self.kernel(S, self.points) @ self._coefficients(weights)
+
+    def gradient(self, S, weights):
+        """Partial derivatives of psi . weights, of shape (d, n)."""
+        return self.kernel.gradient(S, self.points) @ self._coefficients(weights)
+
+    def _coefficients(self, weights):
+        """Of the kernel functions at the inducing points."""
+        return solve_lower(self.cholesky, weights, transposed=True)
 
 
 def make_basis(kernel, S, n_inducing, rng):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from keql._linalg import cholesky, solve_cholesky, solve_lower
-from keql.operators import gram
+from keql.operators import KernelExpansion, gram, gram_diagonal
 
 # Rows of the normal matrix that are assembled at once: they stay in the cache.
 ROWS = 96
@@ -34,14 +34,12 @@ class Block:
     ----------
     functionals : list of (points, operator)
         The representers.
-    values : ndarray of shape (N,)
-        Observed values.
+    values, weights : ndarray of shape (N,)
+        Observed values and their relative precisions.
     forcing : ndarray of shape (K,)
         Right-hand side.
     points : ndarray of shape (K, d)
         Collocation points.
-    precision : ndarray of shape (N + K,)
-        Inverse variances of the residuals.
     gram_values : ndarray of shape (N, N)
         Gram matrix of the point values.
     gram_cross : ndarray of shape (N, Q' K)
@@ -52,18 +50,28 @@ class Block:
 
     functionals: list
     values: np.ndarray
+    weights: np.ndarray
     forcing: np.ndarray
     points: np.ndarray
-    precision: np.ndarray
     gram_values: np.ndarray
     gram_cross: np.ndarray
     gram_operators: np.ndarray
 
+    @property
+    def n_operators(self):
+        """Number of representers that are operators, Q' K."""
+        return self.gram_cross.shape[1]
+
+    def precisions(self, observation_noise, equation_noise):
+        """Inverse variances of the N + K residuals."""
+        imposed = np.full(len(self.points), equation_noise**-2.0)
+        return np.concatenate([self.weights * observation_noise**-2.0, imposed])
+
     def apply_gram(self, c):
         """Values of the representers on the function with coefficients `c`."""
         n = len(self.values)
-        size = self.gram_cross.shape[1]
-        lower = self.gram_operators.reshape(size, size) @ c[n:]
+        square = (self.n_operators, self.n_operators)
+        lower = self.gram_operators.reshape(square) @ c[n:]
         lower += c[:n] @ self.gram_cross
         return np.concatenate(
             [self.gram_values @ c[:n] + self.gram_cross @ c[n:], lower]
@@ -127,7 +135,7 @@ def make_blocks(kernel, regressions, collocation_points, forcing, operators, ide
     Returns
     -------
     blocks : list of Block
-        With unit precisions; see `with_noise`.
+        One for each function.
     """
     shared, blocks = {}, []
     for data, points, right in zip(
@@ -142,9 +150,9 @@ def make_blocks(kernel, regressions, collocation_points, forcing, operators, ide
             Block(
                 functionals=observed + imposed,
                 values=data.values,
+                weights=data.weights,
                 forcing=right,
                 points=points,
-                precision=np.concatenate([data.weights, np.ones(len(points))]),
                 gram_values=gram(kernel, observed),
                 gram_cross=gram(kernel, observed, imposed),
                 gram_operators=shared[id(points)],
@@ -212,6 +220,36 @@ class DualProblem:
         self.penalty = penalty
         self.map_blocks = map_blocks
 
+    def iterate(self, coefficients, weights):
+        """An iterate from coefficients of the representers and weights of P."""
+        values = [
+            block.apply_gram(c)
+            for block, c in zip(self.blocks, coefficients, strict=True)
+        ]
+        return Iterate(list(coefficients), values, weights)
+
+    def with_observation_noise(self, factor):
+        """The same problem with `factor` times the noise of the observations."""
+        precisions = []
+        for block, precision in zip(self.blocks, self.precisions, strict=True):
+            scaled = precision.copy()
+            scaled[: len(block.values)] /= factor**2
+            precisions.append(scaled)
+        return DualProblem(
+            self.blocks,
+            self.basis,
+            self.known_part,
+            self.n_unknown,
+            precisions,
+            self.penalty,
+            self.map_blocks,
+        )
+
+    def misfit(self, iterate):
+        """Mean square of the residuals in units of the noise levels."""
+        residuals = np.concatenate(self.evaluate(iterate).residuals)
+        return float(np.mean(np.concatenate(self.precisions) * residuals**2))
+
     def evaluate(self, iterate):
         """Residuals and loss of an iterate."""
         features, residuals = [], []
@@ -224,7 +262,7 @@ class DualProblem:
             strict=True,
         ):
             S = block.features(z)
-            equation = self.basis(S[:, : self.n_unknown]) @ iterate.weights
+            equation = self.basis.values(S[:, : self.n_unknown], iterate.weights)
             equation += self.known_part(S) - block.forcing
             residual = np.concatenate([z[: len(block.values)] - block.values, equation])
             loss += 0.5 * self.penalty * (c @ z)
@@ -241,7 +279,7 @@ class DualProblem:
         """d(P + Pbar) / d(L_q u) at features S, of shape (Q', K), and psi(S)."""
         gradient = self.known_part.gradient(S)
         unknown = S[:, : self.n_unknown]
-        gradient[: self.n_unknown] += self.basis.gradient(unknown) @ weights
+        gradient[: self.n_unknown] += self.basis.gradient(unknown, weights)
         n_coordinates = S.shape[1] - self.blocks[0].gram_operators.shape[0]
         return gradient[n_coordinates:], self.basis(unknown)
 
@@ -344,3 +382,98 @@ class DualModel:
             loss += 0.5 * problem.penalty * (new.coefficients[m] @ new.values[m])
             loss += 0.5 * np.sum(problem.precisions[m] * residual**2)
         return loss
+
+    def posterior_states(self, kernel):
+        """The states with their posterior variances, the equation being uncertain too.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            State kernel.
+
+        Returns
+        -------
+        states : list of PosteriorState
+            One for each function.
+        """
+        problem, iterate = self.problem, self.evaluation.iterate
+        factors = [self.factor(m, problem.penalty) for m in range(len(problem.blocks))]
+        whitened = [
+            solve_lower(L, features)
+            for L, features in zip(factors, self.features, strict=True)
+        ]
+        coupling = cholesky(
+            np.eye(len(iterate.weights)) + sum(Y.T @ Y for Y in whitened)
+        )
+        return [
+            PosteriorState(
+                kernel,
+                block,
+                iterate.coefficients[m],
+                self.slopes[m],
+                problem.penalty,
+                factors[m],
+                solve_lower(coupling, whitened[m].T),
+            )
+            for m, block in enumerate(problem.blocks)
+        ]
+
+
+class PosteriorState(KernelExpansion):
+    """A fitted state with the variances of the linearised problem.
+
+    The covariance of the data of one function is H + Psi Psi^T, and functions share
+    the weights of P; by the Woodbury identity what the data explain of a prior
+    variance is ``|L^-1 q|^2 - |R^-1 Y^T L^-1 q|^2`` with R R^T = I + sum Y^T Y.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        State kernel.
+    block : Block
+        The function.
+    coefficients : ndarray of shape (N + Q' K,)
+        Of the representers.
+    slopes : ndarray of shape (Q', K)
+        Coefficients of the linearised equation.
+    penalty : float
+        lambda: the prior covariance is the kernel over lambda.
+    cholesky : ndarray of shape (N + K, N + K)
+        L.
+    shared : ndarray of shape (p, N + K)
+        R^-1 Y^T.
+    """
+
+    def __init__(self, kernel, block, coefficients, slopes, penalty, cholesky, shared):
+        super().__init__(kernel, block.functionals, coefficients, cholesky)
+        self.slopes = slopes
+        self.penalty = penalty
+        self.shared = shared
+
+    def variance(self, points, operator):
+        """Posterior variances of an operator applied to the state.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, d)
+            Where.
+        operator : DifferentialOperator
+            What.
+
+        Returns
+        -------
+        variances : ndarray of shape (n,)
+            Of the latent state, without observation noise; never negative.
+        """
+        n_values = len(self.functionals[0][0])
+        explained = []
+        for cross in self._cross(points, operator):
+            operators = cross[:, n_values:].reshape(len(cross), *self.slopes.shape)
+            imposed = np.einsum("nqk,qk->nk", operators, self.slopes)
+            q = np.hstack([cross[:, :n_values], imposed]).T / self.penalty
+            q = solve_lower(self.cholesky, q)
+            explained.append(
+                np.sum(q**2, axis=0) - np.sum((self.shared @ q) ** 2, axis=0)
+            )
+        prior = gram_diagonal(self.kernel, points, operator) / self.penalty
+        return np.maximum(prior - np.concatenate(explained), 0.0)

@@ -118,7 +118,7 @@ class LearnedEquation:
         values : ndarray of shape (n,)
             In units of the forcing.
         """
-        return self.basis(self._unknown_columns(S)) @ self.weights
+        return self.basis.values(self._unknown_columns(S), self.weights)
 
     def gradient(self, S):
         """Partial derivatives of P + Pbar with respect to the features.
@@ -135,7 +135,7 @@ class LearnedEquation:
         """
         S = self._check_features(S)
         gradient = self.known_part.gradient(S)
-        unknown = self.basis.gradient(self._unknown_columns(S)) @ self.weights
+        unknown = self.basis.gradient(self._unknown_columns(S), self.weights)
         gradient[: len(unknown)] += unknown
         return gradient.T
 

@@ -1,0 +1,412 @@
+"""One-step kernel equation learning: states and equation together."""
+
+import warnings
+from functools import partial
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.exceptions import ConvergenceWarning
+
+from keql._base import BaseKEqL, Learned
+from keql._levenberg_marquardt import minimise
+from keql._problems import DualProblem, make_blocks
+from keql._regression import root_mean_square
+from keql.equation import LearnedEquation
+from keql.operators import parse_operator
+
+# Relative to the size of the unknown part: an equation that is not said to be noisy.
+EQUATION_NOISE = 1e-3
+# A noise level of zero is this small, relative to the data.
+EXACT = 1e-9
+# First damping, relative to the loss of the two-step solution (both have no unit).
+DAMPING = 1e-4
+# A squared residual this many times the noise variance, on average, says that the
+# minimum is a poor one or that the model does not hold.
+POOR = 4.0
+# What is tried in turn when a minimum is poor: first damping, and observation noise
+# of a first stage, relative to the usual ones.
+ATTEMPTS = (
+    (1.0, 1.0),
+    (1e-4, 1.0),
+    (1.0, 10.0),
+    (1e4, 1.0),
+    (1.0, 0.1),
+    (1e-4, 10.0),
+    (1.0, 100.0),
+    (1e4, 10.0),
+    (1e-4, 0.1),
+    (1e-8, 1.0),
+)
+
+
+class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
+    r"""Learn the states and the equation they solve together.
+
+    The states v_m, in the RKHS of the state kernel, and P, in that of the equation
+    kernel, minimise
+
+        1/2 |P|^2 + sum_m [ lambda/2 |v_m|^2 + 1/(2 sigma_u^2) |v_m(X_m) - y_m|^2
+                            + 1/(2 sigma_P^2) |(P + Pbar)(Phi(v_m, Y_m)) - f_m|^2 ],
+
+    so that the equation helps where observations are missing. A Levenberg-Marquardt
+    loop starts at the two-step solution; each step is a linear regression with as
+    many functionals as there are observations and collocation points.
+
+    Parameters
+    ----------
+    operators : tuple of operators, default=None
+        L_1, ..., L_Q, on which P depends, as for :class:`keql.TwoStepKEqL`.
+    known_part : operator, dict or callable, default=None
+        Pbar, as for :class:`keql.TwoStepKEqL`.
+    collocation_points : array-like, dict or int, default=None
+        Where the equation is imposed, as for :class:`keql.TwoStepKEqL`.
+    forcing : callable, array-like or dict, default=None
+        f, as for :class:`keql.TwoStepKEqL`.
+    variables : tuple of str, default=None
+        Names of the coordinates by position; None: the columns of a data frame,
+        otherwise x0, x1, ...
+    function_column : int or str, default=None
+        Column of `X` that labels the function a row belongs to.
+    state_kernel : kernel, default=None
+        Kernel of the states; free hyperparameters are fitted by maximum marginal
+        likelihood of the observations. None: an offset plus an RBF kernel.
+    equation_kernel : kernel, default=None
+        Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
+        :class:`keql.kernels.Polynomial` of degree 2 with fitted variance.
+    observation_noise : float, default=None
+        sigma_u, standard deviation of an observation of weight 1 in units of `y`;
+        None: fitted with the state kernel.
+    equation_noise : float, default=None
+        sigma_P, standard deviation of the equation's residual in units of the forcing;
+        None: a thousandth of the root mean square of the unknown part.
+    state_penalty : float, default=1.0
+        lambda, weight of the squared RKHS norm of the states.
+    n_inducing : int, default=500
+        Inducing points of P, drawn from the two-step features; a polynomial kernel
+        has exact features and needs none.
+    optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
+        Of the likelihoods.
+    n_restarts : int, default=5
+        How often the fit tries again, from other dampings and noise levels, when its
+        residuals are far above the noise levels.
+    max_iter : int, default=300
+        Largest number of steps of one try.
+    tol : float, default=1e-6
+        The loop ends when a step lowers the loss by less, relatively.
+    warm_start : bool, default=False
+        Whether a further `fit` starts from the last solution if that has the same
+        number of observations and collocation points.
+    n_jobs : int, default=None
+        Threads that work on different functions.
+    verbose : int, default=0
+        Whether each accepted step is printed.
+    random_state : int, RandomState instance or None, default=None
+        Draws inducing points.
+
+    Attributes
+    ----------
+    equation_ : LearnedEquation or None
+        The learned equation.
+    states_ : list of KernelExpansion
+        The fitted state of each function.
+    functions_ : tuple
+        Labels of the functions; (None,) without a label column.
+    state_kernel_, equation_kernel_ : Kernel
+        With fitted hyperparameters.
+    observation_noise_, equation_noise_ : float
+        The given or chosen noise levels.
+    collocation_points_ : list of ndarray
+        Of each function.
+    variables_ : tuple of str
+        Names of the coordinates.
+    loss_curve_ : list of float
+        Loss at the start and after each accepted step.
+    damping_curve_ : list of float
+        Damping of each accepted step.
+    n_iter_ : int
+        Number of steps tried.
+    converged_ : bool
+        Whether the loop met its stopping rule.
+    misfit_ : float
+        Mean square of the residuals in units of the noise levels; about 1 or less
+        when observations and equation are met.
+    restarts_ : list of dict
+        What was tried: damping, noise, loss, misfit and steps of each try.
+    n_features_in_ : int
+        Number of columns of `X`.
+    feature_names_in_ : ndarray of str
+        Names of the columns of `X`, if it had any.
+
+    References
+    ----------
+    Jalalian, Osorio, Hsu, Hosseini, Owhadi, "Data-Efficient Kernel Methods for
+    Learning Differential Equations and Their Solution Operators", arXiv:2503.01036.
+
+    Examples
+    --------
+    Six values of a solution of u'' = -4 u are enough:
+
+    >>> import numpy as np
+    >>> from keql import OneStepKEqL
+    >>> from keql.kernels import Polynomial
+    >>> t = np.linspace(0, 6, 6)[:, None]
+    >>> model = OneStepKEqL(
+    ...     operators=("u",),
+    ...     known_part="u_tt",
+    ...     equation_kernel=Polynomial(1),
+    ...     variables=("t",),
+    ... ).fit(t, np.sin(2 * t.ravel()))
+    >>> bool(abs(model.equation_.terms()["u"] - 4) < 0.01)
+    True
+    """
+
+    def __init__(
+        self,
+        operators=None,
+        known_part=None,
+        collocation_points=None,
+        forcing=None,
+        variables=None,
+        function_column=None,
+        state_kernel=None,
+        equation_kernel=None,
+        observation_noise=None,
+        equation_noise=None,
+        state_penalty=1.0,
+        n_inducing=500,
+        optimizer="fmin_l_bfgs_b",
+        n_restarts=5,
+        max_iter=300,
+        tol=1e-6,
+        warm_start=False,
+        n_jobs=None,
+        verbose=0,
+        random_state=None,
+    ):
+        self.operators = operators
+        self.known_part = known_part
+        self.collocation_points = collocation_points
+        self.forcing = forcing
+        self.variables = variables
+        self.function_column = function_column
+        self.state_kernel = state_kernel
+        self.equation_kernel = equation_kernel
+        self.observation_noise = observation_noise
+        self.equation_noise = equation_noise
+        self.state_penalty = state_penalty
+        self.n_inducing = n_inducing
+        self.optimizer = optimizer
+        self.n_restarts = n_restarts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None):
+        """Fit states and equation.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_columns)
+            Points of all functions, stacked; with a column of labels if
+            `function_column` is given.
+        y : array-like of shape (n_samples,)
+            Observed values of the states.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Relative precisions: the noise variance of a row is observation_noise^2
+            over its weight. Rows of weight 0 are left out.
+
+        Returns
+        -------
+        self : OneStepKEqL
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If an argument is not as documented; the message names it.
+        """
+        two_step = self._learn_in_two_steps(X, y, sample_weight)
+        context = self._init_callback_context(max_subtasks=self.max_iter)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        if two_step.setup is None:
+            learned, outcome = two_step, _nothing_to_minimise()
+        else:
+            learned, outcome = self._learn_jointly(two_step, context, X, y)
+        self._store(learned)
+        for name, value in outcome.items():
+            setattr(self, name, value)
+        if not self.converged_:
+            warnings.warn(
+                f"{type(self).__name__} {outcome['message_']}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        return self
+
+    def _learn_jointly(self, two_step, context, X, y):
+        """Minimise from the two-step solution, and again if the minimum is poor."""
+        problem, noise = self._make_problem(two_step)
+        start = self._start(problem, two_step)
+        kernel = two_step.state_kernel
+        learned = partial(_learned, two_step, problem, kernel, noise)
+        reached, tries = None, []
+        for damping, factor in ATTEMPTS[: self.n_restarts + 1]:
+            report = partial(self._report, context, X, y, learned)
+            result = self._attempt(problem, start, damping, factor, report)
+            misfit = problem.misfit(result.solution)
+            tries.append(
+                {
+                    "damping": damping,
+                    "noise": factor,
+                    "loss": result.loss,
+                    "misfit": misfit,
+                    "n_iter": result.n_iter,
+                }
+            )
+            if reached is None or result.loss < reached.loss:
+                reached, reached_misfit = result, misfit
+            if misfit <= POOR or "interrupted" in result.message:
+                break
+        outcome = {
+            "loss_curve_": reached.loss_curve,
+            "damping_curve_": reached.damping_curve,
+            "n_iter_": reached.n_iter,
+            "converged_": reached.converged,
+            "message_": reached.message,
+            "misfit_": reached_misfit,
+            "restarts_": tries,
+        }
+        return learned(reached.solution), outcome
+
+    def _make_problem(self, two_step):
+        """Gram matrices, noise levels and the least-squares problem."""
+        setup, observations = two_step.setup, two_step.observations
+        blocks = self._make_blocks(two_step)
+        values = np.concatenate([data.values for data in observations.regressions])
+        S = two_step.equation.training_features
+        target = np.concatenate(setup.forcing) - setup.known_part(S)
+        size = root_mean_square(target)
+        equation_noise = self.equation_noise
+        if equation_noise is None:
+            equation_noise = EQUATION_NOISE * size
+        sigma_u = max(two_step.observation_noise, EXACT * root_mean_square(values))
+        sigma_p = max(equation_noise, EXACT * size)
+        problem = DualProblem(
+            blocks,
+            two_step.equation.basis,
+            setup.known_part,
+            len(two_step.variables) + setup.n_operators,
+            [block.precisions(sigma_u, sigma_p) for block in blocks],
+            self.state_penalty,
+            partial(_parallel_map, self.n_jobs),
+        )
+        return problem, equation_noise
+
+    def _make_blocks(self, two_step):
+        setup = two_step.setup
+        return make_blocks(
+            two_step.state_kernel,
+            two_step.observations.regressions,
+            setup.collocation_points,
+            setup.forcing,
+            setup.operators,
+            parse_operator("u", two_step.variables),
+        )
+
+    def _start(self, problem, two_step):
+        """The two-step solution, or the last one, as coefficients of representers."""
+        sizes = [len(block.values) + block.n_operators for block in problem.blocks]
+        if self.warm_start and hasattr(self, "loss_curve_"):
+            last = [state.coefficients for state in self.states_]
+            weights = self.equation_.weights
+            if [len(c) for c in last] == sizes and weights.shape == (
+                two_step.equation.weights.shape
+            ):
+                return problem.iterate(last, weights)
+        coefficients = []
+        for size, state in zip(sizes, two_step.states, strict=True):
+            c = np.zeros(size)
+            c[: len(state.coefficients)] = state.coefficients / self.state_penalty
+            coefficients.append(c)
+        return problem.iterate(coefficients, two_step.equation.weights)
+
+    def _attempt(self, problem, start, damping, factor, report):
+        """One minimisation, after one with `factor` times the observation noise."""
+        settings = {"max_iter": self.max_iter, "tol": self.tol}
+        if factor != 1:
+            stage = problem.with_observation_noise(factor)
+            first = DAMPING * damping * stage.evaluate(start).loss
+            result = minimise(stage, start, damping=first, report=report, **settings)
+            start, damping = result.solution, 1.0
+        first = DAMPING * damping * problem.evaluate(start).loss
+        return minimise(problem, start, damping=first, report=report, **settings)
+
+    def _report(self, context, X, y, learned, result):
+        """Tell a user, and callbacks, about an accepted step."""
+        if self.verbose:
+            print(
+                f"step {result.n_iter:4d}  loss {result.loss:.6g}  "
+                f"damping {result.damping_curve[-1]:.2g}"
+            )
+        step = context.subcontext(task_name="step")
+        step.call_on_fit_task_begin(estimator=self, X=X, y=y)
+
+        def attributes():
+            snapshot = type(self)(**self.get_params(deep=False))
+            snapshot._store(learned(result.solution))
+            return vars(snapshot) | {"n_features_in_": self.n_features_in_}
+
+        return step.call_on_fit_task_end(
+            estimator=self, X=X, y=y, reconstruction_attributes=attributes
+        )
+
+
+def _learned(two_step, problem, kernel, noise, iterate):
+    """What the estimators store, from a solution of the joint problem."""
+    model = problem.linearise(problem.evaluate(iterate))
+    setup = two_step.setup
+    equation = LearnedEquation(
+        two_step.variables,
+        setup.operators,
+        setup.n_operators,
+        setup.known_part,
+        problem.basis,
+        iterate.weights,
+        kernel,
+        np.concatenate(model.evaluation.features),
+        setup.has_forcing,
+    )
+    return Learned(
+        two_step.observations,
+        two_step.variables,
+        setup,
+        kernel,
+        two_step.observation_noise,
+        model.posterior_states(kernel),
+        equation,
+        noise,
+    )
+
+
+def _nothing_to_minimise():
+    return {
+        "loss_curve_": [],
+        "damping_curve_": [],
+        "n_iter_": 0,
+        "converged_": True,
+        "message_": "there is no equation to learn.",
+        "misfit_": 0.0,
+        "restarts_": [],
+    }
+
+
+def _parallel_map(n_jobs, function, items):
+    if n_jobs in (None, 1):
+        return map(function, items)
+    return Parallel(n_jobs, prefer="threads")(delayed(function)(item) for item in items)
