@@ -5,9 +5,15 @@ differential equation it solves from scattered observations.
 """
 
 from keql.equation import LearnedEquation
-from keql.one_step import OneStepKEqL
+from keql.one_step import OneStepKEqL, ReducedOneStepKEqL
 from keql.two_step import TwoStepKEqL
 
 __version__ = "0.1.0"
 
-__all__ = ["LearnedEquation", "OneStepKEqL", "TwoStepKEqL", "__version__"]
+__all__ = [
+    "LearnedEquation",
+    "OneStepKEqL",
+    "ReducedOneStepKEqL",
+    "TwoStepKEqL",
+    "__version__",
+]

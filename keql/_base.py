@@ -81,6 +81,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         "equation_noise": [None, Interval(Real, 0, None, closed="left")],
         "state_penalty": [Interval(Real, 0, None, closed="neither")],
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
+        "n_basis": [None, Interval(Integral, 1, None, closed="left")],
         "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
         "n_restarts": [Interval(Integral, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],

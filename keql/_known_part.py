@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from numbers import Real
 
 import numpy as np
 from autograd import elementwise_grad
@@ -123,7 +124,8 @@ def make_known_part(known_part, variables):
     Raises
     ------
     ValueError
-        If an operator does not parse, or a function's parameter names no feature.
+        If an operator does not parse, a coefficient is no finite number, or a
+        function's parameter names no feature.
     """
     if known_part is None:
         return LinearKnownPart([], [])
@@ -131,6 +133,13 @@ def make_known_part(known_part, variables):
         return LinearKnownPart([parse_operator(known_part, variables)], [1.0])
     if isinstance(known_part, dict):
         operators = [parse_operator(operator, variables) for operator in known_part]
+        for operator, coefficient in known_part.items():
+            if not (isinstance(coefficient, Real) and np.isfinite(coefficient)):
+                raise ValueError(
+                    f"known_part has the coefficient {coefficient!r} for the operator "
+                    f"{operator!r}: give a finite number, or write a "
+                    "function of named features."
+                )
         return LinearKnownPart(operators, list(known_part.values()))
     if not callable(known_part):
         raise ValueError(

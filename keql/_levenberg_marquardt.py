@@ -30,6 +30,8 @@ class Result:
         Damping of each accepted step.
     n_iter : int
         Number of steps tried.
+    interrupted : bool
+        Whether the loop was stopped from the keyboard or by a callback.
     """
 
     solution: object
@@ -39,6 +41,7 @@ class Result:
     loss_curve: list = field(default_factory=list)
     damping_curve: list = field(default_factory=list)
     n_iter: int = 0
+    interrupted: bool = False
 
 
 def minimise(problem, start, *, damping, max_iter, tol, report=None):
@@ -77,6 +80,7 @@ def minimise(problem, start, *, damping, max_iter, tol, report=None):
     try:
         _iterate(problem, current, result, damping, max_iter, tol, report)
     except KeyboardInterrupt:
+        result.interrupted = True
         result.message = (
             f"interrupted after {result.n_iter} steps: the best iterate is kept; fit "
             "again with warm_start=True to go on."
@@ -94,7 +98,8 @@ def _iterate(problem, current, result, damping, max_iter, tol, report):
         gain = decrease / predicted if predicted > 0 else -np.inf
         small = tol * current.loss
         if not gain > ACCEPT:  # also when the trial loss is not a number
-            if 0 <= predicted <= small and abs(decrease) <= small:
+            # Rounding may make either of them negative.
+            if abs(predicted) <= small and abs(decrease) <= small:
                 result.converged = True
                 result.message = "converged: no step lowers the loss noticeably."
                 return
@@ -118,6 +123,7 @@ def _iterate(problem, current, result, damping, max_iter, tol, report):
         elif gain < 1 - GOOD:
             damping *= INCREASE / 2
         if report is not None and report(result):
+            result.interrupted = True
             result.message = f"stopped by a callback after {result.n_iter} steps."
             return
         if max(predicted, decrease) <= small:

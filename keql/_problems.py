@@ -16,10 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from keql._linalg import cholesky, solve_cholesky, solve_lower
-from keql.operators import KernelExpansion, gram, gram_diagonal
+from keql._posterior import PosteriorState
+from keql.operators import gram
 
 # Rows of the normal matrix that are assembled at once: they stay in the cache.
 ROWS = 96
+# Noise of the equation outside of a window, relative to that inside.
+OUTSIDE = 1e3
 
 
 @dataclass(frozen=True)
@@ -116,13 +119,13 @@ class Block:
         return np.concatenate([x[:n], (slopes * x[n:]).ravel()])
 
 
-def make_blocks(kernel, regressions, collocation_points, forcing, operators, identity):
+def make_blocks(kernels, regressions, collocation_points, forcing, operators, identity):
     """Gram matrices of all functions; what functions share is computed once.
 
     Parameters
     ----------
-    kernel : Kernel
-        State kernel.
+    kernels : list of Kernel
+        State kernel of each function.
     regressions : list of Regression
         Observations of each function.
     collocation_points, forcing : list of ndarray
@@ -138,8 +141,8 @@ def make_blocks(kernel, regressions, collocation_points, forcing, operators, ide
         One for each function.
     """
     shared, blocks = {}, []
-    for data, points, right in zip(
-        regressions, collocation_points, forcing, strict=True
+    for kernel, data, points, right in zip(
+        kernels, regressions, collocation_points, forcing, strict=True
     ):
         imposed = [(points, operator) for operator in operators]
         observed = [(data.points, identity)]
@@ -230,10 +233,37 @@ class DualProblem:
 
     def with_observation_noise(self, factor):
         """The same problem with `factor` times the noise of the observations."""
+        return self._with_precisions(
+            lambda block: (factor**-2.0, np.ones(len(block.points)))
+        )
+
+    def within(self, start, stop):
+        """The same problem with the equation imposed in a window only.
+
+        Parameters
+        ----------
+        start, stop : float
+            The window, as fractions of the extent of the first coordinate; outside
+            of it the residual of the equation has a thousand times its noise.
+        """
+
+        def factors(block):
+            first = block.points[:, 0]
+            lower, extent = first.min(), np.ptp(first)
+            inside = (first >= lower + start * extent) & (
+                first <= lower + stop * extent
+            )
+            return 1.0, np.where(inside, 1.0, OUTSIDE**-2.0)
+
+        return self._with_precisions(factors)
+
+    def _with_precisions(self, factors):
         precisions = []
         for block, precision in zip(self.blocks, self.precisions, strict=True):
+            observed, imposed = factors(block)
             scaled = precision.copy()
-            scaled[: len(block.values)] /= factor**2
+            scaled[: len(block.values)] *= observed
+            scaled[len(block.values) :] *= imposed
             precisions.append(scaled)
         return DualProblem(
             self.blocks,
@@ -383,13 +413,13 @@ class DualModel:
             loss += 0.5 * np.sum(problem.precisions[m] * residual**2)
         return loss
 
-    def posterior_states(self, kernel):
+    def posterior_states(self, kernels):
         """The states with their posterior variances, the equation being uncertain too.
 
         Parameters
         ----------
-        kernel : Kernel
-            State kernel.
+        kernels : list of Kernel
+            State kernel of each function.
 
         Returns
         -------
@@ -407,7 +437,7 @@ class DualModel:
         )
         return [
             PosteriorState(
-                kernel,
+                kernels[m],
                 block,
                 iterate.coefficients[m],
                 self.slopes[m],
@@ -417,63 +447,3 @@ class DualModel:
             )
             for m, block in enumerate(problem.blocks)
         ]
-
-
-class PosteriorState(KernelExpansion):
-    """A fitted state with the variances of the linearised problem.
-
-    The covariance of the data of one function is H + Psi Psi^T, and functions share
-    the weights of P; by the Woodbury identity what the data explain of a prior
-    variance is ``|L^-1 q|^2 - |R^-1 Y^T L^-1 q|^2`` with R R^T = I + sum Y^T Y.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        State kernel.
-    block : Block
-        The function.
-    coefficients : ndarray of shape (N + Q' K,)
-        Of the representers.
-    slopes : ndarray of shape (Q', K)
-        Coefficients of the linearised equation.
-    penalty : float
-        lambda: the prior covariance is the kernel over lambda.
-    cholesky : ndarray of shape (N + K, N + K)
-        L.
-    shared : ndarray of shape (p, N + K)
-        R^-1 Y^T.
-    """
-
-    def __init__(self, kernel, block, coefficients, slopes, penalty, cholesky, shared):
-        super().__init__(kernel, block.functionals, coefficients, cholesky)
-        self.slopes = slopes
-        self.penalty = penalty
-        self.shared = shared
-
-    def variance(self, points, operator):
-        """Posterior variances of an operator applied to the state.
-
-        Parameters
-        ----------
-        points : ndarray of shape (n, d)
-            Where.
-        operator : DifferentialOperator
-            What.
-
-        Returns
-        -------
-        variances : ndarray of shape (n,)
-            Of the latent state, without observation noise; never negative.
-        """
-        n_values = len(self.functionals[0][0])
-        explained = []
-        for cross in self._cross(points, operator):
-            operators = cross[:, n_values:].reshape(len(cross), *self.slopes.shape)
-            imposed = np.einsum("nqk,qk->nk", operators, self.slopes)
-            q = np.hstack([cross[:, :n_values], imposed]).T / self.penalty
-            q = solve_lower(self.cholesky, q)
-            explained.append(
-                np.sum(q**2, axis=0) - np.sum((self.shared @ q) ** 2, axis=0)
-            )
-        prior = gram_diagonal(self.kernel, points, operator) / self.penalty
-        return np.maximum(prior - np.concatenate(explained), 0.0)

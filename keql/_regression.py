@@ -13,8 +13,12 @@ from keql.operators import KernelExpansion, gram
 
 # Range of an estimated noise level, in units of the root mean square of the data.
 NOISE_RANGE = (1e-5, 1.0)
+# Range of the length scales of the default kernel, in units of the points' extent.
+SHORTEST, LONGEST = 1e-2, 1e2
 # Largest change of a log-hyperparameter in one run of the optimiser, and runs.
 BOX, MAX_BOXES = 1.0, 30
+# What rounding may change a log likelihood of an ill-conditioned kernel by, relatively.
+ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
@@ -197,10 +201,14 @@ def default_kernel(regressions):
     size = root_mean_square(values)
     variance = (size**2, (1e-4 * size**2, 1e4 * size**2))
     offset = Constant(np.mean(values) ** 2, "fixed")
-    limits = np.column_stack([1e-2 * extent, 1e2 * extent])
+    # Where a coordinate takes few values, a length scale below half their spacing
+    # says only that nothing is known between them.
+    n_values = np.array([len(np.unique(column)) for column in points.T])
+    shortest = np.maximum(SHORTEST, 0.5 / np.maximum(n_values - 1, 1))
+    limits = np.column_stack([shortest * extent, LONGEST * extent])
     candidates = [
-        offset + Constant(*variance) * RBF(fraction * extent, limits)
-        for fraction in (0.05, 0.1, 0.2, 0.4, 0.8)
+        offset + Constant(*variance) * RBF(fractions * extent, limits)
+        for fractions in np.maximum.outer([0.05, 0.1, 0.2, 0.4, 0.8], shortest)
     ]
     noise = size * np.sqrt(np.prod(NOISE_RANGE))
     return max(
@@ -240,18 +248,18 @@ def _minimise(optimizer, objective, start, bounds):
         if not at_border.any() or not result.fun < value:
             break
         start, value = result.x, result.fun
-    return _polish(objective, result.x, bounds), result.fun
+    return _polish(objective, result.x, result.fun, bounds)
 
 
-def _polish(objective, theta, bounds):
-    """Move an optimum to the root of the gradient.
+def _polish(objective, theta, value, bounds):
+    """Move an optimum to the root of the gradient, unless the value rises there.
 
     The value is flat there: minimising it leaves theta uncertain to the square root
     of rounding errors, which a change of units would show.
     """
     inside = np.all((theta > bounds.T[0], theta < bounds.T[1]), axis=0)
     if not inside.any():
-        return theta
+        return theta, value
 
     def gradient(part):
         moved = theta.copy()
@@ -261,10 +269,13 @@ def _polish(objective, theta, bounds):
     root = optimize.root(gradient, theta[inside], method="hybr")
     is_near = np.all(np.abs(root.x - theta[inside]) < 0.1)
     if not (root.success and is_near):
-        return theta
+        return theta, value
     polished = theta.copy()
-    polished[inside] = root.x
-    return polished
+    polished[inside] = np.clip(root.x, *bounds[inside].T)
+    reached = objective(polished, eval_gradient=False)
+    # Differences below the rounding errors of the value say nothing.
+    is_worse = reached > value + ROUNDING * max(1.0, abs(value))
+    return (theta, value) if is_worse else (polished, reached)
 
 
 def root_mean_square(values):

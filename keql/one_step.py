@@ -7,11 +7,14 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL, Learned
-from keql._levenberg_marquardt import minimise
+from keql._basis import draw_rows
 from keql._problems import DualProblem, make_blocks
+from keql._projection import ProjectedKernel
 from keql._regression import root_mean_square
+from keql._restarts import minimise_with_restarts
 from keql.equation import LearnedEquation
 from keql.operators import parse_operator
 
@@ -19,25 +22,6 @@ from keql.operators import parse_operator
 EQUATION_NOISE = 1e-3
 # A noise level of zero is this small, relative to the data.
 EXACT = 1e-9
-# First damping, relative to the loss of the two-step solution (both have no unit).
-DAMPING = 1e-4
-# A squared residual this many times the noise variance, on average, says that the
-# minimum is a poor one or that the model does not hold.
-POOR = 4.0
-# What is tried in turn when a minimum is poor: first damping, and observation noise
-# of a first stage, relative to the usual ones.
-ATTEMPTS = (
-    (1.0, 1.0),
-    (1e-4, 1.0),
-    (1.0, 10.0),
-    (1e4, 1.0),
-    (1.0, 0.1),
-    (1e-4, 10.0),
-    (1.0, 100.0),
-    (1e4, 10.0),
-    (1e-4, 0.1),
-    (1e-8, 1.0),
-)
 
 
 class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
@@ -87,9 +71,10 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
         has exact features and needs none.
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
         Of the likelihoods.
-    n_restarts : int, default=5
-        How often the fit tries again, from other dampings and noise levels, when its
-        residuals are far above the noise levels.
+    n_restarts : int, default=10
+        How often the fit tries again, with other dampings, noise levels and windows
+        in a first stage, while its residuals are far above the noise levels; at most
+        15.
     max_iter : int, default=300
         Largest number of steps of one try.
     tol : float, default=1e-6
@@ -132,7 +117,8 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
         Mean square of the residuals in units of the noise levels; about 1 or less
         when observations and equation are met.
     restarts_ : list of dict
-        What was tried: damping, noise, loss, misfit and steps of each try.
+        What was tried (damping, noise or window of the first stage), with the loss,
+        misfit and number of steps that it led to.
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str
@@ -176,7 +162,7 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
         state_penalty=1.0,
         n_inducing=500,
         optimizer="fmin_l_bfgs_b",
-        n_restarts=5,
+        n_restarts=10,
         max_iter=300,
         tol=1e-6,
         warm_start=False,
@@ -231,7 +217,7 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
             If an argument is not as documented; the message names it.
         """
         two_step = self._learn_in_two_steps(X, y, sample_weight)
-        context = self._init_callback_context(max_subtasks=self.max_iter)
+        context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         if two_step.setup is None:
             learned, outcome = two_step, _nothing_to_minimise()
@@ -251,43 +237,44 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
 
     def _learn_jointly(self, two_step, context, X, y):
         """Minimise from the two-step solution, and again if the minimum is poor."""
-        problem, noise = self._make_problem(two_step)
+        kernels = self._state_kernels(two_step)
+        problem, noise = self._make_problem(two_step, kernels)
         start = self._start(problem, two_step)
-        kernel = two_step.state_kernel
-        learned = partial(_learned, two_step, problem, kernel, noise)
-        reached, tries = None, []
-        for damping, factor in ATTEMPTS[: self.n_restarts + 1]:
-            report = partial(self._report, context, X, y, learned)
-            result = self._attempt(problem, start, damping, factor, report)
-            misfit = problem.misfit(result.solution)
-            tries.append(
-                {
-                    "damping": damping,
-                    "noise": factor,
-                    "loss": result.loss,
-                    "misfit": misfit,
-                    "n_iter": result.n_iter,
-                }
-            )
-            if reached is None or result.loss < reached.loss:
-                reached, reached_misfit = result, misfit
-            if misfit <= POOR or "interrupted" in result.message:
-                break
+        learned = partial(_learned, two_step, problem, kernels, noise)
+        reached, misfit, tries = minimise_with_restarts(
+            problem,
+            start,
+            n_restarts=self.n_restarts,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            report=partial(self._report, context, X, y, learned),
+        )
         outcome = {
             "loss_curve_": reached.loss_curve,
             "damping_curve_": reached.damping_curve,
             "n_iter_": reached.n_iter,
             "converged_": reached.converged,
             "message_": reached.message,
-            "misfit_": reached_misfit,
+            "misfit_": misfit,
             "restarts_": tries,
         }
         return learned(reached.solution), outcome
 
-    def _make_problem(self, two_step):
+    def _state_kernels(self, two_step):
+        """Kernel of the state of each function."""
+        return [two_step.state_kernel] * len(two_step.states)
+
+    def _make_problem(self, two_step, kernels):
         """Gram matrices, noise levels and the least-squares problem."""
         setup, observations = two_step.setup, two_step.observations
-        blocks = self._make_blocks(two_step)
+        blocks = make_blocks(
+            kernels,
+            observations.regressions,
+            setup.collocation_points,
+            setup.forcing,
+            setup.operators,
+            parse_operator("u", two_step.variables),
+        )
         values = np.concatenate([data.values for data in observations.regressions])
         S = two_step.equation.training_features
         target = np.concatenate(setup.forcing) - setup.known_part(S)
@@ -308,17 +295,6 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
         )
         return problem, equation_noise
 
-    def _make_blocks(self, two_step):
-        setup = two_step.setup
-        return make_blocks(
-            two_step.state_kernel,
-            two_step.observations.regressions,
-            setup.collocation_points,
-            setup.forcing,
-            setup.operators,
-            parse_operator("u", two_step.variables),
-        )
-
     def _start(self, problem, two_step):
         """The two-step solution, or the last one, as coefficients of representers."""
         sizes = [len(block.values) + block.n_operators for block in problem.blocks]
@@ -335,17 +311,6 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
             c[: len(state.coefficients)] = state.coefficients / self.state_penalty
             coefficients.append(c)
         return problem.iterate(coefficients, two_step.equation.weights)
-
-    def _attempt(self, problem, start, damping, factor, report):
-        """One minimisation, after one with `factor` times the observation noise."""
-        settings = {"max_iter": self.max_iter, "tol": self.tol}
-        if factor != 1:
-            stage = problem.with_observation_noise(factor)
-            first = DAMPING * damping * stage.evaluate(start).loss
-            result = minimise(stage, start, damping=first, report=report, **settings)
-            start, damping = result.solution, 1.0
-        first = DAMPING * damping * problem.evaluate(start).loss
-        return minimise(problem, start, damping=first, report=report, **settings)
 
     def _report(self, context, X, y, learned, result):
         """Tell a user, and callbacks, about an accepted step."""
@@ -367,7 +332,106 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
         )
 
 
-def _learned(two_step, problem, kernel, noise, iterate):
+class ReducedOneStepKEqL(OneStepKEqL):
+    """Learn states and equation together, the states in a smaller space.
+
+    As :class:`OneStepKEqL`, but each state is sought in the span of the kernel
+    functions U(y_k, .) at its collocation points, instead of one for each operator
+    and point: cheaper where functions are many, and a little less accurate.
+
+    Parameters
+    ----------
+    operators, known_part, collocation_points, forcing, variables, function_column, state_kernel, equation_kernel, observation_noise, equation_noise, state_penalty, n_inducing, optimizer, n_restarts, max_iter, tol, warm_start, n_jobs, verbose, random_state
+        As for :class:`OneStepKEqL`.
+    n_basis : int, default=None
+        Number of kernel functions: a random subset of the collocation points, for
+        when these are many; None for all.
+
+    See Also
+    --------
+    OneStepKEqL : The full method; all attributes are described there.
+
+    References
+    ----------
+    Jalalian, Osorio, Hsu, Hosseini, Owhadi, arXiv:2503.01036, the reduced method.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from keql import ReducedOneStepKEqL
+    >>> from keql.kernels import Polynomial
+    >>> t = np.linspace(0, 6, 6)[:, None]
+    >>> model = ReducedOneStepKEqL(
+    ...     operators=("u",),
+    ...     known_part="u_tt",
+    ...     equation_kernel=Polynomial(1),
+    ...     variables=("t",),
+    ... ).fit(t, np.sin(2 * t.ravel()))
+    >>> bool(abs(model.equation_.terms()["u"] - 4) < 0.01)
+    True
+    """
+
+    def __init__(
+        self,
+        operators=None,
+        known_part=None,
+        collocation_points=None,
+        forcing=None,
+        variables=None,
+        function_column=None,
+        state_kernel=None,
+        equation_kernel=None,
+        observation_noise=None,
+        equation_noise=None,
+        state_penalty=1.0,
+        n_inducing=500,
+        n_basis=None,
+        optimizer="fmin_l_bfgs_b",
+        n_restarts=10,
+        max_iter=300,
+        tol=1e-6,
+        warm_start=False,
+        n_jobs=None,
+        verbose=0,
+        random_state=None,
+    ):
+        super().__init__(
+            operators=operators,
+            known_part=known_part,
+            collocation_points=collocation_points,
+            forcing=forcing,
+            variables=variables,
+            function_column=function_column,
+            state_kernel=state_kernel,
+            equation_kernel=equation_kernel,
+            observation_noise=observation_noise,
+            equation_noise=equation_noise,
+            state_penalty=state_penalty,
+            n_inducing=n_inducing,
+            optimizer=optimizer,
+            n_restarts=n_restarts,
+            max_iter=max_iter,
+            tol=tol,
+            warm_start=warm_start,
+            n_jobs=n_jobs,
+            verbose=verbose,
+            random_state=random_state,
+        )
+        self.n_basis = n_basis
+
+    def _state_kernels(self, two_step):
+        rng = check_random_state(self.random_state)
+        projected = {}
+        for points in two_step.setup.collocation_points:
+            if id(points) not in projected:
+                size = len(points) if self.n_basis is None else self.n_basis
+                basis = draw_rows(np.unique(points, axis=0), size, rng)
+                kernel = ProjectedKernel(two_step.state_kernel, basis)
+                projected[id(points)] = kernel
+        return [projected[id(points)] for points in two_step.setup.collocation_points]
+
+
+def _learned(two_step, problem, kernels, noise, iterate):
     """What the estimators store, from a solution of the joint problem."""
     model = problem.linearise(problem.evaluate(iterate))
     setup = two_step.setup
@@ -378,7 +442,7 @@ def _learned(two_step, problem, kernel, noise, iterate):
         setup.known_part,
         problem.basis,
         iterate.weights,
-        kernel,
+        two_step.state_kernel,
         np.concatenate(model.evaluation.features),
         setup.has_forcing,
     )
@@ -386,9 +450,9 @@ def _learned(two_step, problem, kernel, noise, iterate):
         two_step.observations,
         two_step.variables,
         setup,
-        kernel,
+        two_step.state_kernel,
         two_step.observation_noise,
-        model.posterior_states(kernel),
+        model.posterior_states(kernels),
         equation,
         noise,
     )

@@ -1,0 +1,66 @@
+"""A state learned together with its equation, and how certain it is."""
+
+import numpy as np
+
+from keql._linalg import solve_lower
+from keql.operators import KernelExpansion, gram_diagonal
+
+
+class PosteriorState(KernelExpansion):
+    """A fitted state with the variances of the linearised problem.
+
+    The covariance of the data of one function is H + Psi Psi^T, and functions share
+    the weights of P; by the Woodbury identity what the data explain of a prior
+    variance is ``|L^-1 q|^2 - |R^-1 Y^T L^-1 q|^2`` with R R^T = I + sum Y^T Y.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        State kernel.
+    block : Block
+        The function.
+    coefficients : ndarray of shape (N + Q' K,)
+        Of the representers.
+    slopes : ndarray of shape (Q', K)
+        Coefficients of the linearised equation.
+    penalty : float
+        lambda: the prior covariance is the kernel over lambda.
+    cholesky : ndarray of shape (N + K, N + K)
+        L.
+    shared : ndarray of shape (p, N + K)
+        R^-1 Y^T.
+    """
+
+    def __init__(self, kernel, block, coefficients, slopes, penalty, cholesky, shared):
+        super().__init__(kernel, block.functionals, coefficients, cholesky)
+        self.slopes = slopes
+        self.penalty = penalty
+        self.shared = shared
+
+    def variance(self, points, operator):
+        """Posterior variances of an operator applied to the state.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, d)
+            Where.
+        operator : DifferentialOperator
+            What.
+
+        Returns
+        -------
+        variances : ndarray of shape (n,)
+            Of the latent state, without observation noise; never negative.
+        """
+        n_values = len(self.functionals[0][0])
+        explained = []
+        for cross in self._cross(points, operator):
+            operators = cross[:, n_values:].reshape(len(cross), *self.slopes.shape)
+            imposed = np.einsum("nqk,qk->nk", operators, self.slopes)
+            q = np.hstack([cross[:, :n_values], imposed]).T / self.penalty
+            q = solve_lower(self.cholesky, q)
+            explained.append(
+                np.sum(q**2, axis=0) - np.sum((self.shared @ q) ** 2, axis=0)
+            )
+        prior = gram_diagonal(self.kernel, points, operator) / self.penalty
+        return np.maximum(prior - np.concatenate(explained), 0.0)
