@@ -22,13 +22,14 @@ RUFF_RULES := E,F,W,I,B,UP,NPY,BLE,FIX,RUF100
 help:  ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
+# One BLAS thread: the matrices are small, the tests run in several processes, and more
+# threads than free cores make all of them slow.
+demo test benchmark: export OMP_NUM_THREADS := 1
+demo test benchmark: export OPENBLAS_NUM_THREADS := 1
+
 demo: $(VENV)/stamp-core  ## learn an equation from scattered data and draw it
 	$(BIN)/python examples/demo.py
 
-# One BLAS thread: the tests run in several processes, and more threads than cores
-# make all of them slow.
-test: export OMP_NUM_THREADS := 1
-test: export OPENBLAS_NUM_THREADS := 1
 test: $(VENV)/stamp-test  ## run the tests and the examples of the docstrings
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 

@@ -11,6 +11,7 @@ from sklearn.kernel_ridge import KernelRidge
 from keql._regression import (
     NOISE_RANGE,
     Regression,
+    _polish,
     default_kernel,
     fit_state,
     log_marginal_likelihood,
@@ -285,6 +286,22 @@ def test_far_start_does_not_end_on_the_plateau(length):
     assert log_marginal_likelihood(kernel, 1e-4, data) >= max(grid)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_polish_moves_to_a_minimum_only(sign):
+    # The gradient vanishes at 0, which is a minimum or, for the other sign, a maximum.
+    def objective(theta, eval_gradient=True):
+        value = sign * float(theta @ theta)
+        return (value, 2 * sign * theta) if eval_gradient else value
+
+    start, bounds = np.array([0.04]), np.array([[-1.0, 1.0]])
+    theta, value = _polish(objective, start, objective(start)[0], bounds)
+    assert_allclose(theta, 0 if sign == 1 else start, atol=1e-12)
+    assert value == objective(theta)[0]
+    # Bounds hold, even where the root is just beyond.
+    theta, _ = _polish(objective, start, objective(start)[0], np.array([[0.02, 1.0]]))
+    assert theta >= 0.02
+
+
 def test_start_outside_its_bounds_comes_back():
     expected, _ = maximise_likelihood(START, NOISE, [DATA])
     for length in (1e-6, 1e6):
@@ -420,6 +437,26 @@ def test_default_kernel_starts_at_the_likelier_length():
         data = Regression(x, np.sin(frequency * x[:, 0]), np.ones(60))
         lengths.append(np.exp(default_kernel([data]).theta[-1]))
     assert lengths[0] >= 4 * lengths[1]
+
+
+def test_default_kernel_respects_the_sampling():
+    # Values at three times that differ without a trend: the likelihood prefers not to
+    # connect them; what is between should still be interpolated.
+    x = np.linspace(0, 1, 20)
+    levels = [(0.0, 1.0), (10.0, 1.6), (20.0, 0.8)]
+    points = np.concatenate([np.column_stack([np.full(20, t), x]) for t, _ in levels])
+    values = np.concatenate([size * np.sin(4 * x) for _, size in levels])
+    halves = np.array_split(np.arange(60), 2)  # values of two functions count together
+    data = [Regression(points[i], values[i], np.ones(30)) for i in halves]
+    kernel, _ = maximise_likelihood(default_kernel(data), None, data)
+    lower, upper = np.exp(kernel.bounds[1:]).T
+    assert_allclose(lower, [0.25 * 20, 0.5 / 19], rtol=1e-12)
+    assert_allclose(upper, [100 * 20, 100], rtol=1e-12)
+    assert np.all(kernel.k2.k2.length_scale >= lower * (1 - 1e-12))
+    # Scattered points set no bound but the one of the extent.
+    scattered = default_kernel([sample(200)])
+    extent = np.ptp(sample(200).points, axis=0)
+    assert_allclose(np.exp(scattered.bounds[1:, 0]), 0.01 * extent, rtol=1e-12)
 
 
 def test_default_kernel_of_degenerate_data():

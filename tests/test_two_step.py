@@ -453,6 +453,8 @@ WRONG_PARAMETERS = [
     ({"known_part": None}, "neither known_part nor forcing"),
     ({"known_part": lambda w: w}, "parameter 'w', which is neither"),
     ({"known_part": 3.0}, "known_part"),
+    ({"known_part": {"u_t": "a"}}, "known_part has the coefficient 'a' .* 'u_t'"),
+    ({"known_part": {"u_t": np.nan}}, "known_part has the coefficient nan"),
     ({"variables": ("t", "x")}, r"variables=\('t', 'x'\) must be 1 different name"),
     ({"state_kernel": Matern(1.0, nu=1.5)}, "'u_tt' has order 2.*nu=1.5.* nu > 2"),
     ({"collocation_points": np.ones((5, 2))}, r"2 column\(s\): .* variables t"),
@@ -477,6 +479,21 @@ WRONG_PARAMETERS = [
     ({"equation_kernel": RBF(1.0, active_dims=("u_x",))}, "names 'u_x'"),
     ({"equation_kernel": RBF([1.0, 1.0, 1.0])}, "length_scale of RBF has 3 entries"),
 ]
+
+
+WRONG_WEIGHTS = [
+    (-np.ones(20), "Negative values .*sample_weight"),
+    (np.ones(19), r"sample_weight.*\(19,\), expected \(20,\)"),
+    (np.full(20, np.nan), "sample_weight contains NaN"),
+    (np.arange(20) == 3, "1 observation.* positive weight .* at least 2"),
+]
+
+
+@pytest.mark.parametrize("weights, message", WRONG_WEIGHTS)
+def test_wrong_weights(weights, message):
+    X, y = oscillator(20)
+    with pytest.raises(ValueError, match=message):
+        TwoStepKEqL(**OSCILLATOR, **FIXED).fit(X, y, sample_weight=weights)
 
 
 @pytest.mark.parametrize("parameters, message", WRONG_PARAMETERS)
