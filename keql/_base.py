@@ -174,14 +174,14 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     # --- two steps ---------------------------------------------------------------
 
-    def _learn_in_two_steps(self, X, y, sample_weight):
+    def _learn_in_two_steps(self, X, y, sample_weight, n_restarts=0):
         """The states by kernel ridge regression, then the equation."""
         self._validate_params()
         rng = check_random_state(self.random_state)
         observations = self._validate_observations(X, y, sample_weight)
         variables = self._name_variables(observations.regressions[0].points.shape[1])
         setup = self._describe_equation(observations, variables)
-        kernel, noise = self._fit_state_kernel(observations, variables, rng)
+        kernel, noise = self._fit_state_kernel(observations, variables, n_restarts, rng)
         prior = Constant(1 / self.state_penalty, "fixed") * kernel
         identity = parse_operator("u", variables)
         states = [
@@ -216,7 +216,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         self.equation_noise_ = learned.equation_noise
         self.equation_kernel_ = None if setup is None else equation.equation_kernel
 
-    def _fit_state_kernel(self, observations, variables, rng):
+    def _fit_state_kernel(self, observations, variables, n_restarts, rng):
         regressions = observations.regressions
         if self.state_kernel is None:
             kernel = default_kernel(regressions)
@@ -232,7 +232,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             None if noise is None else noise * root,
             scaled,
             optimizer=self.optimizer,
-            n_restarts=self.n_restarts,
+            n_restarts=n_restarts,
             rng=rng,
         )
         return kernel, noise / root

@@ -1,5 +1,7 @@
 """Trying again when the minimum of a joint problem is a poor one."""
 
+from dataclasses import replace
+
 from keql._levenberg_marquardt import minimise
 
 # First damping, relative to the loss of the two-step solution (both have no unit).
@@ -7,8 +9,12 @@ DAMPING = 1e-4
 # A squared residual this many times the noise variance, on average, says that the
 # minimum is a poor one or that the model does not hold.
 POOR = 4.0
+# One this large in the end is worth a warning.
+FAILED = 100.0
 # Steps of a first stage; it need not converge.
 STAGE_STEPS = 60
+# By how much a window grows at each end while the equation holds within.
+WIDEN = 0.15
 # What is tried in turn while the minimum is poor. A first stage with other noise, or
 # with the equation imposed in a window only (in fractions of the extent of the first
 # coordinate), may find a state near enough to the right one in part of the domain,
@@ -72,17 +78,31 @@ def minimise_with_restarts(problem, start, *, n_restarts, max_iter, tol, report)
 
 def _attempt(problem, start, settings, damping=1.0, noise=None, window=None):
     """One minimisation, after a first stage with other noise or in a window."""
-    stage = None
-    if noise is not None:
-        stage = problem.with_observation_noise(noise)
-    if window is not None:
-        stage = problem.within(*window)
-    if stage is not None:
+    n_iter = 0
+    for stage in _stages(problem, noise, window):
         first = DAMPING * stage.evaluate(start).loss
         steps = min(settings["max_iter"], STAGE_STEPS)
-        result = minimise(
+        staged = minimise(
             stage, start, damping=first, **{**settings, "max_iter": steps}
         )
-        start = result.solution
+        start, n_iter = staged.solution, n_iter + staged.n_iter
+        if staged.interrupted:
+            loss = problem.evaluate(start).loss
+            return replace(staged, loss=loss, loss_curve=[loss], damping_curve=[])
+        if stage.misfit(start) > POOR:
+            break
     first = DAMPING * damping * problem.evaluate(start).loss
-    return minimise(problem, start, damping=first, **settings)
+    result = minimise(problem, start, damping=first, **settings)
+    result.n_iter += n_iter
+    return result
+
+
+def _stages(problem, noise, window):
+    """Problems to solve before the whole one: easier ones, then wider windows."""
+    if noise is not None:
+        yield problem.with_observation_noise(noise)
+    if window is not None:
+        start, stop = window
+        while start > 0 or stop < 1:
+            yield problem.within(start, stop)
+            start, stop = max(start - WIDEN, 0), min(stop + WIDEN, 1)

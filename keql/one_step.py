@@ -14,7 +14,7 @@ from keql._basis import draw_rows
 from keql._problems import DualProblem, make_blocks
 from keql._projection import ProjectedKernel
 from keql._regression import root_mean_square
-from keql._restarts import minimise_with_restarts
+from keql._restarts import FAILED, minimise_with_restarts
 from keql.equation import LearnedEquation
 from keql.operators import parse_operator
 
@@ -226,14 +226,27 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
         self._store(learned)
         for name, value in outcome.items():
             setattr(self, name, value)
-        if not self.converged_:
+        advice = self._advice()
+        if advice:
             warnings.warn(
-                f"{type(self).__name__} {outcome['message_']}",
-                ConvergenceWarning,
-                stacklevel=2,
+                f"{type(self).__name__} {advice}", ConvergenceWarning, stacklevel=3
             )
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
+
+    def _advice(self):
+        """What to do about a fit that should not be relied on; None for others."""
+        if not self.converged_:
+            return self.message_
+        if self.misfit_ > FAILED:
+            return (
+                f"ended with misfit_={self.misfit_:.3g}: residuals are "
+                f"{self.misfit_**0.5:.0f} times the noise levels, so that the minimum "
+                "is a poor one or the levels are too small. Raise n_restarts, try "
+                "other kernels or operators, or a larger observation_noise or "
+                "equation_noise."
+            )
+        return None
 
     def _learn_jointly(self, two_step, context, X, y):
         """Minimise from the two-step solution, and again if the minimum is poor."""
@@ -298,7 +311,7 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
     def _start(self, problem, two_step):
         """The two-step solution, or the last one, as coefficients of representers."""
         sizes = [len(block.values) + block.n_operators for block in problem.blocks]
-        if self.warm_start and hasattr(self, "loss_curve_"):
+        if self.warm_start and getattr(self, "equation_", None) is not None:
             last = [state.coefficients for state in self.states_]
             weights = self.equation_.weights
             if [len(c) for c in last] == sizes and weights.shape == (
@@ -462,7 +475,7 @@ def _nothing_to_minimise():
     return {
         "loss_curve_": [],
         "damping_curve_": [],
-        "n_iter_": 0,
+        "n_iter_": 1,  # the linear regression of the states
         "converged_": True,
         "message_": "there is no equation to learn.",
         "misfit_": 0.0,

@@ -157,6 +157,6 @@ class TwoStepKEqL(BaseKEqL):
         ValueError
             If an argument is not as documented; the message names it.
         """
-        learned = self._learn_in_two_steps(X, y, sample_weight)
+        learned = self._learn_in_two_steps(X, y, sample_weight, self.n_restarts)
         self._store(learned)
         return self

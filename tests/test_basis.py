@@ -34,7 +34,9 @@ def test_polynomial_features_are_exact(kernel):
     assert_allclose(basis(S) @ basis(T).T, kernel(S, T), rtol=1e-10, atol=1e-12)
     assert basis(S).shape == (30, kernel.n_features(3))
     weights = np.linspace(-1, 1, kernel.n_features(3))
-    assert_allclose(basis.values(S, weights), basis(S) @ weights, rtol=1e-10, atol=1e-12)
+    assert_allclose(
+        basis.values(S, weights), basis(S) @ weights, rtol=1e-10, atol=1e-12
+    )
     gradient = basis.gradient(S, weights)
     expected = difference_quotient(basis, S) @ weights
     assert_allclose(gradient, expected, atol=1e-7 * (1 + np.abs(expected).max()))

@@ -1,0 +1,170 @@
+"""The joint solve: errors, time of a step, growth with the number of functions.
+
+    OPENBLAS_NUM_THREADS=1 python tests/benchmarks/bench_one_step.py
+
+Ratios compare both sides in one run; errors are relative L2 errors. The published
+figures are those of arXiv:2503.01036.
+"""
+
+import time
+import warnings
+
+import numpy as np
+from scipy import linalg
+from sklearn.exceptions import ConvergenceWarning
+
+from keql import OneStepKEqL, ReducedOneStepKEqL
+from keql.datasets import make_burgers, make_darcy, make_duffing
+from keql.kernels import Polynomial
+from keql.metrics import equation_error, relative_l2_error
+
+DRAWS = 10
+DARCY_NOISE = {"observation_noise": 1e-6, "equation_noise": 1e-3, "n_inducing": 400}
+DUFFING_NOISE = {"observation_noise": 1e-4, "equation_noise": 1e-3}
+
+
+def main():
+    """Print everything, the quick parts first."""
+    time_of_a_step()
+    growth_with_functions()
+    burgers_from_its_boundary()
+    duffing()
+    darcy()
+
+
+def joint_problem(model, data):
+    """The least-squares problem of a fit, and its start."""
+    two_step = model._learn_in_two_steps(data.X, data.y, None)
+    kernels = model._state_kernels(two_step)
+    problem, _ = model._make_problem(two_step, kernels)
+    return problem, model._start(problem, two_step)
+
+
+def fastest(function, repeats=5):
+    """Shortest time of several calls, in seconds."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def one_step(problem, start):
+    """Linearise, solve, evaluate: what an accepted step costs."""
+    model = problem.linearise(problem.evaluate(start))
+    iterate, _ = model.step(1e4)
+    return problem.evaluate(iterate)
+
+
+def time_of_a_step():
+    """An accepted step against one Cholesky factorisation of the same size."""
+    data = make_duffing()
+    model = OneStepKEqL(
+        **data.problem,
+        **DUFFING_NOISE,
+        state_kernel=data.kernels["state_kernel"],
+        equation_kernel=Polynomial(3),
+    )
+    problem, start = joint_problem(model, data)
+    H = problem.linearise(problem.evaluate(start)).factor(0, 1.0)
+    H = np.asfortranarray(H @ H.T)
+    step = fastest(lambda: one_step(problem, start))
+    factorisation = fastest(lambda: linalg.lapack.dpotrf(H, lower=1, clean=0))
+    print(
+        f"One step at N + K = {len(H)}: {step / factorisation:.1f} times one Cholesky "
+        f"factorisation ({1e3 * step:.0f} ms; wanted: below 5)"
+    )
+
+
+def growth_with_functions():
+    """Time of a step for 64 functions over that for 16."""
+    times = {}
+    for n_functions in (16, 64):
+        data = make_darcy(n_functions, 8, random_state=0)
+        model = OneStepKEqL(**data.problem, **data.kernels, random_state=0)
+        problem, start = joint_problem(model, data)
+        times[n_functions] = fastest(lambda p=problem, s=start: one_step(p, s), 3)
+    print(
+        f"Time of a step, 64 functions over 16: {times[64] / times[16]:.1f} "
+        "(linear: 4; wanted: below 5)"
+    )
+
+
+def burgers_from_its_boundary():
+    """The problem seen at 100 points of the boundary."""
+    data = make_burgers(
+        theta=0.5,
+        nu=0.01,
+        initial_condition="published",
+        layout="boundary",
+        collocation_shape=(26, 26),
+    )
+    kernels = {name: data.kernels[name] for name in ("state_kernel", "equation_kernel")}
+    for sigma_u, sigma_p in ((1e-6, 1e-5), (1e-7, 1e-5)):
+        model = OneStepKEqL(
+            **data.problem, **kernels, observation_noise=sigma_u, equation_noise=sigma_p
+        )
+        start = time.perf_counter()
+        model.fit(data.X, data.y)
+        seconds = time.perf_counter() - start
+        error = relative_l2_error(data.y_test, model.predict(data.X_test))
+        print(
+            f"Burgers from its boundary, noise {sigma_u:g} and {sigma_p:g}: state "
+            f"error {error:.1e} in {seconds:.1f} s (published: 3.5e-3)"
+        )
+
+
+def duffing():
+    """Random initial conditions, a cubic equation, one set of parameters."""
+    rng = np.random.RandomState(1)
+    errors, tries = [], []
+    for _ in range(20):
+        data = make_duffing(initial=tuple(rng.uniform(-1, 1, 2)))
+        model = OneStepKEqL(
+            **data.problem,
+            **DUFFING_NOISE,
+            state_kernel=data.kernels["state_kernel"],
+            equation_kernel=Polynomial(3),
+        )
+        model.fit(data.X, data.y)
+        errors.append(relative_l2_error(data.y_test, model.predict(data.X_test)))
+        tries.append(len(model.restarts_))
+    solved = np.array(errors) < 1e-2
+    print(
+        f"Duffing: {solved.sum()} of 20 trajectories solved, median state error "
+        f"{np.median(errors):.1e}, tries {sorted(tries)} (published: 9.6e-3 on one)"
+    )
+
+
+def darcy():
+    """Equation error in distribution over functions and observations."""
+    print(f"Darcy, equation error in distribution, mean of {DRAWS} draws")
+    for n_functions in (2, 4, 8, 16, 32):
+        for n_interior in (2, 4, 8):
+            full, reduced = [], []
+            for seed in range(DRAWS):
+                data = make_darcy(n_functions, n_interior, random_state=seed)
+                settings = {**data.problem, **data.kernels, "random_state": seed}
+                features = data.features(5, grid_size=40, random_state=100 + seed)
+                for errors, model in (
+                    (full, OneStepKEqL(**{**settings, **DARCY_NOISE}, n_restarts=0)),
+                    (
+                        reduced,
+                        ReducedOneStepKEqL(**{**settings, **DARCY_NOISE}, n_restarts=0),
+                    ),
+                ):
+                    with warnings.catch_warnings():
+                        # A fit that has not converged counts as it is.
+                        warnings.simplefilter("always", ConvergenceWarning)
+                        equation = model.fit(data.X, data.y).equation_
+                    errors.append(equation_error(equation, features, data.unknown_part))
+            print(
+                f"  M = {n_functions:2d}, {n_interior} observations: full "
+                f"{np.mean(full):.1e}, reduced {np.mean(reduced):.1e}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

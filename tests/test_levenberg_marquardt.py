@@ -1,0 +1,286 @@
+"""The Levenberg-Marquardt loop on small dense problems, compared with scipy's."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.optimize import least_squares
+
+from keql._levenberg_marquardt import minimise
+
+
+class DenseProblem:
+    """Residuals of a vector, steps by the damped normal equations; it keeps a diary."""
+
+    def __init__(self, residual, jacobian):
+        self.residual = residual
+        self.jacobian = jacobian
+        self.dampings, self.losses = [], []
+
+    def evaluate(self, x):
+        r = self.residual(x)
+        self.losses.append(0.5 * r @ r)
+        return SimpleNamespace(x=x, r=r, loss=self.losses[-1])
+
+    def linearise(self, evaluation):
+        J = self.jacobian(evaluation.x)
+
+        def step(damping):
+            self.dampings.append(damping)
+            normal = J.T @ J + damping * np.eye(J.shape[1])
+            h = np.linalg.solve(normal, -J.T @ evaluation.r)
+            r = evaluation.r + J @ h
+            return evaluation.x + h, evaluation.loss - 0.5 * r @ r
+
+        return SimpleNamespace(step=step)
+
+
+def rosenbrock():
+    return DenseProblem(
+        lambda x: np.array([10 * (x[1] - x[0] ** 2), 1 - x[0]]),
+        lambda x: np.array([[-20 * x[0], 10.0], [-1.0, 0.0]]),
+    )
+
+
+def exponential_fit():
+    """Amplitude and rate of a decay from noisy values: the loss does not vanish."""
+    t = np.linspace(0, 3, 25)
+    y = 2 * np.exp(-1.3 * t) + 0.1 * np.random.RandomState(0).normal(size=25)
+    return DenseProblem(
+        lambda x: x[0] * np.exp(-x[1] * t) - y,
+        lambda x: np.exp(-x[1] * t)[:, None] * np.column_stack([t**0, -x[0] * t]),
+    )
+
+
+def linear():
+    rng = np.random.RandomState(0)
+    A, b = rng.normal(size=(20, 4)), rng.normal(size=20)
+    return DenseProblem(lambda x: A @ x - b, lambda x: A)
+
+
+def square_root():
+    """(sqrt(x) - 2)^2 + (x - 4)^2, not a number for negative x."""
+    return DenseProblem(
+        lambda x: np.array([x[0] ** 0.5 - 2 if x[0] >= 0 else np.nan, x[0] - 4]),
+        lambda x: np.array([[0.5 * x[0] ** -0.5], [1.0]]),
+    )
+
+
+SETTINGS = {"damping": 1.0, "max_iter": 200, "tol": 1e-12}
+
+
+@pytest.mark.parametrize("damping", [1e-8, 1.0, 1e4])
+@pytest.mark.parametrize(
+    "make, start",
+    [
+        (rosenbrock, [-1.2, 1.0]),
+        (exponential_fit, [1.0, 0.0]),
+        (exponential_fit, [5.0, 4.0]),
+        (square_root, [30.0]),
+    ],
+)
+def test_agrees_with_scipy(make, start, damping):
+    problem = make()
+    start = np.array(start)
+    result = minimise(problem, start, **{**SETTINGS, "damping": damping})
+    expected = least_squares(problem.residual, start, xtol=1e-15, gtol=1e-15)
+    assert result.converged
+    assert result.message.startswith("converged")
+    np.testing.assert_allclose(result.solution, expected.x, rtol=1e-6)
+    assert result.loss == pytest.approx(expected.cost, rel=1e-9, abs=1e-20)
+
+
+def test_linear_problem_takes_one_step():
+    problem = linear()
+    result = minimise(problem, np.ones(4), **{**SETTINGS, "damping": 1e-12})
+    expected = np.linalg.lstsq(problem.jacobian(0), -problem.residual(np.zeros(4)))
+    np.testing.assert_allclose(result.solution, expected[0], rtol=1e-8)
+    assert result.converged
+    # The first accepted step reaches the minimum, one more finds nothing to gain.
+    assert result.n_iter <= 2
+    assert problem.losses[1] == pytest.approx(result.loss, rel=1e-10)
+
+
+def test_a_start_at_the_minimum_converges():
+    problem = exponential_fit()
+    solution = minimise(problem, np.array([1.0, 0.0]), **SETTINGS).solution
+    result = minimise(problem, solution, **{**SETTINGS, "tol": 1e-8})
+    assert result.converged
+    assert result.n_iter == 1
+    np.testing.assert_allclose(result.solution, solution, rtol=1e-8)
+
+
+def test_a_loss_of_zero_converges():
+    zero = DenseProblem(lambda x: np.zeros(3), lambda x: np.eye(3))
+    result = minimise(zero, np.ones(3), **SETTINGS)
+    assert result.converged
+    assert result.loss == 0
+
+
+def test_curves_tell_what_happened():
+    problem = rosenbrock()
+    result = minimise(problem, np.array([-1.2, 1.0]), **SETTINGS)
+    assert np.all(np.diff(result.loss_curve) < 0)
+    assert result.loss_curve[0] == problem.losses[0]
+    assert result.loss_curve[-1] == result.loss == min(problem.losses)
+    assert len(result.damping_curve) == len(result.loss_curve) - 1
+    assert result.n_iter == len(problem.dampings) == len(problem.losses) - 1
+    assert set(result.loss_curve) <= set(problem.losses)
+
+
+def test_stops_after_max_iter_with_advice():
+    start = np.array([-1.2, 1.0])
+    result = minimise(rosenbrock(), start, **{**SETTINGS, "max_iter": 3})
+    assert not result.converged
+    assert result.n_iter == 3
+    assert "max_iter=3" in result.message
+    assert "raise max_iter" in result.message
+    # It is the same path, cut off.
+    full = minimise(rosenbrock(), start, **SETTINGS)
+    assert result.loss_curve == full.loss_curve[: len(result.loss_curve)]
+
+
+def test_tolerance_is_relative():
+    """Residuals of any unit take the same path."""
+
+    def scaled(unit):
+        problem = exponential_fit()
+        return DenseProblem(
+            lambda x: unit * problem.residual(x), lambda x: unit * problem.jacobian(x)
+        )
+
+    paths = [
+        minimise(
+            scaled(unit),
+            np.array([1.0, 0.0]),
+            damping=unit**2,
+            max_iter=100,
+            tol=1e-4,
+        )
+        for unit in (1e-6, 1.0, 1e6)
+    ]
+    assert len({path.n_iter for path in paths}) == 1
+    for path in paths:
+        np.testing.assert_allclose(path.solution, paths[1].solution, rtol=1e-9)
+
+
+def test_loose_tolerance_stops_earlier():
+    start = np.array([5.0, 4.0])
+    steps = [
+        minimise(exponential_fit(), start, **{**SETTINGS, "tol": tol}).n_iter
+        for tol in (0.3, 1e-3, 1e-12)
+    ]
+    assert steps[0] < steps[1] < steps[2]
+
+
+# --- the damping ---------------------------------------------------------------------
+
+
+def test_damping_falls_after_good_steps():
+    problem = linear()
+    minimise(problem, np.ones(4), **{**SETTINGS, "damping": 1e3})
+    assert len(problem.dampings) > 3
+    assert np.all(np.diff(problem.dampings) < 0)
+
+
+def test_damping_rises_after_rejections_and_recovers():
+    problem = rosenbrock()
+    # Undamped, the first step multiplies the loss by a hundred.
+    minimise(problem, np.array([-1.2, 1.0]), **{**SETTINGS, "damping": 1e-6})
+    best, dampings = problem.losses[0], problem.dampings
+    assert problem.losses[1] > best
+    factors = np.divide(dampings[1:], dampings[:-1])
+    for loss, factor in zip(problem.losses[1:-1], factors, strict=True):
+        if loss > best:
+            assert factor > 1
+        best = min(best, loss)
+    assert np.any(factors < 1)
+
+
+def test_losses_that_are_no_numbers_are_rejected():
+    problem = square_root()
+    # Newton's step from 300 leads to negative x.
+    problem.residual = lambda x: np.array([x[0] ** 0.5 - 2 if x[0] >= 0 else np.nan])
+    problem.jacobian = lambda x: np.array([[0.5 * x[0] ** -0.5]])
+    result = minimise(problem, np.array([300.0]), **{**SETTINGS, "damping": 1e-12})
+    assert np.isnan(problem.losses).any()
+    assert result.converged
+    np.testing.assert_allclose(result.solution, 4.0, rtol=1e-5)
+    assert np.all(np.isfinite(result.loss_curve))
+
+
+def test_stalls_with_advice_where_rounding_hides_the_loss():
+    problem, factors = exponential_fit(), iter(1 + 1e-3 * np.arange(100))
+    solution = minimise(problem, np.array([1.0, 0.0]), **SETTINGS).solution
+    residual = problem.residual
+    problem.residual = lambda x: next(factors) * residual(x)
+    result = minimise(problem, solution, **{**SETTINGS, "tol": 1e-6})
+    assert not result.converged
+    assert result.n_iter < 20
+    assert "stalled" in result.message
+    assert "observation_noise" in result.message
+    np.testing.assert_array_equal(result.solution, solution)
+
+
+def test_a_start_that_is_no_number_ends():
+    problem = square_root()
+    problem.jacobian = lambda x: np.ones((2, 1))
+    result = minimise(problem, np.array([-1.0]), **SETTINGS)
+    assert not result.converged
+    assert result.n_iter < 20
+
+
+# --- the outside world ----------------------------------------------------------------
+
+
+def test_report_is_called_after_each_accepted_step():
+    seen = []
+
+    def report(result):
+        seen.append((result.n_iter, result.loss, tuple(result.solution)))
+
+    result = minimise(rosenbrock(), np.array([-1.2, 1.0]), **SETTINGS, report=report)
+    assert [loss for _, loss, _ in seen] == result.loss_curve[1:]
+    assert seen[-1][1:] == (result.loss, tuple(result.solution))
+    steps = [n_iter for n_iter, _, _ in seen]
+    assert steps == sorted(set(steps))
+    assert steps[-1] <= result.n_iter
+    assert result.converged
+
+
+def test_report_stops_the_loop():
+    result = minimise(
+        rosenbrock(),
+        np.array([-1.2, 1.0]),
+        **SETTINGS,
+        report=lambda result: len(result.loss_curve) == 4,
+    )
+    assert len(result.loss_curve) == 4
+    assert not result.converged
+    assert "stopped by a callback" in result.message
+
+
+@pytest.mark.parametrize("where", ["evaluate", "report"])
+def test_interrupt_keeps_the_best_iterate(where):
+    problem, calls = rosenbrock(), []
+    evaluate = problem.evaluate
+
+    def interrupt(argument):
+        calls.append(1)
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return evaluate(argument) if where == "evaluate" else None
+
+    report = None
+    if where == "evaluate":
+        problem.evaluate = interrupt
+    else:
+        report = interrupt
+    result = minimise(problem, np.array([-1.2, 1.0]), **SETTINGS, report=report)
+    assert not result.converged
+    assert "interrupted" in result.message
+    assert "warm_start=True" in result.message
+    assert len(result.loss_curve) > 2
+    assert result.loss == result.loss_curve[-1] == min(problem.losses)
+    r = problem.residual(result.solution)
+    assert 0.5 * r @ r == result.loss

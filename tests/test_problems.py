@@ -1,0 +1,499 @@
+"""The joint problem in the dual, compared with the plain formulas in dense algebra."""
+
+from types import SimpleNamespace
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from autograd import elementwise_grad
+from scipy.linalg import block_diag
+
+from keql._basis import InducingBasis, PolynomialBasis
+from keql._known_part import make_known_part
+from keql._problems import Block, DualProblem, make_blocks
+from keql._regression import Regression
+from keql.kernels import RBF, Matern, Polynomial
+from keql.operators import gram, parse_operator
+
+# --- equations: the package's kernels beside plain formulas ---------------------------
+
+
+def by_polynomial(S, centers):
+    """(s . s' / scale^2 + 1)^2 of u and u_t."""
+    scaled, others = S[:, 1:3] / [0.9, 1.6], centers[:, 1:3] / [0.9, 1.6]
+    return (anp.dot(scaled, others.T) + 1.0) ** 2
+
+
+def by_gaussian(S, centers):
+    """exp(-|s - s'|^2 / 2 l^2) of u and u_t."""
+    difference = (S[:, None, 1:3] - centers[None, :, 1:3]) / 1.3
+    return anp.exp(-0.5 * anp.sum(difference**2, axis=-1))
+
+
+def by_hybrid(S, centers):
+    """Coefficients that vary with t, in front of 1, u and u_t."""
+    difference = (S[:, None, 0] - centers[None, :, 0]) / 0.4
+    return anp.exp(-0.5 * difference**2) * (anp.dot(S[:, 1:3], centers[:, 1:3].T) + 1.0)
+
+
+def pendulum(t, u, u_t, u_tt):
+    return u_tt * (1 + 0.1 * u**2) + anp.sin(u) * u_t + t
+
+
+LINEAR_PART = {"u_tt": 2.0, "u": -0.5}
+VARYING = RBF(0.4, active_dims=("t",)) * Polynomial(1, scale=1.0, center=0.0)
+EQUATIONS = {
+    "polynomial": (Polynomial(2, scale=[0.9, 1.6], center=0.0), by_polynomial),
+    "inducing": (RBF(1.3), by_gaussian),
+    "hybrid": (VARYING, by_hybrid),
+}
+KNOWN_PARTS = {
+    "linear": (LINEAR_PART, lambda t, u, u_t, u_tt: 2 * u_tt - 0.5 * u),
+    "nonlinear": (pendulum, pendulum),
+}
+STATE_KERNEL = Matern(0.5, nu=3.5)
+NAMES = ("t", "u", "u_t", "u_tt")
+OPERATORS = [parse_operator(name, ("t",)) for name in NAMES[1:]]
+# Observations and collocation points of each function; the first two share the latter.
+SIZES = ((5, 7), (3, 7), (4, 6))
+PENALTY = 1.7
+
+
+def make_case(equation="polynomial", known="linear", n_functions=3, factor=1.0):
+    """A problem with the pieces that plain formulas need."""
+    rng = np.random.RandomState(0)
+    sizes = SIZES[:n_functions]
+    observed = [np.sort(rng.uniform(0, 3, size=(n, 1)), axis=0) for n, _ in sizes]
+    shared, own = (np.linspace(0.1, 2.9, k)[:, None] for k in (7, 6))
+    points = [shared if k == 7 else own for _, k in sizes]
+    regressions = [
+        Regression(x, rng.normal(size=len(x)), rng.uniform(0.5, 2, size=len(x)))
+        for x in observed
+    ]
+    forcing = [rng.normal(size=len(x)) for x in points]
+    known_part = make_known_part(KNOWN_PARTS[known][0], ("t",))
+    known_part.locate(NAMES, lambda operator: NAMES.index(operator.name))
+    kernel, formula = EQUATIONS[equation]
+    kernel = factor * kernel.bind(NAMES[:3], default=(1, 2))
+    centers = rng.normal(size=(9, 3))
+    is_finite = kernel.n_features(3) is not None
+    basis = PolynomialBasis(kernel) if is_finite else InducingBasis(kernel, centers)
+    kernels = [STATE_KERNEL] * n_functions
+    blocks = make_blocks(kernels, regressions, points, forcing, OPERATORS, OPERATORS[0])
+    noises = (0.2, 0.7)
+    problem = DualProblem(
+        blocks,
+        basis,
+        known_part,
+        3,
+        [block.precisions(*noises) for block in blocks],
+        PENALTY,
+    )
+    beta = 0.3 * rng.normal(size=len(centers))
+    weights = basis(centers).T @ beta
+    grams = [gram(STATE_KERNEL, block.functionals) for block in blocks]
+    coefficients = [rng.normal(size=len(G)) / len(G) for G in grams]
+    return SimpleNamespace(
+        problem=problem,
+        iterate=problem.iterate(coefficients, weights),
+        regressions=regressions,
+        forcing=forcing,
+        points=points,
+        noises=noises,
+        grams=grams,
+        known=KNOWN_PARTS[known][1],
+        centers=centers,
+        kernel=lambda S: factor * formula(S, centers),
+        beta=beta,
+    )
+
+
+CASES = [
+    ("polynomial", "linear"),
+    ("inducing", "linear"),
+    ("hybrid", "linear"),
+    ("polynomial", "nonlinear"),
+    ("inducing", "nonlinear"),
+]
+
+
+def moved_to(case, iterate):
+    """The same case at another iterate; P as a sum of kernels at the centers again."""
+    features = case.problem.basis(case.centers)
+    beta = np.linalg.lstsq(features.T, iterate.weights)[0]
+    return SimpleNamespace(**{**vars(case), "iterate": iterate, "beta": beta})
+
+
+def equation_residual(case, m, columns):
+    """(P + Pbar)(Phi) - f by the plain formulas, from the columns u, u_t, u_tt."""
+    t = case.points[m][:, 0]
+    S = anp.stack([t, *columns], axis=1)
+    return (
+        anp.dot(case.kernel(S), case.beta) + case.known(t, *columns) - case.forcing[m]
+    )
+
+
+def columns_of(case, m):
+    n = len(case.regressions[m].points)
+    return case.iterate.values[m][n:].reshape(len(OPERATORS), -1)
+
+
+# --- the dense problem ------------------------------------------------------------
+
+
+def dense_jacobian(case):
+    """Residuals in the unknowns (alpha_1, ..., alpha_M, w), and that of the whole.
+
+    alpha_m = C^T c, with G = C C^T, has the norm of v_m. The rows are weighted, and
+    those of the priors appended.
+    """
+    problem, iterate = case.problem, case.iterate
+    data = problem.evaluate(iterate)
+    roots = [np.linalg.cholesky(G) for G in case.grams]
+    blocks, right = [], []
+    for m, C in enumerate(roots):
+        columns = columns_of(case, m)
+        n, n_points = len(case.regressions[m].points), columns.shape[1]
+        T = np.zeros((n + n_points, len(C)))
+        T[:n, :n] = np.eye(n)
+        for q in range(len(OPERATORS)):
+
+            def residual(column, q=q, m=m, columns=columns):
+                moved = [column if i == q else c for i, c in enumerate(columns)]
+                return equation_residual(case, m, moved)
+
+            slopes = elementwise_grad(residual)(columns[q].copy())
+            T[n:, n + q * n_points : n + (q + 1) * n_points] = np.diag(slopes)
+        root = np.sqrt(problem.precisions[m])
+        S = data.features[m][:, :3]
+        psi = np.vstack([np.zeros((n, len(iterate.weights))), problem.basis(S)])
+        blocks.append((root[:, None] * (T @ C), root[:, None] * psi))
+        right.append(root * data.residuals[m])
+    J = np.hstack(
+        [block_diag(*(J for J, _ in blocks)), np.vstack([psi for _, psi in blocks])]
+    )
+    n_states = sum(len(C) for C in roots)
+    priors = np.r_[
+        np.full(n_states, problem.penalty**0.5), np.ones(len(iterate.weights))
+    ]
+    alphas = [C.T @ c for C, c in zip(roots, iterate.coefficients, strict=True)]
+    unknowns = np.concatenate([*alphas, iterate.weights])
+    J = np.vstack([J, np.diag(priors)])
+    return J, np.concatenate([*right, priors * unknowns]), roots
+
+
+def split(case, unknowns):
+    """Parts (alpha_1, ..., alpha_M, w)."""
+    sizes = np.cumsum([len(G) for G in case.grams])
+    return np.split(unknowns, sizes)
+
+
+# --- one function ------------------------------------------------------------
+
+
+def test_normal_matrix_is_that_of_the_functionals():
+    """Also over several chunks of rows, with an operator whose slope vanishes."""
+    rng = np.random.RandomState(0)
+    n, n_operators, n_points = 9, 3, 230
+    A = rng.normal(size=(n + n_operators * n_points, 40))
+    G = A @ A.T
+    block = Block(
+        functionals=[],
+        values=np.zeros(n),
+        weights=np.ones(n),
+        forcing=np.zeros(n_points),
+        points=np.zeros((n_points, 1)),
+        gram_values=G[:n, :n],
+        gram_cross=G[:n, n:],
+        gram_operators=G[n:, n:].reshape(n_operators, n_points, n_operators, n_points),
+    )
+    slopes = rng.normal(size=(n_operators, n_points))
+    for used in ([True, True, True], [True, False, True], [False, False, False]):
+        a = slopes * np.array(used)[:, None]
+        T = block_diag(np.eye(n), np.hstack([np.diag(row) for row in a]))
+        np.testing.assert_allclose(
+            np.tril(block.normal_matrix(a)), np.tril(T @ G @ T.T), atol=1e-11
+        )
+        c, x = rng.normal(size=len(G)), rng.normal(size=n + n_points)
+        np.testing.assert_allclose(block.apply_gram(c), G @ c, atol=1e-11)
+        np.testing.assert_allclose(block.apply_functionals(c, a), T @ c, atol=1e-13)
+        np.testing.assert_allclose(block.expand(x, a), T.T @ x, atol=1e-13)
+
+
+def test_gram_parts_are_those_of_the_functionals():
+    case = make_case()
+    for block, G in zip(case.problem.blocks, case.grams, strict=True):
+        n = len(block.values)
+        assert block.n_operators == len(G) - n
+        np.testing.assert_allclose(block.gram_values, G[:n, :n], atol=1e-15)
+        np.testing.assert_allclose(block.gram_cross, G[:n, n:], atol=1e-13)
+        square = block.gram_operators.reshape(len(G) - n, -1)
+        np.testing.assert_allclose(square, G[n:, n:], atol=1e-12)
+
+
+def test_functions_with_the_same_points_share_their_matrix():
+    blocks = make_case().problem.blocks
+    assert blocks[0].gram_operators is blocks[1].gram_operators
+    assert blocks[0].gram_operators is not blocks[2].gram_operators
+
+
+def test_precisions_are_inverse_variances():
+    case = make_case()
+    sigma_u, sigma_p = case.noises
+    for data, points, precisions in zip(
+        case.regressions, case.points, case.problem.precisions, strict=True
+    ):
+        n = len(data.values)
+        np.testing.assert_allclose(precisions[:n], data.weights / sigma_u**2)
+        np.testing.assert_allclose(precisions[n:], np.full(len(points), sigma_p**-2))
+
+
+# --- residuals and slopes ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("equation, known", CASES)
+def test_residuals_and_loss_are_those_of_the_plain_formula(equation, known):
+    case = make_case(equation, known)
+    problem, iterate = case.problem, case.iterate
+    evaluation = problem.evaluate(iterate)
+    norm = case.beta @ case.kernel(case.centers) @ case.beta
+    loss, squares, count = 0.5 * norm, 0.0, 0
+    for m, (data, G) in enumerate(zip(case.regressions, case.grams, strict=True)):
+        c, n = iterate.coefficients[m], len(data.values)
+        z = G @ c
+        np.testing.assert_allclose(iterate.values[m], z, atol=1e-12)
+        misfits = z[:n] - data.values
+        imposed = equation_residual(case, m, z[n:].reshape(3, -1))
+        expected = np.concatenate([misfits, imposed])
+        np.testing.assert_allclose(evaluation.residuals[m], expected, rtol=1e-9)
+        assert np.all(evaluation.features[m][:, 0] == case.points[m][:, 0])
+        square = data.weights @ misfits**2 / case.noises[0] ** 2
+        square += imposed @ imposed / case.noises[1] ** 2
+        loss += 0.5 * PENALTY * c @ z + 0.5 * square
+        squares, count = squares + square, count + len(expected)
+    assert evaluation.loss == pytest.approx(loss, rel=1e-10)
+    assert problem.misfit(iterate) == pytest.approx(squares / count, rel=1e-10)
+
+
+@pytest.mark.parametrize("equation, known", CASES)
+def test_slopes_agree_with_autograd(equation, known):
+    case = make_case(equation, known)
+    evaluation = case.problem.evaluate(case.iterate)
+    for m, S in enumerate(evaluation.features):
+        slopes, psi = case.problem.slopes(S, case.iterate.weights)
+        columns = columns_of(case, m)
+        for q in range(len(OPERATORS)):
+
+            def residual(column, q=q, m=m, columns=columns):
+                moved = [column if i == q else c for i, c in enumerate(columns)]
+                return equation_residual(case, m, moved)
+
+            expected = elementwise_grad(residual)(columns[q].copy())
+            np.testing.assert_allclose(slopes[q], expected, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(
+            psi @ case.iterate.weights, case.kernel(S) @ case.beta, rtol=1e-9
+        )
+
+
+@pytest.mark.parametrize("equation, known", CASES)
+def test_jacobian_agrees_with_finite_differences(equation, known):
+    case = make_case(equation, known)
+    problem, iterate = case.problem, case.iterate
+    evaluation = problem.evaluate(iterate)
+    rng = np.random.RandomState(1)
+    dc = [rng.normal(size=len(c)) / len(c) for c in iterate.coefficients]
+    dw = rng.normal(size=len(iterate.weights))
+
+    def moved(step):
+        coefficients = [
+            c + step * d for c, d in zip(iterate.coefficients, dc, strict=True)
+        ]
+        there = problem.iterate(coefficients, iterate.weights + step * dw)
+        return problem.evaluate(there).residuals
+
+    forward, backward = moved(1e-5), moved(-1e-5)
+    for m, block in enumerate(problem.blocks):
+        slopes, psi = problem.slopes(evaluation.features[m], iterate.weights)
+        along = block.apply_functionals(block.apply_gram(dc[m]), slopes)
+        along[len(block.values) :] += psi @ dw
+        difference = (forward[m] - backward[m]) / 2e-5
+        np.testing.assert_allclose(along, difference, rtol=1e-5, atol=1e-7)
+
+
+# --- steps -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damping", [0.0, 1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("n_functions", [1, 3])
+@pytest.mark.parametrize("equation, known", CASES)
+def test_step_solves_the_damped_normal_equations(equation, known, n_functions, damping):
+    case = make_case(equation, known, n_functions)
+    problem, iterate = case.problem, case.iterate
+    evaluation = problem.evaluate(iterate)
+    new, decrease = problem.linearise(evaluation).step(damping)
+    J, r, roots = dense_jacobian(case)
+    assert 0.5 * r @ r == pytest.approx(evaluation.loss, rel=1e-9)
+    h = -np.linalg.solve(J.T @ J + damping * np.eye(J.shape[1]), J.T @ r)
+    *steps, dw = split(case, h)
+    size = np.linalg.norm(h)
+    np.testing.assert_allclose(new.weights - iterate.weights, dw, atol=1e-7 * size)
+    for m, C in enumerate(roots):
+        moved = C.T @ (new.coefficients[m] - iterate.coefficients[m])
+        np.testing.assert_allclose(moved, steps[m], atol=1e-7 * size)
+        np.testing.assert_allclose(
+            new.values[m],
+            case.grams[m] @ new.coefficients[m],
+            atol=1e-9 * np.abs(new.values[m]).max(),
+        )
+    expected = 0.5 * r @ r - 0.5 * np.sum((r + J @ h) ** 2)
+    assert decrease == pytest.approx(expected, rel=1e-7)
+    assert decrease > 0
+
+
+def test_blocks_in_parallel_give_the_same_step():
+    case = make_case()
+    problem = case.problem
+    calls = []
+
+    def backwards(function, items):
+        items = list(items)
+        calls.append(len(items))
+        return [function(item) for item in items[::-1]][::-1]
+
+    evaluation = problem.evaluate(case.iterate)
+    expected, _ = problem.linearise(evaluation).step(0.1)
+    problem.map_blocks = backwards
+    new, _ = problem.linearise(evaluation).step(0.1)
+    assert calls and set(calls) == {3}
+    np.testing.assert_array_equal(new.weights, expected.weights)
+    for ours, theirs in zip(new.values, expected.values, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_linear_known_equation_is_kernel_collocation():
+    """P is as good as zero: one step solves Pbar(u) = f, from wherever it starts."""
+    case = make_case("polynomial", "linear", factor=1e-12)
+    problem = case.problem
+    new, decrease = problem.linearise(problem.evaluate(case.iterate)).step(0.0)
+    assert problem.evaluate(new).loss == pytest.approx(
+        problem.evaluate(case.iterate).loss - decrease, rel=1e-6
+    )
+    t = np.linspace(0, 3, 50)[:, None]
+    imposed = 2.0 * OPERATORS[2] - 0.5 * OPERATORS[0]
+    for m, data in enumerate(case.regressions):
+        rows = [(data.points, OPERATORS[0]), (case.points[m], imposed)]
+        covariance = gram(STATE_KERNEL, rows) / PENALTY
+        covariance += np.diag(1 / problem.precisions[m])
+        right = np.concatenate([data.values, case.forcing[m]])
+        cross = gram(STATE_KERNEL, [(t, OPERATORS[0])], rows) / PENALTY
+        expected = cross @ np.linalg.solve(covariance, right)
+        functionals = problem.blocks[m].functionals
+        values = gram(STATE_KERNEL, [(t, OPERATORS[0])], functionals)
+        np.testing.assert_allclose(
+            values @ new.coefficients[m], expected, atol=1e-6 * np.abs(expected).max()
+        )
+
+
+def test_with_observation_noise_changes_the_observations_only():
+    problem = make_case().problem
+    before = [precision.copy() for precision in problem.precisions]
+    other = problem.with_observation_noise(10.0)
+    for block, old, new in zip(problem.blocks, before, other.precisions, strict=True):
+        n = len(block.values)
+        np.testing.assert_allclose(new[:n], old[:n] / 100)
+        np.testing.assert_array_equal(new[n:], old[n:])
+    for kept, old in zip(problem.precisions, before, strict=True):
+        np.testing.assert_array_equal(kept, old)
+    assert other.penalty == problem.penalty
+
+
+def test_within_imposes_the_equation_in_a_window():
+    problem = make_case().problem
+    other = problem.within(0.0, 0.5)
+    for block, old, new in zip(
+        problem.blocks, problem.precisions, other.precisions, strict=True
+    ):
+        n = len(block.values)
+        np.testing.assert_array_equal(new[:n], old[:n])
+        inside = block.points[:, 0] <= 1.5
+        assert 0 < inside.sum() < len(inside)
+        np.testing.assert_array_equal(new[n:][inside], old[n:][inside])
+        assert np.all(new[n:][~inside] < 1e-3 * old[n:][~inside])
+    whole = problem.within(0.0, 1.0)
+    for old, new in zip(problem.precisions, whole.precisions, strict=True):
+        np.testing.assert_array_equal(new, old)
+
+
+# --- posterior ----------------------------------------------------------------------
+
+
+def solved(problem, iterate):
+    """Undamped steps, as often as they lower the loss."""
+    evaluation = problem.evaluate(iterate)
+    for _ in range(200):
+        for damping in 10.0 ** np.arange(-8, 9):
+            trial = problem.evaluate(problem.linearise(evaluation).step(damping)[0])
+            if trial.loss < evaluation.loss:
+                break
+        else:
+            break
+        evaluation = trial
+    return evaluation
+
+
+@pytest.mark.parametrize("equation", ["polynomial", "inducing"])
+@pytest.mark.parametrize("operator", ["u", "u_t"])
+def test_posterior_variances_are_those_of_the_joint_gaussian(equation, operator):
+    """Of (v_1, v_2, w), the equation linearised at the solution, w integrated out."""
+    case = make_case(equation, n_functions=2)
+    problem = case.problem
+    evaluation = solved(problem, case.iterate)
+    J, r, roots = dense_jacobian(moved_to(case, evaluation.iterate))
+    assert np.linalg.norm(J.T @ r) < 1e-5 * np.linalg.norm(r)
+    covariance = np.linalg.inv(J.T @ J)
+    t = np.linspace(-1, 4, 40)[:, None]
+    operator = parse_operator(operator, ("t",))
+    states = problem.linearise(evaluation).posterior_states([STATE_KERNEL] * 2)
+    start = 0
+    for state, block, G, C in zip(
+        states, problem.blocks, case.grams, roots, strict=True
+    ):
+        rows = slice(start, start + len(G))
+        start += len(G)
+        cross = np.linalg.solve(
+            C, gram(STATE_KERNEL, block.functionals, [(t, operator)])
+        )
+        prior = np.diag(gram(STATE_KERNEL, [(t, operator)])) / PENALTY
+        # The part of v that the representers do not span keeps its prior variance.
+        expected = prior - np.sum(cross**2, axis=0) / PENALTY
+        expected += np.sum(cross * (covariance[rows, rows] @ cross), axis=0)
+        found = state.variance(t, operator)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-9)
+        assert np.all(found < prior * (1 + 1e-9))
+        assert found.min() < 0.5 * prior.min()
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e6])
+def test_posterior_of_an_exact_and_of_a_vague_equation(noise):
+    """It fixes what it imposes, or leaves the posterior of the observations."""
+    case = make_case("polynomial", n_functions=1, factor=1e-12)
+    problem = case.problem
+    (block,) = problem.blocks
+    problem.precisions = [block.precisions(0.2, noise)]
+    (state,) = problem.linearise(problem.evaluate(case.iterate)).posterior_states(
+        [STATE_KERNEL]
+    )
+    t = np.linspace(-1, 4, 30)[:, None]
+    if noise < 1:
+        imposed = 2.0 * OPERATORS[2] - 0.5 * OPERATORS[0]
+        prior = gram(STATE_KERNEL, [(block.points, imposed)])
+        assert state.variance(block.points, imposed).max() < 1e-8 * prior.max()
+    else:
+        data = case.regressions[0]
+        covariance = gram(STATE_KERNEL, [(data.points, OPERATORS[0])]) / PENALTY
+        covariance += np.diag(0.2**2 / data.weights)
+        q = gram(STATE_KERNEL, [(data.points, OPERATORS[0])], [(t, OPERATORS[0])])
+        expected = 1 - np.sum(q * np.linalg.solve(covariance, q), axis=0) / PENALTY
+        np.testing.assert_allclose(
+            state.variance(t, OPERATORS[0]), expected / PENALTY, rtol=1e-6
+        )
