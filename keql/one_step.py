@@ -354,11 +354,20 @@ class ReducedOneStepKEqL(OneStepKEqL):
 
     Parameters
     ----------
-    operators, known_part, collocation_points, forcing, variables, function_column, state_kernel, equation_kernel, observation_noise, equation_noise, state_penalty, n_inducing, optimizer, n_restarts, max_iter, tol, warm_start, n_jobs, verbose, random_state
+    operators, known_part, collocation_points, forcing : optional
+        As for :class:`OneStepKEqL`.
+    variables, function_column, state_kernel, equation_kernel : optional
+        As for :class:`OneStepKEqL`.
+    observation_noise, equation_noise, state_penalty, n_inducing : optional
         As for :class:`OneStepKEqL`.
     n_basis : int, default=None
         Number of kernel functions: a random subset of the collocation points, for
-        when these are many; None for all.
+        when these are many; None for all. With fewer of them than observations these
+        cannot be met exactly.
+    optimizer, n_restarts, max_iter, tol, warm_start : optional
+        As for :class:`OneStepKEqL`.
+    n_jobs, verbose, random_state : optional
+        As for :class:`OneStepKEqL`.
 
     See Also
     --------

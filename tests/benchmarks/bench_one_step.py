@@ -18,7 +18,7 @@ from keql.datasets import make_burgers, make_darcy, make_duffing
 from keql.kernels import Polynomial
 from keql.metrics import equation_error, relative_l2_error
 
-DRAWS = 10
+DRAWS = 5
 DARCY_NOISE = {"observation_noise": 1e-6, "equation_noise": 1e-3, "n_inducing": 400}
 DUFFING_NOISE = {"observation_noise": 1e-4, "equation_noise": 1e-3}
 
