@@ -46,7 +46,7 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
     collocation_points : array-like, dict or int, default=None
         Where the equation is imposed, as for :class:`keql.TwoStepKEqL`.
     forcing : callable, array-like or dict, default=None
-        f, as for :class:`keql.TwoStepKEqL`.
+        Right-hand side f, as for :class:`keql.TwoStepKEqL`.
     variables : tuple of str, default=None
         Names of the coordinates by position; None: the columns of a data frame,
         otherwise x0, x1, ...
@@ -59,13 +59,13 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance.
     observation_noise : float, default=None
-        sigma_u, standard deviation of an observation of weight 1 in units of `y`;
+        Standard deviation sigma_u of an observation of weight 1, in units of `y`;
         None: fitted with the state kernel.
     equation_noise : float, default=None
-        sigma_P, standard deviation of the equation's residual in units of the forcing;
+        Standard deviation sigma_P of the equation's residual in units of the forcing;
         None: a thousandth of the root mean square of the unknown part.
     state_penalty : float, default=1.0
-        lambda, weight of the squared RKHS norm of the states.
+        Weight lambda of the squared RKHS norm of the states.
     n_inducing : int, default=500
         Inducing points of P, drawn from the two-step features; a polynomial kernel
         has exact features and needs none.
