@@ -28,7 +28,7 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
     r"""Learn the states and the equation they solve together.
 
     The states v_m, in the RKHS of the state kernel, and P, in that of the equation
-    kernel, minimise
+    kernel, minimise::
 
         1/2 |P|^2 + sum_m [ lambda/2 |v_m|^2 + 1/(2 sigma_u^2) |v_m(X_m) - y_m|^2
                             + 1/(2 sigma_P^2) |(P + Pbar)(Phi(v_m, Y_m)) - f_m|^2 ],
