@@ -231,6 +231,23 @@ class DualProblem:
         ]
         return Iterate(list(coefficients), values, weights)
 
+    @property
+    def equation_noise(self):
+        """Standard deviation of the residual of the equation."""
+        return self.precisions[0][-1] ** -0.5
+
+    def with_basis(self, basis):
+        """The same problem with other features of the equation's RKHS."""
+        return DualProblem(
+            self.blocks,
+            basis,
+            self.known_part,
+            self.n_unknown,
+            self.precisions,
+            self.penalty,
+            self.map_blocks,
+        )
+
     def with_observation_noise(self, factor):
         """The same problem with `factor` times the noise of the observations."""
         return self._with_precisions(

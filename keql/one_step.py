@@ -253,14 +253,15 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
         kernels = self._state_kernels(two_step)
         problem, noise = self._make_problem(two_step, kernels)
         start = self._start(problem, two_step)
-        learned = partial(_learned, two_step, problem, kernels, noise)
-        reached, misfit, tries = minimise_with_restarts(
+        learned = partial(_learned, two_step, kernels, noise)
+        problem, reached, misfit, tries = minimise_with_restarts(
             problem,
             start,
             n_restarts=self.n_restarts,
             max_iter=self.max_iter,
             tol=self.tol,
             report=partial(self._report, context, X, y, learned),
+            rng=check_random_state(self.random_state),
         )
         outcome = {
             "loss_curve_": reached.loss_curve,
@@ -271,7 +272,7 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
             "misfit_": misfit,
             "restarts_": tries,
         }
-        return learned(reached.solution), outcome
+        return learned(problem, reached.solution), outcome
 
     def _state_kernels(self, two_step):
         """Kernel of the state of each function."""
@@ -325,7 +326,7 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
             coefficients.append(c)
         return problem.iterate(coefficients, two_step.equation.weights)
 
-    def _report(self, context, X, y, learned, result):
+    def _report(self, context, X, y, learned, problem, result):
         """Tell a user, and callbacks, about an accepted step."""
         if self.verbose:
             print(
@@ -337,7 +338,7 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
 
         def attributes():
             snapshot = type(self)(**self.get_params(deep=False))
-            snapshot._store(learned(result.solution))
+            snapshot._store(learned(problem, result.solution))
             return vars(snapshot) | {"n_features_in_": self.n_features_in_}
 
         return step.call_on_fit_task_end(
@@ -453,7 +454,7 @@ class ReducedOneStepKEqL(OneStepKEqL):
         return [projected[id(points)] for points in two_step.setup.collocation_points]
 
 
-def _learned(two_step, problem, kernels, noise, iterate):
+def _learned(two_step, kernels, noise, problem, iterate):
     """What the estimators store, from a solution of the joint problem."""
     model = problem.linearise(problem.evaluate(iterate))
     setup = two_step.setup
