@@ -36,7 +36,7 @@ def test_a_free_form_equation_is_found_through_a_cubic_one(data):
     with pytest.warns(ConvergenceWarning):
         direct = model(data, n_restarts=0).fit(data.X, data.y)
     assert direct.misfit_ > POOR
-    fitted = model(data, n_restarts=10).fit(data.X, data.y)
+    fitted = model(data, n_restarts=10, max_iter=300).fit(data.X, data.y)
     assert fitted.misfit_ < POOR
     assert isinstance(fitted.equation_.basis, InducingBasis)
     assert any("degree" in each for each in fitted.restarts_)

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL, ReducedOneStepKEqL
 from keql.datasets import make_burgers, make_darcy, make_duffing
-from keql.kernels import Polynomial
+from keql.kernels import RBF, Constant, Polynomial
 from keql.metrics import equation_error, relative_l2_error
 
 DRAWS = 5
@@ -28,6 +28,7 @@ def main():
     time_of_a_step()
     growth_with_functions()
     burgers_from_its_boundary()
+    duffing_free_form()
     duffing()
     darcy()
 
@@ -134,6 +135,27 @@ def duffing():
     print(
         f"Duffing: {solved.sum()} of 20 trajectories solved, median state error "
         f"{np.median(errors):.1e}, tries {sorted(tries)} (published: 9.6e-3 on one)"
+    )
+
+
+def duffing_free_form():
+    """One trajectory, an equation in the RKHS of a Gaussian kernel."""
+    data = make_duffing()
+    model = OneStepKEqL(
+        **data.problem,
+        **DUFFING_NOISE,
+        state_kernel=data.kernels["state_kernel"],
+        equation_kernel=Constant(100.0, "fixed") * RBF(1.0, "fixed"),
+        n_inducing=300,
+        random_state=0,
+    )
+    start = time.perf_counter()
+    model.fit(data.X, data.y)
+    seconds = time.perf_counter() - start
+    error = relative_l2_error(data.y_test, model.predict(data.X_test))
+    print(
+        f"Duffing, free-form equation: state error {error:.1e} in {seconds:.0f} s "
+        "(published, on another trajectory of the same problem: 9.6e-3)"
     )
 
 
