@@ -11,6 +11,7 @@ residuals, T = (point values, linearised equation); only matrices of that size a
 factored (design: the representer theorem in observation space).
 """
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -238,15 +239,9 @@ class DualProblem:
 
     def with_basis(self, basis):
         """The same problem with other features of the equation's RKHS."""
-        return DualProblem(
-            self.blocks,
-            basis,
-            self.known_part,
-            self.n_unknown,
-            self.precisions,
-            self.penalty,
-            self.map_blocks,
-        )
+        problem = copy(self)
+        problem.basis = basis
+        return problem
 
     def with_observation_noise(self, factor):
         """The same problem with `factor` times the noise of the observations."""
@@ -282,15 +277,9 @@ class DualProblem:
             scaled[: len(block.values)] *= observed
             scaled[len(block.values) :] *= imposed
             precisions.append(scaled)
-        return DualProblem(
-            self.blocks,
-            self.basis,
-            self.known_part,
-            self.n_unknown,
-            precisions,
-            self.penalty,
-            self.map_blocks,
-        )
+        problem = copy(self)
+        problem.precisions = precisions
+        return problem
 
     def misfit(self, iterate):
         """Mean square of the residuals in units of the noise levels."""
