@@ -10,6 +10,7 @@ from keql.kernels._base import Exponentiation, Kernel, Product, Sum, as_kernel
 from keql.kernels._function import FunctionKernel
 from keql.kernels._polynomial import Constant, Polynomial
 from keql.kernels._radial import RBF, Matern, RadialKernel, RationalQuadratic
+from keql.kernels._restriction import Restriction
 from keql.kernels._stationary import Periodic
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Product",
     "RadialKernel",
     "RationalQuadratic",
+    "Restriction",
     "Sum",
     "as_kernel",
 ]

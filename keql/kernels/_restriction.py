@@ -1,0 +1,237 @@
+"""A polynomial kernel that keeps some monomials only."""
+
+import re
+
+import numpy as np
+from scipy import linalg
+
+from keql.kernels._base import Kernel, as_kernel
+
+# Singular values this small, relatively, are rounding.
+ROUNDING = 1e-13
+# Relative error with which the monomials must be met.
+SEPARATE = 1e-6
+
+
+class Restriction(Kernel):
+    """The functions of a polynomial kernel that are made of given monomials.
+
+    They keep the norm that they have as functions of the given kernel; as a prior, it
+    is that kernel's, given that the coefficients of all other monomials are zero. An
+    equation kernel for when the terms are known, from the subject or from
+    :meth:`keql.LearnedEquation.sparse`, and their coefficients are not.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With a finite list of monomials, such as :class:`Polynomial`. Its
+        hyperparameters are kept as they are.
+    monomials : sequence of str or of tuple of int
+        The monomials: products of column names such as "u u_x" or "u^3" ("1" for the
+        constant), which an estimator resolves, or exponents with one entry for each
+        column that the kernel sees.
+
+    Examples
+    --------
+    >>> from keql.kernels import Polynomial, Restriction
+    >>> kernel = Restriction(Polynomial(2, scale=1.0, center=0.0), ["u u_x", "u_xx"])
+    >>> kernel = kernel.bind(["u", "u_x", "u_xx"])
+    >>> kernel([[2.0, 3.0, 5.0]])  # 2 (u u_x)^2 + 2 u_xx^2
+    array([[122.]])
+    """
+
+    def __init__(self, kernel, monomials):
+        self.kernel = kernel
+        self.monomials = monomials
+
+    def __repr__(self):
+        return f"Restriction({self.kernel!r}, {list(self.monomials)!r})"
+
+    def __eq__(self, other):
+        return (
+            type(self) is type(other)
+            and self.kernel == other.kernel
+            and [*map(_plain, self.monomials)] == [*map(_plain, other.monomials)]
+        )
+
+    __hash__ = None
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        """Value of the kernel.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            First points.
+        Y : array-like of shape (m, d), default=None
+            Second points; None stands for `X`.
+        eval_gradient : bool, default=False
+            Whether the gradient in the hyperparameters, of which there are none, is
+            returned as well.
+
+        Returns
+        -------
+        K : ndarray of shape (n, m)
+            The values.
+        gradient : ndarray of shape (n, m, 0)
+            Only if `eval_gradient`.
+        """
+        K = self.derivative(X, Y)
+        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
+
+    def diag(self, X):
+        """Values k(x, x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Points.
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+            The diagonal of `kernel(X)`.
+        """
+        return np.sum(self.feature_map(X) ** 2, axis=1)
+
+    def is_stationary(self):
+        """Whether the kernel depends on the difference of its arguments: it does not.
+
+        Returns
+        -------
+        stationary : bool
+            False.
+        """
+        return False
+
+    def depends_on(self, d):
+        return np.any(self._exponents(d) > 0, axis=0)
+
+    def n_features(self, d):
+        return len(self.monomials)
+
+    def feature_polynomials(self, d):
+        return self._exponents(d), self._chosen(d)[1]
+
+    def feature_map(self, S, a=None):
+        S = np.atleast_2d(np.asarray(S, dtype=float))
+        directions, _ = self._chosen(S.shape[1])
+        return as_kernel(self.kernel).feature_map(S, a) @ directions
+
+    def _derivatives(self, X, Y, pairs):
+        return [self.feature_map(X, a) @ self.feature_map(Y, b).T for a, b in pairs]
+
+    def _chosen(self, d):
+        """Orthonormal directions among the features, and their coefficients.
+
+        The directions span the weights of least norm whose polynomials have no other
+        monomials: those of the pseudo-inverse of the coefficients.
+        """
+        kernel, wanted = as_kernel(self.kernel), self._exponents(d)
+        polynomials = kernel.feature_polynomials(d)
+        if polynomials is None:
+            raise ValueError(
+                f"kernel={self.kernel} has no finite list of monomials: a restriction "
+                "needs a polynomial kernel."
+            )
+        rows = {tuple(powers): i for i, powers in enumerate(polynomials[0])}
+        missing = [tuple(e.tolist()) for e in wanted if tuple(e) not in rows]
+        if missing:
+            raise ValueError(
+                f"monomials={list(self.monomials)}: {self.kernel} does not contain "
+                f"the exponents {missing[0]}."
+            )
+        chosen = [rows[tuple(powers)] for powers in wanted]
+        # Rows of unit length: coefficients have the most different units.
+        C = polynomials[1] / np.maximum(
+            linalg.norm(polynomials[1], axis=1, keepdims=True), np.finfo(float).tiny
+        )
+        C = C[np.any(C != 0, axis=1)]
+        position = np.cumsum(np.any(polynomials[1] != 0, axis=1)) - 1
+        target = np.zeros((len(C), len(chosen)))
+        target[position[chosen], np.arange(len(chosen))] = 1.0
+        weights = linalg.lstsq(C, target, cond=ROUNDING, lapack_driver="gelsd")[0]
+        if np.abs(C @ weights - target).max() > SEPARATE:
+            raise ValueError(
+                f"{self.kernel} does not contain the monomials "
+                f"{list(self.monomials)} one by one: use an offset above 0, or "
+                "center=0."
+            )
+        directions = linalg.qr(weights, mode="economic")[0]
+        return directions, polynomials[1][chosen] @ directions
+
+    def _exponents(self, d):
+        """Exponents of the monomials, of shape (q, d)."""
+        if any(isinstance(monomial, str) for monomial in self.monomials):
+            raise ValueError(
+                f"monomials={list(self.monomials)} are names: use the kernel in a keql "
+                "estimator, or call kernel.bind(names) first."
+            )
+        exponents = [_plain(powers) for powers in self.monomials]
+        if not exponents:
+            raise ValueError("monomials is empty: name at least one.")
+        if any(len(powers) != d or min(powers) < 0 for powers in exponents):
+            raise ValueError(
+                f"monomials={list(self.monomials)} must have one exponent >= 0 for "
+                f"each of the {d} column(s)."
+            )
+        return np.array(exponents)
+
+    def _map(self, function):
+        # The inner kernel first, then the names of the monomials here.
+        return function(
+            Restriction(as_kernel(self.kernel)._map(function), self.monomials)
+        )
+
+    def _bind(self, names, default):
+        resolved = [
+            parse_monomial(monomial, names) if isinstance(monomial, str) else monomial
+            for monomial in self.monomials
+        ]
+        return Restriction(self.kernel, resolved)
+
+
+def _plain(monomial):
+    return monomial if isinstance(monomial, str) else tuple(map(int, monomial))
+
+
+def parse_monomial(text, names):
+    """Exponents of a product of column names, such as "u^2 u_x".
+
+    Parameters
+    ----------
+    text : str
+        Names with integer powers, separated by spaces or "*"; sums in brackets. "1"
+        is the empty product.
+    names : list of str
+        The columns.
+
+    Returns
+    -------
+    exponents : tuple of int
+        One for each column.
+
+    Raises
+    ------
+    ValueError
+        If the text does not parse.
+    """
+    exponents, rest = (
+        [0] * len(names),
+        text.replace("**", "^").replace("*", " ").strip(),
+    )
+    column = {name: i for i, name in enumerate(names)}
+    column.update({f"({name})": i for i, name in enumerate(names)})
+    longest = sorted(map(re.escape, column), key=len, reverse=True)
+    factor = re.compile(rf"({'|'.join(longest)})(?:\^(\d+))?(?:\s+|$)")
+    rest = "" if rest == "1" else rest
+    while rest:
+        match = factor.match(rest)
+        if match is None:
+            raise ValueError(
+                f"the monomial {text!r} does not parse at {rest!r}: write a product "
+                f"such as 'u^2 u_x' of {', '.join(names)}, or '1'."
+            )
+        exponents[column[match[1]]] += int(match[2] or 1)
+        rest = rest[match.end() :]
+    return tuple(exponents)
