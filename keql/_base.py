@@ -39,6 +39,7 @@ from keql._regression import (
     maximise_likelihood,
     root_mean_square,
 )
+from keql._weights import regression_posterior
 from keql.equation import LearnedEquation
 from keql.kernels import Constant, Polynomial, as_kernel
 from keql.operators import DifferentialOperator, parse_operator
@@ -252,7 +253,8 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         kernel = self._bind_equation_kernel(setup, variables, unknown, target)
         kernel, noise = self._fit_equation_kernel(kernel, unknown, target)
         basis = make_basis(kernel, unknown, self.n_inducing, rng)
-        weights = ridge(basis(unknown), target, noise)
+        features = basis(unknown)
+        weights = ridge(features, target, noise)
         equation = LearnedEquation(
             variables,
             setup.operators,
@@ -263,6 +265,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             state_kernel,
             S,
             setup.has_forcing,
+            regression_posterior(features, target, noise, weights),
         )
         return equation, noise
 

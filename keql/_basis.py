@@ -17,9 +17,9 @@ class PolynomialBasis:
     def __init__(self, kernel):
         self.kernel = kernel
 
-    def __call__(self, S):
-        """Features at the rows of `S`, of shape (n, p)."""
-        return self.kernel.feature_map(S)
+    def __call__(self, S, a=None):
+        """Features, or their derivative a, at the rows of `S`, of shape (n, p)."""
+        return self.kernel.feature_map(S, a)
 
     def values(self, S, weights):
         """Values of psi . weights, of shape (n,)."""
@@ -50,9 +50,9 @@ class InducingBasis:
         self.points = points
         self.cholesky = cholesky(kernel(points))
 
-    def __call__(self, S):
-        """Features at the rows of `S`, of shape (n, p)."""
-        return solve_lower(self.cholesky, self.kernel(self.points, S)).T
+    def __call__(self, S, a=None):
+        """Features, or their derivative a, at the rows of `S`, of shape (n, p)."""
+        return solve_lower(self.cholesky, self.kernel.derivative(self.points, S, b=a)).T
 
     def values(self, S, weights):
         """Values of psi . weights, of shape (n,)."""

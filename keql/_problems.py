@@ -18,6 +18,7 @@ import numpy as np
 
 from keql._linalg import cholesky, solve_cholesky, solve_lower
 from keql._posterior import PosteriorState
+from keql._weights import WeightsPosterior
 from keql.operators import gram
 
 # Rows of the normal matrix that are assembled at once: they stay in the cache.
@@ -453,3 +454,14 @@ class DualModel:
             )
             for m, block in enumerate(problem.blocks)
         ]
+
+    def posterior_weights(self):
+        """What the data say about the weights of P, whatever the states are."""
+        evaluation = self.evaluation
+        weights = evaluation.iterate.weights
+        whitened = (
+            solve_lower(self.factor(m, self.problem.penalty), features)
+            for m, features in enumerate(self.features)
+        )
+        factor = cholesky(np.eye(len(weights)) + sum(Y.T @ Y for Y in whitened))
+        return WeightsPosterior(weights, factor, evaluation.loss)

@@ -1,13 +1,17 @@
 """The learned equation: a function of features that one can read, call and apply."""
 
+from copy import copy
+
 import numpy as np
 
-from keql.operators import apply_operator, as_factor
+from keql._basis import PolynomialBasis
+from keql._readout import ReadableEquation
+from keql.operators import apply_operator
 
 __all__ = ["LearnedEquation"]
 
 
-class LearnedEquation:
+class LearnedEquation(ReadableEquation):
     """A differential equation (P + Pbar)(x, L_1 u, ..., L_Q' u) = f.
 
     Returned by the estimators as `equation_`; P is learned, Pbar was given as the
@@ -35,6 +39,9 @@ class LearnedEquation:
         Features of the learned states at the collocation points.
     has_forcing : bool, default=False
         Whether the right-hand side f is other than zero.
+    posterior : WeightsPosterior, default=None
+        What the data say about the weights; gives standard errors and sparse
+        equations.
 
     Attributes
     ----------
@@ -42,6 +49,12 @@ class LearnedEquation:
         Names of the columns of S.
     equation_kernel : Kernel
         Kernel of the RKHS of P.
+    original : LearnedEquation or None
+        What `sparse` or `project` made this equation from.
+    unexplained : float
+        Relative L2 distance between the two on the data.
+    loss_ratio : float
+        Loss of the fit with the terms of this one over that of the original.
 
     Examples
     --------
@@ -68,6 +81,7 @@ class LearnedEquation:
         state_kernel,
         training_features,
         has_forcing=False,
+        posterior=None,
     ):
         self.variables = tuple(variables)
         self.operators = list(operators)
@@ -78,6 +92,8 @@ class LearnedEquation:
         self.state_kernel = state_kernel
         self.training_features = training_features
         self.has_forcing = has_forcing
+        self.posterior = posterior
+        self.original = None
 
     @property
     def feature_names(self):
@@ -184,75 +200,14 @@ class LearnedEquation:
         """
         return self(self.features(w, X))
 
-    def terms(self):
-        """Coefficients of the monomials of P.
-
-        Returns
-        -------
-        terms : dict of str to float
-            For instance ``{"u u_x": -0.5, "u_xx": -0.01}``; "1" is the constant. In
-            order of falling size on the data.
-
-        Raises
-        ------
-        ValueError
-            If the equation kernel is not polynomial.
-
-        Notes
-        -----
-        The coefficients belong to P on the left-hand side; a printed equation solved
-        for the known part shows them with the opposite sign.
-        """
-        n_columns = len(self.variables) + self.n_operators
-        polynomials = self.equation_kernel.feature_polynomials(n_columns)
-        if polynomials is None:
-            raise ValueError(
-                f"the equation kernel {self.equation_kernel} is not polynomial: P has "
-                "no finite list of terms. Call unknown_part for its values, or learn "
-                "with keql.kernels.Polynomial."
-            )
-        # The expansion lists monomials that no function of the RKHS contains, too.
-        contained = np.any(polynomials[1] != 0, axis=1)
-        exponents, coefficients = (part[contained] for part in polynomials)
-        values = coefficients @ self.weights
-        S = self._unknown_columns(self.training_features)
-        sizes = [
-            abs(value) * np.sqrt(np.mean(np.prod(S**powers, axis=1) ** 2))
-            for value, powers in zip(values, exponents, strict=True)
-        ]
-        names = [self._monomial(powers) for powers in exponents]
-        return {names[i]: float(values[i]) for i in np.argsort(sizes)[::-1]}
-
-    def __str__(self):
-        """Solved for the known part: "u_t = 0.500 u u_x + 0.0100 u_xx"."""
-        known = _join_terms(self.known_part.terms)
-        forcing = {"f": 1.0} if self.has_forcing else {}
-        if self._is_polynomial():
-            unknown = self.terms()
-        else:
-            arguments = self.feature_names[: len(self.variables) + self.n_operators]
-            active = self.equation_kernel.depends_on(len(arguments))
-            used = [n for n, on in zip(arguments, active, strict=True) if on]
-            unknown = {f"P({', '.join(used)})": 1.0}
-        if not self.known_part.terms:
-            return f"{_join_terms(unknown)} = {_join_terms(forcing)}"
-        moved = {name: -value for name, value in unknown.items()}
-        return f"{known} = {_join_terms({**forcing, **moved})}"
-
-    def __repr__(self):
-        return f"<LearnedEquation {self}>"
-
-    def _is_polynomial(self):
-        n_columns = len(self.variables) + self.n_operators
-        return self.equation_kernel.n_features(n_columns) is not None
-
-    def _monomial(self, powers):
-        factors = [
-            as_factor(name) if power == 1 else f"{as_factor(name)}^{power}"
-            for name, power in zip(self.feature_names, powers, strict=False)
-            if power
-        ]
-        return " ".join(factors) or "1"
+    def _simplified(self, kernel, posterior, weights=None):
+        """The equation with another P, which remembers this one."""
+        equation = copy(self)
+        equation.basis = PolynomialBasis(kernel)
+        equation.weights = posterior.weights if weights is None else weights
+        equation.posterior = posterior
+        equation.original = self if self.original is None else self.original
+        return equation
 
     def _unknown_columns(self, S):
         S = np.atleast_2d(np.asarray(S, dtype=float))
@@ -272,20 +227,3 @@ class LearnedEquation:
                 f"{len(self.feature_names)} features: {', '.join(self.feature_names)}."
             )
         return S
-
-
-def _join_terms(terms):
-    """Write {name: coefficient} as a sum with signs."""
-    text = ""
-    for name, value in terms.items():
-        sign = "-" if value < 0 else "+"
-        if abs(value) == 1 and name != "1":
-            body = name
-        else:
-            body = f"{abs(value):#.3g}".rstrip(".")
-            body = body if name == "1" else f"{body} {name}"
-        if not text:
-            text = body if sign == "+" else f"-{body}"
-        else:
-            text += f" {sign} {body}"
-    return text or "0"

@@ -449,8 +449,7 @@ class ReducedOneStepKEqL(OneStepKEqL):
             if id(points) not in projected:
                 size = len(points) if self.n_basis is None else self.n_basis
                 basis = draw_rows(np.unique(points, axis=0), size, rng)
-                kernel = ProjectedKernel(two_step.state_kernel, basis)
-                projected[id(points)] = kernel
+                projected[id(points)] = ProjectedKernel(two_step.state_kernel, basis)
         return [projected[id(points)] for points in two_step.setup.collocation_points]
 
 
@@ -468,6 +467,7 @@ def _learned(two_step, kernels, noise, problem, iterate):
         two_step.state_kernel,
         np.concatenate(model.evaluation.features),
         setup.has_forcing,
+        model.posterior_weights(),
     )
     return Learned(
         two_step.observations,

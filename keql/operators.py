@@ -10,6 +10,7 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad
 
+from keql._formulas import as_factor
 from keql._linalg import solve_lower
 
 __all__ = [
@@ -83,11 +84,6 @@ class DifferentialOperator:
     def __rmul__(self, factor):
         terms = [(a, factor * value) for a, value in self.terms]
         return _collect(terms, f"{factor:g} {as_factor(self.name)}")
-
-
-def as_factor(name):
-    """The name of an operator in a product: in brackets if it is a sum or multiple."""
-    return name if re.fullmatch(r"\w+|laplacian\(u\)", name) else f"({name})"
 
 
 def _collect(terms, name):

@@ -7,16 +7,18 @@ Every kernel is a scikit-learn kernel as well, so that it also serves in
 from keql.kernels import _convert  # registers scikit-learn's kernels  # noqa: F401
 from keql.kernels._active import ActiveKernel
 from keql.kernels._base import Exponentiation, Kernel, Product, Sum, as_kernel
+from keql.kernels._dictionary import Dictionary
 from keql.kernels._function import FunctionKernel
 from keql.kernels._polynomial import Constant, Polynomial
 from keql.kernels._radial import RBF, Matern, RadialKernel, RationalQuadratic
-from keql.kernels._restriction import Restriction
+from keql.kernels._restriction import Restriction, parse_monomial
 from keql.kernels._stationary import Periodic
 
 __all__ = [
     "RBF",
     "ActiveKernel",
     "Constant",
+    "Dictionary",
     "Exponentiation",
     "FunctionKernel",
     "Kernel",
@@ -29,4 +31,5 @@ __all__ = [
     "Restriction",
     "Sum",
     "as_kernel",
+    "parse_monomial",
 ]

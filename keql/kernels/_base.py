@@ -63,6 +63,9 @@ class Kernel(sklearn_kernels.Kernel):
     array([[-8.111111]])
     """
 
+    # Names of exact features that are no polynomials.
+    feature_names = None
+
     def derivative(self, X, Y=None, a=None, b=None):
         """Mixed derivative d^a_x d^b_y k(x, y) for all pairs of points.
 
@@ -234,6 +237,27 @@ class Kernel(sklearn_kernels.Kernel):
         """
         return None
 
+    def degree_in(self, columns):
+        """Degree of the functions of the kernel's space, as polynomials of columns.
+
+        Parameters
+        ----------
+        columns : array-like of bool, of shape (d,)
+            The columns in question; the others are held fixed.
+
+        Returns
+        -------
+        degree : int or None
+            None when the functions are no polynomials of these columns.
+        """
+        columns = np.asarray(columns, dtype=bool)
+        if not np.any(self.depends_on(len(columns)) & columns):
+            return 0
+        polynomials = self.feature_polynomials(len(columns))
+        if polynomials is None:
+            return None
+        return int(polynomials[0][:, columns].sum(axis=1).max())
+
     def feature_map(self, S, a=None):
         """Values, or a derivative, of the exact features.
 
@@ -312,6 +336,10 @@ class Sum(_Pair, sklearn_kernels.Sum):
     array([[6.]])
     """
 
+    def degree_in(self, columns):
+        degrees = self.k1.degree_in(columns), self.k2.degree_in(columns)
+        return None if None in degrees else max(degrees)
+
     def n_features(self, d):
         counts = self.k1.n_features(d), self.k2.n_features(d)
         return None if None in counts else counts[0] + counts[1]
@@ -356,6 +384,10 @@ class Product(_Pair, sklearn_kernels.Product):
     >>> kernel.derivative([[0.0, 0.0]], a=(1, 1), b=(1, 1)).round(6)
     array([[39.478418]])
     """
+
+    def degree_in(self, columns):
+        degrees = self.k1.degree_in(columns), self.k2.degree_in(columns)
+        return None if None in degrees else sum(degrees)
 
     def n_features(self, d):
         counts = self.k1.n_features(d), self.k2.n_features(d)
@@ -430,6 +462,9 @@ class Exponentiation(Kernel, sklearn_kernels.Exponentiation):
 
     def depends_on(self, d):
         return self.kernel.depends_on(d)
+
+    def degree_in(self, columns):
+        return self._as_product().degree_in(columns)
 
     def n_features(self, d):
         return self._as_product().n_features(d)

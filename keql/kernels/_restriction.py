@@ -215,6 +215,12 @@ def parse_monomial(text, names):
     ------
     ValueError
         If the text does not parse.
+
+    Examples
+    --------
+    >>> from keql.kernels import parse_monomial
+    >>> parse_monomial("u^2 u_x", ["x", "u", "u_x"])
+    (0, 2, 1)
     """
     exponents, rest = (
         [0] * len(names),

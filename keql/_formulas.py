@@ -1,0 +1,285 @@
+"""Equations as text, LaTeX, HTML and sympy objects.
+
+A *product* is a tuple of (name, power) and stands for a monomial; the names are those
+of features, and a table says how each format writes them.
+"""
+
+import re
+
+import numpy as np
+
+GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho "
+    "sigma tau upsilon phi chi psi omega"
+).split()
+
+
+def number(value, digits=3):
+    """A coefficient as text: three digits, no trailing point."""
+    return f"{value:#.{digits}g}".rstrip(".")
+
+
+def as_factor(name):
+    """The name of an operator in a product: in brackets if it is a sum or multiple."""
+    return name if re.fullmatch(r"\w+|laplacian\(u\)", name) else f"({name})"
+
+
+def text_product(product):
+    """A monomial as text: "u^2 u_x", "1" if it is empty."""
+    return (
+        " ".join(name if power == 1 else f"{name}^{power}" for name, power in product)
+        or "1"
+    )
+
+
+def latex_product(product, names):
+    """A monomial in LaTeX."""
+    factors = (
+        names.get(name, name)
+        if power == 1
+        else f"{_braced(names.get(name, name))}^{{{power}}}"
+        for name, power in product
+    )
+    return r" \, ".join(factors) or "1"
+
+
+def html_product(product, names):
+    """A monomial in HTML."""
+    factors = (
+        names.get(name, name) + (f"<sup>{power}</sup>" if power > 1 else "")
+        for name, power in product
+    )
+    return " ".join(factors) or "1"
+
+
+def join(terms, write_number=number):
+    """Write [(coefficient, written product)] as a sum with signs.
+
+    A coefficient of 1 is left out, unless the product is "1".
+    """
+    text = ""
+    for value, body in terms:
+        if abs(value) != 1 or body == "1":
+            size = write_number(abs(value))
+            body = size if body == "1" else f"{size} {body}"
+        if text:
+            text += f" {'-' if value < 0 else '+'} {body}"
+        else:
+            text = f"-{body}" if value < 0 else body
+    return text or "0"
+
+
+def latex_number(value):
+    """A coefficient in LaTeX: powers of ten are written as such."""
+    mantissa, _, exponent = number(value).partition("e")
+    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
+
+
+def latex_symbol(name):
+    """The name of a coordinate or a function in LaTeX."""
+    match = re.fullmatch(r"([A-Za-z]+)_?(\d*)", name)
+    if match is None:
+        escaped = name.replace("_", r"\_")
+        return rf"\mathrm{{{escaped}}}"
+    letters, digits = match.groups()
+    if letters in GREEK:
+        letters = rf"\{letters}"
+    elif len(letters) > 1:
+        letters = rf"\mathrm{{{letters}}}"
+    return f"{letters}_{{{digits}}}" if digits else letters
+
+
+def latex_operator(operator, variables):
+    """A differential operator applied to u, in LaTeX."""
+    if operator.name == "laplacian(u)":
+        return r"\Delta u"
+    terms = []
+    for orders, coefficient in operator.terms:
+        index = " ".join(
+            latex_symbol(name)
+            for name, order in zip(variables, orders, strict=True)
+            for _ in range(order)
+        )
+        terms.append((coefficient, f"u_{{{index}}}" if index else "u"))
+    sum_of_terms = join(terms, latex_number)
+    single = len(terms) == 1 and terms[0][0] == 1
+    return sum_of_terms if single else f"({sum_of_terms})"
+
+
+def html_name(name):
+    """A feature's name in HTML: what follows the first underscore is an index."""
+    return re.sub(r"\b(\w+?)_(\w+)", r"\1<sub>\2</sub>", name)
+
+
+def sympy_operator(operator, variables):
+    """A differential operator applied to u(variables), as a sympy expression."""
+    sympy = import_sympy()
+    symbols = sympy.symbols(variables)
+    u = sympy.Function("u")(*symbols)
+    total = sympy.Integer(0)
+    for orders, coefficient in operator.terms:
+        derivative = u
+        for symbol, order in zip(symbols, orders, strict=True):
+            if order:
+                derivative = sympy.Derivative(derivative, (symbol, order))
+        total += (
+            sympy.sympify(int(coefficient) if coefficient % 1 == 0 else coefficient)
+            * derivative
+        )
+    return total
+
+
+def import_sympy():
+    """Sympy, or an error that says how to get it."""
+    try:
+        import sympy
+    except ImportError as error:
+        raise ImportError(
+            "to_sympy needs sympy, which is not installed: pip install sympy, or "
+            "install keql with its extra 'symbolic'."
+        ) from error
+    return sympy
+
+
+def import_pandas():
+    """Pandas, or an error that says how to get it."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(
+            "to_frame needs pandas, which is not installed: pip install pandas. "
+            "terms(return_std=True) gives the same numbers as dicts."
+        ) from error
+    return pandas
+
+
+def _braced(latex):
+    """A factor that a power may follow."""
+    return f"({latex})" if latex.startswith(r"\Delta") else latex
+
+
+class PrintableEquation:
+    """The formula of an equation, in several languages."""
+
+    def __str__(self):
+        """Solved for the known part: "u_t = 0.500 u u_x + 0.0100 u_xx"."""
+        return self._write(text_product)
+
+    def __repr__(self):
+        loss = f" ({self._loss_of_fit()})" if self.original is not None else ""
+        return f"<LearnedEquation {self}{loss}>"
+
+    def to_latex(self):
+        r"""The equation in LaTeX, solved for the known part.
+
+        Returns
+        -------
+        latex : str
+            Without dollar signs, such as ``u_{t} = 0.500 u \, u_{x}``.
+        """
+        names = {
+            name: latex_operator(operator, self.variables)
+            for operator in self.operators
+            for name in (operator.name, as_factor(operator.name))
+        }
+        names.update((name, latex_symbol(name)) for name in self.variables)
+        arguments = [
+            latex_product([(as_factor(name), 1)], names) for name in self._arguments()
+        ]
+        names[self._unknown_name()] = f"P({', '.join(arguments)})"
+        return self._write(
+            lambda product: latex_product(product, names),
+            latex_number,
+        )
+
+    def _repr_latex_(self):
+        return f"$\\displaystyle {self.to_latex()}$"
+
+    def _repr_html_(self):
+        def write(product):
+            return html_product(
+                [(html_name(name), power) for name, power in product], {}
+            )
+
+        lines = [f"<div><em>{self._write(write)}</em></div>"]
+        if self.original is not None:
+            lines.append(f"<div>{self._loss_of_fit()}</div>")
+        return "\n".join(lines)
+
+    def to_sympy(self):
+        """The equation as a sympy object, solved for the known part.
+
+        Returns
+        -------
+        equation : sympy.Eq
+            In a function u of the coordinates and its derivatives, f for a forcing,
+            and, if P has no finite list of terms, a function P of its arguments.
+        """
+        sympy = import_sympy()
+        symbols = dict(zip(self.variables, sympy.symbols(self.variables), strict=True))
+        table = dict(symbols)
+        for operator in self.operators:
+            expression = sympy_operator(operator, self.variables)
+            table[operator.name] = table[as_factor(operator.name)] = expression
+        table["f"] = sympy.Function("f")(*symbols.values())
+        table[self._unknown_name()] = sympy.Function("P")(
+            *(table[name] for name in self._arguments())
+        )
+        for name in self.known_part.terms:
+            if name not in table:  # a function of named features
+                function, _, _ = name.partition("(")
+                arguments = [table[p] for p in self.known_part.parameters]
+                table[name] = sympy.Function(function)(*arguments)
+        left, right = (
+            sum(
+                (
+                    sympy.Float(value) * sympy.prod(table[n] ** p for n, p in product)
+                    if abs(value) != 1
+                    else int(value) * sympy.prod(table[n] ** p for n, p in product)
+                    for value, product in side
+                ),
+                sympy.Integer(0),
+            )
+            for side in self._sides()
+        )
+        return sympy.Eq(left, right, evaluate=False)
+
+    def _write(self, write, write_number=number):
+        left, right = (
+            join([(value, write(product)) for value, product in side], write_number)
+            for side in self._sides()
+        )
+        return f"{left} = {right}"
+
+    def _sides(self):
+        """Left- and right-hand side as lists of (coefficient, product)."""
+        known = [(value, ((name, 1),)) for name, value in self.known_part.terms.items()]
+        forcing = [(1.0, (("f", 1),))] if self.has_forcing else []
+        terms = self._find_terms()
+        if terms is None:
+            unknown = [(1.0, ((self._unknown_name(), 1),))]
+        else:
+            values = terms.coefficients @ self.weights
+            order = np.argsort(self._contributions(terms))[::-1]
+            unknown = [(float(values[i]), terms.products[i]) for i in order]
+        if not known:
+            return unknown, forcing
+        return known, forcing + [(-value, product) for value, product in unknown]
+
+    def _loss_of_fit(self):
+        text = f"{self.unexplained:.2g} of P unexplained"
+        if self.loss_ratio != 1.0:
+            text += f", loss {self.loss_ratio:.3g} times as large"
+        return text
+
+    def _unknown_names(self):
+        return self.feature_names[: len(self.variables) + self.n_operators]
+
+    def _arguments(self):
+        """Names of what P depends on."""
+        names = self._unknown_names()
+        active = self.equation_kernel.depends_on(len(names))
+        return [name for name, on in zip(names, active, strict=True) if on]
+
+    def _unknown_name(self):
+        return f"P({', '.join(self._arguments())})"

@@ -1,0 +1,393 @@
+"""What one reads of a learned equation: terms, coefficients, formulas, fewer terms."""
+
+from math import factorial, prod
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from keql._formulas import PrintableEquation, as_factor, import_pandas, text_product
+from keql.kernels import (
+    Constant,
+    Dictionary,
+    Polynomial,
+    Restriction,
+    as_kernel,
+    parse_monomial,
+)
+
+
+class Terms(NamedTuple):
+    """Functions whose combination P is, and how the weights of P combine them."""
+
+    products: list
+    exponents: np.ndarray | None
+    coefficients: np.ndarray
+    values: np.ndarray
+
+    @property
+    def names(self):
+        """As they are printed."""
+        return [text_product(product) for product in self.products]
+
+
+class PathStep(NamedTuple):
+    """An equation on the way to one with few terms.
+
+    Attributes
+    ----------
+    n_terms : int
+        How many terms there are.
+    loss_ratio : float
+        Lowest loss with these terms, over that with all.
+    terms : tuple of str
+        Their names.
+    """
+
+    n_terms: int
+    loss_ratio: float
+    terms: tuple
+
+
+class ReadableEquation(PrintableEquation):
+    """The part of a learned equation that is for people."""
+
+    # --- numbers ------------------------------------------------------------------
+
+    def terms(self, return_std=False):
+        """Coefficients of the terms of P.
+
+        Parameters
+        ----------
+        return_std : bool, default=False
+            Whether their standard errors are returned too.
+
+        Returns
+        -------
+        terms : dict of str to float
+            For instance ``{"u u_x": -0.5, "u_xx": -0.01}``; "1" is the constant. In
+            order of falling contribution on the data, the root mean square of the
+            term at the learned states.
+        std : dict of str to float
+            Only if `return_std`: posterior standard deviations, as small as the noise
+            levels of the fit say.
+
+        Raises
+        ------
+        ValueError
+            If P has no finite list of terms.
+
+        Notes
+        -----
+        The coefficients belong to P on the left-hand side; a printed equation solved
+        for the known part shows them with the opposite sign.
+        """
+        terms = self._terms()
+        order = np.argsort(self._contributions(terms))[::-1]
+        values = terms.coefficients @ self.weights
+        names = terms.names
+        coefficients = {names[i]: float(values[i]) for i in order}
+        if not return_std:
+            return coefficients
+        std = self._need_posterior().std(terms.coefficients)
+        return coefficients, {names[i]: float(std[i]) for i in order}
+
+    def to_frame(self):
+        """The terms of P as a table.
+
+        Returns
+        -------
+        frame : pandas.DataFrame
+            One row for each term, in order of falling contribution, with the columns
+            `coefficient` (of P on the left-hand side), `standard_error`,
+            `contribution` (root mean square of the term at the learned states, in
+            units of the forcing) and `share` (of the sum of all contributions).
+        """
+        pandas = import_pandas()
+        terms = self._terms()
+        sizes = self._contributions(terms)
+        columns = {
+            "coefficient": terms.coefficients @ self.weights,
+            "standard_error": np.full(len(sizes), np.nan)
+            if self.posterior is None
+            else self.posterior.std(terms.coefficients),
+            "contribution": sizes,
+            "share": sizes / (sizes.sum() or 1.0),
+        }
+        index = pandas.Index(terms.names, name="term")
+        frame = pandas.DataFrame(columns, index=index)
+        return frame.iloc[np.argsort(sizes)[::-1]]
+
+    def coefficient(self, term, points, return_std=False):
+        """Coefficient of a term of P as a function of the coordinates.
+
+        For equations with variable coefficients, learned with a kernel such as
+        ``RBF(0.4, active_dims=("x1", "x2")) * Polynomial(1)``: the equation is
+        sum_j c_j(x) m_j with products m_j of operators.
+
+        Parameters
+        ----------
+        term : str
+            A product of operators such as "u_xx" or "u u_x"; "1" for what multiplies
+            none.
+        points : array-like of shape (n, d)
+            Where.
+        return_std : bool, default=False
+            Whether the posterior standard deviation is returned too.
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+            Of the coefficient of P on the left-hand side.
+        std : ndarray of shape (n,)
+            Only if `return_std`.
+
+        Raises
+        ------
+        ValueError
+            If P is no polynomial of the operators with such a term.
+        """
+        d = len(self.variables)
+        names = self._unknown_names()
+        powers = parse_monomial(term, names)
+        degree = self.equation_kernel.degree_in(self._is_operator())
+        if degree is None:
+            raise ValueError(
+                f"the equation kernel {self.equation_kernel} is not polynomial in the "
+                "operators: P has no coefficients. Use unknown_part, or project P on "
+                "polynomials with `project`."
+            )
+        if any(powers[:d]) or sum(powers) > degree:
+            raise ValueError(
+                f"term={term!r} must be a product of at most {degree} of the operators "
+                f"{', '.join(names[d:])}, or '1'."
+            )
+        points = np.atleast_2d(np.asarray(points, dtype=float))
+        if points.shape[1] != d:
+            raise ValueError(
+                f"points has {points.shape[1]} column(s), the equation has the {d} "
+                f"variable(s) {', '.join(self.variables)}."
+            )
+        # A Taylor coefficient in the operators, which is exact for polynomials.
+        S = np.column_stack([points, np.zeros((len(points), len(names) - d))])
+        features = self.basis(S, powers) / prod(factorial(power) for power in powers)
+        values = features @ self.weights
+        if not return_std:
+            return values
+        return values, self._need_posterior().std(features)
+
+    # --- fewer terms, or others ---------------------------------------------------
+
+    def path(self):
+        """The equations that are left when terms are taken out one by one.
+
+        Each time the term goes that costs least: states and other coefficients move
+        to where the loss of the fit is lowest without it, in its quadratic
+        approximation.
+
+        Returns
+        -------
+        steps : list of (n_terms, loss_ratio, terms)
+            From all terms to one: how many there are, the loss over that with all
+            terms, and their names.
+        """
+        return [step for step, _ in self._path()]
+
+    def sparse(self, max_loss=2.0, n_terms=None):
+        """An equation with fewer terms.
+
+        Parameters
+        ----------
+        max_loss : float, default=2.0
+            The loss of the fit, without the terms that are taken out, is at most so
+            many times that with all terms; as few terms are kept as that allows.
+        n_terms : int, default=None
+            How many terms are kept instead, whatever the loss.
+
+        Returns
+        -------
+        equation : LearnedEquation
+            With the coefficients that are best for these terms. What was lost is in
+            its `loss_ratio` and `unexplained`, and printed with its representation.
+
+        See Also
+        --------
+        path : All equations to choose from.
+
+        Notes
+        -----
+        The loss is that of the quadratic approximation at the fitted states, as for
+        :meth:`path`. To fit again with these terms only, pass the new equation's
+        `equation_kernel` to an estimator.
+        """
+        steps = self._path()
+        if n_terms is None:
+            allowed = [step for step in steps if step[0].loss_ratio <= max_loss]
+            if not allowed:
+                raise ValueError(f"max_loss={max_loss!r} must be at least 1.")
+            _, kept = allowed[-1]
+        else:
+            chosen = [kept for step, kept in steps if step.n_terms == n_terms]
+            if not chosen:
+                raise ValueError(
+                    f"n_terms={n_terms!r} must be a whole number from 1 to "
+                    f"{len(steps)}."
+                )
+            kept = chosen[0]
+        terms, kernel = self._terms(), self.equation_kernel
+        kept = sorted(kept)
+        posterior = self._need_posterior().transform(terms.coefficients).restrict(kept)
+        if terms.exponents is None:
+            kernel = kernel.keep(kept)
+        else:
+            exponents = [tuple(map(int, powers)) for powers in terms.exponents[kept]]
+            kernel = Restriction(kernel, exponents)
+        coefficients = _terms_of(kernel, self._unknown_names(), None).coefficients
+        inverse = linalg.inv(coefficients)
+        return self._simplified(kernel, posterior.transform(inverse))
+
+    def project(self, dictionary=2):
+        """P as a combination of given functions, as near as possible on the data.
+
+        Parameters
+        ----------
+        dictionary : int, dict or kernel, default=2
+            Degree of a polynomial in what P depends on; ``{name: function}`` with
+            functions of named features in `autograd.numpy`, such as
+            ``{"sin(u)": lambda u: np.sin(u)}``; or a kernel of finite dimension.
+
+        Returns
+        -------
+        equation : LearnedEquation
+            The least-squares fit to P at the learned states. How far it is from P is
+            in its `unexplained`, and printed with its representation.
+        """
+        S = self._unknown_columns(self.training_features)
+        kernel = self._as_dictionary(dictionary, S)
+        features = kernel.feature_map(S)
+        if features is None:
+            raise ValueError(
+                f"dictionary={dictionary!r} has no finite list of functions: give a "
+                "degree, {name: function}, or a polynomial kernel."
+            )
+        # What the new weights are in terms of the old ones, and so their posterior.
+        scale = np.maximum(linalg.norm(features, axis=0), np.finfo(float).tiny)
+        matrix, _, rank, _ = linalg.lstsq(
+            features / scale, self.basis(S), lapack_driver="gelsy"
+        )
+        matrix /= scale[:, None]
+        if (
+            self.posterior is None
+            or rank < features.shape[1]
+            or rank > len(self.weights)
+        ):
+            return self._simplified(kernel, None, matrix @ self.weights)
+        return self._simplified(kernel, self.posterior.transform(matrix))
+
+    @property
+    def unexplained(self):
+        """Relative L2 distance on the data from the P that was learned; 0 for that."""
+        if self.original is None:
+            return 0.0
+        S = self.training_features
+        learned = self.original.unknown_part(S)
+        size = linalg.norm(learned)
+        return (
+            float(linalg.norm(self.unknown_part(S) - learned) / size) if size else 0.0
+        )
+
+    @property
+    def loss_ratio(self):
+        """Loss of the fit without the terms taken out, over that with all terms."""
+        if self.original is None or self.posterior is None:
+            return 1.0
+        return float(self.posterior.loss / self.original.posterior.loss)
+
+    # --- helpers --------------------------------------------------------------------
+
+    def _terms(self):
+        terms = self._find_terms()
+        if terms is None:
+            raise ValueError(
+                f"the equation kernel {self.equation_kernel} is not polynomial: P has "
+                "no finite list of terms. Call unknown_part for its values, project P "
+                "on polynomials or other functions with `project`, or learn with "
+                "keql.kernels.Polynomial."
+            )
+        return terms
+
+    def _find_terms(self):
+        S = self._unknown_columns(self.training_features)
+        return _terms_of(self.equation_kernel, self._unknown_names(), S)
+
+    def _contributions(self, terms):
+        """Root mean squares of the terms at the learned states."""
+        values = terms.values * (terms.coefficients @ self.weights)
+        return np.sqrt(np.mean(values**2, axis=0))
+
+    def _path(self):
+        posterior, terms = self._need_posterior(), self._terms()
+        names = terms.names
+        return [
+            (
+                PathStep(
+                    len(kept),
+                    float(loss / posterior.loss),
+                    tuple(names[i] for i in kept),
+                ),
+                kept,
+            )
+            for kept, loss in posterior.transform(terms.coefficients).eliminate()
+        ]
+
+    def _need_posterior(self):
+        if self.posterior is None:
+            raise ValueError(
+                "the equation has no posterior of its weights: it was made by hand, or "
+                "projected on more functions than the data tell apart."
+            )
+        return self.posterior
+
+    def _as_dictionary(self, dictionary, S):
+        columns = self.equation_kernel.depends_on(S.shape[1])
+        names = self._unknown_names()
+        if isinstance(dictionary, dict):
+            kernel = Dictionary(dictionary)
+        elif isinstance(dictionary, int | np.integer):
+            kernel = Polynomial(
+                int(dictionary), active_dims=tuple(np.flatnonzero(columns).tolist())
+            )
+        else:
+            kernel = as_kernel(dictionary)
+        default = tuple(np.flatnonzero(self._is_operator()).tolist())
+        variance = np.mean(self.unknown_part(S) ** 2) or 1.0
+        kernel = kernel.bind(names, default=default).scaled_to(S)
+        if isinstance(dictionary, int | np.integer):
+            return Constant(variance, "fixed") * kernel
+        return kernel
+
+    def _is_operator(self):
+        """Which of the columns that P sees are operators."""
+        return np.arange(len(self._unknown_names())) >= len(self.variables)
+
+
+def _terms_of(kernel, names, S):
+    """The terms of a kernel of finite dimension, or None."""
+    factors = [as_factor(name) for name in names]
+    polynomials = kernel.feature_polynomials(len(names))
+    if polynomials is not None:
+        # The expansion lists monomials that no function of the RKHS contains, too.
+        contained = np.any(polynomials[1] != 0, axis=1)
+        exponents, coefficients = (part[contained] for part in polynomials)
+        products = [
+            tuple((n, int(p)) for n, p in zip(factors, powers, strict=True) if p)
+            for powers in exponents
+        ]
+        values = None if S is None else np.prod(S[:, None] ** exponents, axis=2)
+        return Terms(products, exponents, coefficients, values)
+    if kernel.feature_names is None:
+        return None
+    scale = kernel.feature_scales()
+    products = [((name, 1),) for name in kernel.feature_names]
+    values = None if S is None else kernel.feature_map(S) / scale
+    return Terms(products, None, np.diag(scale), values)

@@ -1,0 +1,218 @@
+"""A kernel whose space is spanned by given functions."""
+
+import inspect
+import warnings
+
+import autograd.numpy as anp
+import numpy as np
+from autograd import elementwise_grad
+
+from keql.kernels._base import Kernel
+from keql.kernels._multi_index import as_multi_index
+
+
+class Dictionary(Kernel):
+    """Kernel of the combinations of given functions with independent coefficients.
+
+    k(s, s') = sum_j b_j^2 f_j(s) f_j(s'): as a prior, each f_j has a normal
+    coefficient with standard deviation b_j.
+
+    Parameters
+    ----------
+    functions : dict of str to callable
+        What the functions are called in printed equations, and the functions, written
+        in `autograd.numpy`. Their parameters, but those with a default, are names of
+        columns. To be pickled they must be importable.
+    scale : float, array-like of shape (n_functions,) or "auto", default="auto"
+        The b_j, in units of the kernel's functions over those of the f_j; "auto": one
+        over the root mean square of f_j at the features that the equation is learned
+        from.
+    columns : tuple of str, default=None
+        Names of the columns that the kernel sees; an estimator sets them.
+
+    Examples
+    --------
+    >>> import autograd.numpy as np
+    >>> from keql.kernels import Dictionary
+    >>> functions = {"sin(u)": lambda u: np.sin(u), "u_t": lambda u_t: u_t}
+    >>> kernel = Dictionary(functions, scale=1.0).bind(["u", "u_t"])
+    >>> kernel([[np.pi / 2, 3.0]])
+    array([[10.]])
+    """
+
+    def __init__(self, functions, scale="auto", columns=None):
+        self.functions = functions
+        self.scale = scale
+        self.columns = columns
+
+    def __repr__(self):
+        return f"Dictionary([{', '.join(self.functions)}])"
+
+    def __eq__(self, other):
+        return (
+            type(self) is type(other)
+            and self.functions == other.functions
+            and np.array_equal(self.scale, other.scale)
+            and self.columns == other.columns
+        )
+
+    __hash__ = None
+
+    @property
+    def feature_names(self):
+        """What the functions are called."""
+        return list(self.functions)
+
+    def feature_scales(self):
+        """Standard deviations of the coefficients.
+
+        Returns
+        -------
+        scales : ndarray of shape (n_functions,)
+            The b_j.
+        """
+        if isinstance(self.scale, str):
+            raise ValueError(
+                f"scale={self.scale!r} is set from the features when an estimator is "
+                "fitted: here give numbers, or call kernel.scaled_to(features) first."
+            )
+        scale = np.asarray(self.scale, dtype=float)
+        if not np.all(scale > 0) or scale.size not in (1, len(self.functions)):
+            raise ValueError(
+                f"scale={self.scale!r} must be positive: one number, or one for each "
+                f"of the {len(self.functions)} functions."
+            )
+        return np.broadcast_to(scale, (len(self.functions),)).astype(float)
+
+    def keep(self, kept):
+        """The kernel of some of the functions.
+
+        Parameters
+        ----------
+        kept : sequence of int
+            Their positions.
+
+        Returns
+        -------
+        kernel : Dictionary
+            With the same scales.
+        """
+        items = list(self.functions.items())
+        chosen = dict(items[i] for i in kept)
+        return Dictionary(chosen, self.feature_scales()[list(kept)], self.columns)
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        """Value of the kernel.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            First points.
+        Y : array-like of shape (m, d), default=None
+            Second points; None stands for `X`.
+        eval_gradient : bool, default=False
+            Whether the gradient in the hyperparameters, of which there are none, is
+            returned as well.
+
+        Returns
+        -------
+        K : ndarray of shape (n, m)
+            The values.
+        gradient : ndarray of shape (n, m, 0)
+            Only if `eval_gradient`.
+        """
+        K = self.derivative(X, Y)
+        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
+
+    def diag(self, X):
+        """Values k(x, x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Points.
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+            The diagonal of `kernel(X)`.
+        """
+        return np.sum(self.feature_map(X) ** 2, axis=1)
+
+    def is_stationary(self):
+        """Whether the kernel is known to depend on the difference of the points only.
+
+        Returns
+        -------
+        stationary : bool
+            False.
+        """
+        return False
+
+    def depends_on(self, d):
+        used = {column for _, columns in self._resolved(d) for column in columns}
+        return np.isin(np.arange(d), list(used))
+
+    def n_features(self, d):
+        return len(self.functions)
+
+    def feature_map(self, S, a=None):
+        S = np.atleast_2d(np.asarray(S, dtype=float))
+        a = as_multi_index(a, S.shape[1])
+        features = [
+            _derivative(function, columns, S, a)
+            for function, columns in self._resolved(S.shape[1])
+        ]
+        return np.column_stack(features) * self.feature_scales()
+
+    def _derivatives(self, X, Y, pairs):
+        return [self.feature_map(X, a) @ self.feature_map(Y, b).T for a, b in pairs]
+
+    def _resolved(self, d):
+        """Functions with the positions of their arguments."""
+        if self.columns is None or len(self.columns) != d:
+            raise ValueError(
+                f"columns={self.columns!r} must name the {d} column(s): use the kernel "
+                "in a keql estimator, or call kernel.bind(names) first."
+            )
+        resolved = []
+        for name, function in self.functions.items():
+            parameters = [
+                parameter.name
+                for parameter in inspect.signature(function).parameters.values()
+                if parameter.default is parameter.empty
+            ]
+            unknown = [p for p in parameters if p not in self.columns]
+            if unknown:
+                raise ValueError(
+                    f"the function {name!r} has the parameter {unknown[0]!r}, which is "
+                    f"none of the columns {', '.join(self.columns)}."
+                )
+            resolved.append((function, [self.columns.index(p) for p in parameters]))
+        return resolved
+
+    def _bind(self, names, default):
+        return Dictionary(self.functions, self.scale, tuple(names))
+
+    def _scaled_to(self, S):
+        if not (isinstance(self.scale, str) and self.scale == "auto"):
+            return self
+        unit = Dictionary(self.functions, 1.0, self.columns)
+        sizes = np.sqrt(np.mean(unit.feature_map(S) ** 2, axis=0))
+        return Dictionary(
+            self.functions, 1 / np.where(sizes > 0, sizes, 1.0), self.columns
+        )
+
+
+def _derivative(function, columns, S, a):
+    """The derivative a of a function of some columns, of shape (n,)."""
+    if any(order for column, order in enumerate(a) if column not in columns):
+        return np.zeros(len(S))
+    for position, column in enumerate(columns):
+        for _ in range(a[column]):
+            function = elementwise_grad(function, position)
+    with warnings.catch_warnings():
+        # Autograd's word for a derivative that is 0, as the second one of u.
+        warnings.filterwarnings("ignore", "Output seems independent of input")
+        values = function(*S[:, columns].T)
+    return np.broadcast_to(anp.asarray(values, dtype=float), (len(S),))
