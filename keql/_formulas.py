@@ -86,7 +86,9 @@ def latex_symbol(name):
         letters = rf"\{letters}"
     elif len(letters) > 1:
         letters = rf"\mathrm{{{letters}}}"
-    return f"{letters}_{{{digits}}}" if digits else letters
+    if not digits:
+        return letters
+    return f"{letters}_{digits}" if len(digits) == 1 else f"{letters}_{{{digits}}}"
 
 
 def latex_operator(operator, variables):
@@ -95,10 +97,13 @@ def latex_operator(operator, variables):
         return r"\Delta u"
     terms = []
     for orders, coefficient in operator.terms:
-        index = " ".join(
+        symbols = [
             latex_symbol(name)
             for name, order in zip(variables, orders, strict=True)
             for _ in range(order)
+        ]
+        index = ("" if all(len(symbol) == 1 for symbol in symbols) else " ").join(
+            symbols
         )
         terms.append((coefficient, f"u_{{{index}}}" if index else "u"))
     sum_of_terms = join(terms, latex_number)
@@ -267,10 +272,10 @@ class PrintableEquation:
         return known, forcing + [(-value, product) for value, product in unknown]
 
     def _loss_of_fit(self):
-        text = f"{self.unexplained:.2g} of P unexplained"
-        if self.loss_ratio != 1.0:
-            text += f", loss {self.loss_ratio:.3g} times as large"
-        return text
+        """What was lost on the way from the original, in a phrase."""
+        ratio = f"{self.loss_ratio:.3g}"
+        loss = "the same loss" if ratio == "1" else f"{ratio} times the loss"
+        return f"{100 * self.unexplained:.2g} % from the learned P, {loss}"
 
     def _unknown_names(self):
         return self.feature_names[: len(self.variables) + self.n_operators]

@@ -1,5 +1,6 @@
 """What one reads of a learned equation: terms, coefficients, formulas, fewer terms."""
 
+from itertools import combinations_with_replacement
 from math import factorial, prod
 from typing import NamedTuple
 
@@ -152,11 +153,7 @@ class ReadableEquation(PrintableEquation):
         powers = parse_monomial(term, names)
         degree = self.equation_kernel.degree_in(self._is_operator())
         if degree is None:
-            raise ValueError(
-                f"the equation kernel {self.equation_kernel} is not polynomial in the "
-                "operators: P has no coefficients. Use unknown_part, or project P on "
-                "polynomials with `project`."
-            )
+            raise ValueError(self._no_coefficients())
         if any(powers[:d]) or sum(powers) > degree:
             raise ValueError(
                 f"term={term!r} must be a product of at most {degree} of the operators "
@@ -175,6 +172,33 @@ class ReadableEquation(PrintableEquation):
         if not return_std:
             return values
         return values, self._need_posterior().std(features)
+
+    def coefficient_terms(self):
+        """Products of operators whose coefficients depend on the coordinates.
+
+        Returns
+        -------
+        terms : list of str
+            What :meth:`coefficient` knows, in order of falling contribution on the
+            data.
+        """
+        mask = self._is_operator()
+        degree = self.equation_kernel.degree_in(mask)
+        if degree is None:
+            raise ValueError(self._no_coefficients())
+        d, names = len(self.variables), self._unknown_names()
+        used = np.flatnonzero(mask & self.equation_kernel.depends_on(len(names)))
+        S = self._unknown_columns(self.training_features)
+        sizes = {}
+        for n_factors in range(degree + 1):
+            for columns in combinations_with_replacement(used, n_factors):
+                powers = np.bincount(np.array(columns, int), minlength=len(names))
+                term = text_product(
+                    [(as_factor(n), p) for n, p in zip(names, powers, strict=True) if p]
+                )
+                values = self.coefficient(term, S[:, :d]) * np.prod(S**powers, axis=1)
+                sizes[term] = np.sqrt(np.mean(values**2))
+        return sorted(sizes, key=lambda term: -sizes[term])
 
     # --- fewer terms, or others ---------------------------------------------------
 
@@ -310,11 +334,19 @@ class ReadableEquation(PrintableEquation):
         if terms is None:
             raise ValueError(
                 f"the equation kernel {self.equation_kernel} is not polynomial: P has "
-                "no finite list of terms. Call unknown_part for its values, project P "
-                "on polynomials or other functions with `project`, or learn with "
+                "no finite list of terms. Call unknown_part for its values, "
+                "`coefficient` where coefficients depend on the coordinates, "
+                "`project` for the nearest polynomial, or learn with "
                 "keql.kernels.Polynomial."
             )
         return terms
+
+    def _no_coefficients(self):
+        return (
+            f"the equation kernel {self.equation_kernel} is not polynomial in the "
+            "operators: P has no coefficients. Use unknown_part, or project P on "
+            "polynomials with `project`."
+        )
 
     def _find_terms(self):
         S = self._unknown_columns(self.training_features)
@@ -328,17 +360,15 @@ class ReadableEquation(PrintableEquation):
     def _path(self):
         posterior, terms = self._need_posterior(), self._terms()
         names = terms.names
-        return [
-            (
-                PathStep(
-                    len(kept),
-                    float(loss / posterior.loss),
-                    tuple(names[i] for i in kept),
-                ),
-                kept,
+        sizes = self._contributions(terms)
+        path = []
+        for kept, loss in posterior.transform(terms.coefficients).eliminate():
+            by_size = sorted(kept, key=lambda i: -sizes[i])
+            named = tuple(names[i] for i in by_size)
+            path.append(
+                (PathStep(len(kept), float(loss / posterior.loss), named), kept)
             )
-            for kept, loss in posterior.transform(terms.coefficients).eliminate()
-        ]
+        return path
 
     def _need_posterior(self):
         if self.posterior is None:

@@ -1,0 +1,195 @@
+"""What the displays share: axes, points of a fitted estimator, maps and lines."""
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+# Blue and vermilion of Okabe and Ito's palette, and grey.
+FIRST, SECOND, QUIET = "#0072B2", "#D55E00", "0.45"
+DIVERGING, SEQUENTIAL = "RdBu_r", "viridis"
+
+
+def make_axes(ax):
+    """The given axes, or those of a new figure."""
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    _, ax = pyplot.subplots(layout="constrained")
+    return ax
+
+
+def check_equation(estimator):
+    """The learned equation of a fitted estimator."""
+    check_is_fitted(estimator)
+    if estimator.equation_ is None:
+        raise ValueError(
+            f"estimator={type(estimator).__name__} was fitted without an equation: "
+            "give operators and a known part or a forcing."
+        )
+    return estimator.equation_
+
+
+def position_of(estimator, function):
+    """Position of a function label among those of the fit; None is the first."""
+    labels = estimator.functions_
+    if function is None:
+        return 0
+    if function not in labels:
+        raise ValueError(
+            f"function={function!r} is not one of the labels in fit: "
+            f"{', '.join(str(label) for label in labels[:10])}."
+        )
+    return labels.index(function)
+
+
+def rows_for(estimator, points, function):
+    """Points as `predict` takes them: with a column of the function's label."""
+    label = estimator.functions_[position_of(estimator, function)]
+    names = getattr(estimator, "feature_names_in_", None)
+    column = estimator.function_column
+    if column is None:
+        columns = list(points.T)
+    else:
+        labels = np.full(len(points), label, dtype=np.asarray(label).dtype)
+        columns = list(points.T)
+        position = list(names).index(column) if isinstance(column, str) else column
+        columns.insert(position % (len(columns) + 1), labels)
+    if names is None:
+        kinds = {np.asarray(column).dtype.kind for column in columns}
+        table = np.empty(
+            (len(points), len(columns)), float if kinds <= set("fiub") else object
+        )
+        for i, column in enumerate(columns):
+            table[:, i] = column
+        return table
+    import pandas
+
+    return pandas.DataFrame(dict(zip(names, columns, strict=True)))
+
+
+def split_rows(estimator, X, y, function):
+    """Coordinates and values of the observations of one function."""
+    if X is None:
+        return None, None
+    points = estimator.coordinates(X)
+    values = None if y is None else np.ravel(np.asarray(y, dtype=float))
+    if estimator.function_column is not None:
+        label = estimator.functions_[position_of(estimator, function)]
+        column = estimator.function_column
+        if hasattr(X, "columns"):
+            name = column if isinstance(column, str) else list(X.columns)[column]
+            labels = np.asarray(X[name])
+        else:
+            labels = np.asarray(X)[:, column]
+        mine = labels == label
+        points, values = points[mine], None if values is None else values[mine]
+    return points, values
+
+
+def grid_of(points, resolution):
+    """A grid of points in the bounding box of `points`."""
+    axes = [
+        np.linspace(lower, upper, resolution)
+        for lower, upper in zip(points.min(axis=0), points.max(axis=0), strict=True)
+    ]
+    return np.column_stack([axis.ravel() for axis in np.meshgrid(*axes)])
+
+
+def check_dimension(points):
+    """Points as an array of one or two coordinates."""
+    points = np.asarray(points, dtype=float)
+    points = points[:, None] if points.ndim == 1 else points
+    if points.shape[1] > 2:
+        raise ValueError(
+            f"points has {points.shape[1]} coordinates: a display shows one or two. "
+            "Evaluate the estimator on a slice and use from_predictions with the two "
+            "coordinates that vary."
+        )
+    return points
+
+
+def check_values(values, points, name):
+    """Values as an array of one value for each point; None stays."""
+    if values is None:
+        return None
+    values = np.ravel(np.asarray(values, dtype=float))
+    if len(values) != len(points):
+        raise ValueError(
+            f"{name} has {len(values)} value(s) for {len(points)} point(s): give one "
+            "for each."
+        )
+    return values
+
+
+def draw_map(ax, points, values, variables, label, *, centred=None, **kwargs):
+    """Colours of a function of two coordinates, and a bar that explains them."""
+    low, high = float(np.min(values)), float(np.max(values))
+    centred = low < 0 < high if centred is None else centred
+    if centred:
+        limit = max(abs(low), abs(high)) or 1.0
+        defaults = {"cmap": DIVERGING, "vmin": -limit, "vmax": limit}
+    else:
+        defaults = {"cmap": SEQUENTIAL}
+    settings = {**defaults, "rasterized": True, **kwargs}
+    first, second = (np.unique(column) for column in points.T)
+    if len(first) * len(second) == len(points):
+        order = np.lexsort(points.T)
+        table = values[order].reshape(len(second), len(first))
+        image = ax.pcolormesh(first, second, table, **settings)
+    else:
+        image = ax.tripcolor(*points.T, values, shading="gouraud", **settings)
+    ax.set(xlabel=variables[0], ylabel=variables[1])
+    ax.set(xlim=(first[0], first[-1]), ylim=(second[0], second[-1]))
+    bar = ax.figure.colorbar(image, ax=ax, label=label)
+    bar.formatter.set_powerlimits((-2, 4))
+    return image
+
+
+def draw_line(ax, points, values, variables, ylabel, std=None, **kwargs):
+    """A function of one coordinate, with a band of two standard deviations."""
+    order = np.argsort(points[:, 0])
+    x, values = points[order, 0], values[order]
+    (line,) = ax.plot(x, values, **{"color": FIRST, "lw": 1.5, **kwargs})
+    if std is not None:
+        std = std[order]
+        ax.fill_between(
+            x,
+            values - 2 * std,
+            values + 2 * std,
+            color=line.get_color(),
+            alpha=0.25,
+            lw=0,
+            label="two standard deviations",
+        )
+    ax.set(xlabel=variables[0], ylabel=ylabel, xlim=(x[0], x[-1]))
+    return line
+
+
+def legend_above(ax, handles=None, **kwargs):
+    """A legend that hides nothing: above the axes."""
+    if handles is None:
+        handles, _ = ax.get_legend_handles_labels()
+    settings = {"ncols": 2, "frameon": False, "handletextpad": 0.4, **kwargs}
+    ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1), **settings)
+
+
+def default_variables(variables, points):
+    """Names of the coordinates."""
+    if variables is None:
+        return [f"x{i}" for i in range(points.shape[1])]
+    return list(variables)
+
+
+def forcing_of(estimator):
+    """The right-hand side at the collocation points of all functions, stacked."""
+    given, values = estimator.forcing, []
+    for label, points in zip(
+        estimator.functions_, estimator.collocation_points_, strict=True
+    ):
+        forcing = given[label] if isinstance(given, dict) else given
+        if forcing is None:
+            forcing = np.zeros(len(points))
+        elif callable(forcing):
+            forcing = forcing(points)
+        values.append(np.ravel(np.asarray(forcing, dtype=float)))
+    return np.concatenate(values)

@@ -1,0 +1,496 @@
+"""Displays of a fit's progress, of its equation and of trajectories."""
+
+import numpy as np
+
+from keql.metrics import relative_l2_error
+from keql.plotting import _common as common
+
+
+class LossCurveDisplay:
+    """Loss and damping after each accepted step of a joint fit.
+
+    Parameters
+    ----------
+    loss_curve : array-like of shape (n_steps + 1,)
+        The loss at the start and after each step.
+    damping_curve : array-like of shape (n_steps,), default=None
+        The damping of each step.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where the loss was drawn.
+    damping_ax_ : matplotlib Axes or None
+        The axes of the damping, on the right.
+    figure_ : matplotlib Figure
+        The figure of the axes.
+
+    Examples
+    --------
+    >>> from keql.plotting import LossCurveDisplay
+    >>> display = LossCurveDisplay.from_predictions([100.0, 10.0, 1.0], [0.1, 0.05])
+    >>> display.ax_.get_yscale()
+    'log'
+    """
+
+    def __init__(self, loss_curve, damping_curve=None):
+        self.loss_curve = loss_curve
+        self.damping_curve = damping_curve
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None, **kwargs):
+        """Draw the progress of a fit.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            That has a `loss_curve_`.
+        ax : matplotlib Axes, default=None
+            Where to draw; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot`, of the loss.
+
+        Returns
+        -------
+        display : LossCurveDisplay
+            Drawn.
+        """
+        common.check_is_fitted(estimator)
+        if not getattr(estimator, "loss_curve_", []):
+            raise ValueError(
+                f"estimator={type(estimator).__name__} has no loss curve: only a joint "
+                "fit of an equation, as of OneStepKEqL, is made in steps."
+            )
+        return cls(estimator.loss_curve_, estimator.damping_curve_).plot(
+            ax=ax, **kwargs
+        )
+
+    @classmethod
+    def from_predictions(cls, loss_curve, damping_curve=None, *, ax=None, **kwargs):
+        """Draw given curves.
+
+        Parameters
+        ----------
+        loss_curve : array-like of shape (n_steps + 1,)
+            The loss at the start and after each step.
+        damping_curve : array-like of shape (n_steps,), default=None
+            The damping of each step.
+        ax : matplotlib Axes, default=None
+            Where to draw; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot`, of the loss.
+
+        Returns
+        -------
+        display : LossCurveDisplay
+            Drawn.
+        """
+        return cls(loss_curve, damping_curve).plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, **kwargs):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot`, of the loss.
+
+        Returns
+        -------
+        display : LossCurveDisplay
+            This one.
+        """
+        self.ax_ = ax = common.make_axes(ax)
+        self.figure_, self.damping_ax_ = ax.figure, None
+        loss = np.asarray(self.loss_curve, dtype=float)
+        settings = {"color": common.FIRST, "marker": "o", "ms": 3, **kwargs}
+        lines = ax.plot(np.arange(len(loss)), loss, label="loss", **settings)
+        ax.set(xlabel="accepted step", ylabel="loss", yscale="log")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        if self.damping_curve is not None and len(self.damping_curve):
+            self.damping_ax_ = other = ax.twinx()
+            damping = np.asarray(self.damping_curve, dtype=float)
+            lines += other.plot(
+                np.arange(1, len(damping) + 1),
+                damping,
+                "--",
+                color=common.SECOND,
+                label="damping",
+            )
+            other.set(ylabel="damping", yscale="log")
+        ax.legend(handles=lines)
+        return self
+
+
+class EquationParityDisplay:
+    """Predicted against given values of what the equation was learned from.
+
+    The given values are f - Pbar, the right-hand side less the known part at the
+    learned states, and the prediction is P. An equation that holds has all points on
+    the diagonal.
+
+    Parameters
+    ----------
+    given : ndarray of shape (n,)
+        f - Pbar.
+    predicted : ndarray of shape (n,)
+        P.
+    label : str, default="f - known part"
+        What is given.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        The figure of the axes.
+    relative_error_ : float
+        The relative L2 error.
+
+    Examples
+    --------
+    >>> from keql.plotting import EquationParityDisplay
+    >>> display = EquationParityDisplay.from_predictions([1.0, 2.0], [1.0, 2.2])
+    >>> round(display.relative_error_, 3)
+    0.089
+    """
+
+    def __init__(self, given, predicted, label="f - known part"):
+        self.given = given
+        self.predicted = predicted
+        self.label = label
+
+    @classmethod
+    def from_estimator(cls, estimator, *, equation=None, ax=None, **kwargs):
+        """Draw the equation of a fitted estimator at its collocation points.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            Of keql.
+        equation : LearnedEquation, default=None
+            Another equation to judge at the same states, such as a sparse one; None
+            for `estimator.equation_`.
+        ax : matplotlib Axes, default=None
+            Where to draw; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot`, of the points.
+
+        Returns
+        -------
+        display : EquationParityDisplay
+            Drawn.
+        """
+        learned = common.check_equation(estimator)
+        equation = learned if equation is None else equation
+        S = learned.training_features
+        forcing = common.forcing_of(estimator)
+        label = "f" if learned.has_forcing else ""
+        if learned.known_part.terms:
+            known = str(learned).partition(" = ")[0]
+            known = f"({known})" if " " in known else known
+            label = f"{label} - {known}" if label else f"-{known}"
+        return cls(
+            forcing - learned.known_part(S), equation.unknown_part(S), label
+        ).plot(ax=ax, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls, given, predicted, *, label="f - known part", ax=None, **kwargs
+    ):
+        """Draw given values.
+
+        Parameters
+        ----------
+        given : array-like of shape (n,)
+            The right-hand side less the known part.
+        predicted : array-like of shape (n,)
+            Values of P.
+        label : str, default="f - known part"
+            What is given.
+        ax : matplotlib Axes, default=None
+            Where to draw; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot`, of the points.
+
+        Returns
+        -------
+        display : EquationParityDisplay
+            Drawn.
+        """
+        given = np.ravel(np.asarray(given, dtype=float))
+        predicted = common.check_values(predicted, given, "predicted")
+        return cls(given, predicted, label).plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, **kwargs):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot`, of the points.
+
+        Returns
+        -------
+        display : EquationParityDisplay
+            This one.
+        """
+        self.ax_ = ax = common.make_axes(ax)
+        self.figure_ = ax.figure
+        self.relative_error_ = relative_l2_error(self.given, self.predicted)
+        settings = {
+            "ls": "",
+            "marker": "o",
+            "ms": 3,
+            "color": common.FIRST,
+            "alpha": 0.5,
+            "mew": 0,
+            "rasterized": True,
+            **kwargs,
+        }
+        middle = 0.5 * (np.max(self.given) + np.min(self.given))
+        ax.axline((middle, middle), slope=1, color="black", lw=0.8, zorder=1)
+        ax.plot(self.given, self.predicted, **settings)
+        ax.set(xlabel=f"given: {self.label}", ylabel="predicted: P")
+        ax.set_aspect("equal", adjustable="datalim")
+        ax.set_title(f"relative L2 error {self.relative_error_:.2g}")
+        return self
+
+
+class PhasePortraitDisplay:
+    """A trajectory of a second-order equation in the plane of u and u_t.
+
+    Parameters
+    ----------
+    u, u_t : ndarray of shape (n,)
+        The trajectory, in order of time.
+    observed : tuple of two ndarray of shape (n_samples,), default=None
+        The state and its derivative at the observations.
+    true : tuple of two ndarray of shape (n,), default=None
+        A trajectory to compare with.
+    acceleration : callable, default=None
+        Takes u and u_t and returns u_tt: directions are drawn.
+    variable : str, default="t"
+        Name of the coordinate.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        The figure of the axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from keql.plotting import PhasePortraitDisplay
+    >>> t = np.linspace(0, 6, 50)
+    >>> display = PhasePortraitDisplay.from_predictions(np.sin(t), np.cos(t))
+    >>> display.ax_.get_ylabel()
+    'u_t'
+    """
+
+    def __init__(
+        self, u, u_t, *, observed=None, true=None, acceleration=None, variable="t"
+    ):
+        self.u = u
+        self.u_t = u_t
+        self.observed = observed
+        self.true = true
+        self.acceleration = acceleration
+        self.variable = variable
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X=None,
+        *,
+        function=None,
+        directions=True,
+        grid_resolution=1000,
+        ax=None,
+        **kwargs,
+    ):
+        """Draw the trajectory of a fitted state of one coordinate.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            Of keql.
+        X : {array-like, dataframe} of shape (n_samples, n_columns), default=None
+            Observations to mark.
+        function : hashable, default=None
+            Label of the function; None for the first.
+        directions : bool, default=True
+            Whether the learned directions are drawn, where the equation gives u_tt
+            without a forcing and without the coordinate.
+        grid_resolution : int, default=1000
+            Points of the trajectory.
+        ax : matplotlib Axes, default=None
+            Where to draw; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot`, of the trajectory.
+
+        Returns
+        -------
+        display : PhasePortraitDisplay
+            Drawn.
+        """
+        equation = common.check_equation(estimator)
+        if len(estimator.variables_) != 1:
+            raise ValueError(
+                f"estimator has the variables {', '.join(estimator.variables_)}: a "
+                "phase portrait needs a state of one coordinate."
+            )
+        (variable,) = estimator.variables_
+        slope = f"u_{variable}"
+        position = common.position_of(estimator, function)
+        box = estimator.collocation_points_[position]
+        rows = common.rows_for(
+            estimator, common.grid_of(box, grid_resolution), function
+        )
+        observed = None
+        if X is not None:
+            points, _ = common.split_rows(estimator, X, None, function)
+            at = common.rows_for(estimator, points, function)
+            observed = estimator.predict(at), estimator.predict_derivative(at, slope)
+        return cls(
+            estimator.predict(rows),
+            estimator.predict_derivative(rows, slope),
+            observed=observed,
+            acceleration=_acceleration(equation, variable) if directions else None,
+            variable=variable,
+        ).plot(ax=ax, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        u,
+        u_t,
+        *,
+        observed=None,
+        true=None,
+        acceleration=None,
+        variable="t",
+        ax=None,
+        **kwargs,
+    ):
+        """Draw a given trajectory.
+
+        Parameters
+        ----------
+        u : array-like of shape (n,)
+            The state, in order of time.
+        u_t : array-like of shape (n,)
+            Its derivative.
+        observed : tuple of two array-like of shape (n_samples,), default=None
+            The state and its derivative at the observations.
+        true : tuple of two array-like of shape (n,), default=None
+            A trajectory to compare with.
+        acceleration : callable, default=None
+            Takes u and u_t and returns u_tt: directions are drawn.
+        variable : str, default="t"
+            Name of the coordinate.
+        ax : matplotlib Axes, default=None
+            Where to draw; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot`, of the trajectory.
+
+        Returns
+        -------
+        display : PhasePortraitDisplay
+            Drawn.
+        """
+        u = np.ravel(np.asarray(u, dtype=float))
+        return cls(
+            u,
+            common.check_values(u_t, u, "u_t"),
+            observed=observed,
+            true=true,
+            acceleration=acceleration,
+            variable=variable,
+        ).plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, **kwargs):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot`, of the trajectory.
+
+        Returns
+        -------
+        display : PhasePortraitDisplay
+            This one.
+        """
+        self.ax_ = ax = common.make_axes(ax)
+        self.figure_ = ax.figure
+        if self.acceleration is not None:
+            self._draw_directions(ax)
+        if self.true is not None:
+            ax.plot(*self.true, "--", color="black", lw=1, label="truth")
+        settings = {
+            "color": common.FIRST,
+            "lw": 1.5,
+            "label": "learned state",
+            **kwargs,
+        }
+        (line,) = ax.plot(self.u, self.u_t, **settings)
+        ax.plot(
+            self.u[:1], self.u_t[:1], "s", ms=7, color=line.get_color(), label="start"
+        )
+        if self.observed is not None:
+            ax.plot(
+                *self.observed,
+                "o",
+                ms=4,
+                mfc="white",
+                mec="black",
+                label="at the observations",
+            )
+        ax.set(xlabel="u", ylabel=f"u_{self.variable}")
+        common.legend_above(ax, ncols=3)
+        return self
+
+    def _draw_directions(self, ax):
+        """Streamlines of (u_t, u_tt) around the trajectory."""
+        axes = []
+        for values in (self.u, self.u_t):
+            margin = 0.15 * np.ptp(values)
+            axes.append(np.linspace(values.min() - margin, values.max() + margin, 40))
+        u, u_t = np.meshgrid(*axes)
+        u_tt = self.acceleration(u.ravel(), u_t.ravel()).reshape(u.shape)
+        ax.streamplot(
+            *axes, u_t, u_tt, color="0.75", linewidth=0.7, arrowsize=0.8, zorder=0
+        )
+
+
+def _acceleration(equation, variable):
+    """u_tt as a function of u and u_t, where the equation says so; otherwise None."""
+    known = equation.known_part
+    names = equation.feature_names
+    second = f"u_{variable}{variable}"
+    alone = list(known.terms) == [second] and not equation.has_forcing
+    arguments = {"u", f"u_{variable}"}
+    width = len(equation.variables) + equation.n_operators
+    used = equation.equation_kernel.depends_on(width)
+    depends = {name for name, on in zip(names, used, strict=False) if on}
+    if not alone or not depends <= arguments:
+        return None
+
+    def acceleration(u, u_t):
+        S = np.zeros((len(u), len(names)))
+        for name, values in (("u", u), (f"u_{variable}", u_t)):
+            if name in names:
+                S[:, names.index(name)] = values
+        return -equation.unknown_part(S) / known.terms[second]
+
+    return acceleration

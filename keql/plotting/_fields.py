@@ -1,0 +1,346 @@
+"""Displays of errors and of coefficient functions."""
+
+import numpy as np
+
+from keql.metrics import relative_l2_error
+from keql.plotting import _common as common
+from keql.plotting._state import StateDisplay
+
+
+class ErrorDisplay:
+    """The error of a fitted state against a known truth.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Where the truth is known; d is 1 or 2.
+    true : ndarray of shape (n,)
+        The truth.
+    predicted : ndarray of shape (n,)
+        The fitted state.
+    std : ndarray of shape (n,), default=None
+        Its standard deviation; shown as a band around zero for one coordinate.
+    variables : sequence of str, default=None
+        Names of the coordinates.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        The figure of the axes.
+    relative_error_ : float
+        The relative L2 error.
+
+    See Also
+    --------
+    StateDisplay : The state itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from keql.plotting import ErrorDisplay
+    >>> t = np.linspace(0, 1, 5)
+    >>> display = ErrorDisplay.from_predictions(t, t, 1.01 * t, variables=["t"])
+    >>> round(display.relative_error_, 4)
+    0.01
+    """
+
+    def __init__(self, points, true, predicted, *, std=None, variables=None):
+        self.points = points
+        self.true = true
+        self.predicted = predicted
+        self.std = std
+        self.variables = variables
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X, y, *, function=None, uncertainty=True, ax=None, **kwargs
+    ):
+        """Draw the error of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            Of keql.
+        X : {array-like, dataframe} of shape (n, n_columns)
+            Points, as `predict` takes them.
+        y : array-like of shape (n,)
+            The truth there.
+        function : hashable, default=None
+            Label of the function whose rows are shown; None for the first.
+        uncertainty : bool, default=True
+            Whether the standard deviation is computed.
+        ax : matplotlib Axes, default=None
+            Where to draw; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot` or `pcolormesh`.
+
+        Returns
+        -------
+        display : ErrorDisplay
+            Drawn.
+        """
+        common.check_is_fitted(estimator)
+        points, true = common.split_rows(estimator, X, y, function)
+        points = common.check_dimension(points)
+        rows = common.rows_for(estimator, points, function)
+        std = None
+        if uncertainty and points.shape[1] == 1:
+            predicted, std = estimator.predict(rows, return_std=True)
+        else:
+            predicted = estimator.predict(rows)
+        return cls(
+            points, true, predicted, std=std, variables=estimator.variables_
+        ).plot(ax=ax, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls, points, true, predicted, *, std=None, variables=None, ax=None, **kwargs
+    ):
+        """Draw the error of given values.
+
+        Parameters
+        ----------
+        points : array-like of shape (n, d)
+            Where; a grid, or scattered.
+        true : array-like of shape (n,)
+            The truth.
+        predicted : array-like of shape (n,)
+            The fitted values.
+        std : array-like of shape (n,), default=None
+            Their standard deviation.
+        variables : sequence of str, default=None
+            Names of the coordinates; None: x0, x1.
+        ax : matplotlib Axes, default=None
+            Where to draw; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot` or `pcolormesh`.
+
+        Returns
+        -------
+        display : ErrorDisplay
+            Drawn.
+        """
+        points = common.check_dimension(points)
+        return cls(
+            points,
+            common.check_values(true, points, "true"),
+            common.check_values(predicted, points, "predicted"),
+            std=common.check_values(std, points, "std"),
+            variables=common.default_variables(variables, points),
+        ).plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, **kwargs):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot` or `pcolormesh`.
+
+        Returns
+        -------
+        display : ErrorDisplay
+            This one.
+        """
+        self.ax_ = ax = common.make_axes(ax)
+        self.figure_ = ax.figure
+        self.relative_error_ = relative_l2_error(self.true, self.predicted)
+        error, label = self.predicted - self.true, "predicted - true"
+        if self.points.shape[1] == 1:
+            band = self.std
+            common.draw_line(ax, self.points, error, self.variables, label, **kwargs)
+            if band is not None:
+                order = np.argsort(self.points[:, 0])
+                ax.fill_between(
+                    self.points[order, 0],
+                    -2 * band[order],
+                    2 * band[order],
+                    color=common.QUIET,
+                    alpha=0.3,
+                    lw=0,
+                    label="two standard deviations",
+                )
+                ax.legend()
+            ax.axhline(0.0, color="black", lw=0.8)
+        else:
+            settings = {"cmap": "PuOr_r", **kwargs}
+            common.draw_map(
+                ax, self.points, error, self.variables, label, centred=True, **settings
+            )
+        ax.set_title(f"relative L2 error {self.relative_error_:.2g}")
+        return self
+
+
+class CoefficientDisplay:
+    """A coefficient of a learned equation as a function of the coordinates.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Where; d is 1 or 2.
+    values : ndarray of shape (n,)
+        The coefficient there.
+    std : ndarray of shape (n,), default=None
+        Its standard deviation.
+    variables : sequence of str, default=None
+        Names of the coordinates.
+    term : str, default=""
+        What the coefficient multiplies.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        The figure of the axes.
+
+    See Also
+    --------
+    keql.LearnedEquation.coefficient : The values themselves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from keql.plotting import CoefficientDisplay
+    >>> x = np.linspace(0, 1, 5)
+    >>> display = CoefficientDisplay.from_predictions(
+    ...     x, np.cos(x), variables=["x"], term="u_xx"
+    ... )
+    >>> display.ax_.get_ylabel()
+    'coefficient of u_xx'
+    """
+
+    def __init__(self, points, values, *, std=None, variables=None, term=""):
+        self.points = points
+        self.values = values
+        self.std = std
+        self.variables = variables
+        self.term = term
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        term,
+        *,
+        points=None,
+        quantity="mean",
+        grid_resolution=100,
+        ax=None,
+        **kwargs,
+    ):
+        """Draw a coefficient function of the equation of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            Whose equation kernel is polynomial in the operators.
+        term : str
+            A product of operators, as for
+            :meth:`keql.LearnedEquation.coefficient`.
+        points : array-like of shape (n, d), default=None
+            Where; None for a grid in the box of the collocation points.
+        quantity : {"mean", "std"}, default="mean"
+            What the map of a function of two coordinates shows.
+        grid_resolution : int, default=100
+            Points of the grid for each coordinate.
+        ax : matplotlib Axes, default=None
+            Where to draw; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot` or `pcolormesh`.
+
+        Returns
+        -------
+        display : CoefficientDisplay
+            Drawn.
+        """
+        equation = common.check_equation(estimator)
+        if points is None:
+            box = np.concatenate(estimator.collocation_points_)
+            points = common.grid_of(common.check_dimension(box), grid_resolution)
+        points = common.check_dimension(points)
+        values, std = equation.coefficient(term, points, return_std=True)
+        return cls(
+            points, values, std=std, variables=equation.variables, term=term
+        ).plot(ax=ax, quantity=quantity, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        points,
+        values,
+        *,
+        std=None,
+        variables=None,
+        term="",
+        quantity="mean",
+        ax=None,
+        **kwargs,
+    ):
+        """Draw a coefficient function given by its values.
+
+        Parameters
+        ----------
+        points : array-like of shape (n, d)
+            Where; a grid, or scattered.
+        values : array-like of shape (n,)
+            The coefficient there.
+        std : array-like of shape (n,), default=None
+            Its standard deviation.
+        variables : sequence of str, default=None
+            Names of the coordinates; None: x0, x1.
+        term : str, default=""
+            What the coefficient multiplies.
+        quantity : {"mean", "std"}, default="mean"
+            What the map of a function of two coordinates shows.
+        ax : matplotlib Axes, default=None
+            Where to draw; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot` or `pcolormesh`.
+
+        Returns
+        -------
+        display : CoefficientDisplay
+            Drawn.
+        """
+        points = common.check_dimension(points)
+        return cls(
+            points,
+            common.check_values(values, points, "values"),
+            std=common.check_values(std, points, "std"),
+            variables=common.default_variables(variables, points),
+            term=term,
+        ).plot(ax=ax, quantity=quantity, **kwargs)
+
+    def plot(self, ax=None, *, quantity="mean", **kwargs):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; None for a new figure.
+        quantity : {"mean", "std"}, default="mean"
+            What the map of a function of two coordinates shows.
+        **kwargs : dict
+            For matplotlib's `plot` or `pcolormesh`.
+
+        Returns
+        -------
+        display : CoefficientDisplay
+            This one.
+        """
+        label = f"coefficient of {self.term}" if self.term else "coefficient"
+        StateDisplay(
+            self.points, self.values, std=self.std, variables=self.variables, name=label
+        ).plot(ax := common.make_axes(ax), quantity=quantity, **kwargs)
+        if self.points.shape[1] == 1:
+            handles, labels = ax.get_legend_handles_labels()
+            labels = [label if name == "state" else name for name in labels]
+            ax.get_legend().remove()
+            ax.legend(handles, labels)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self

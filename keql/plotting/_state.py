@@ -1,0 +1,300 @@
+"""The display of a state."""
+
+import numpy as np
+
+from keql.plotting import _common as common
+
+
+class StateDisplay:
+    """A fitted state, with the observations and the collocation points.
+
+    A line with a band of two standard deviations for one coordinate, a map for two.
+    Make it with :meth:`from_estimator` or :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Where the state is known; d is 1 or 2.
+    values : ndarray of shape (n,)
+        The state there.
+    std : ndarray of shape (n,), default=None
+        Its standard deviation.
+    X, y : ndarray of shape (n_samples, d) and (n_samples,), default=None
+        Observations.
+    collocation_points : ndarray of shape (K, d), default=None
+        Where the equation was imposed.
+    variables : sequence of str, default=None
+        Names of the coordinates.
+    name : str, default="u"
+        What is shown: "u" or another operator.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        The figure of the axes.
+
+    See Also
+    --------
+    ErrorDisplay : The difference from a known truth.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from keql import TwoStepKEqL
+    >>> from keql.plotting import StateDisplay
+    >>> t = np.linspace(0, 6, 30)[:, None]
+    >>> model = TwoStepKEqL(operators=("u",), known_part="u_tt", variables=("t",))
+    >>> model = model.fit(t, np.sin(t.ravel()))
+    >>> display = StateDisplay.from_estimator(model, t, np.sin(t.ravel()))
+    >>> display.ax_.get_xlabel()
+    't'
+    """
+
+    def __init__(
+        self,
+        points,
+        values,
+        *,
+        std=None,
+        X=None,
+        y=None,
+        collocation_points=None,
+        variables=None,
+        name="u",
+    ):
+        self.points = points
+        self.values = values
+        self.std = std
+        self.X = X
+        self.y = y
+        self.collocation_points = collocation_points
+        self.variables = variables
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X=None,
+        y=None,
+        *,
+        operator="u",
+        function=None,
+        uncertainty=True,
+        quantity="mean",
+        grid_resolution=200,
+        ax=None,
+        **kwargs,
+    ):
+        """Draw the state of a fitted estimator on a grid.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            Of keql.
+        X : {array-like, dataframe} of shape (n_samples, n_columns), default=None
+            Observations to mark, as `fit` takes them.
+        y : array-like of shape (n_samples,), default=None
+            Observed values.
+        operator : operator, default="u"
+            What is shown; "u_x" is the derivative of the state.
+        function : hashable, default=None
+            Label of the function; None for the first.
+        uncertainty : bool, default=True
+            Whether the standard deviation is computed.
+        quantity : {"mean", "std"}, default="mean"
+            What the map of a function of two coordinates shows.
+        grid_resolution : int, default=200
+            Points of the grid for each coordinate.
+        ax : matplotlib Axes, default=None
+            Where to draw; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot` or `pcolormesh`.
+
+        Returns
+        -------
+        display : StateDisplay
+            Drawn.
+        """
+        common.check_is_fitted(estimator)
+        observed, y = common.split_rows(estimator, X, y, function)
+        collocation = estimator.collocation_points_
+        if collocation is not None:
+            collocation = collocation[common.position_of(estimator, function)]
+        known = [p for p in (observed, collocation) if p is not None]
+        if not known:
+            raise ValueError("X is None: give the observations, or points, to show.")
+        box = common.check_dimension(np.concatenate(known))
+        points = common.grid_of(box, grid_resolution)
+        rows = common.rows_for(estimator, points, function)
+        if uncertainty or quantity == "std":
+            values, std = estimator.predict_derivative(rows, operator, return_std=True)
+        else:
+            values, std = estimator.predict_derivative(rows, operator), None
+        name = operator if isinstance(operator, str) else str(operator)
+        return cls(
+            points,
+            values,
+            std=std,
+            X=observed,
+            y=y if name == "u" else None,
+            collocation_points=collocation,
+            variables=estimator.variables_,
+            name=name,
+        ).plot(ax=ax, quantity=quantity, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        points,
+        values,
+        *,
+        std=None,
+        X=None,
+        y=None,
+        collocation_points=None,
+        variables=None,
+        name="u",
+        quantity="mean",
+        ax=None,
+        **kwargs,
+    ):
+        """Draw a state given by its values.
+
+        Parameters
+        ----------
+        points : array-like of shape (n, d)
+            Where; a grid, or scattered.
+        values : array-like of shape (n,)
+            The state there.
+        std : array-like of shape (n,), default=None
+            Its standard deviation.
+        X : array-like of shape (n_samples, d), default=None
+            Observations to mark.
+        y : array-like of shape (n_samples,), default=None
+            Observed values.
+        collocation_points : array-like of shape (K, d), default=None
+            Points to mark as well.
+        variables : sequence of str, default=None
+            Names of the coordinates; None: x0, x1.
+        name : str, default="u"
+            What the values are.
+        quantity : {"mean", "std"}, default="mean"
+            What the map of a function of two coordinates shows.
+        ax : matplotlib Axes, default=None
+            Where to draw; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot` or `pcolormesh`.
+
+        Returns
+        -------
+        display : StateDisplay
+            Drawn.
+        """
+        points = common.check_dimension(points)
+        return cls(
+            points,
+            common.check_values(values, points, "values"),
+            std=common.check_values(std, points, "std"),
+            X=None if X is None else common.check_dimension(X),
+            y=None if y is None else np.ravel(y),
+            collocation_points=None
+            if collocation_points is None
+            else common.check_dimension(collocation_points),
+            variables=common.default_variables(variables, points),
+            name=name,
+        ).plot(ax=ax, quantity=quantity, **kwargs)
+
+    def plot(self, ax=None, *, quantity="mean", **kwargs):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; None for a new figure.
+        quantity : {"mean", "std"}, default="mean"
+            What is shown of a function of two coordinates, or whether the line of one
+            is the state or its standard deviation.
+        **kwargs : dict
+            For matplotlib's `plot` or `pcolormesh`.
+
+        Returns
+        -------
+        display : StateDisplay
+            This one.
+        """
+        if quantity not in ("mean", "std") or (quantity == "std" and self.std is None):
+            raise ValueError(
+                f"quantity={quantity!r} must be 'mean', or 'std' where standard "
+                "deviations are given."
+            )
+        self.ax_ = ax = common.make_axes(ax)
+        self.figure_ = ax.figure
+        shown = self.values if quantity == "mean" else self.std
+        label = (
+            self.name if quantity == "mean" else f"standard deviation of {self.name}"
+        )
+        if self.points.shape[1] == 1:
+            band = self.std if quantity == "mean" else None
+            settings = {"label": "state", **kwargs}
+            common.draw_line(
+                ax, self.points, shown, self.variables, label, band, **settings
+            )
+            self._mark_on_line(ax, quantity)
+            common.legend_above(ax)
+        else:
+            common.draw_map(ax, self.points, shown, self.variables, label, **kwargs)
+            self._mark_on_map(ax)
+        return self
+
+    def _mark_on_line(self, ax, quantity):
+        if self.X is not None and self.y is not None and quantity == "mean":
+            ax.plot(
+                self.X[:, 0],
+                self.y,
+                "o",
+                ms=5,
+                mfc="white",
+                mec="black",
+                label="observations",
+                zorder=3,
+            )
+        if self.collocation_points is not None:
+            ax.plot(
+                self.collocation_points[:, 0],
+                np.full(len(self.collocation_points), 0.02),
+                "|",
+                color=common.QUIET,
+                ms=5,
+                mew=0.5,
+                transform=ax.get_xaxis_transform(),
+                label="collocation points",
+            )
+
+    def _mark_on_map(self, ax):
+        handles = []
+        if self.collocation_points is not None:
+            handles += ax.plot(
+                *self.collocation_points.T,
+                ".",
+                ms=1.5,
+                color="0.25",
+                alpha=0.6,
+                label="collocation points",
+            )
+        if self.X is not None:
+            handles += ax.plot(
+                *self.X.T,
+                "o",
+                ms=4,
+                mfc="black",
+                mec="white",
+                mew=0.7,
+                clip_on=False,
+                label="observations",
+                zorder=3,
+            )
+        if handles:
+            common.legend_above(ax, handles, markerscale=1.5)
