@@ -91,6 +91,12 @@ def latex_symbol(name):
     return f"{letters}_{digits}" if len(digits) == 1 else f"{letters}_{{{digits}}}"
 
 
+def latex_call(text, arguments, names):
+    """A named function of features in LaTeX."""
+    function = text.partition("(")[0].replace("_", r"\_")
+    return rf"\mathrm{{{function}}}({', '.join(names[name] for name in arguments)})"
+
+
 def latex_operator(operator, variables):
     """A differential operator applied to u, in LaTeX."""
     if operator.name == "laplacian(u)":
@@ -106,7 +112,7 @@ def latex_operator(operator, variables):
             symbols
         )
         terms.append((coefficient, f"u_{{{index}}}" if index else "u"))
-    sum_of_terms = join(terms, latex_number)
+    sum_of_terms = join(terms, lambda value: f"{value:g}")
     single = len(terms) == 1 and terms[0][0] == 1
     return sum_of_terms if single else f"({sum_of_terms})"
 
@@ -192,6 +198,9 @@ class PrintableEquation:
             latex_product([(as_factor(name), 1)], names) for name in self._arguments()
         ]
         names[self._unknown_name()] = f"P({', '.join(arguments)})"
+        for name in self.known_part.terms:
+            if name not in names:  # a function of named features
+                names[name] = latex_call(name, self.known_part.parameters, names)
         return self._write(
             lambda product: latex_product(product, names),
             latex_number,
@@ -273,9 +282,13 @@ class PrintableEquation:
 
     def _loss_of_fit(self):
         """What was lost on the way from the original, in a phrase."""
+        text = f"{100 * self.unexplained:.2g} % from the learned P"
+        if self.loss_ratio == 1.0:  # as after a projection
+            return text
         ratio = f"{self.loss_ratio:.3g}"
-        loss = "the same loss" if ratio == "1" else f"{ratio} times the loss"
-        return f"{100 * self.unexplained:.2g} % from the learned P, {loss}"
+        return text + (
+            ", the same loss" if ratio == "1" else f", {ratio} times the loss"
+        )
 
     def _unknown_names(self):
         return self.feature_names[: len(self.variables) + self.n_operators]

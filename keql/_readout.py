@@ -41,12 +41,15 @@ class PathStep(NamedTuple):
         How many terms there are.
     loss_ratio : float
         Lowest loss with these terms, over that with all.
+    unexplained : float
+        Relative L2 distance on the data from P with all terms.
     terms : tuple of str
         Their names.
     """
 
     n_terms: int
     loss_ratio: float
+    unexplained: float
     terms: tuple
 
 
@@ -211,13 +214,14 @@ class ReadableEquation(PrintableEquation):
 
         Returns
         -------
-        steps : list of (n_terms, loss_ratio, terms)
+        steps : list of (n_terms, loss_ratio, unexplained, terms)
             From all terms to one: how many there are, the loss over that with all
-            terms, and their names.
+            terms, the relative L2 distance on the data from P with all terms, and
+            their names.
         """
         return [step for step, _ in self._path()]
 
-    def sparse(self, max_loss=2.0, n_terms=None):
+    def sparse(self, max_loss=2.0, tol=1e-3, n_terms=None):
         """An equation with fewer terms.
 
         Parameters
@@ -225,6 +229,9 @@ class ReadableEquation(PrintableEquation):
         max_loss : float, default=2.0
             The loss of the fit, without the terms that are taken out, is at most so
             many times that with all terms; as few terms are kept as that allows.
+        tol : float, default=1e-3
+            Terms are also taken out, whatever the loss, as long as P changes by less
+            on the data, relatively: in what is not printed.
         n_terms : int, default=None
             How many terms are kept instead, whatever the loss.
 
@@ -246,7 +253,11 @@ class ReadableEquation(PrintableEquation):
         """
         steps = self._path()
         if n_terms is None:
-            allowed = [step for step in steps if step[0].loss_ratio <= max_loss]
+            allowed = [
+                (step, kept)
+                for step, kept in steps
+                if step.loss_ratio <= max_loss or step.unexplained < tol
+            ]
             if not allowed:
                 raise ValueError(f"max_loss={max_loss!r} must be at least 1.")
             _, kept = allowed[-1]
@@ -361,13 +372,19 @@ class ReadableEquation(PrintableEquation):
         posterior, terms = self._need_posterior(), self._terms()
         names = terms.names
         sizes = self._contributions(terms)
+        learned = terms.values @ (terms.coefficients @ self.weights)
+        size = linalg.norm(learned) or 1.0
         path = []
-        for kept, loss in posterior.transform(terms.coefficients).eliminate():
+        for kept, weights, loss in posterior.transform(terms.coefficients).eliminate():
+            left = learned - terms.values[:, list(kept)] @ weights
             by_size = sorted(kept, key=lambda i: -sizes[i])
-            named = tuple(names[i] for i in by_size)
-            path.append(
-                (PathStep(len(kept), float(loss / posterior.loss), named), kept)
+            step = PathStep(
+                len(kept),
+                float(loss / posterior.loss),
+                float(linalg.norm(left) / size),
+                tuple(names[i] for i in by_size),
             )
+            path.append((step, kept))
         return path
 
     def _need_posterior(self):

@@ -87,24 +87,27 @@ class WeightsPosterior:
             From all p weights to one.
         """
         # In units of their standard deviations given the others.
-        B = self.factor.T / linalg.norm(self.factor, axis=1)
+        scale = linalg.norm(self.factor, axis=1)
+        B = self.factor.T / scale
         target = self.factor.T @ self.weights
         kept, steps = list(range(len(target))), []
         while kept:
             Q, R = linalg.qr(B[:, kept], mode="economic")
-            values = linalg.solve_triangular(R, Q.T @ target)
+            scaled = linalg.solve_triangular(R, Q.T @ target)
+            values = scaled / scale[kept]
             rise = 0.5 * np.sum((target - Q @ (Q.T @ target)) ** 2)
-            steps.append(Elimination(tuple(kept), self.loss + rise))
+            steps.append(Elimination(tuple(kept), values, self.loss + rise))
             # |x_j|^2 over its variance is twice the rise of the loss without term j.
             spread = linalg.norm(linalg.solve_triangular(R, np.eye(len(R))), axis=1)
-            del kept[int(np.argmin(np.abs(values) / spread))]
+            del kept[int(np.argmin(np.abs(scaled) / spread))]
         return steps
 
 
 class Elimination(NamedTuple):
-    """The weights that are left, by position, and the lowest loss with them."""
+    """The weights that are left, by position, at the lowest loss with them."""
 
     kept: tuple
+    weights: np.ndarray
     loss: float
 
 

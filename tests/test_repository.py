@@ -18,6 +18,7 @@ PUBLIC_MODULES = [
     "keql.datasets",
     "keql.metrics",
     "keql.equation",
+    "keql.plotting",
 ]
 
 
@@ -65,8 +66,11 @@ def code_blocks(text):
     return [textwrap.dedent(block) for block in re.findall(pattern, text, re.M)]
 
 
-@pytest.mark.parametrize("path", ["README.rst", "doc/quickstart.rst"])
-def test_documented_code_runs(path):
+@pytest.mark.parametrize(
+    "path", ["README.rst", "doc/quickstart.rst", "doc/guide_reading.rst"]
+)
+def test_documented_code_runs(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where figures are saved
     blocks = code_blocks((ROOT / path).read_text(encoding="utf-8"))
     assert blocks
     namespace = {}

@@ -349,16 +349,15 @@ class PhasePortraitDisplay:
             )
         (variable,) = estimator.variables_
         slope = f"u_{variable}"
-        position = common.position_of(estimator, function)
-        box = estimator.collocation_points_[position]
-        rows = common.rows_for(
-            estimator, common.grid_of(box, grid_resolution), function
-        )
+        box = estimator.collocation_points_[common.position_of(estimator, function)]
         observed = None
         if X is not None:
             points, _ = common.split_rows(estimator, X, None, function)
+            box = np.concatenate([box, points])
             at = common.rows_for(estimator, points, function)
             observed = estimator.predict(at), estimator.predict_derivative(at, slope)
+        grid = common.grid_of(box, grid_resolution)
+        rows = common.rows_for(estimator, grid, function)
         return cls(
             estimator.predict(rows),
             estimator.predict_derivative(rows, slope),
@@ -457,7 +456,7 @@ class PhasePortraitDisplay:
                 label="at the observations",
             )
         ax.set(xlabel="u", ylabel=f"u_{self.variable}")
-        common.legend_above(ax, ncols=3)
+        common.legend_above(ax)
         return self
 
     def _draw_directions(self, ax):

@@ -1,0 +1,123 @@
+"""The posterior of the weights, against dense formulas and brute force."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.linear_model import BayesianRidge, Ridge
+
+from keql._weights import WeightsPosterior, regression_posterior
+
+RNG = np.random.RandomState(0)
+FEATURES = RNG.normal(size=(40, 5)) * [1.0, 3.0, 0.2, 1.0, 0.5]
+FEATURES[:, 3] += 2 * FEATURES[:, 0]  # correlated
+TRUE = np.array([1.0, 0.0, -2.0, 0.5, 0.0])
+NOISE = 0.1
+TARGET = FEATURES @ TRUE + NOISE * RNG.normal(size=40)
+WEIGHTS = Ridge(alpha=NOISE**2, fit_intercept=False).fit(FEATURES, TARGET).coef_
+POSTERIOR = regression_posterior(FEATURES, TARGET, NOISE, WEIGHTS)
+PRECISION = np.eye(5) + FEATURES.T @ FEATURES / NOISE**2
+
+
+def loss(weights):
+    """The objective of the regression."""
+    residual = FEATURES @ weights - TARGET
+    return 0.5 * (weights @ weights + residual @ residual / NOISE**2)
+
+
+def best(columns):
+    """The minimiser of the objective with all but some weights zero."""
+    fit = Ridge(alpha=NOISE**2, fit_intercept=False)
+    weights = np.zeros(5)
+    weights[list(columns)] = fit.fit(FEATURES[:, list(columns)], TARGET).coef_
+    return weights
+
+
+def test_regression_posterior():
+    L = POSTERIOR.factor
+    assert_allclose(L @ L.T, PRECISION, rtol=1e-10)
+    assert_allclose(np.triu(L, 1), 0, atol=1e-12)
+    assert POSTERIOR.loss == pytest.approx(loss(WEIGHTS), rel=1e-12)
+    # The same as scikit-learn's, with the precisions held fixed.
+    fit = BayesianRidge(
+        alpha_init=NOISE**-2,
+        lambda_init=1.0,
+        max_iter=1,
+        fit_intercept=False,
+        alpha_1=1e12,
+        alpha_2=1e12 * NOISE**2,
+        lambda_1=1e12,
+        lambda_2=1e12,
+    ).fit(FEATURES, TARGET)
+    assert_allclose(
+        POSTERIOR.std(FEATURES) ** 2,
+        np.einsum("ni,ij,nj->n", FEATURES, fit.sigma_, FEATURES),
+        rtol=1e-6,
+    )
+
+
+def test_exact_data():
+    weights = np.linalg.lstsq(FEATURES, FEATURES @ TRUE, rcond=None)[0]
+    exact = regression_posterior(FEATURES, FEATURES @ TRUE, 0.0, weights)
+    assert np.all(np.isfinite(exact.factor)) and np.all(exact.std(np.eye(5)) < 1e-6)
+    assert set(exact.eliminate()[2].kept) == {0, 2, 3}
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5])
+def test_transform(rows):
+    A = np.random.RandomState(1).normal(size=(rows, 5))
+    changed = POSTERIOR.transform(A)
+    covariance = A @ np.linalg.inv(PRECISION) @ A.T
+    assert_allclose(changed.weights, A @ WEIGHTS, rtol=1e-12)
+    assert_allclose(changed.factor, np.tril(changed.factor), atol=1e-14)
+    assert_allclose(
+        changed.factor @ changed.factor.T @ covariance, np.eye(rows), atol=1e-6
+    )
+    assert_allclose(POSTERIOR.std(A), np.sqrt(np.diag(covariance)), rtol=1e-9)
+
+
+def test_transform_refuses_dependent_terms():
+    A = np.vstack([np.eye(5), np.ones(5)])
+    with pytest.raises(ValueError, match="not independent"):
+        POSTERIOR.transform(A)
+    with pytest.raises(ValueError, match="not independent"):
+        POSTERIOR.transform(np.ones((2, 5)) * [[1.0], [2.0]])
+
+
+@pytest.mark.parametrize("kept", [(0,), (1, 3), (0, 2, 3), (0, 1, 2, 3, 4)])
+def test_restrict(kept):
+    part = POSTERIOR.restrict(kept)
+    expected = best(kept)
+    assert_allclose(part.weights, expected[list(kept)], rtol=1e-9)
+    assert part.loss == pytest.approx(loss(expected), rel=1e-9)
+    block = PRECISION[np.ix_(kept, kept)]
+    assert_allclose(part.factor @ part.factor.T, block, rtol=1e-9)
+
+
+def test_elimination_takes_the_cheapest_term_each_time():
+    steps = POSTERIOR.eliminate()
+    assert [len(step.kept) for step in steps] == [5, 4, 3, 2, 1]
+    assert set(steps[2].kept) == {0, 2, 3}
+    for before, after in zip(steps, steps[1:], strict=False):
+        candidates = combinations(before.kept, len(before.kept) - 1)
+        cheapest = min(candidates, key=lambda kept: loss(best(kept)))
+        assert set(after.kept) == set(cheapest)
+    for step in steps:
+        expected = best(step.kept)
+        assert step.loss == pytest.approx(loss(expected), rel=1e-8)
+        assert_allclose(step.weights, expected[list(step.kept)], rtol=1e-8)
+
+
+def test_elimination_does_not_depend_on_units():
+    units = np.diag(10.0 ** np.array([-8, 5, 0, -3, 6]))
+    scaled = POSTERIOR.transform(units).eliminate()
+    for step, other in zip(POSTERIOR.eliminate(), scaled, strict=True):
+        assert step.kept == other.kept
+        assert step.loss == pytest.approx(other.loss, rel=1e-8)
+
+
+def test_zero_data():
+    posterior = regression_posterior(FEATURES, np.zeros(40), 0.0, np.zeros(5))
+    assert isinstance(posterior, WeightsPosterior)
+    assert np.all(np.isfinite(posterior.factor))
