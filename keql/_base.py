@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import _safe_indexing, check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -49,6 +50,13 @@ from keql.operators import DifferentialOperator, parse_operator
 LIKELIHOOD_ROWS = 500
 # What the entries of a special column of X are labels of.
 COLUMN_HOLDS = {"function_column": "function", "operator_column": "operator"}
+
+
+def parallel_map(n_jobs, function, items):
+    """Like `map`, in threads if `n_jobs` is more than one."""
+    if n_jobs in (None, 1):
+        return map(function, items)
+    return Parallel(n_jobs, prefer="threads")(delayed(function)(item) for item in items)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keql._coverage import coverage_ratio
 from keql.operators import apply_operator, as_factor
 
 __all__ = ["LearnedEquation"]
@@ -183,6 +184,26 @@ class LearnedEquation:
             Equal to the forcing where `w` solves the equation.
         """
         return self(self.features(w, X))
+
+    def extrapolation(self, S):
+        """How far features lie from those that the equation was learned from.
+
+        Parameters
+        ----------
+        S : array-like of shape (n, d + Q) or (n, d + Q')
+            Features.
+
+        Returns
+        -------
+        ratio : ndarray of shape (n,)
+            Distances from the centre in units of the region around the training
+            features: the smallest box, and the smallest ellipsoid of their
+            covariance, that hold them all. At most 1 inside. Only features that P
+            depends on count.
+        """
+        S, training = self._unknown_columns(S), self.training_features
+        active = self.equation_kernel.depends_on(S.shape[1])
+        return coverage_ratio(self._unknown_columns(training)[:, active], S[:, active])
 
     def terms(self):
         """Coefficients of the monomials of P.
