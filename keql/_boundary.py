@@ -12,6 +12,8 @@ from keql.operators import DifferentialOperator, parse_operator
 CONFLICT = 1e-8
 # A row lies on a side of the domain's box if it is so near, relative to the extent.
 ON_SIDE = 1e-6
+# Data on a side count if they leave no larger part of it empty.
+LARGEST_GAP = 0.5
 
 
 def name_coordinates(given, learned, columns, n):
@@ -160,25 +162,19 @@ def check_near(points, functionals):
 
 
 def check_posed(equation, conditions, box, label):
-    """Warn if too few sides of the box have data for the orders of the equation.
+    """Warn if data are too few for the orders of the equation.
 
-    A derivative of order p in a coordinate needs p conditions, on the sides where the
-    coordinate is least or largest: u on both for u_xx, u on one for u_t, and u and
-    u_t on one for u_tt.
+    A derivative of order p in a coordinate needs p conditions, each for all values of
+    the other coordinates: u on the two sides for u_xx, u on one for u_t, and u and
+    u_t on one for u_tt. Data inside of the domain count as well.
     """
-    extent = np.where(np.ptp(box, axis=0) > 0, np.ptp(box, axis=0), 1.0)
     missing = []
     for axis, name in enumerate(equation.variables):
         order = max(a[axis] for o in equation.operators for a, _ in o.terms)
-        found = sum(
-            np.any(np.abs(at[:, axis] - side) <= ON_SIDE * extent[axis])
-            for at, _ in conditions.functionals
-            for side in box[:, axis]
-        )
+        found = sum(_n_sheets(at, axis, box, order) for at, _ in conditions.functionals)
         if found < order:
             missing.append(
-                f"of order {order} in {name} with data on {found} side(s) of the "
-                "domain in that coordinate"
+                f"of order {order} in {name} and has {found} condition(s) across it"
             )
     if missing:
         of = "" if label is None else f" of function {label!r}"
@@ -187,8 +183,27 @@ def check_posed(equation, conditions, box, label):
             f"is {', and '.join(missing)}. Of all states that meet the equation and "
             "the data, the one of least norm is returned.",
             IllPosedWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
+
+
+def _n_sheets(points, axis, box, order):
+    """On how many values of one coordinate data span the others; at most `order`."""
+    extent = np.where(np.ptp(box, axis=0) > 0, np.ptp(box, axis=0), 1.0)
+    scaled = (points - box[0]) / extent
+    near = np.stack([np.abs(scaled) <= ON_SIDE, np.abs(scaled - 1) <= ON_SIDE])
+    groups = [scaled[near[side][:, axis]] for side in (0, 1)]
+    inside = scaled[~near.any(axis=(0, 2))]
+
+    def spans(group):
+        others = np.sort(np.delete(group, axis, axis=1), axis=0)
+        gaps = np.diff(others, axis=0, prepend=0, append=1)
+        return len(group) > 0 and np.all(gaps <= LARGEST_GAP)
+
+    found = sum(spans(group) for group in groups)
+    if spans(inside):
+        found += len(np.unique(inside[:, axis]))
+    return min(int(found), order)
 
 
 def default_points(functionals_of_all, n):

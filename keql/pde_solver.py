@@ -316,6 +316,10 @@ class KernelPDESolver(BaseKEqL):
         points, labels = self._validate_points(X, reset=False)
         return self._extrapolation(points, labels)
 
+    def _validate_points(self, X, reset):
+        points, (labels, _) = self._split_columns(X, reset, SPECIAL)
+        return points, labels
+
     def _extrapolation(self, points, labels):
         ratio = np.zeros(len(points))
         if not isinstance(self.equation_, LearnedEquation):
