@@ -3,6 +3,7 @@
 import numpy as np
 
 from keql._coverage import coverage_ratio
+from keql._simulation import simulate
 from keql.operators import apply_operator, as_factor
 
 __all__ = ["LearnedEquation"]
@@ -204,6 +205,44 @@ class LearnedEquation:
         S, training = self._unknown_columns(S), self.training_features
         active = self.equation_kernel.depends_on(S.shape[1])
         return coverage_ratio(self._unknown_columns(training)[:, active], S[:, active])
+
+    def simulate(self, t_eval, initial, forcing=None, **options):
+        """Integrate an ordinary differential equation from initial values.
+
+        Parameters
+        ----------
+        t_eval : array-like of shape (n,)
+            Times in rising order; the initial values belong to the first.
+        initial : array-like of shape (order,)
+            u, u_t, ... at the first time, as many as the equation's order.
+        forcing : callable, default=None
+            Right-hand side as a function of points (n, 1), needed if the equation
+            was learned with one.
+        **options : dict
+            `method` of :func:`scipy.integrate.solve_ivp` ("DOP853"; "Radau" for stiff
+            equations), `rtol` (1e-9), `max_evaluations` (200,000) and `max_seconds`
+            (60), beyond which the integration is given up.
+
+        Returns
+        -------
+        states : ndarray of shape (n, order)
+            u, u_t, ... at the times.
+
+        Raises
+        ------
+        SimulationError
+            If the solution ends or the budget is spent; its `time` is how far the
+            integration came.
+        ValueError
+            If there are several variables, or the highest derivative does not enter
+            linearly.
+
+        Warns
+        -----
+        ExtrapolationWarning
+            If features leave the region of the training features.
+        """
+        return simulate(self, t_eval, initial, forcing, **options)
 
     def terms(self):
         """Coefficients of the monomials of P.

@@ -32,6 +32,7 @@ LAYERS = {
     "keql._problems": 3,
     "keql._coverage": 0,
     "keql.exceptions": 0,
+    "keql._simulation": 1,
     "keql.equation": 2,
     "keql._given_equation": 3,
     "keql._base": 3,
