@@ -5,15 +5,21 @@ differential equation it solves from scattered observations.
 """
 
 from keql.equation import LearnedEquation
+from keql.exceptions import ExtrapolationWarning, IllPosedWarning, SimulationError
 from keql.one_step import OneStepKEqL, ReducedOneStepKEqL
+from keql.pde_solver import KernelPDESolver
 from keql.two_step import TwoStepKEqL
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ExtrapolationWarning",
+    "IllPosedWarning",
+    "KernelPDESolver",
     "LearnedEquation",
     "OneStepKEqL",
     "ReducedOneStepKEqL",
+    "SimulationError",
     "TwoStepKEqL",
     "__version__",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import _safe_indexing, check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -28,6 +29,7 @@ from keql._observations import (
     Observations,
     by_label,
     default_collocation,
+    evaluate_forcing,
     low_discrepancy,
     refuse_conflicts,
     sorted_labels,
@@ -47,6 +49,15 @@ from keql.operators import DifferentialOperator, parse_operator
 # Hyperparameters of the equation kernel are estimated from so many rows of features
 # at most, evenly spaced.
 LIKELIHOOD_ROWS = 500
+# What the entries of a special column of X are labels of.
+COLUMN_HOLDS = {"function_column": "function", "operator_column": "operator"}
+
+
+def parallel_map(n_jobs, function, items):
+    """Like `map`, in threads if `n_jobs` is more than one."""
+    if n_jobs in (None, 1):
+        return map(function, items)
+    return Parallel(n_jobs, prefer="threads")(delayed(function)(item) for item in items)
 
 
 @dataclass(frozen=True)
@@ -293,36 +304,51 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def _validate_points(self, X, reset):
         """Coordinates (n, d) and function labels of the rows of `X`."""
-        if self.function_column is None:
+        points, (labels,) = self._split_columns(X, reset, ("function_column",))
+        return points, labels
+
+    def _split_columns(self, X, reset, parameters):
+        """Coordinates (n, d), and the entries of the columns `parameters` speak of."""
+        if all(getattr(self, parameter) is None for parameter in parameters):
             points = validate_data(self, X, dtype=np.float64, reset=reset)
-            return points, [None] * len(points)
+            return points, [[None] * len(points) for _ in parameters]
         if not hasattr(X, "columns"):
             X = np.asarray(X)
         _check_feature_names(self, X, reset=reset)
         _check_n_features(self, X, reset=reset)
-        column = self._function_index(X)
-        others = [i for i in range(X.shape[1]) if i != column]
+        columns = [self._column_index(X, parameter) for parameter in parameters]
+        others = [i for i in range(X.shape[1]) if i not in columns]
         points = check_array(
             _safe_indexing(X, others, axis=1),
             dtype=np.float64,
             input_name="X",
             estimator=self,
         )
-        labels = np.asarray(_safe_indexing(X, column, axis=1)).tolist()
-        if any(label is None or label != label for label in labels):
-            raise ValueError(
-                f"X has a missing function label in column {self.function_column!r}: "
-                "every row must say which function it belongs to."
-            )
-        return points, labels
+        entries = []
+        for parameter, column in zip(parameters, columns, strict=True):
+            if column is None:
+                entries.append([None] * len(points))
+                continue
+            found = np.asarray(_safe_indexing(X, column, axis=1)).tolist()
+            if any(entry is None or entry != entry for entry in found):
+                word = COLUMN_HOLDS[parameter]
+                raise ValueError(
+                    f"X has a missing {word} label in column "
+                    f"{getattr(self, parameter)!r}: every row must say which {word} "
+                    "it belongs to."
+                )
+            entries.append(found)
+        return points, entries
 
-    def _function_index(self, X):
+    def _column_index(self, X, parameter):
         names = list(X.columns) if hasattr(X, "columns") else None
-        column = self.function_column
+        column = getattr(self, parameter)
+        if column is None:
+            return None
         if isinstance(column, str):
             if names is None or column not in names:
                 raise ValueError(
-                    f"function_column={column!r} is no column of X: "
+                    f"{parameter}={column!r} is no column of X: "
                     + (
                         "X is an array, give the index of the column."
                         if names is None
@@ -332,31 +358,35 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             return names.index(column)
         if not -X.shape[1] <= column < X.shape[1] or X.shape[1] < 2:
             raise ValueError(
-                f"function_column={column} is no column of X, which has "
+                f"{parameter}={column} is no column of X, which has "
                 f"{X.shape[1]} columns (one of them for labels, the others for "
                 "coordinates)."
             )
         return column % X.shape[1]
 
-    def _validate_observations(self, X, y, sample_weight):
-        """Merge rows into one regression problem for each function."""
+    def _read(self, X, y, parameters):
+        """Coordinates and values of the rows, and entries of the special columns."""
         if len(getattr(y, "shape", ())) == 2 and y.shape[1] > 1:
             raise ValueError(
                 f"y has {y.shape[1]} columns: keql learns one state u, given as a "
                 "1d array; systems of several states are not supported yet."
             )
-        if self.function_column is None:
+        if all(getattr(self, parameter) is None for parameter in parameters):
             points, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-            labels = [None] * len(points)
-        else:
-            points, labels = self._validate_points(X, reset=True)
-            y = check_array(
-                column_or_1d(y, warn=True),
-                ensure_2d=False,
-                dtype=np.float64,
-                input_name="y",
-            )
-            check_consistent_length(points, y)
+            return points, [[None] * len(points) for _ in parameters], y
+        points, entries = self._split_columns(X, True, parameters)
+        y = check_array(
+            column_or_1d(y, warn=True),
+            ensure_2d=False,
+            dtype=np.float64,
+            input_name="y",
+        )
+        check_consistent_length(points, y)
+        return points, entries, y
+
+    def _validate_observations(self, X, y, sample_weight):
+        """Merge rows into one regression problem for each function."""
+        points, (labels,), y = self._read(X, y, ("function_column",))
         weights = _check_sample_weight(
             sample_weight, points, dtype=np.float64, ensure_non_negative=True
         )
@@ -462,27 +492,6 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def _evaluate_forcing(self, labels, collocation_points):
         """Right-hand side at the collocation points of each function."""
-        if self.forcing is None:
-            return [np.zeros(len(points)) for points in collocation_points]
-        values = []
-        per_function = by_label(self.forcing, labels, "forcing")
-        for forcing, points in zip(per_function, collocation_points, strict=True):
-            if callable(forcing):
-                forcing = forcing(points)
-            elif self.collocation_points is None or isinstance(
-                self.collocation_points, Integral
-            ):
-                raise ValueError(
-                    "forcing is an array, but collocation_points is not: give the "
-                    "points that the forcing belongs to, or the forcing as a function."
-                )
-            forcing = check_array(
-                forcing, ensure_2d=False, dtype=np.float64, input_name="forcing"
-            )
-            if forcing.shape != (len(points),):
-                raise ValueError(
-                    f"forcing has shape {forcing.shape}: it must have one value for "
-                    f"each of the {len(points)} collocation points."
-                )
-            values.append(forcing)
-        return values
+        placed = self.collocation_points
+        at_points = placed is not None and not isinstance(placed, Integral)
+        return evaluate_forcing(self.forcing, labels, collocation_points, at_points)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import qmc
+from sklearn.utils import check_array
 
 # Collocation points chosen by default: so many times the observations of a function,
 # within these limits for one function and for all together.
@@ -81,3 +82,32 @@ def default_collocation(regressions):
         fill = [low_discrepancy(everything, n_fill)] if n_fill else []
         chosen.append(np.concatenate([points, *fill]))
     return chosen
+
+
+def evaluate_forcing(forcing, labels, collocation_points, at_points):
+    """Right-hand side at the collocation points of each function.
+
+    Arrays are taken only if the points were given too (`at_points`).
+    """
+    if forcing is None:
+        return [np.zeros(len(points)) for points in collocation_points]
+    values = []
+    per_function = by_label(forcing, labels, "forcing")
+    for given, points in zip(per_function, collocation_points, strict=True):
+        if callable(given):
+            given = given(points)
+        elif not at_points:
+            raise ValueError(
+                "forcing is an array, but collocation_points is not: give the "
+                "points that the forcing belongs to, or the forcing as a function."
+            )
+        given = check_array(
+            given, ensure_2d=False, dtype=np.float64, input_name="forcing"
+        )
+        if given.shape != (len(points),):
+            raise ValueError(
+                f"forcing has shape {given.shape}: it must have one value for "
+                f"each of the {len(points)} collocation points."
+            )
+        values.append(given)
+    return values

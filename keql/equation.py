@@ -5,7 +5,9 @@ from copy import copy
 import numpy as np
 
 from keql._basis import PolynomialBasis
+from keql._coverage import coverage_ratio
 from keql._readout import ReadableEquation
+from keql._simulation import simulate
 from keql.operators import apply_operator
 
 __all__ = ["LearnedEquation"]
@@ -199,6 +201,64 @@ class LearnedEquation(ReadableEquation):
             Equal to the forcing where `w` solves the equation.
         """
         return self(self.features(w, X))
+
+    def extrapolation(self, S):
+        """How far features lie from those that the equation was learned from.
+
+        Parameters
+        ----------
+        S : array-like of shape (n, d + Q) or (n, d + Q')
+            Features.
+
+        Returns
+        -------
+        ratio : ndarray of shape (n,)
+            Distances from the centre in units of the region around the training
+            features: the smallest box, and the smallest ellipsoid of their
+            covariance, that hold them all. At most 1 inside. Only features that P
+            depends on count.
+        """
+        S, training = self._unknown_columns(S), self.training_features
+        active = self.equation_kernel.depends_on(S.shape[1])
+        return coverage_ratio(self._unknown_columns(training)[:, active], S[:, active])
+
+    def simulate(self, t_eval, initial, forcing=None, **options):
+        """Integrate an ordinary differential equation from initial values.
+
+        Parameters
+        ----------
+        t_eval : array-like of shape (n,)
+            Times in rising order; the initial values belong to the first.
+        initial : array-like of shape (order,)
+            u, u_t, ... at the first time, as many as the equation's order.
+        forcing : callable, default=None
+            Right-hand side as a function of points (n, 1), needed if the equation
+            was learned with one.
+        **options : dict
+            `method` of :func:`scipy.integrate.solve_ivp` ("DOP853"; "Radau" for stiff
+            equations), `rtol` (1e-9), `max_evaluations` (200,000) and `max_seconds`
+            (60), beyond which the integration is given up.
+
+        Returns
+        -------
+        states : ndarray of shape (n, order)
+            u, u_t, ... at the times.
+
+        Raises
+        ------
+        SimulationError
+            If the solution ends or the budget is spent; its `time` is how far the
+            integration came.
+        ValueError
+            If there are several variables, or the highest derivative does not enter
+            linearly.
+
+        Warns
+        -----
+        ExtrapolationWarning
+            If features leave the region of the training features.
+        """
+        return simulate(self, t_eval, initial, forcing, **options)
 
     def _simplified(self, kernel, posterior, weights=None):
         """The equation with another P, which remembers this one."""

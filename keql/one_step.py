@@ -4,17 +4,17 @@ import warnings
 from functools import partial
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from keql._base import BaseKEqL, Learned
+from keql._base import BaseKEqL, Learned, parallel_map
 from keql._basis import draw_rows
 from keql._problems import DualProblem, make_blocks
 from keql._projection import ProjectedKernel
 from keql._regression import root_mean_square
 from keql._restarts import FAILED, minimise_with_restarts
+from keql._solver_mixin import SolverMixin
 from keql.equation import LearnedEquation
 from keql.operators import parse_operator
 
@@ -24,7 +24,7 @@ EQUATION_NOISE = 1e-3
 EXACT = 1e-9
 
 
-class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
+class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     r"""Learn the states and the equation they solve together.
 
     The states v_m, in the RKHS of the state kernel, and P, in that of the equation
@@ -305,7 +305,7 @@ class OneStepKEqL(CallbackSupportMixin, BaseKEqL):
             len(two_step.variables) + setup.n_operators,
             [block.precisions(sigma_u, sigma_p) for block in blocks],
             self.state_penalty,
-            partial(_parallel_map, self.n_jobs),
+            partial(parallel_map, self.n_jobs),
         )
         return problem, equation_noise
 
@@ -491,9 +491,3 @@ def _nothing_to_minimise():
         "misfit_": 0.0,
         "restarts_": [],
     }
-
-
-def _parallel_map(n_jobs, function, items):
-    if n_jobs in (None, 1):
-        return map(function, items)
-    return Parallel(n_jobs, prefer="threads")(delayed(function)(item) for item in items)

@@ -1,9 +1,10 @@
 """Two-step kernel equation learning: the state first, then the equation."""
 
 from keql._base import BaseKEqL
+from keql._solver_mixin import SolverMixin
 
 
-class TwoStepKEqL(BaseKEqL):
+class TwoStepKEqL(SolverMixin, BaseKEqL):
     """Learn a state and the equation it solves, one after the other.
 
     First kernel ridge regression gives each state u from its observations; then the

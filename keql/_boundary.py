@@ -1,0 +1,220 @@
+"""Boundary and initial data of a solver: operators of the rows, checks."""
+
+import warnings
+
+import numpy as np
+
+from keql._observations import FILL_FACTOR, FILL_LIMITS, low_discrepancy
+from keql.exceptions import IllPosedWarning
+from keql.operators import DifferentialOperator, parse_operator
+
+# Values at one point that differ by more, relative to the largest, contradict.
+CONFLICT = 1e-8
+# A row lies on a side of the domain's box if it is so near, relative to the extent.
+ON_SIDE = 1e-6
+# Data on a side count if they leave no larger part of it empty.
+LARGEST_GAP = 0.5
+
+
+def name_coordinates(given, learned, columns, n):
+    """Names of the `n` coordinates: those given, an equation's, or those of columns."""
+    names = given
+    if names is None:
+        names = learned or columns or [f"x{i}" for i in range(n)]
+    names = tuple(str(name) for name in names)
+    if len(names) != n or len(set(names)) != n:
+        raise ValueError(
+            f"variables={names} must be {n} different name(s): X has {n} coordinate "
+            "column(s)."
+        )
+    for found, whose in ((learned, "the equation has"), (columns, "X has")):
+        if found and set(found) == set(names) and tuple(found) != names:
+            raise ValueError(
+                f"the variables are {', '.join(names)} in this order, but {whose} them "
+                f"in the order {', '.join(found)}: bring them into one order."
+            )
+    return names
+
+
+def operators_of_rows(boundary_operators, entries, variables, named):
+    """The operator whose value each row holds.
+
+    Parameters
+    ----------
+    boundary_operators : None, operator, or list of operators
+        As documented for the solver.
+    entries : list
+        Of the operator column; None without one.
+    variables : tuple of str
+        Names of the coordinates.
+    named : bool
+        Whether there is an operator column.
+
+    Returns
+    -------
+    operators : list of DifferentialOperator
+        The different ones.
+    index : ndarray of shape (n,)
+        Which of them a row belongs to.
+    """
+    given = boundary_operators
+    if given is None or isinstance(given, str | DifferentialOperator):
+        given = ["u" if given is None else given]
+    operators = [parse_operator(operator, variables) for operator in given]
+    if not named:
+        if len(operators) > 1:
+            raise ValueError(
+                f"boundary_operators has {len(operators)} operators: name the column "
+                "of X that says which one a row belongs to, operator_column."
+            )
+        return operators, np.zeros(len(entries), dtype=int)
+    index = np.empty(len(entries), dtype=int)
+    for i, entry in enumerate(entries):
+        if isinstance(entry, str):
+            operator = parse_operator(entry, variables)
+            same = [j for j, other in enumerate(operators) if operator.same_as(other)]
+            if not same:
+                same = [len(operators)]
+                operators.append(operator)
+            index[i] = same[0]
+        elif entry == int(entry) and 0 <= entry < len(operators):
+            index[i] = int(entry)
+        else:
+            raise ValueError(
+                f"X has the entry {entry!r} in its operator column: it must be the "
+                "name of an operator or its position in boundary_operators, from 0 to "
+                f"{len(operators) - 1}."
+            )
+    return operators, index
+
+
+def make_conditions(points, values, index, operators, exact):
+    """Conditions on one function, each point and operator once if they are exact.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Of the rows of one function.
+    values : ndarray of shape (n,)
+        Their values.
+    index : ndarray of shape (n,)
+        Which operator they are values of.
+    operators : list of DifferentialOperator
+        The operators.
+    exact : bool
+        Whether different values at one point contradict each other.
+
+    Returns
+    -------
+    functionals : list of (points, operator)
+        One entry for each operator that occurs.
+    values : ndarray of shape (N,)
+        In their order.
+    """
+    functionals, kept = [], []
+    for j in np.unique(index):
+        at, held = points[index == j], values[index == j]
+        order = np.lexsort(np.column_stack([held, at]).T)
+        at, held = at[order], held[order]
+        if exact:
+            at, held = _merge_equal(at, held, operators[j])
+        functionals.append((at, operators[j]))
+        kept.append(held)
+    return functionals, np.concatenate(kept)
+
+
+def _merge_equal(points, values, operator):
+    unique, inverse = np.unique(points, axis=0, return_inverse=True)
+    inverse = inverse.ravel()
+    lowest, highest = np.full(len(unique), np.inf), np.full(len(unique), -np.inf)
+    np.minimum.at(lowest, inverse, values)
+    np.maximum.at(highest, inverse, values)
+    spread = highest - lowest
+    if np.any(spread > CONFLICT * np.max(np.abs(values))):
+        i = int(np.argmax(spread))
+        raise ValueError(
+            f"y has conflicting values of {operator.name} at the point {unique[i]} of "
+            f"X, from {lowest[i]:g} to {highest[i]:g}: correct them, or give "
+            "observation_noise, their standard deviation."
+        )
+    return unique, 0.5 * (lowest + highest)
+
+
+def box_of(points, functionals):
+    """Lower and upper corner of all points of one function, of shape (2, d)."""
+    everything = np.concatenate([points, *(at for at, _ in functionals)])
+    return np.array([everything.min(axis=0), everything.max(axis=0)])
+
+
+def check_near(points, functionals):
+    """Refuse data far outside of the box of the collocation points."""
+    lower, upper = points.min(axis=0), points.max(axis=0)
+    extent = upper - lower
+    everything = np.concatenate([at for at, _ in functionals])
+    beyond = np.maximum(lower - everything, everything - upper)
+    far = np.any(beyond > np.where(extent > 0, extent, np.inf), axis=1)
+    if far.any():
+        raise ValueError(
+            f"X has {far.sum()} point(s) outside of the domain of the collocation "
+            f"points, by more than its size, such as {everything[far][0]}: these go "
+            f"from {lower} to {upper}. Give collocation_points that reach to the data."
+        )
+
+
+def check_posed(equation, conditions, box, label):
+    """Warn if data are too few for the orders of the equation.
+
+    A derivative of order p in a coordinate needs p conditions, each for all values of
+    the other coordinates: u on the two sides for u_xx, u on one for u_t, and u and
+    u_t on one for u_tt. Data inside of the domain count as well.
+    """
+    missing = []
+    for axis, name in enumerate(equation.variables):
+        order = max(a[axis] for o in equation.operators for a, _ in o.terms)
+        found = sum(_n_sheets(at, axis, box, order) for at, _ in conditions.functionals)
+        if found < order:
+            missing.append(
+                f"of order {order} in {name} and has {found} condition(s) across it"
+            )
+    if missing:
+        of = "" if label is None else f" of function {label!r}"
+        warnings.warn(
+            f"the problem{of} is ill-posed, boundary data are missing: the equation "
+            f"is {', and '.join(missing)}. Of all states that meet the equation and "
+            "the data, the one of least norm is returned.",
+            IllPosedWarning,
+            stacklevel=3,
+        )
+
+
+def _n_sheets(points, axis, box, order):
+    """On how many values of one coordinate data span the others; at most `order`."""
+    extent = np.where(np.ptp(box, axis=0) > 0, np.ptp(box, axis=0), 1.0)
+    scaled = (points - box[0]) / extent
+    near = np.stack([np.abs(scaled) <= ON_SIDE, np.abs(scaled - 1) <= ON_SIDE])
+    groups = [scaled[near[side][:, axis]] for side in (0, 1)]
+    inside = scaled[~near.any(axis=(0, 2))]
+
+    def spans(group):
+        others = np.sort(np.delete(group, axis, axis=1), axis=0)
+        gaps = np.diff(others, axis=0, prepend=0, append=1)
+        return len(group) > 0 and np.all(gaps <= LARGEST_GAP)
+
+    found = sum(spans(group) for group in groups)
+    if spans(inside):
+        found += len(np.unique(inside[:, axis]))
+    return min(int(found), order)
+
+
+def default_points(functionals_of_all, n):
+    """`n` low-discrepancy points in the box of the data, which must have a volume."""
+    everything = np.concatenate([at for f in functionals_of_all for at, _ in f])
+    if np.any(np.ptp(everything, axis=0) == 0):
+        raise ValueError(
+            f"collocation_points={n} places them in the bounding box of X, but all "
+            "rows of X agree in a coordinate: give an array of points."
+        )
+    if n is None:
+        largest = max(sum(len(at) for at, _ in f) for f in functionals_of_all)
+        n = int(np.clip(FILL_FACTOR * largest, *FILL_LIMITS))
+    return low_discrepancy(everything, n)

@@ -1,0 +1,494 @@
+"""Solving a learned equation, or any other, for new data."""
+
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from keql._base import BaseKEqL, Interval, parallel_map
+from keql._boundary import (
+    box_of,
+    check_near,
+    check_posed,
+    default_points,
+    make_conditions,
+    name_coordinates,
+    operators_of_rows,
+)
+from keql._default_kernel import choose_kernel
+from keql._given_equation import GivenEquation
+from keql._known_problem import Conditions
+from keql._observations import Observations, sorted_labels
+from keql._solving import Noise, solve_all
+from keql._windows import solve_in_windows
+from keql.equation import LearnedEquation
+from keql.exceptions import ExtrapolationWarning
+from keql.kernels import as_kernel
+from keql.operators import DifferentialOperator, parse_operator
+
+# A point counts as outside of a region beyond this multiple of its radius.
+OUTSIDE = 1 + 1e-6
+SPECIAL = ("function_column", "operator_column")
+
+
+class KernelPDESolver(BaseKEqL):
+    """Solve a differential equation for boundary and initial data.
+
+    Of all functions in the RKHS of the state kernel that meet the data and, at the
+    collocation points, the equation, the one of least norm is found. The equation is
+    one that was learned, or any that can be written as a function of the state and
+    its derivatives: linear equations take one linear solve, others Gauss-Newton steps
+    with Levenberg-Marquardt damping, each of them a linear regression with as many
+    functionals as there are data and collocation points.
+
+    Parameters
+    ----------
+    equation : LearnedEquation, operator, dict or callable, default=None
+        `equation_` of a fitted estimator; or F of the equation F = f, as an operator
+        such as "laplacian(u)", a dict {operator: coefficient}, or a function in
+        `autograd.numpy` whose arguments are named after coordinates and operators,
+        ``lambda u, u_xx, u_yy: -(u_xx + u_yy) + u**3``. None: the data are
+        interpolated.
+    collocation_points : array-like of shape (K, d), dict or int, default=None
+        Where the equation is imposed, {label: array} if functions differ; a number of
+        points of a low-discrepancy sequence in the bounding box of `X`; None: five
+        times as many as there are data, between 200 and 1000.
+    forcing : callable, array-like of shape (K,) or dict, default=None
+        Right-hand side f: a function of points (K, d), values at given collocation
+        points, {label: one of these} if functions differ, or None for zero.
+    variables : tuple of str, default=None
+        Names of the coordinates by position; None: those of a learned equation, the
+        columns of a data frame, otherwise x0, x1, ...
+    function_column : int or str, default=None
+        Column of `X` that labels the function a row belongs to: many solutions of the
+        same equation at once.
+    boundary_operators : operator or list of operators, default=None
+        What the values in `y` are values of; None: "u". Any linear operator with
+        constant coefficients, such as "u_x" or "u + 0.5 u_x". If there are several,
+        `operator_column` says which one a row belongs to.
+    operator_column : int or str, default=None
+        Column of `X` with the name of the operator that `y` holds, or its position in
+        `boundary_operators`.
+    state_kernel : kernel, default=None
+        Kernel of the state, used with its hyperparameters as they are. None: that of
+        a learned equation; for other equations an RBF kernel with the length scales
+        and the variance for which data and linearised equation are likeliest.
+    observation_noise : float, default=None
+        Standard deviation of `y`, in its units. 0: exact; None: as small as the
+        likelihood says that the equation and the kernel can follow.
+    equation_noise : float, default=None
+        Standard deviation of the equation's residual, in units of the forcing; 0 and
+        None as for `observation_noise`.
+    n_windows : int, default=1
+        Number of windows of the coordinate called t (otherwise of the first), solved
+        one after the other: the state at the end of one is the initial state of the
+        next, at the places where initial data were given. Memory is that of the
+        largest window.
+    max_iter : int, default=50
+        Largest number of steps for a nonlinear equation at one level of the noise.
+    tol : float, default=1e-4
+        Steps end when they lower the loss by less, relatively.
+    n_jobs : int, default=None
+        Threads that solve a nonlinear equation for different functions.
+    verbose : int, default=0
+        Whether the result for each function and window is printed.
+
+    Attributes
+    ----------
+    equation_ : LearnedEquation, GivenEquation or None
+        The equation.
+    states_ : list
+        The solution of each function.
+    functions_ : tuple
+        Labels of the functions; (None,) without a label column.
+    state_kernel_ : Kernel
+        The kernel used.
+    collocation_points_ : list of ndarray
+        Of each function.
+    variables_ : tuple of str
+        Names of the coordinates.
+    linear_ : bool
+        Whether the equation was recognised as linear.
+    relative_noise_ : ndarray of shape (n_functions,)
+        Noise variances chosen for data and equation, relative to prior variances:
+        between 1e-13, for a problem that can be met exactly, and 1e-2.
+    residual_ : ndarray of shape (n_functions,)
+        Root mean square of the equation's residual at the collocation points.
+    log_likelihood_ : ndarray of shape (n_functions,)
+        Of the data and the linearised equation at the best scale of the kernel, for
+        choosing between kernels.
+    domain_ : ndarray of shape (n_functions, 2, d)
+        Lower and upper corner of the box of all points in `fit`.
+    converged_ : bool
+        Whether all functions met the stopping rule.
+    n_iter_ : int
+        Largest number of steps of a function.
+    n_features_in_ : int
+        Number of columns of `X`.
+    feature_names_in_ : ndarray of str
+        Names of the columns of `X`, if it had any.
+
+    See Also
+    --------
+    OneStepKEqL : Learns the equation; its `solver` method makes a KernelPDESolver.
+
+    References
+    ----------
+    Chen, Hosseini, Owhadi, Stuart, "Solving and learning nonlinear PDEs with Gaussian
+    processes", Journal of Computational Physics 447, 2021.
+
+    Examples
+    --------
+    A boundary value problem, u'' + u = t with u(0) = 0 and u(3) = 1:
+
+    >>> import numpy as np
+    >>> from keql import KernelPDESolver
+    >>> solver = KernelPDESolver(
+    ...     equation={"u_tt": 1, "u": 1},
+    ...     forcing=lambda points: points[:, 0],
+    ...     variables=("t",),
+    ...     collocation_points=40,
+    ... ).fit([[0.0], [3.0]], [0.0, 1.0])
+    >>> exact = 1.5 - 2 * np.sin(1.5) / np.sin(3)
+    >>> bool(abs(solver.predict([[1.5]])[0] - exact) < 1e-7)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **BaseKEqL._parameter_constraints,
+        "equation": [None, str, tuple, dict, callable, DifferentialOperator],
+        "boundary_operators": [None, str, tuple, list, DifferentialOperator],
+        "operator_column": [None, Integral, str],
+        "n_windows": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        equation=None,
+        collocation_points=None,
+        forcing=None,
+        variables=None,
+        function_column=None,
+        boundary_operators=None,
+        operator_column=None,
+        state_kernel=None,
+        observation_noise=None,
+        equation_noise=None,
+        n_windows=1,
+        max_iter=50,
+        tol=1e-4,
+        n_jobs=None,
+        verbose=0,
+    ):
+        self.equation = equation
+        self.collocation_points = collocation_points
+        self.forcing = forcing
+        self.variables = variables
+        self.function_column = function_column
+        self.boundary_operators = boundary_operators
+        self.operator_column = operator_column
+        self.state_kernel = state_kernel
+        self.observation_noise = observation_noise
+        self.equation_noise = equation_noise
+        self.n_windows = n_windows
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X, y):
+        """Solve the equation.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_columns)
+            Points with boundary or initial data, of all functions, stacked; with
+            columns of labels and operators if there are such.
+        y : array-like of shape (n_samples,)
+            Values of the state there, or of the operator that the row names.
+
+        Returns
+        -------
+        self : KernelPDESolver
+            The fitted solver.
+
+        Raises
+        ------
+        ValueError
+            If an argument is not as documented; the message names it.
+        """
+        self._validate_params()
+        data = self._read_boundary(X, y)
+        equation = self._bind_equation(data.variables)
+        problems = self._set_up(data, equation)
+        boxes = np.stack([box_of(points, c.functionals) for c, points in problems])
+        for label, (conditions, _), box in zip(
+            data.labels, problems, boxes, strict=True
+        ):
+            if equation is not None:
+                check_posed(equation, conditions, box, label)
+        kernel = self._choose_kernel(equation, problems, data.variables, boxes)
+        noise = Noise(self.observation_noise, self.equation_noise)
+        bound = kernel.bind(data.variables)
+        settings = {"max_iter": self.max_iter, "tol": self.tol}
+        in_parallel = partial(parallel_map, self.n_jobs)
+
+        def solve(problems):
+            return solve_all(bound, equation, problems, noise, settings, in_parallel)
+
+        axis = data.variables.index("t") if "t" in data.variables else 0
+        solved = solve_in_windows(solve, equation, problems, axis, self.n_windows)
+        self.variables_ = data.variables
+        self.functions_ = data.labels
+        self.equation_ = equation
+        self.state_kernel_ = kernel
+        self.collocation_points_ = [points for _, points in problems]
+        self.domain_ = boxes
+        self._store_outcomes(solved)
+        return self
+
+    def predict(self, X, return_std=False):
+        """Values of the solution.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n, n_columns)
+            Points, with the same columns as in `fit`.
+        return_std : bool, default=False
+            Whether the posterior standard deviation is returned too.
+
+        Returns
+        -------
+        u : ndarray of shape (n,)
+            In units of `y`; of the operator that a row names, if there is an
+            operator column.
+        std : ndarray of shape (n,)
+            Only if `return_std`: of the linearised problem with the kernel as prior
+            covariance.
+
+        Warns
+        -----
+        ExtrapolationWarning
+            If points lie outside of the domain of the data and collocation points, or
+            the equation was learned and features of the solution leave the region of
+            those that it was learned from; :meth:`extrapolation` says where.
+        """
+        check_is_fitted(self)
+        points, (labels, entries) = self._split_columns(X, False, SPECIAL)
+        named = self.operator_column is not None
+        operators, index = [parse_operator("u", self.variables_)], np.zeros(len(points))
+        if named:
+            operators, index = operators_of_rows(
+                self.boundary_operators, entries, self.variables_, named
+            )
+        self._warn(points, labels)
+        values, variances = np.empty(len(points)), np.empty(len(points))
+        for j, operator in enumerate(operators):
+            chosen = index == j
+            for m, rows in self._rows_of_functions(labels):
+                rows = rows[chosen[rows]]
+                if rows.size:
+                    values[rows] = self.states_[m].evaluate(points[rows], operator)
+                if rows.size and return_std:
+                    variances[rows] = self.states_[m].variance(points[rows], operator)
+        return (values, np.sqrt(variances)) if return_std else values
+
+    def extrapolation(self, X):
+        """How far the features of the solution are from those learned from.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n, n_columns)
+            Points, with the same columns as in `fit`.
+
+        Returns
+        -------
+        ratio : ndarray of shape (n,)
+            As :meth:`keql.equation.LearnedEquation.extrapolation`: at most 1 where
+            the features lie within the region of the training features. Zero if the
+            equation was not learned.
+        """
+        check_is_fitted(self)
+        points, labels = self._validate_points(X, reset=False)
+        return self._extrapolation(points, labels)
+
+    def _validate_points(self, X, reset):
+        points, (labels, _) = self._split_columns(X, reset, SPECIAL)
+        return points, labels
+
+    def _extrapolation(self, points, labels):
+        ratio = np.zeros(len(points))
+        if not isinstance(self.equation_, LearnedEquation):
+            return ratio
+        for m, rows in self._rows_of_functions(labels):
+            S = [
+                self.states_[m].evaluate(points[rows], operator)
+                for operator in self.equation_.operators
+            ]
+            S = np.column_stack([points[rows], *S])
+            ratio[rows] = self.equation_.extrapolation(S)
+        return ratio
+
+    def _warn(self, points, labels):
+        """Warn of points outside of the domain and of features never seen."""
+        if self.equation_ is None:
+            return
+        outside = np.zeros(len(points), dtype=bool)
+        for m, rows in self._rows_of_functions(labels):
+            lower, upper = self.domain_[m]
+            slack = (OUTSIDE - 1) * (upper - lower)
+            at = points[rows]
+            outside[rows] = np.any((at < lower - slack) | (at > upper + slack), axis=1)
+        if outside.any():
+            warnings.warn(
+                f"{outside.sum()} of {len(points)} points lie outside of the domain "
+                f"where data and collocation points were given, such as "
+                f"{points[outside][0]}: the equation was not imposed there. Fit with "
+                "collocation_points that reach so far.",
+                ExtrapolationWarning,
+                stacklevel=3,
+            )
+        if max(self.reach_) > OUTSIDE:
+            ratio = self._extrapolation(points, labels)
+            unseen = ratio > OUTSIDE
+            if unseen.any():
+                warnings.warn(
+                    f"at {unseen.sum()} of {len(points)} points the features of the "
+                    "solution leave the region that the equation was learned from, by "
+                    f"a factor of up to {ratio.max():.3g}: it is extrapolated there. "
+                    "The method extrapolation says where.",
+                    ExtrapolationWarning,
+                    stacklevel=3,
+                )
+
+    def _read_boundary(self, X, y):
+        """Functionals and values of each function."""
+        points, (labels, entries), y = self._read(X, y, SPECIAL)
+        columns = getattr(self, "feature_names_in_", None)
+        if columns is not None:
+            special = [self._column_index(X, parameter) for parameter in SPECIAL]
+            columns = [name for i, name in enumerate(columns) if i not in special]
+        variables = name_coordinates(
+            self.variables,
+            getattr(self.equation, "variables", None),
+            columns,
+            points.shape[1],
+        )
+        operators, index = operators_of_rows(
+            self.boundary_operators,
+            entries,
+            variables,
+            self.operator_column is not None,
+        )
+        exact = not self.observation_noise
+        functions = sorted_labels(labels)
+        owner = np.array([functions.index(label) for label in labels])
+        given = []
+        for m in range(len(functions)):
+            rows = owner == m
+            given.append(
+                make_conditions(points[rows], y[rows], index[rows], operators, exact)
+            )
+        return BoundaryData(tuple(functions), variables, given)
+
+    def _bind_equation(self, variables):
+        """The equation in the form that the solver needs."""
+        if self.equation is None:
+            if self.forcing is not None:
+                raise ValueError(
+                    "forcing is given without an equation: give equation, such as "
+                    "'laplacian(u)', or leave forcing out."
+                )
+            return None
+        if not isinstance(self.equation, LearnedEquation):
+            return GivenEquation(self.equation, variables)
+        if self.equation.variables != variables:
+            raise ValueError(
+                f"the equation was learned in the variables "
+                f"{', '.join(self.equation.variables)}, the data have "
+                f"{', '.join(variables)}: give data in the same coordinates."
+            )
+        if self.equation.has_forcing and self.forcing is None:
+            raise ValueError(
+                "forcing is None, but the equation was learned with a right-hand side: "
+                "give the one to solve for (zero: lambda points: 0 * points[:, 0])."
+            )
+        return self.equation
+
+    def _set_up(self, data, equation):
+        """Conditions and collocation points of each function."""
+        if equation is None:
+            nowhere = np.empty((0, len(data.variables)))
+            return [(Conditions(f, v, np.empty(0)), nowhere) for f, v in data.given]
+        if self.collocation_points is None or isinstance(
+            self.collocation_points, Integral
+        ):
+            points = default_points(
+                [functionals for functionals, _ in data.given], self.collocation_points
+            )
+            placed = [points] * len(data.labels)
+        else:
+            placed = self._place_collocation(
+                Observations(data.labels, None), data.variables
+            )
+            for points, (functionals, _) in zip(placed, data.given, strict=True):
+                check_near(points, functionals)
+        forcing = self._evaluate_forcing(data.labels, placed)
+        return [
+            (Conditions(functionals, values, right), points)
+            for (functionals, values), points, right in zip(
+                data.given, placed, forcing, strict=True
+            )
+        ]
+
+    def _choose_kernel(self, equation, problems, variables, boxes):
+        if self.state_kernel is not None:
+            return as_kernel(self.state_kernel)
+        learned = getattr(equation, "state_kernel", None)
+        if learned is not None:
+            return learned
+        noise = Noise(self.observation_noise, self.equation_noise)
+        return choose_kernel(problems, equation, variables, boxes, noise)
+
+    def _store_outcomes(self, solved):
+        """Fitted attributes from the states and the outcomes of their windows."""
+        self.states_ = [state for state, _ in solved]
+        outcomes = [outcome for _, of_function in solved for outcome in of_function]
+        self.linear_ = all(outcome.linear for outcome in outcomes)
+        self.converged_ = all(outcome.converged for outcome in outcomes)
+        self.n_iter_ = max(sum(o.n_iter for o in each) for _, each in solved)
+        self.relative_noise_ = np.array([max(o.level for o in e) for _, e in solved])
+        self.residual_ = np.array([max(o.residual for o in e) for _, e in solved])
+        self.log_likelihood_ = np.array(
+            [sum(o.likelihood for o in e) for _, e in solved]
+        )
+        self.reach_ = np.zeros(len(solved))
+        if isinstance(self.equation_, LearnedEquation):
+            for m, (_, each) in enumerate(solved):
+                ratios = [self.equation_.extrapolation(o.features).max() for o in each]
+                self.reach_[m] = max(ratios)
+        if self.verbose:
+            for label, (_, each) in zip(self.functions_, solved, strict=True):
+                for outcome in each:
+                    print(
+                        f"function {label}: {outcome.n_iter} step(s), relative noise "
+                        f"{outcome.level:.0e}, residual {outcome.residual:.2e}"
+                    )
+        if not self.converged_:
+            failed = next(o for o in outcomes if not o.converged)
+            warnings.warn(
+                f"KernelPDESolver: {failed.message}", ConvergenceWarning, stacklevel=3
+            )
+
+
+@dataclass(frozen=True)
+class BoundaryData:
+    """What `fit` was given: functionals and values of each function."""
+
+    labels: tuple
+    variables: tuple
+    given: list
