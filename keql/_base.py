@@ -3,7 +3,6 @@
 The only module that imports private helpers of scikit-learn.
 """
 
-from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
@@ -26,6 +25,7 @@ from keql._known_part import make_known_part
 from keql._linalg import ridge
 from keql._observations import (
     EquationSetup,
+    Learned,
     Observations,
     by_label,
     default_collocation,
@@ -60,20 +60,6 @@ def parallel_map(n_jobs, function, items):
     return Parallel(n_jobs, prefer="threads")(delayed(function)(item) for item in items)
 
 
-@dataclass(frozen=True)
-class Learned:
-    """States and equation, with what they were learned from."""
-
-    observations: Observations
-    variables: tuple
-    setup: EquationSetup | None
-    state_kernel: object
-    observation_noise: float
-    states: list
-    equation: LearnedEquation | None
-    equation_noise: float | None
-
-
 class BaseKEqL(RegressorMixin, BaseEstimator):
     """Base class of the estimators."""
 
@@ -94,6 +80,12 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         "state_penalty": [Interval(Real, 0, None, closed="neither")],
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
         "n_basis": [None, Interval(Integral, 1, None, closed="left")],
+        "n_terms": [
+            None,
+            StrOptions({"auto"}),
+            Interval(Integral, 1, None, closed="left"),
+        ],
+        "solver": [StrOptions({"auto", "dual", "primal"})],
         "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
         "n_restarts": [Interval(Integral, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keql._dual import DualBlock
 from keql._linalg import cholesky, solve_cholesky, solve_lower
-from keql._problems import Block
 from keql.operators import KernelExpansion, gram, gram_diagonal
 
 # Relative differences of slopes by which linear equations are told.
@@ -61,12 +61,12 @@ def make_block(kernel, conditions, operators, points):
 
     Returns
     -------
-    block : Block
+    block : DualBlock
         With the values and the forcing of the conditions.
     """
     imposed = [(points, operator) for operator in operators]
     shape = (len(operators), len(points), len(operators), len(points))
-    return Block(
+    return DualBlock(
         functionals=conditions.functionals + imposed,
         values=conditions.values,
         weights=np.ones(len(conditions.values)),
@@ -87,7 +87,7 @@ class KnownProblem:
     ----------
     kernel : Kernel
         State kernel.
-    block : Block
+    block : DualBlock
         The function.
     equation : LearnedEquation or GivenEquation
         Its equation.
@@ -216,7 +216,7 @@ class KnownModel:
         L = factorise(self.matrix / a, self.problem.variances)
         x = solve_cholesky(L, residual - block.apply_functionals(z, self.slopes) / a)
         dc = -(c + block.expand(x, self.slopes)) / a
-        dz = block.apply_gram(dc)
+        dz = block.evaluate(dc)
         new = (c + dc, z + dz)
         residual = residual + block.apply_functionals(dz, self.slopes)
         loss = 0.5 * (new[0] @ new[1])

@@ -50,6 +50,45 @@ def cholesky(A):
     )
 
 
+def pivoted_cholesky(A, tol=1e-14):
+    """Rank-revealing Cholesky factorisation of a positive semi-definite matrix.
+
+    Rows are picked in turn, each time the one that those before explain least of. All
+    are first scaled to a unit diagonal, so that functionals of different units count
+    alike.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+        Symmetric, with a positive diagonal; only the lower triangle is read.
+    tol : float, default=1e-14
+        The factorisation ends when of no row more than this part of its diagonal
+        element is left.
+
+    Returns
+    -------
+    rows : ndarray of shape (n, r)
+        ``rows @ rows.T`` is A up to `tol`; ``rows[pivots]`` is lower triangular.
+    pivots : ndarray of shape (r,)
+        The rows picked.
+    """
+    if not np.all(np.isfinite(A)):
+        raise np.linalg.LinAlgError(
+            f"a covariance matrix of size {len(A)} has entries that are not finite: "
+            "check the scales of the data and of the kernel."
+        )
+    scale = np.sqrt(np.diag(A))
+    scale = np.where(scale > 0, scale, 1.0)
+    scaled = np.asfortranarray(A / scale / scale[:, None])
+    factor, pivots, rank, _ = linalg.lapack.dpstrf(
+        scaled, tol=tol, lower=1, overwrite_a=1
+    )
+    pivots -= 1  # as Fortran counts
+    rows = np.empty((len(A), rank))
+    rows[pivots] = np.tril(factor[:, :rank])
+    return rows * scale[:, None], pivots[:rank]
+
+
 def solve_lower(L, B, transposed=False):
     """Solve L Z = B, or L^T Z = B, for a lower triangular L.
 

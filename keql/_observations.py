@@ -31,6 +31,20 @@ class EquationSetup:
     has_forcing: bool
 
 
+@dataclass(frozen=True)
+class Learned:
+    """States and equation, with what they were learned from."""
+
+    observations: Observations
+    variables: tuple
+    setup: EquationSetup | None
+    state_kernel: object
+    observation_noise: float
+    states: list
+    equation: object
+    equation_noise: float | None
+
+
 def sorted_labels(labels):
     """Different labels in an order that does not depend on that of the rows."""
     return sorted(set(labels), key=lambda label: (type(label).__name__, label))

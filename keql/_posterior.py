@@ -6,8 +6,8 @@ from keql._linalg import solve_lower
 from keql.operators import KernelExpansion, gram_diagonal
 
 
-class PosteriorState(KernelExpansion):
-    """A fitted state with the variances of the linearised problem.
+class DualState(KernelExpansion):
+    """A state in terms of representers, with variances of the linearised problem.
 
     The covariance of the data of one function is H + Psi Psi^T, and functions share
     the weights of P; by the Woodbury identity what the data explain of a prior
@@ -17,7 +17,7 @@ class PosteriorState(KernelExpansion):
     ----------
     kernel : Kernel
         State kernel.
-    block : Block
+    block : DualBlock
         The function.
     coefficients : ndarray of shape (N + Q' K,)
         Of the representers.
@@ -64,3 +64,54 @@ class PosteriorState(KernelExpansion):
             )
         prior = gram_diagonal(self.kernel, points, operator) / self.penalty
         return np.maximum(prior - np.concatenate(explained), 0.0)
+
+
+class PrimalState(KernelExpansion):
+    """A state in an orthonormal basis, with variances of the linearised problem.
+
+    Given the weights of P, the covariance of the coefficients z is ``(H^T H)^-1``; with
+    phi the basis functions at a point, the variance is ``|H^-T phi|^2``, plus
+    ``|R^-1 B^T H^-T phi|^2`` from the weights of P, plus the prior variance of what the
+    basis does not span. No difference of large numbers is taken of data.
+
+    Parameters
+    ----------
+    basis : SpanBasis
+        The basis.
+    z : ndarray of shape (r,)
+        Coefficients of the state.
+    penalty : float
+        lambda: the prior covariance is the kernel over lambda.
+    triangle : ndarray of shape (r, r)
+        H, upper triangular.
+    shared : ndarray of shape (p, r)
+        R^-1 B^T.
+    """
+
+    def __init__(self, basis, z, penalty, triangle, shared):
+        super().__init__(basis.kernel, basis.functionals, basis.coefficients(z))
+        self.basis = basis
+        self.penalty = penalty
+        self.triangle = triangle
+        self.shared = shared
+
+    def variance(self, points, operator):
+        """Posterior variances of an operator applied to the state.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, d)
+            Where.
+        operator : DifferentialOperator
+            What.
+
+        Returns
+        -------
+        variances : ndarray of shape (n,)
+            Of the latent state, without observation noise; never negative.
+        """
+        phi = self.basis([(points, operator)]).T
+        prior = gram_diagonal(self.kernel, points, operator)
+        outside = np.maximum(prior - np.sum(phi**2, axis=0), 0.0) / self.penalty
+        q = solve_lower(self.triangle.T, phi)
+        return outside + np.sum(q**2, axis=0) + np.sum((self.shared @ q) ** 2, axis=0)

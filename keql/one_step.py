@@ -8,20 +8,15 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from keql._base import BaseKEqL, Learned, parallel_map
+from keql._base import BaseKEqL, parallel_map
 from keql._basis import draw_rows
-from keql._problems import DualProblem, make_blocks
+from keql._formulas import text_product
+from keql._joint import learned_jointly, make_problem, start_at
 from keql._projection import ProjectedKernel
-from keql._regression import root_mean_square
 from keql._restarts import FAILED, minimise_with_restarts
 from keql._solver_mixin import SolverMixin
-from keql.equation import LearnedEquation
-from keql.operators import parse_operator
-
-# Relative to the size of the unknown part: an equation that is not said to be noisy.
-EQUATION_NOISE = 1e-3
-# A noise level of zero is this small, relative to the data.
-EXACT = 1e-9
+from keql._terms import fit_with_fewer_terms
+from keql.operators import as_factor
 
 
 class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
@@ -69,6 +64,16 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     n_inducing : int, default=500
         Inducing points of P, drawn from the two-step features; a polynomial kernel
         has exact features and needs none.
+    n_terms : int, "auto" or None, default=None
+        How many terms a polynomial P keeps. Terms are taken out one by one, each time
+        the one that costs least, and states and equation are fitted again; "auto"
+        keeps those whose loss costs clearly more than that of all before them. None:
+        all terms are kept.
+    solver : {"auto", "dual", "primal"}, default="auto"
+        How a state is represented: by a sum of representers with as many unknowns as
+        residuals (dual), or in an orthonormal basis of what these span (primal), which
+        is smaller for smooth kernels; both have the same solution. "auto": whichever
+        is smaller.
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
         Of the likelihoods.
     n_restarts : int, default=10
@@ -119,6 +124,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     restarts_ : list of dict
         What was tried (damping, noise or window of the first stage), with the loss,
         misfit and number of steps that it led to.
+    terms_path_ : list of (terms, loss, misfit)
+        The fits with fewer and fewer terms; empty if `n_terms` is None.
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str
@@ -161,6 +168,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         equation_noise=None,
         state_penalty=1.0,
         n_inducing=500,
+        n_terms=None,
+        solver="auto",
         optimizer="fmin_l_bfgs_b",
         n_restarts=10,
         max_iter=300,
@@ -182,6 +191,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         self.equation_noise = equation_noise
         self.state_penalty = state_penalty
         self.n_inducing = n_inducing
+        self.n_terms = n_terms
+        self.solver = solver
         self.optimizer = optimizer
         self.n_restarts = n_restarts
         self.max_iter = max_iter
@@ -253,16 +264,29 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         kernels = self._state_kernels(two_step)
         problem, noise = self._make_problem(two_step, kernels)
         start = self._start(problem, two_step)
-        learned = partial(_learned, two_step, kernels, noise)
+        learned = partial(learned_jointly, two_step, kernels, noise)
+        report = partial(self._report, context, X, y, learned)
         problem, reached, misfit, tries = minimise_with_restarts(
             problem,
             start,
             n_restarts=self.n_restarts,
             max_iter=self.max_iter,
             tol=self.tol,
-            report=partial(self._report, context, X, y, learned),
+            report=report,
             rng=check_random_state(self.random_state),
         )
+        path = []
+        if self.n_terms is not None and not reached.interrupted:
+            problem, reached, path = fit_with_fewer_terms(
+                problem,
+                reached,
+                self.n_terms,
+                partial(self._name_term, two_step),
+                max_iter=self.max_iter,
+                tol=self.tol,
+                report=report,
+            )
+            misfit = problem.misfit(reached.solution)
         outcome = {
             "loss_curve_": reached.loss_curve,
             "damping_curve_": reached.damping_curve,
@@ -271,6 +295,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             "message_": reached.message,
             "misfit_": misfit,
             "restarts_": tries,
+            "terms_path_": path,
         }
         return learned(problem, reached.solution), outcome
 
@@ -278,53 +303,40 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         """Kernel of the state of each function."""
         return [two_step.state_kernel] * len(two_step.states)
 
+    def _name_term(self, two_step, powers):
+        """Text of a product of what P depends on."""
+        operators = two_step.setup.operators[: two_step.setup.n_operators]
+        names = [*two_step.variables, *(operator.name for operator in operators)]
+        factors = [(as_factor(n), p) for n, p in zip(names, powers, strict=True) if p]
+        return text_product(factors)
+
     def _make_problem(self, two_step, kernels):
-        """Gram matrices, noise levels and the least-squares problem."""
-        setup, observations = two_step.setup, two_step.observations
-        blocks = make_blocks(
+        """The least-squares problem, and the noise level of the equation."""
+        return make_problem(
+            two_step,
             kernels,
-            observations.regressions,
-            setup.collocation_points,
-            setup.forcing,
-            setup.operators,
-            parse_operator("u", two_step.variables),
+            solver=self.solver,
+            equation_noise=self.equation_noise,
+            state_penalty=self.state_penalty,
+            map_blocks=partial(parallel_map, self.n_jobs),
         )
-        values = np.concatenate([data.values for data in observations.regressions])
-        S = two_step.equation.training_features
-        target = np.concatenate(setup.forcing) - setup.known_part(S)
-        size = root_mean_square(target)
-        equation_noise = self.equation_noise
-        if equation_noise is None:
-            equation_noise = EQUATION_NOISE * size
-        sigma_u = max(two_step.observation_noise, EXACT * root_mean_square(values))
-        sigma_p = max(equation_noise, EXACT * size)
-        problem = DualProblem(
-            blocks,
-            two_step.equation.basis,
-            setup.known_part,
-            len(two_step.variables) + setup.n_operators,
-            [block.precisions(sigma_u, sigma_p) for block in blocks],
-            self.state_penalty,
-            partial(parallel_map, self.n_jobs),
-        )
-        return problem, equation_noise
 
     def _start(self, problem, two_step):
-        """The two-step solution, or the last one, as coefficients of representers."""
-        sizes = [len(block.values) + block.n_operators for block in problem.blocks]
-        if self.warm_start and getattr(self, "equation_", None) is not None:
-            last = [state.coefficients for state in self.states_]
-            weights = self.equation_.weights
-            if [len(c) for c in last] == sizes and weights.shape == (
-                two_step.equation.weights.shape
-            ):
-                return problem.iterate(last, weights)
-        coefficients = []
-        for size, state in zip(sizes, two_step.states, strict=True):
-            c = np.zeros(size)
-            c[: len(state.coefficients)] = state.coefficients / self.state_penalty
-            coefficients.append(c)
-        return problem.iterate(coefficients, two_step.equation.weights)
+        """The two-step solution, or the last one."""
+        weights = two_step.equation.weights
+        last = getattr(self, "equation_", None) if self.warm_start else None
+        if last is not None and last.weights.shape == weights.shape:
+            states = [(s.functionals, s.coefficients) for s in self.states_]
+            if len(states) == len(problem.blocks):
+                start = start_at(problem, states, last.weights)
+                if start is not None:
+                    return start
+        # The prior of the two-step states is the kernel over lambda.
+        states = [
+            (s.functionals, s.coefficients / self.state_penalty)
+            for s in two_step.states
+        ]
+        return start_at(problem, states, weights)
 
     def _report(self, context, X, y, learned, problem, result):
         """Tell a user, and callbacks, about an accepted step."""
@@ -365,7 +377,7 @@ class ReducedOneStepKEqL(OneStepKEqL):
         Number of kernel functions: a random subset of the collocation points, for
         when these are many; None for all. With fewer of them than observations these
         cannot be met exactly.
-    optimizer, n_restarts, max_iter, tol, warm_start : optional
+    n_terms, solver, optimizer, n_restarts, max_iter, tol, warm_start : optional
         As for :class:`OneStepKEqL`.
     n_jobs, verbose, random_state : optional
         As for :class:`OneStepKEqL`.
@@ -409,6 +421,8 @@ class ReducedOneStepKEqL(OneStepKEqL):
         state_penalty=1.0,
         n_inducing=500,
         n_basis=None,
+        n_terms=None,
+        solver="auto",
         optimizer="fmin_l_bfgs_b",
         n_restarts=10,
         max_iter=300,
@@ -431,6 +445,8 @@ class ReducedOneStepKEqL(OneStepKEqL):
             equation_noise=equation_noise,
             state_penalty=state_penalty,
             n_inducing=n_inducing,
+            n_terms=n_terms,
+            solver=solver,
             optimizer=optimizer,
             n_restarts=n_restarts,
             max_iter=max_iter,
@@ -453,34 +469,6 @@ class ReducedOneStepKEqL(OneStepKEqL):
         return [projected[id(points)] for points in two_step.setup.collocation_points]
 
 
-def _learned(two_step, kernels, noise, problem, iterate):
-    """What the estimators store, from a solution of the joint problem."""
-    model = problem.linearise(problem.evaluate(iterate))
-    setup = two_step.setup
-    equation = LearnedEquation(
-        two_step.variables,
-        setup.operators,
-        setup.n_operators,
-        setup.known_part,
-        problem.basis,
-        iterate.weights,
-        two_step.state_kernel,
-        np.concatenate(model.evaluation.features),
-        setup.has_forcing,
-        model.posterior_weights(),
-    )
-    return Learned(
-        two_step.observations,
-        two_step.variables,
-        setup,
-        two_step.state_kernel,
-        two_step.observation_noise,
-        model.posterior_states(kernels),
-        equation,
-        noise,
-    )
-
-
 def _nothing_to_minimise():
     return {
         "loss_curve_": [],
@@ -490,4 +478,5 @@ def _nothing_to_minimise():
         "message_": "there is no equation to learn.",
         "misfit_": 0.0,
         "restarts_": [],
+        "terms_path_": [],
     }

@@ -9,8 +9,9 @@ from autograd import elementwise_grad
 from scipy.linalg import block_diag
 
 from keql._basis import InducingBasis, PolynomialBasis
+from keql._dual import DualBlock, DualModel, make_dual_blocks
 from keql._known_part import make_known_part
-from keql._problems import Block, DualProblem, make_blocks
+from keql._problems import JointProblem
 from keql._regression import Regression
 from keql.kernels import RBF, Matern, Polynomial
 from keql.operators import gram, parse_operator
@@ -79,15 +80,18 @@ def make_case(equation="polynomial", known="linear", n_functions=3, factor=1.0):
     is_finite = kernel.n_features(3) is not None
     basis = PolynomialBasis(kernel) if is_finite else InducingBasis(kernel, centers)
     kernels = [STATE_KERNEL] * n_functions
-    blocks = make_blocks(kernels, regressions, points, forcing, OPERATORS, OPERATORS[0])
+    blocks = make_dual_blocks(
+        kernels, regressions, points, forcing, OPERATORS, OPERATORS[0]
+    )
     noises = (0.2, 0.7)
-    problem = DualProblem(
+    problem = JointProblem(
         blocks,
         basis,
         known_part,
         3,
         [block.precisions(*noises) for block in blocks],
         PENALTY,
+        DualModel,
     )
     beta = 0.3 * rng.normal(size=len(centers))
     weights = basis(centers).T @ beta
@@ -197,7 +201,7 @@ def test_normal_matrix_is_that_of_the_functionals():
     n, n_operators, n_points = 9, 3, 230
     A = rng.normal(size=(n + n_operators * n_points, 40))
     G = A @ A.T
-    block = Block(
+    block = DualBlock(
         functionals=[],
         values=np.zeros(n),
         weights=np.ones(n),
@@ -215,7 +219,7 @@ def test_normal_matrix_is_that_of_the_functionals():
             np.tril(block.normal_matrix(a)), np.tril(T @ G @ T.T), atol=1e-11
         )
         c, x = rng.normal(size=len(G)), rng.normal(size=n + n_points)
-        np.testing.assert_allclose(block.apply_gram(c), G @ c, atol=1e-11)
+        np.testing.assert_allclose(block.evaluate(c), G @ c, atol=1e-11)
         np.testing.assert_allclose(block.apply_functionals(c, a), T @ c, atol=1e-13)
         np.testing.assert_allclose(block.expand(x, a), T.T @ x, atol=1e-13)
 
@@ -314,7 +318,7 @@ def test_jacobian_agrees_with_finite_differences(equation, known):
     forward, backward = moved(1e-5), moved(-1e-5)
     for m, block in enumerate(problem.blocks):
         slopes, psi = problem.slopes(evaluation.features[m], iterate.weights)
-        along = block.apply_functionals(block.apply_gram(dc[m]), slopes)
+        along = block.apply_functionals(block.evaluate(dc[m]), slopes)
         along[len(block.values) :] += psi @ dw
         difference = (forward[m] - backward[m]) / 2e-5
         np.testing.assert_allclose(along, difference, rtol=1e-5, atol=1e-7)

@@ -1,0 +1,145 @@
+"""From the two-step solution to the joint problem, its start, and what it taught."""
+
+import numpy as np
+
+from keql._dual import DualModel, make_dual_blocks
+from keql._observations import Learned
+from keql._primal import PrimalModel, make_primal_blocks
+from keql._problems import JointProblem
+from keql._regression import root_mean_square
+from keql.equation import LearnedEquation
+from keql.operators import parse_operator
+
+# Relative to the size of the unknown part: an equation that is not said to be noisy.
+EQUATION_NOISE = 1e-3
+# A noise level of zero is this small, relative to the data.
+EXACT = 1e-9
+# The rank of Gram matrices of more rows is not looked at: the dual needs less time.
+LARGEST = 6000
+
+
+def make_problem(
+    two_step, kernels, *, solver, equation_noise, state_penalty, map_blocks
+):
+    """The least-squares problem of a fit.
+
+    Parameters
+    ----------
+    two_step : Learned
+        Observations, equation and noise levels.
+    kernels : list of Kernel
+        State kernel of each function.
+    solver : {"auto", "dual", "primal"}
+        How states are represented; "auto": in the primal if that has at most half as
+        many unknowns as the dual, which has one for each residual; then it is faster.
+    equation_noise : float or None
+        sigma_P; None: a small part of the size of the unknown part.
+    state_penalty : float
+        lambda.
+    map_blocks : callable
+        Applies a function to each block.
+
+    Returns
+    -------
+    problem : JointProblem
+        The problem.
+    equation_noise : float
+        The given or chosen one.
+    """
+    setup, regressions = two_step.setup, two_step.observations.regressions
+    values = np.concatenate([data.values for data in regressions])
+    target = np.concatenate(setup.forcing) - setup.known_part(
+        two_step.equation.training_features
+    )
+    size = root_mean_square(target)
+    if equation_noise is None:
+        equation_noise = EQUATION_NOISE * size
+    sigma_u = max(two_step.observation_noise, EXACT * root_mean_square(values))
+    sigma_p = max(equation_noise, EXACT * size)
+    blocks, linear_model = _make_blocks(two_step, kernels, solver)
+    problem = JointProblem(
+        blocks,
+        two_step.equation.basis,
+        setup.known_part,
+        len(two_step.variables) + setup.n_operators,
+        [block.precisions(sigma_u, sigma_p) for block in blocks],
+        state_penalty,
+        linear_model,
+        map_blocks,
+    )
+    return problem, equation_noise
+
+
+def _make_blocks(two_step, kernels, solver):
+    setup, regressions = two_step.setup, two_step.observations.regressions
+    arguments = (
+        kernels,
+        regressions,
+        setup.collocation_points,
+        setup.forcing,
+        setup.operators,
+        parse_operator("u", two_step.variables),
+    )
+    places = {id(points): len(points) for points in setup.collocation_points}
+    n_representers = sum(places.values()) * len(setup.operators)
+    n_representers += sum(len(data.values) for data in regressions)
+    if solver == "primal" or (solver == "auto" and n_representers <= LARGEST):
+        blocks = make_primal_blocks(*arguments)
+        fewer = all(2 * b.n_unknowns <= len(b.values) + len(b.points) for b in blocks)
+        if fewer or solver == "primal":
+            return blocks, PrimalModel
+    return make_dual_blocks(*arguments), DualModel
+
+
+def start_at(problem, expansions, weights):
+    """An iterate from sums of representers.
+
+    Parameters
+    ----------
+    problem : JointProblem
+        The problem.
+    expansions : list of (functionals, coefficients)
+        The state of each function.
+    weights : ndarray of shape (p,)
+        Of the equation.
+
+    Returns
+    -------
+    iterate : Iterate or None
+        None if the problem cannot represent them.
+    """
+    coefficients = [
+        block.represent(*expansion)
+        for block, expansion in zip(problem.blocks, expansions, strict=True)
+    ]
+    if any(c is None for c in coefficients):
+        return None
+    return problem.iterate(coefficients, weights)
+
+
+def learned_jointly(two_step, kernels, noise, problem, iterate):
+    """What the estimators store, from a solution of the joint problem."""
+    model = problem.linearise(problem.evaluate(iterate))
+    setup = two_step.setup
+    equation = LearnedEquation(
+        two_step.variables,
+        setup.operators,
+        setup.n_operators,
+        setup.known_part,
+        problem.basis,
+        iterate.weights,
+        two_step.state_kernel,
+        np.concatenate(model.evaluation.features),
+        setup.has_forcing,
+        model.posterior_weights(),
+    )
+    return Learned(
+        two_step.observations,
+        two_step.variables,
+        setup,
+        two_step.state_kernel,
+        two_step.observation_noise,
+        model.posterior_states(kernels),
+        equation,
+        noise,
+    )

@@ -1,0 +1,158 @@
+"""Which terms of a polynomial equation the data call for, states fitted along."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from keql._basis import PolynomialBasis
+from keql._levenberg_marquardt import minimise
+from keql.kernels import Restriction
+
+# First damping after a term is taken out, relative to the loss: the states are near.
+DAMPING = 1e-6
+# The loop over terms ends when the loss is this many times that with all terms.
+HOPELESS = 1e3
+# A term costs clearly more than all before it from this ratio on.
+GAP = 3.0
+
+
+class TermsStep(NamedTuple):
+    """A fit with some of the terms: their names, and what the fit came to."""
+
+    terms: tuple
+    loss: float
+    misfit: float
+
+
+def fit_with_fewer_terms(problem, result, n_terms, names, *, max_iter, tol, report):
+    """Take terms out of P one by one, fitting states and equation again each time.
+
+    The term goes that costs least in the quadratic approximation of the loss. How many
+    are kept is told by the largest gap: the first term that costs many times more than
+    any before it. A threshold on the loss itself would not do, as its size depends on
+    how well the state kernel suits the states, which the data do not tell.
+
+    Parameters
+    ----------
+    problem : JointProblem
+        With the features of a polynomial kernel.
+    result : Result
+        Its solution.
+    n_terms : int or "auto"
+        How many terms are kept.
+    names : callable
+        The name of a monomial from its exponents.
+    max_iter, tol, report
+        As for :func:`keql._levenberg_marquardt.minimise`.
+
+    Returns
+    -------
+    problem : JointProblem
+        With the terms kept.
+    result : Result
+        Its solution, with the history of the loss before.
+    path : list of TermsStep
+        All fits, from all terms to few.
+    """
+    kernel = problem.basis.kernel
+    exponents = _contained(kernel, problem.n_unknown)
+    if exponents is None:
+        raise ValueError(
+            f"n_terms={n_terms!r} needs a polynomial equation_kernel, and {kernel} has "
+            "no finite list of terms: leave n_terms=None, or use "
+            "keql.kernels.Polynomial."
+        )
+    fits = [(exponents, problem, result)]
+    fewest = 1 if n_terms == "auto" else n_terms
+    while len(exponents) > fewest:
+        previous, last = fits[-1][1:]
+        exponents, weights = _without_cheapest(previous, last.solution, exponents)
+        basis = PolynomialBasis(Restriction(kernel, [*map(tuple, exponents.tolist())]))
+        smaller = problem.with_basis(basis)
+        start = smaller.iterate(
+            last.solution.coefficients, _weights_of(basis, exponents, weights)
+        )
+        first = DAMPING * smaller.evaluate(start).loss
+        fit = minimise(
+            smaller,
+            start,
+            damping=first,
+            max_iter=max_iter,
+            tol=tol,
+            report=lambda result, problem=smaller: report(problem, result),
+        )
+        fits.append((exponents, smaller, fit))
+        if fit.interrupted or fit.loss > HOPELESS * result.loss:
+            break
+    path = [
+        TermsStep(tuple(map(names, kept)), fit.loss, each.misfit(fit.solution))
+        for kept, each, fit in fits
+    ]
+    place = (
+        len(fits) - 1
+        if n_terms != "auto"
+        else largest_gap(
+            [step.loss for step in path], len(np.concatenate(problem.precisions))
+        )
+    )
+    _, chosen, fit = fits[place]
+    if place > 0:
+        fit.loss_curve = result.loss_curve + fit.loss_curve
+        fit.damping_curve = result.damping_curve + fit.damping_curve
+        fit.n_iter = sum(each.n_iter for *_, each in fits)
+    return chosen, fit, path
+
+
+def largest_gap(losses, n_residuals):
+    """Where the next loss rises most, compared with all rises before.
+
+    Rises below what the Bayesian information criterion grants a coefficient, half the
+    logarithm of the number of residuals, count as that.
+
+    Parameters
+    ----------
+    losses : list of float
+        With all terms, one less, and so on.
+    n_residuals : int
+        Number of data.
+
+    Returns
+    -------
+    place : int
+        0 (all terms are kept) if no gap is clear.
+    """
+    highest = 0.5 * np.log(n_residuals)
+    place, widest = 0, GAP
+    for i, rise in enumerate(np.diff(losses)):
+        if rise / highest > widest:
+            place, widest = i, rise / highest
+        highest = max(highest, rise)
+    return place
+
+
+def _contained(kernel, d):
+    """Exponents of the monomials of a kernel, of shape (q, d), or None."""
+    polynomials = kernel.feature_polynomials(d)
+    if polynomials is None:
+        return None
+    return polynomials[0][np.any(polynomials[1] != 0, axis=1)]
+
+
+def _coefficients(basis, exponents):
+    """Coefficients of monomials in the features, of shape (q, p)."""
+    powers, table = basis.kernel.feature_polynomials(exponents.shape[1])
+    rows = {tuple(each): i for i, each in enumerate(powers.tolist())}
+    return table[[rows[tuple(each)] for each in exponents.tolist()]]
+
+
+def _without_cheapest(problem, iterate, exponents):
+    """The other terms, and what their coefficients become at first order."""
+    posterior = problem.linearise(problem.evaluate(iterate)).posterior_weights()
+    in_terms = posterior.transform(_coefficients(problem.basis, exponents))
+    kept = list(in_terms.eliminate()[1].kept)
+    return exponents[kept], in_terms.restrict(kept).weights
+
+
+def _weights_of(basis, exponents, coefficients):
+    return linalg.solve(_coefficients(basis, exponents), coefficients)
