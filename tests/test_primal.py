@@ -1,0 +1,210 @@
+"""The joint problem in the primal: the same solutions as in the dual."""
+
+import numpy as np
+import pytest
+
+from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
+from keql._primal import PrimalModel, make_primal_blocks, span
+from keql._problems import JointProblem
+from keql.datasets import make_burgers, make_darcy
+from keql.kernels import RBF, Constant, Matern, Polynomial
+from keql.operators import gram, parse_operator
+from test_problems import CASES, OPERATORS, STATE_KERNEL, make_case, solved
+
+
+def in_the_primal(case):
+    """The same problem with states in an orthonormal basis, at the same iterate."""
+    n_functions = len(case.regressions)
+    blocks = make_primal_blocks(
+        [STATE_KERNEL] * n_functions,
+        case.regressions,
+        case.points,
+        case.forcing,
+        OPERATORS,
+        OPERATORS[0],
+    )
+    dual = case.problem
+    problem = JointProblem(
+        blocks,
+        dual.basis,
+        dual.known_part,
+        dual.n_unknown,
+        [block.precisions(*case.noises) for block in blocks],
+        dual.penalty,
+        PrimalModel,
+    )
+    coefficients = [
+        block.represent(other.functionals, c)
+        for block, other, c in zip(
+            blocks, dual.blocks, case.iterate.coefficients, strict=True
+        )
+    ]
+    return problem, problem.iterate(coefficients, case.iterate.weights)
+
+
+# --- the basis ---------------------------------------------------------------------
+
+
+def test_basis_spans_all_functionals_orthonormally():
+    points = np.linspace(0, 1, 30)[:, None]
+    operators = [parse_operator(name, ("x",)) for name in ("u", "u_x", "u_xx")]
+    functionals = [(points, operator) for operator in operators]
+    for kernel in (RBF(0.3), Matern(0.3, nu=3.5)):
+        basis, rows = span(kernel, functionals)
+        G = gram(kernel, functionals)
+        size = np.sqrt(np.diag(G))
+        np.testing.assert_allclose(
+            rows @ rows.T / size / size[:, None], G / size / size[:, None], atol=1e-12
+        )
+        # Orthonormal: the Gram matrix of the basis, by way of the representers.
+        C = np.column_stack([basis.coefficients(z) for z in np.eye(rows.shape[1])])
+        norms = C.T @ gram(kernel, basis.functionals) @ C
+        np.testing.assert_allclose(norms, np.eye(len(norms)), atol=2e-2)
+        np.testing.assert_allclose(basis(functionals[1:2]), rows[30:60], atol=1e-4)
+    assert rows.shape[1] == 90  # a rough kernel has full rank,
+    assert span(RBF(0.3), functionals)[1].shape[1] < 25  # a smooth one has not
+
+
+def test_functions_with_the_same_kernel_share_a_basis():
+    problem, _ = in_the_primal(make_case())
+    first, second, third = problem.blocks
+    assert first.basis is second.basis is third.basis
+    assert np.shares_memory(first.basis_operators, second.basis_operators)
+
+
+# --- the same as in the dual -------------------------------------------------------
+
+
+@pytest.mark.parametrize("equation, known", CASES)
+@pytest.mark.parametrize("damping", [0.0, 1e-3, 1.0, 1e4])
+def test_steps_are_those_of_the_dual(equation, known, damping):
+    case = make_case(equation, known)
+    problem, iterate = in_the_primal(case)
+    ours, theirs = problem.evaluate(iterate), case.problem.evaluate(case.iterate)
+    assert ours.loss == pytest.approx(theirs.loss, rel=1e-9)
+    for a, b in zip(ours.residuals, theirs.residuals, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+    new, decrease = problem.linearise(ours).step(damping)
+    expected, promised = case.problem.linearise(theirs).step(damping)
+    assert decrease == pytest.approx(promised, rel=1e-7)
+    size = np.abs(expected.weights).max()
+    np.testing.assert_allclose(new.weights, expected.weights, atol=1e-8 * size)
+    for z, w in zip(new.values, expected.values, strict=True):
+        np.testing.assert_allclose(z, w, atol=1e-8 * np.abs(w).max())
+    assert problem.evaluate(new).loss == pytest.approx(
+        case.problem.evaluate(expected).loss, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("equation", ["polynomial", "inducing"])
+@pytest.mark.parametrize("operator", ["u", "u_t"])
+def test_posterior_is_that_of_the_dual(equation, operator):
+    case = make_case(equation)
+    problem, _ = in_the_primal(case)
+    dual = solved(case.problem, case.iterate)
+    case.iterate = dual.iterate
+    _, iterate = in_the_primal(case)
+    ours = problem.linearise(problem.evaluate(iterate))
+    theirs = case.problem.linearise(dual)
+    t = np.linspace(-1, 4, 40)[:, None]
+    operator = parse_operator(operator, ("t",))
+    kernels = [STATE_KERNEL] * 3
+    for a, b in zip(
+        ours.posterior_states(kernels), theirs.posterior_states(kernels), strict=True
+    ):
+        np.testing.assert_allclose(
+            a.variance(t, operator), b.variance(t, operator), rtol=1e-6
+        )
+        np.testing.assert_allclose(
+            a.evaluate(t, operator), b.evaluate(t, operator), rtol=1e-6, atol=1e-9
+        )
+    a, b = ours.posterior_weights(), theirs.posterior_weights()
+    features = case.problem.basis(case.centers)
+    np.testing.assert_allclose(a.std(features), b.std(features), rtol=1e-7)
+    assert a.loss == pytest.approx(b.loss, rel=1e-7)
+
+
+# --- estimators ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("Estimator", [OneStepKEqL, ReducedOneStepKEqL])
+def test_solvers_agree(Estimator):
+    data = make_burgers(40, collocation_shape=(10, 13), random_state=0)
+    settings = dict(
+        data.problem,
+        state_kernel=Matern([0.8, 0.4], "fixed", nu=3.5),
+        equation_kernel=Constant(1.0, "fixed") * Polynomial(2),
+        observation_noise=1e-3,
+        equation_noise=1e-2,
+        tol=1e-12,
+    )
+    dual, primal, auto = (
+        Estimator(**settings, solver=solver).fit(data.X, data.y)
+        for solver in ("dual", "primal", "auto")
+    )
+    size = np.abs(data.y).max()
+    for other in (primal, auto):
+        np.testing.assert_allclose(
+            other.predict(data.X_test), dual.predict(data.X_test), atol=1e-6 * size
+        )
+    S = dual.equation_.training_features
+    expected = dual.equation_.unknown_part(S)
+    np.testing.assert_allclose(
+        primal.equation_.unknown_part(S), expected, atol=1e-6 * np.abs(expected).max()
+    )
+
+
+def test_auto_takes_the_smaller_representation():
+    data = make_burgers(40, collocation_shape=(10, 13), random_state=0)
+    for kernel, primal in ((RBF([2.0, 0.8]), True), (Matern(0.5, nu=3.5), False)):
+        model = OneStepKEqL(
+            **data.problem, state_kernel=kernel, optimizer=None, observation_noise=1e-3
+        )
+        two_step = model._learn_in_two_steps(data.X, data.y, None)
+        problem, _ = model._make_problem(two_step, model._state_kernels(two_step))
+        assert (problem.linear_model is PrimalModel) is primal
+
+
+def test_warm_start_in_the_primal():
+    data = make_burgers(40, collocation_shape=(10, 13), random_state=0)
+    model = OneStepKEqL(
+        **data.problem,
+        state_kernel=RBF([1.0, 0.5], "fixed"),
+        observation_noise=1e-2,
+        equation_noise=1.0,
+        solver="primal",
+        warm_start=True,
+    ).fit(data.X, data.y)
+    before = model.loss_curve_[-1]
+    model.fit(data.X, data.y)
+    assert model.loss_curve_[0] == pytest.approx(before, rel=1e-5)
+
+
+def test_reduced_method_goes_to_two_steps_where_all_is_observed():
+    """Observations at the collocation points, and exact: the states are known."""
+    data = make_darcy(3, 16, grid_size=6, random_state=0)
+    settings = dict(
+        data.problem,
+        state_kernel=RBF(0.5, "fixed"),
+        equation_kernel=RBF(0.5, "fixed", active_dims=("x1", "x2")) * Polynomial(1),
+        equation_noise=10.0,
+        n_inducing=30,
+        random_state=0,
+    )
+    points = data.collocation_points
+    X = np.vstack(
+        [np.column_stack([points, np.full(len(points), m)]) for m in range(3)]
+    )
+    y = np.concatenate([data.truth(points, "u", function=m) for m in range(3)])
+    two = TwoStepKEqL(**settings, observation_noise=1e-7).fit(X, y)
+    distances = []
+    for noise in (1e-2, 1e-4, 1e-6):
+        one = ReducedOneStepKEqL(**settings, observation_noise=noise).fit(X, y)
+        difference = one.predict(X) - two.predict(X)
+        distances.append(np.linalg.norm(difference) / np.linalg.norm(y))
+    assert distances[0] > distances[1] > distances[2]
+    assert distances[2] < 1e-5
+    S = two.equation_.training_features
+    expected = two.equation_.unknown_part(S)
+    found = one.equation_.unknown_part(S)
+    assert np.linalg.norm(found - expected) < 1e-2 * np.linalg.norm(expected)
