@@ -193,6 +193,8 @@ def test_map_of_scattered_points():
 def test_colours():
     both = StateDisplay.from_predictions(GRID, GRID[:, 0] - 1).ax_.collections[0]
     assert both.get_clim() == (-2.0, 2.0)
+    other = StateDisplay.from_predictions(GRID, 1 - GRID[:, 0]).ax_.collections[0]
+    assert other.get_clim() == (-2.0, 2.0)
     one = StateDisplay.from_predictions(GRID, 1 + GRID[:, 0]).ax_.collections[0]
     assert one.get_clim() == (1.0, 4.0)
     for mesh in (both, one):
