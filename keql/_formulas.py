@@ -4,6 +4,7 @@ A *product* is a tuple of (name, power) and stands for a monomial; the names are
 of features, and a table says how each format writes them.
 """
 
+import html
 import re
 
 import numpy as np
@@ -75,6 +76,12 @@ def latex_number(value):
     return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
 
 
+def latex_text(text):
+    """The name of a function as it was given, with its indices and powers."""
+    braced = re.sub(r"([_^])(\w+)", r"\1{\2}", text)
+    return rf"\mathrm{{{braced}}}".replace(" ", r"\ ")
+
+
 def latex_symbol(name):
     """The name of a coordinate or a function in LaTeX."""
     match = re.fullmatch(r"([A-Za-z]+)_?(\d*)", name)
@@ -119,7 +126,7 @@ def latex_operator(operator, variables):
 
 def html_name(name):
     """A feature's name in HTML: what follows the first underscore is an index."""
-    return re.sub(r"\b(\w+?)_(\w+)", r"\1<sub>\2</sub>", name)
+    return re.sub(r"\b(\w+?)_(\w+)", r"\1<sub>\2</sub>", html.escape(name))
 
 
 def sympy_operator(operator, variables):
@@ -198,6 +205,8 @@ class PrintableEquation:
             latex_product([(as_factor(name), 1)], names) for name in self._arguments()
         ]
         names[self._unknown_name()] = f"P({', '.join(arguments)})"
+        for name in self.equation_kernel.feature_names or ():
+            names[name] = latex_text(name)
         for name in self.known_part.terms:
             if name not in names:  # a function of named features
                 names[name] = latex_call(name, self.known_part.parameters, names)
@@ -228,6 +237,7 @@ class PrintableEquation:
         equation : sympy.Eq
             In a function u of the coordinates and its derivatives, f for a forcing,
             and, if P has no finite list of terms, a function P of its arguments.
+            Functions of a dictionary are symbols called as they are.
         """
         sympy = import_sympy()
         symbols = dict(zip(self.variables, sympy.symbols(self.variables), strict=True))
@@ -235,6 +245,8 @@ class PrintableEquation:
         for operator in self.operators:
             expression = sympy_operator(operator, self.variables)
             table[operator.name] = table[as_factor(operator.name)] = expression
+        for name in self.equation_kernel.feature_names or ():
+            table[name] = sympy.Symbol(name)  # a function that only its owner knows
         table["f"] = sympy.Function("f")(*symbols.values())
         table[self._unknown_name()] = sympy.Function("P")(
             *(table[name] for name in self._arguments())

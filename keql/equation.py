@@ -70,6 +70,8 @@ class LearnedEquation(ReadableEquation):
     >>> S = equation.features(model, data.X_test)
     >>> equation(S).shape == data.y_test.shape
     True
+    >>> len(equation.sparse(n_terms=2).terms())
+    2
     """
 
     def __init__(

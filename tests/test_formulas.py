@@ -15,7 +15,7 @@ from test_equation import (
 )
 
 from keql._formulas import html_name, latex_number, latex_symbol
-from keql.kernels import Constant
+from keql.kernels import Constant, Dictionary
 
 POISSON = {"known_part": None, "has_forcing": True, "S": SAMPLE[:, :5]}
 
@@ -142,6 +142,18 @@ def test_sympy_without_terms():
     nonlinear = burgers(known_part=pendulum).to_sympy()
     known = sympy.Function("pendulum")(sympy.Derivative(u, t), x, u)
     assert nonlinear.lhs == known
+
+
+def test_functions_of_a_dictionary():
+    functions = {"u_xx^2": lambda u_xx: u_xx**2, "|u| < 1": lambda u: u}
+    kernel = Dictionary(functions, scale=1.0).bind(["t", "x", "u", "u_x", "u_xx"])
+    equation = burgers(kernel=kernel, weights=[1.5, -2.0], S=np.ones((3, 6)))
+    assert str(equation) == "u_t = 2.00 |u| < 1 - 1.50 u_xx^2"
+    latex = equation.to_latex()
+    assert latex == r"u_{t} = 2.00 \mathrm{|u|\ <\ 1} - 1.50 \mathrm{u_{xx}^{2}}"
+    assert "2.00 |u| &lt; 1 - 1.50 u<sub>xx</sub>^2" in equation._repr_html_()
+    right = equation.to_sympy().rhs
+    assert right.coeff(sympy.Symbol("|u| < 1")) == 2.0
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from keql import OneStepKEqL, TwoStepKEqL, plotting
 from keql.kernels import RBF, Polynomial
 from keql.metrics import relative_l2_error
+from keql.operators import parse_operator
 from keql.plotting import (
     CoefficientDisplay,
     EquationParityDisplay,
@@ -158,6 +159,9 @@ def test_state_in_any_order_and_derivatives(model):
     )
     drawn = lines(display.ax_)
     assert "observations" not in drawn and not display.ax_.collections
+    twice = 2 * parse_operator("u_t", ("t",))
+    other = StateDisplay.from_estimator(model, T, operator=twice, grid_resolution=9)
+    assert other.ax_.get_ylabel() == "2 u_t"
     slope = model.predict_derivative(np.linspace(0, 6, 9)[:, None], "u_t")
     assert_allclose(drawn["state"].get_ydata(), slope)
 
@@ -193,6 +197,8 @@ def test_map_of_scattered_points():
 def test_colours():
     both = StateDisplay.from_predictions(GRID, GRID[:, 0] - 1).ax_.collections[0]
     assert both.get_clim() == (-2.0, 2.0)
+    other = StateDisplay.from_predictions(GRID, 1 - GRID[:, 0]).ax_.collections[0]
+    assert other.get_clim() == (-2.0, 2.0)
     one = StateDisplay.from_predictions(GRID, 1 + GRID[:, 0]).ax_.collections[0]
     assert one.get_clim() == (1.0, 4.0)
     for mesh in (both, one):

@@ -1,6 +1,6 @@
 """The posterior of the weights, against dense formulas and brute force."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def test_elimination_takes_the_cheapest_term_each_time():
     steps = POSTERIOR.eliminate()
     assert [len(step.kept) for step in steps] == [5, 4, 3, 2, 1]
     assert set(steps[2].kept) == {0, 2, 3}
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         candidates = combinations(before.kept, len(before.kept) - 1)
         cheapest = min(candidates, key=lambda kept: loss(best(kept)))
         assert set(after.kept) == set(cheapest)
@@ -107,6 +107,24 @@ def test_elimination_takes_the_cheapest_term_each_time():
         expected = best(step.kept)
         assert step.loss == pytest.approx(loss(expected), rel=1e-8)
         assert_allclose(step.weights, expected[list(step.kept)], rtol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_elimination_of_correlated_terms(seed):
+    rng = np.random.RandomState(seed)
+    A = rng.normal(size=(30, 5)) @ rng.normal(size=(5, 5))
+    b = rng.normal(size=30)
+    precision = A.T @ A + 0.1 * np.eye(5)
+    weights = np.linalg.solve(precision, A.T @ b)
+    posterior = WeightsPosterior(weights, np.linalg.cholesky(precision), 0.0)
+    for before, after in pairwise(posterior.eliminate()):
+        rises = {}
+        for kept in combinations(before.kept, len(before.kept) - 1):
+            block = precision[np.ix_(kept, kept)]
+            gain = A[:, kept].T @ b
+            rises[kept] = 0.5 * (b @ A @ weights - gain @ np.linalg.solve(block, gain))
+        assert after.kept == min(rises, key=rises.get)
+        assert after.loss == pytest.approx(rises[after.kept], rel=1e-6)
 
 
 def test_elimination_does_not_depend_on_units():

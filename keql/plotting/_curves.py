@@ -134,9 +134,9 @@ class EquationParityDisplay:
     Parameters
     ----------
     given : ndarray of shape (n,)
-        f - Pbar.
+        Values of f - Pbar.
     predicted : ndarray of shape (n,)
-        P.
+        Values of P.
     label : str, default="f - known part"
         What is given.
 

@@ -133,7 +133,7 @@ class StateDisplay:
             values, std = estimator.predict_derivative(rows, operator, return_std=True)
         else:
             values, std = estimator.predict_derivative(rows, operator), None
-        name = operator if isinstance(operator, str) else str(operator)
+        name = str(getattr(operator, "name", operator))
         return cls(
             points,
             values,
