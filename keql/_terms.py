@@ -56,13 +56,7 @@ def fit_with_fewer_terms(problem, result, n_terms, names, *, max_iter, tol, repo
         All fits, from all terms to few.
     """
     kernel = problem.basis.kernel
-    exponents = _contained(kernel, problem.n_unknown)
-    if exponents is None:
-        raise ValueError(
-            f"n_terms={n_terms!r} needs a polynomial equation_kernel, and {kernel} has "
-            "no finite list of terms: leave n_terms=None, or use "
-            "keql.kernels.Polynomial."
-        )
+    exponents = find_terms(problem, n_terms)
     fits = [(exponents, problem, result)]
     fewest = 1 if n_terms == "auto" else n_terms
     while len(exponents) > fewest:
@@ -104,6 +98,25 @@ def fit_with_fewer_terms(problem, result, n_terms, names, *, max_iter, tol, repo
     return chosen, fit, path
 
 
+def find_terms(problem, n_terms):
+    """Exponents of the monomials that P may contain, of shape (q, d + Q).
+
+    Raises
+    ------
+    ValueError
+        If the equation kernel is not polynomial.
+    """
+    kernel = problem.basis.kernel
+    polynomials = kernel.feature_polynomials(problem.n_unknown)
+    if polynomials is None:
+        raise ValueError(
+            f"n_terms={n_terms!r} needs a polynomial equation_kernel, and {kernel} has "
+            "no finite list of terms: leave n_terms=None, or use "
+            "keql.kernels.Polynomial."
+        )
+    return polynomials[0][np.any(polynomials[1] != 0, axis=1)]
+
+
 def largest_gap(losses, n_residuals):
     """Where the next loss rises most, compared with all rises before.
 
@@ -131,14 +144,6 @@ def largest_gap(losses, n_residuals):
     return place
 
 
-def _contained(kernel, d):
-    """Exponents of the monomials of a kernel, of shape (q, d), or None."""
-    polynomials = kernel.feature_polynomials(d)
-    if polynomials is None:
-        return None
-    return polynomials[0][np.any(polynomials[1] != 0, axis=1)]
-
-
 def _coefficients(basis, exponents):
     """Coefficients of monomials in the features, of shape (q, p)."""
     powers, table = basis.kernel.feature_polynomials(exponents.shape[1])
@@ -155,4 +160,6 @@ def _without_cheapest(problem, iterate, exponents):
 
 
 def _weights_of(basis, exponents, coefficients):
-    return linalg.solve(_coefficients(basis, exponents), coefficients)
+    C = _coefficients(basis, exponents)
+    scale = linalg.norm(C, axis=1)  # the units of the coefficients differ
+    return linalg.solve(C / scale[:, None], coefficients / scale)

@@ -15,7 +15,7 @@ from keql._joint import learned_jointly, make_problem, start_at
 from keql._projection import ProjectedKernel
 from keql._restarts import FAILED, minimise_with_restarts
 from keql._solver_mixin import SolverMixin
-from keql._terms import fit_with_fewer_terms
+from keql._terms import find_terms, fit_with_fewer_terms
 from keql.operators import as_factor
 
 
@@ -263,6 +263,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         """Minimise from the two-step solution, and again if the minimum is poor."""
         kernels = self._state_kernels(two_step)
         problem, noise = self._make_problem(two_step, kernels)
+        if self.n_terms is not None:
+            find_terms(problem, self.n_terms)  # or refuse before the long part
         start = self._start(problem, two_step)
         learned = partial(learned_jointly, two_step, kernels, noise)
         report = partial(self._report, context, X, y, learned)

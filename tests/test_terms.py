@@ -1,0 +1,97 @@
+"""Fits with fewer terms."""
+
+import numpy as np
+import pytest
+
+from keql import OneStepKEqL
+from keql._terms import largest_gap
+from keql.datasets import make_burgers, make_duffing
+from keql.kernels import RBF, Constant, Polynomial
+
+DATA = make_burgers(60, collocation_shape=(12, 15), random_state=0)
+SETTINGS = dict(
+    DATA.problem,
+    state_kernel=RBF([0.5, 0.12], "fixed"),
+    equation_kernel=Constant(1.0, "fixed") * Polynomial(2),
+    observation_noise=1e-4,
+    equation_noise=1e-3,
+    n_restarts=0,
+)
+
+
+def duffing(**params):
+    data = make_duffing(40, t_max=8.0, n_collocation=150, random_state=0)
+    model = OneStepKEqL(
+        **data.problem,
+        state_kernel=data.kernels["state_kernel"],
+        equation_kernel=Polynomial(3),
+        observation_noise=1e-5,
+        equation_noise=1e-4,
+        **params,
+    )
+    return model.fit(data.X, data.y)
+
+
+def test_gap_is_the_first_rise_far_above_all_before():
+    assert largest_gap([10.0, 11.0, 13.0, 400.0, 900.0], 100) == 2
+    assert largest_gap([10.0, 500.0, 1000.0], 100) == 0  # all terms are needed
+    assert largest_gap([10.0, 10.1, 10.2], 100) == 0  # nothing stands out
+    assert largest_gap([10.0, 9.0, 9.5, 60.0, 40.0, 900.0], 100) in (2, 4)
+
+
+def test_terms_of_the_duffing_equation_are_found():
+    model = duffing(n_terms="auto")
+    terms = model.equation_.terms()
+    assert set(terms) == {"u", "u^3", "u_t"}
+    for term, value in (("u", -3.0), ("u^3", 3.0), ("u_t", 0.2)):
+        assert terms[term] == pytest.approx(value, rel=1e-2)
+    counts = [len(step.terms) for step in model.terms_path_]
+    assert counts == list(range(counts[0], counts[-1] - 1, -1))
+    assert counts[0] == 10
+    kept = model.terms_path_[counts[0] - 3]
+    assert set(kept.terms) == set(terms)
+    assert kept.loss == pytest.approx(model.loss_curve_[-1], rel=1e-3)
+
+
+def test_number_of_terms_can_be_given():
+    model = duffing(n_terms=4)
+    assert len(model.equation_.terms()) == 4
+    assert {"u", "u^3", "u_t"} < set(model.equation_.terms())
+    assert len(duffing(n_terms=20).equation_.terms()) == 10
+
+
+def test_result_is_that_of_fitting_these_terms_only():
+    """A fit of the same problem with the final equation kernel has the same minimum."""
+    model = OneStepKEqL(**SETTINGS, n_terms=3, tol=1e-10).fit(DATA.X, DATA.y)
+    again = OneStepKEqL(
+        **SETTINGS | {"equation_kernel": model.equation_kernel_}, tol=1e-10
+    ).fit(DATA.X, DATA.y)
+    assert again.loss_curve_[-1] == pytest.approx(model.loss_curve_[-1], rel=1e-4)
+    for term, value in model.equation_.terms().items():
+        assert again.equation_.terms()[term] == pytest.approx(value, rel=1e-2)
+
+
+def test_terms_do_not_depend_on_units():
+    X, y = DATA.X * [60.0, 1e3], DATA.y * 1e-6
+    settings = SETTINGS | {
+        "collocation_points": DATA.collocation_points * [60.0, 1e3],
+        "state_kernel": Constant(1e-12, "fixed") * RBF([30.0, 120.0], "fixed"),
+        "equation_kernel": Constant((1e-6 / 60) ** 2, "fixed") * Polynomial(2),
+        "observation_noise": 1e-10,
+        "equation_noise": 1e-9 / 60,
+    }
+    ours = OneStepKEqL(**SETTINGS, n_terms="auto").fit(DATA.X, DATA.y)
+    theirs = OneStepKEqL(**settings, n_terms="auto").fit(X, y)
+    assert list(ours.equation_.terms()) == list(theirs.equation_.terms())
+    np.testing.assert_allclose(
+        [step.loss for step in theirs.terms_path_],
+        [step.loss for step in ours.terms_path_],
+        rtol=1e-3,
+    )
+
+
+def test_an_equation_without_terms_is_refused():
+    with pytest.raises(ValueError, match="n_terms='auto' needs a polynomial"):
+        OneStepKEqL(**SETTINGS | {"equation_kernel": RBF(1.0)}, n_terms="auto").fit(
+            DATA.X, DATA.y
+        )
