@@ -223,6 +223,14 @@ class KnownModel:
         loss += 0.5 * np.sum(residual**2 / self.problem.variances)
         return new, self.evaluation.loss - loss
 
+    @property
+    def right(self):
+        """What the linearised functionals should be equal to, of shape (N + K,)."""
+        values = self.problem.block.apply_functionals(
+            self.evaluation.iterate[1], self.slopes
+        )
+        return values - self.evaluation.residuals
+
     def factor(self):
         """Factor of H without damping."""
         return factorise(self.matrix, self.problem.variances)
