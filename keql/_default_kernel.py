@@ -14,16 +14,14 @@ SWEEPS = 4
 ROWS, FUNCTIONS = 500, 3
 # A likelihood need not be exact to tell kernels apart.
 STEPS = {"max_iter": 15, "tol": 1e-2}
-# Variance of an offset relative to that of the rest of the state, at most.
-LARGEST_OFFSET = 1e6
 
 
 def choose_kernel(problems, equation, variables, boxes, noise):
     """An RBF kernel, and an offset, of the highest likelihood.
 
     The length scales are first one fraction of the extent of the domain in all
-    coordinates, then each is halved and doubled while that helps. The likelihood is that of the
-    boundary data and of the equation, at some of the points.
+    coordinates, then each is halved and doubled while that helps. The likelihood is
+    that of the boundary data and of the equation, at some of the points.
 
     Parameters
     ----------
@@ -79,7 +77,7 @@ def choose_kernel(problems, equation, variables, boxes, noise):
 
 
 def _offset(all_conditions):
-    """Variance of an unknown constant, relative to that of the values around it."""
+    """Variance of an unknown constant, relative to the mean square of the values."""
     values = []
     for conditions in all_conditions:
         position = 0
@@ -88,10 +86,8 @@ def _offset(all_conditions):
                 values.append(conditions.values[position : position + len(at)])
             position += len(at)
     values = np.concatenate(values) if values else np.zeros(1)
-    mean, variance = np.mean(values), np.var(values)
-    if mean == 0:
-        return 0.0
-    return LARGEST_OFFSET / (1 + LARGEST_OFFSET * variance / mean**2)
+    size = np.mean(values**2)
+    return np.mean(values) ** 2 / size if size > 0 else 0.0
 
 
 def _thin(conditions, points):

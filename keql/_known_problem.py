@@ -40,6 +40,11 @@ class Conditions:
     forcing: np.ndarray
 
     @property
+    def key(self):
+        """What is the same for functions with the same functionals."""
+        return tuple((at.tobytes(), o.terms) for at, o in self.functionals)
+
+    @property
     def right(self):
         """Values and forcing, of shape (N + K,)."""
         return np.concatenate([self.values, self.forcing])

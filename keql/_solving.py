@@ -143,8 +143,7 @@ def solve_all(kernel, equation, problems, noise, settings, map_functions=map):
     """
     groups = {}
     for m, (conditions, points) in enumerate(problems):
-        key = tuple((at.tobytes(), o.terms) for at, o in conditions.functionals)
-        groups.setdefault((key, points.tobytes()), []).append(m)
+        groups.setdefault((conditions.key, points.tobytes()), []).append(m)
     outcomes = [None] * len(problems)
     for members in groups.values():
         group = [problems[m][0] for m in members]
