@@ -172,6 +172,7 @@ class _System:
                 "method='Radau' if the equation is stiff.",
                 self.latest,
             )
+        # An overflow is found, and said, below.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             highest = self._solve(np.array([t]), y[:, None])
         if not np.all(np.isfinite(highest)):
