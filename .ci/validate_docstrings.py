@@ -23,6 +23,7 @@ PUBLIC_MODULES = (
     "keql.datasets",
     "keql.metrics",
     "keql.equation",
+    "keql.exceptions",
 )
 
 

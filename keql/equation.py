@@ -214,7 +214,7 @@ class LearnedEquation:
         t_eval : array-like of shape (n,)
             Times in rising order; the initial values belong to the first.
         initial : array-like of shape (order,)
-            u, u_t, ... at the first time, as many as the equation's order.
+            Values of u, u_t, ... at the first time, as many as the equation's order.
         forcing : callable, default=None
             Right-hand side as a function of points (n, 1), needed if the equation
             was learned with one.
@@ -226,7 +226,7 @@ class LearnedEquation:
         Returns
         -------
         states : ndarray of shape (n, order)
-            u, u_t, ... at the times.
+            Values of u, u_t, ... at the times, in columns.
 
         Raises
         ------

@@ -146,6 +146,34 @@ def test_equals_direct_symmetric_collocation():
     assert relative_l2_error(expected, solver.predict(TEST)) < 1e-8
 
 
+@pytest.mark.parametrize("nu", [2.5, 3.5, 4.5])
+def test_order_of_convergence(nu):
+    """Twice nu + d/2 - 2 for a smooth solution, in one dimension."""
+
+    def state(t):
+        return np.exp(t[:, 0]) * np.sin(5 * t[:, 0])
+
+    def forcing(t):
+        angle = 5 * t[:, 0]
+        return np.exp(t[:, 0]) * (10 * np.cos(angle) - 24 * np.sin(angle))
+
+    sizes, errors = np.array([20, 40, 80]), []
+    t = np.linspace(0, 1, 501)[:, None]
+    for n in sizes:
+        solver = KernelPDESolver(
+            "u_tt",
+            np.linspace(0, 1, n + 1)[1:-1, None],
+            forcing,
+            ("t",),
+            state_kernel=Matern(1.0, nu=nu),
+            observation_noise=0,
+            equation_noise=0,
+        ).fit([[0.0], [1.0]], state(np.array([[0.0], [1.0]])))
+        errors.append(relative_l2_error(state(t), solver.predict(t)))
+    order = -np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+    assert order == pytest.approx(2 * (nu - 1.5), abs=0.3)
+
+
 def test_without_an_equation_it_is_gaussian_process_regression():
     rng = np.random.RandomState(0)
     X, kernel = rng.uniform(size=(30, 2)), Constant(2.0, "fixed") * RBF(0.5, "fixed")
