@@ -24,6 +24,7 @@ PUBLIC_MODULES = (
     "keql.metrics",
     "keql.equation",
     "keql.plotting",
+    "keql.exceptions",
 )
 
 

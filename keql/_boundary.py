@@ -1,6 +1,7 @@
 """Boundary and initial data of a solver: operators of the rows, checks."""
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +15,15 @@ CONFLICT = 1e-8
 ON_SIDE = 1e-6
 # Data on a side count if they leave no larger part of it empty.
 LARGEST_GAP = 0.5
+
+
+@dataclass(frozen=True)
+class BoundaryData:
+    """What `fit` was given: functionals and values of each function."""
+
+    labels: tuple
+    variables: tuple
+    given: list
 
 
 def name_coordinates(given, learned, columns, n):
@@ -161,13 +171,34 @@ def check_near(points, functionals):
         )
 
 
-def check_posed(equation, conditions, box, label):
-    """Warn if data are too few for the orders of the equation.
+def check_posed(equation, labels, problems, boxes):
+    """Warn if the data of a function are too few for the orders of the equation.
 
     A derivative of order p in a coordinate needs p conditions, each for all values of
     the other coordinates: u on the two sides for u_xx, u on one for u_t, and u and
     u_t on one for u_tt. Data inside of the domain count as well.
     """
+    seen = set()
+    for label, (conditions, _), box in zip(labels, problems, boxes, strict=True):
+        key = (conditions.key, box.tobytes())
+        if key in seen:  # as many functions as there may be, few places
+            continue
+        seen.add(key)
+        missing = _missing(equation, conditions, box)
+        if missing:
+            of = "" if label is None else f" of function {label!r}"
+            warnings.warn(
+                f"the problem{of} is ill-posed, boundary data are missing: the "
+                f"equation is {', and '.join(missing)}. Of all states that meet the "
+                "equation and the data, the one of least norm is returned.",
+                IllPosedWarning,
+                stacklevel=3,
+            )
+            return
+
+
+def _missing(equation, conditions, box):
+    """Which coordinates have fewer conditions than the equation has orders."""
     missing = []
     for axis, name in enumerate(equation.variables):
         order = max(a[axis] for o in equation.operators for a, _ in o.terms)
@@ -176,15 +207,7 @@ def check_posed(equation, conditions, box, label):
             missing.append(
                 f"of order {order} in {name} and has {found} condition(s) across it"
             )
-    if missing:
-        of = "" if label is None else f" of function {label!r}"
-        warnings.warn(
-            f"the problem{of} is ill-posed, boundary data are missing: the equation "
-            f"is {', and '.join(missing)}. Of all states that meet the equation and "
-            "the data, the one of least norm is returned.",
-            IllPosedWarning,
-            stacklevel=3,
-        )
+    return missing
 
 
 def _n_sheets(points, axis, box, order):

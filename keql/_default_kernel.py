@@ -8,20 +8,20 @@ from keql.kernels import RBF, Constant
 
 # Length scales tried, relative to the extent of the domain.
 FRACTIONS = (0.05, 0.1, 0.2, 0.4, 0.8)
+# How often each of them is halved and doubled, at most.
+SWEEPS = 4
 # Of at most so many conditions and collocation points of so many functions.
-ROWS, FUNCTIONS = 200, 3
+ROWS, FUNCTIONS = 500, 3
 # A likelihood need not be exact to tell kernels apart.
 STEPS = {"max_iter": 15, "tol": 1e-2}
-# Variance of an offset relative to that of the rest of the state, at most.
-LARGEST_OFFSET = 1e6
 
 
 def choose_kernel(problems, equation, variables, boxes, noise):
     """An RBF kernel, and an offset, of the highest likelihood.
 
     The length scales are first one fraction of the extent of the domain in all
-    coordinates, then each is halved and doubled. The likelihood is that of the
-    boundary data and of the equation, at some of the points.
+    coordinates, then each is halved and doubled while that helps. The likelihood is
+    that of the boundary data and of the equation, at some of the points.
 
     Parameters
     ----------
@@ -60,17 +60,24 @@ def choose_kernel(problems, equation, variables, boxes, noise):
         return likelihood, tuple(fractions), scale
 
     best = max(rate(np.full(len(extent), fraction)) for fraction in FRACTIONS)
-    for axis in range(len(extent)) if len(extent) > 1 else ():
-        for factor in (0.5, 2.0):
-            fractions = np.array(best[1])
-            fractions[axis] *= factor
-            best = max(best, rate(fractions))
+    tried = {best[1]}
+    for _ in range(SWEEPS if len(extent) > 1 else 0):
+        before = best
+        for axis in range(len(extent)):
+            for factor in (0.5, 2.0):
+                fractions = np.array(best[1])
+                fractions[axis] *= factor
+                if tuple(fractions) not in tried:
+                    tried.add(tuple(fractions))
+                    best = max(best, rate(fractions))
+        if best is before:
+            break
     _, fractions, scale = best
     return candidate(np.array(fractions), scale if scale > 0 else 1.0)
 
 
 def _offset(all_conditions):
-    """Variance of an unknown constant, relative to that of the values around it."""
+    """Variance of an unknown constant, relative to the mean square of the values."""
     values = []
     for conditions in all_conditions:
         position = 0
@@ -79,10 +86,8 @@ def _offset(all_conditions):
                 values.append(conditions.values[position : position + len(at)])
             position += len(at)
     values = np.concatenate(values) if values else np.zeros(1)
-    mean, variance = np.mean(values), np.var(values)
-    if mean == 0:
-        return 0.0
-    return LARGEST_OFFSET / (1 + LARGEST_OFFSET * variance / mean**2)
+    size = np.mean(values**2)
+    return np.mean(values) ** 2 / size if size > 0 else 0.0
 
 
 def _thin(conditions, points):

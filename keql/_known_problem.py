@@ -40,6 +40,11 @@ class Conditions:
     forcing: np.ndarray
 
     @property
+    def key(self):
+        """What is the same for functions with the same functionals."""
+        return tuple((at.tobytes(), o.terms) for at, o in self.functionals)
+
+    @property
     def right(self):
         """Values and forcing, of shape (N + K,)."""
         return np.concatenate([self.values, self.forcing])
@@ -222,6 +227,14 @@ class KnownModel:
         loss = 0.5 * (new[0] @ new[1])
         loss += 0.5 * np.sum(residual**2 / self.problem.variances)
         return new, self.evaluation.loss - loss
+
+    @property
+    def right(self):
+        """What the linearised functionals should be equal to, of shape (N + K,)."""
+        values = self.problem.block.apply_functionals(
+            self.evaluation.iterate[1], self.slopes
+        )
+        return values - self.evaluation.residuals
 
     def factor(self):
         """Factor of H without damping."""

@@ -41,15 +41,17 @@ def simulate(
     if known is not None:
         size = max(size, np.sqrt(np.mean(known[:, 1:] ** 2)))
     try:
-        solution = solve_ivp(
-            system,
-            (t_eval[0], t_eval[-1]),
-            initial,
-            method=method,
-            t_eval=t_eval,
-            rtol=rtol,
-            atol=rtol * (size or 1.0),
-        )
+        # What is not finite is found, and said, by the system.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            solution = solve_ivp(
+                system,
+                (t_eval[0], t_eval[-1]),
+                initial,
+                method=method,
+                t_eval=t_eval,
+                rtol=rtol,
+                atol=rtol * (size or 1.0),
+            )
     except _Stopped as stopped:
         raise SimulationError(str(stopped), stopped.time) from None
     if solution.status != 0:
@@ -172,8 +174,7 @@ class _System:
                 "method='Radau' if the equation is stiff.",
                 self.latest,
             )
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            highest = self._solve(np.array([t]), y[:, None])
+        highest = self._solve(np.array([t]), y[:, None])
         if not np.all(np.isfinite(highest)):
             raise _Stopped(
                 f"the solution of {self.equation} is not finite after t = "

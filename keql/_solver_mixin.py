@@ -11,9 +11,9 @@ MOST_POINTS = 1000
 
 
 class SolverMixin:
-    """Adds the method `solver` to estimators that learn an equation."""
+    """Adds the method `pde_solver` to estimators that learn an equation."""
 
-    def solver(self, **params):
+    def pde_solver(self, **params):
         """Make a solver of the learned equation.
 
         Parameters

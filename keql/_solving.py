@@ -11,10 +11,11 @@ the next lower one. How far to go is told by the likelihood of the linearised pr
 with the scale of the kernel profiled out: with T the linearised functionals and
 H = T U T^* + diag(s),
 
-    -n/2 log(2 J / n) - 1/2 log det H.
+    -n/2 log(2 J / n) - 1/2 log det H,
 
-A kernel that cannot represent a solution of an equation that holds only roughly, or
-points that do not resolve it, would otherwise be answered with wild states.
+in which the scale must be one that the size of the data allows. A kernel that cannot
+represent a solution, an equation that holds only roughly, or points that do not
+resolve it would otherwise be answered with wild states.
 """
 
 from dataclasses import dataclass, field
@@ -38,6 +39,9 @@ from keql.operators import gram
 LEVELS = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-13)
 # First damping, relative to the weight of the squared norm.
 DAMPING = 1.0
+# Largest scale of the kernel, relative to the mean square of conditions or of the
+# equation in units of their prior variance.
+LARGEST_SCALE = 10.0
 # Relative difference of values by which linear equations are told.
 VALUES_DIFFER = 1e-7
 
@@ -139,8 +143,7 @@ def solve_all(kernel, equation, problems, noise, settings, map_functions=map):
     """
     groups = {}
     for m, (conditions, points) in enumerate(problems):
-        key = tuple((at.tobytes(), o.terms) for at, o in conditions.functionals)
-        groups.setdefault((key, points.tobytes()), []).append(m)
+        groups.setdefault((conditions.key, points.tobytes()), []).append(m)
     outcomes = [None] * len(problems)
     for members in groups.values():
         group = [problems[m][0] for m in members]
@@ -240,7 +243,9 @@ def _choose_level(H, right, noise, n_conditions):
     for level in reversed(LEVELS) if choose else LEVELS[-1:]:
         L = factorise(H, tried[level])
         half = solve_lower(L, right)
-        likelihood, scale = profile_likelihood(np.sum(half**2), right.size, L)
+        likelihood, scale = profile_likelihood(
+            np.sum(half**2), right, np.diag(H), n_conditions, L
+        )
         if best is not None and likelihood <= best[0]:
             break
         best = likelihood, scale, level, L, half
@@ -249,13 +254,40 @@ def _choose_level(H, right, noise, n_conditions):
     return solution, L, tried[level], (level, likelihood, scale)
 
 
-def profile_likelihood(quadratic, n_values, L):
-    """Log likelihood of values with covariance scale * L L^T at the best scale."""
-    scale = quadratic / n_values
-    n_functions = n_values / len(L)
-    likelihood = -n_functions * np.sum(np.log(np.diag(L)))
+def profile_likelihood(quadratic, right, prior, n_conditions, L):
+    """Log likelihood of values with covariance scale * L L^T at the best scale.
+
+    The scale is at most LARGEST_SCALE times what the values say one by one. It would
+    grow without limit with a kernel that is too smooth for the solution, and so would
+    the likelihood where points are so dense that most of their covariance is noise.
+
+    Parameters
+    ----------
+    quadratic : float
+        Sum of right^T (L L^T)^-1 right over functions.
+    right : ndarray of shape (n, M)
+        The values.
+    prior : ndarray of shape (n,)
+        Their variances without noise, for scale 1.
+    n_conditions : int
+        How many of them are conditions, not of the equation.
+    L : ndarray of shape (n, n)
+        Lower Cholesky factor.
+
+    Returns
+    -------
+    likelihood : float
+        The sum over functions.
+    scale : float
+        The scale.
+    """
+    ratios = right**2 / np.where(prior > 0, prior, np.inf)[:, None]
+    parts = ratios[:n_conditions], ratios[n_conditions:]
+    largest = LARGEST_SCALE * max(np.mean(part) for part in parts if part.size)
+    scale = min(quadratic / right.size, largest)
+    likelihood = -right.shape[1] * np.sum(np.log(np.diag(L)))
     if scale > 0:
-        likelihood -= 0.5 * n_values * np.log(scale)
+        likelihood -= 0.5 * (right.size * np.log(scale) + quadratic / scale)
     return float(likelihood), float(scale)
 
 
@@ -272,7 +304,9 @@ def _solve_nonlinear(problem, noise, settings):
         n_iter += result.n_iter
         model = stage.linearise(stage.evaluate(result.solution))
         L = model.factor()
-        likelihood, scale = profile_likelihood(2 * result.loss, len(L), L)
+        likelihood, scale = profile_likelihood(
+            2 * result.loss, model.right[:, None], np.diag(model.matrix), n, L
+        )
         worse = best is not None and not (result.converged and likelihood > best[0])
         if choose and worse:
             break

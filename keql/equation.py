@@ -232,7 +232,7 @@ class LearnedEquation(ReadableEquation):
         t_eval : array-like of shape (n,)
             Times in rising order; the initial values belong to the first.
         initial : array-like of shape (order,)
-            u, u_t, ... at the first time, as many as the equation's order.
+            Values of u, u_t, ... at the first time, as many as the equation's order.
         forcing : callable, default=None
             Right-hand side as a function of points (n, 1), needed if the equation
             was learned with one.
@@ -244,7 +244,7 @@ class LearnedEquation(ReadableEquation):
         Returns
         -------
         states : ndarray of shape (n, order)
-            u, u_t, ... at the times.
+            Values of u, u_t, ... at the times, in columns.
 
         Raises
         ------

@@ -4,11 +4,38 @@ __all__ = ["ExtrapolationWarning", "IllPosedWarning", "SimulationError"]
 
 
 class ExtrapolationWarning(UserWarning):
-    """Warns of a prediction beyond what the equation or the state was fitted on."""
+    """Warns of a prediction beyond what an equation or a state was fitted on.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from keql import ExtrapolationWarning, KernelPDESolver
+    >>> solver = KernelPDESolver("u_t + u", 20, variables=("t",))
+    >>> solver = solver.fit([[0.0], [1.0]], [1.0, 0.37])
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     u = solver.predict([[0.5], [2.0]])
+    >>> caught[0].category is ExtrapolationWarning
+    True
+    """
 
 
 class IllPosedWarning(UserWarning):
-    """Warns of boundary data that do not determine a solution."""
+    """Warns of boundary data that do not determine a solution.
+
+    Examples
+    --------
+    A second condition is missing:
+
+    >>> import warnings
+    >>> import numpy as np
+    >>> from keql import IllPosedWarning, KernelPDESolver
+    >>> points = np.linspace(0, 1, 20)[:, None]
+    >>> solver = KernelPDESolver("u_tt", points, variables=("t",))
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     solver = solver.fit([[0.0]], [1.0])
+    >>> caught[0].category is IllPosedWarning
+    True
+    """
 
 
 class SimulationError(RuntimeError):
@@ -21,10 +48,18 @@ class SimulationError(RuntimeError):
     time : float
         How far the integration came.
 
-    Attributes
-    ----------
-    time : float
-        How far the integration came.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from keql import SimulationError, TwoStepKEqL
+    >>> t = np.linspace(0, 0.9, 30)[:, None]
+    >>> model = TwoStepKEqL(("u",), "u_t", variables=("t",))
+    >>> equation = model.fit(t, 1 / (1 - t[:, 0])).equation_  # u_t = u^2
+    >>> try:
+    ...     states = equation.simulate([0.0, 2.0], [1.0])
+    ... except SimulationError as error:
+    ...     print(f"{error.time:.1f}")
+    1.0
     """
 
     def __init__(self, message, time):

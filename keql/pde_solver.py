@@ -1,7 +1,6 @@
 """Solving a learned equation, or any other, for new data."""
 
 import warnings
-from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 
@@ -11,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from keql._base import BaseKEqL, Interval, parallel_map
 from keql._boundary import (
+    BoundaryData,
     box_of,
     check_near,
     check_posed,
@@ -23,7 +23,7 @@ from keql._default_kernel import choose_kernel
 from keql._given_equation import GivenEquation
 from keql._known_problem import Conditions
 from keql._observations import Observations, sorted_labels
-from keql._solving import Noise, solve_all
+from keql._solving import LEVELS, Noise, solve_all
 from keql._windows import solve_in_windows
 from keql.equation import LearnedEquation
 from keql.exceptions import ExtrapolationWarning
@@ -32,6 +32,12 @@ from keql.operators import DifferentialOperator, parse_operator
 
 # A point counts as outside of a region beyond this multiple of its radius.
 OUTSIDE = 1 + 1e-6
+# What to say about a state with the highest level of noise.
+ROUGHLY = (
+    "the state meets the data and the equation only roughly, up to a tenth of their "
+    "prior standard deviations. Give more collocation_points, a state_kernel with "
+    "other length scales, or data that agree with the equation."
+)
 SPECIAL = ("function_column", "operator_column")
 
 
@@ -113,6 +119,8 @@ class KernelPDESolver(BaseKEqL):
         Names of the coordinates.
     linear_ : bool
         Whether the equation was recognised as linear.
+    reach_ : ndarray of shape (n_functions,)
+        Largest :meth:`extrapolation` at the collocation points.
     relative_noise_ : ndarray of shape (n_functions,)
         Noise variances chosen for data and equation, relative to prior variances:
         between 1e-13, for a problem that can be met exactly, and 1e-2.
@@ -134,7 +142,7 @@ class KernelPDESolver(BaseKEqL):
 
     See Also
     --------
-    OneStepKEqL : Learns the equation; its `solver` method makes a KernelPDESolver.
+    OneStepKEqL : Learns the equation; its `pde_solver` method makes a KernelPDESolver.
 
     References
     ----------
@@ -226,11 +234,8 @@ class KernelPDESolver(BaseKEqL):
         equation = self._bind_equation(data.variables)
         problems = self._set_up(data, equation)
         boxes = np.stack([box_of(points, c.functionals) for c, points in problems])
-        for label, (conditions, _), box in zip(
-            data.labels, problems, boxes, strict=True
-        ):
-            if equation is not None:
-                check_posed(equation, conditions, box, label)
+        if equation is not None:
+            check_posed(equation, data.labels, problems, boxes)
         kernel = self._choose_kernel(equation, problems, data.variables, boxes)
         noise = Noise(self.observation_noise, self.equation_noise)
         bound = kernel.bind(data.variables)
@@ -386,7 +391,8 @@ class KernelPDESolver(BaseKEqL):
         )
         exact = not self.observation_noise
         functions = sorted_labels(labels)
-        owner = np.array([functions.index(label) for label in labels])
+        position = {label: m for m, label in enumerate(functions)}
+        owner = np.array([position[label] for label in labels])
         given = []
         for m in range(len(functions)):
             rows = owner == m
@@ -468,9 +474,11 @@ class KernelPDESolver(BaseKEqL):
         )
         self.reach_ = np.zeros(len(solved))
         if isinstance(self.equation_, LearnedEquation):
-            for m, (_, each) in enumerate(solved):
-                ratios = [self.equation_.extrapolation(o.features).max() for o in each]
-                self.reach_[m] = max(ratios)
+            features = np.concatenate([outcome.features for outcome in outcomes])
+            sizes = [sum(len(o.features) for o in each) for _, each in solved]
+            starts = np.cumsum([0, *sizes[:-1]])
+            ratios = self.equation_.extrapolation(features)
+            self.reach_ = np.maximum.reduceat(ratios, starts)
         if self.verbose:
             for label, (_, each) in zip(self.functions_, solved, strict=True):
                 for outcome in each:
@@ -478,17 +486,10 @@ class KernelPDESolver(BaseKEqL):
                         f"function {label}: {outcome.n_iter} step(s), relative noise "
                         f"{outcome.level:.0e}, residual {outcome.residual:.2e}"
                     )
-        if not self.converged_:
-            failed = next(o for o in outcomes if not o.converged)
+        advice = [outcome.message for outcome in outcomes if not outcome.converged]
+        if self.equation_ is not None and self.relative_noise_.max() >= LEVELS[0]:
+            advice.append(ROUGHLY)
+        if advice:
             warnings.warn(
-                f"KernelPDESolver: {failed.message}", ConvergenceWarning, stacklevel=3
+                f"KernelPDESolver: {advice[0]}", ConvergenceWarning, stacklevel=3
             )
-
-
-@dataclass(frozen=True)
-class BoundaryData:
-    """What `fit` was given: functionals and values of each function."""
-
-    labels: tuple
-    variables: tuple
-    given: list

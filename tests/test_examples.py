@@ -104,3 +104,15 @@ def test_scratch_assay_explains_what_to_give(capsys):
     assert run("scratch_assay.py") == 2
     printed = capsys.readouterr().out
     assert "CSV file" in printed and "time, position" in printed
+
+
+def test_solve_known_equation(tmp_path, capsys):
+    run("solve_known_equation.py", "--output", tmp_path / "figure.png")
+    printed = capsys.readouterr().out
+    assert float(re.search(r"u\^3 = f: +error (\S+)", printed)[1]) < 1e-6
+    assert float(re.search(r"residual (\S+)", printed)[1]) < 1e-2
+    orders = re.findall(r"order ([\d.]+), at least ([\d.]+)", printed)
+    assert len(orders) == 3
+    assert all(float(order) > float(least) for order, least in orders)
+    width, height = png_size(tmp_path / "figure.png")
+    assert width > 3 * height > 1200

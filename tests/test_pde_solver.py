@@ -146,6 +146,34 @@ def test_equals_direct_symmetric_collocation():
     assert relative_l2_error(expected, solver.predict(TEST)) < 1e-8
 
 
+@pytest.mark.parametrize("nu", [2.5, 3.5, 4.5])
+def test_order_of_convergence(nu):
+    """Twice nu + d/2 - 2 for a smooth solution, in one dimension."""
+
+    def state(t):
+        return np.exp(t[:, 0]) * np.sin(5 * t[:, 0])
+
+    def forcing(t):
+        angle = 5 * t[:, 0]
+        return np.exp(t[:, 0]) * (10 * np.cos(angle) - 24 * np.sin(angle))
+
+    sizes, errors = np.array([20, 40, 80]), []
+    t = np.linspace(0, 1, 501)[:, None]
+    for n in sizes:
+        solver = KernelPDESolver(
+            "u_tt",
+            np.linspace(0, 1, n + 1)[1:-1, None],
+            forcing,
+            ("t",),
+            state_kernel=Matern(1.0, nu=nu),
+            observation_noise=0,
+            equation_noise=0,
+        ).fit([[0.0], [1.0]], state(np.array([[0.0], [1.0]])))
+        errors.append(relative_l2_error(state(t), solver.predict(t)))
+    order = -np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+    assert order == pytest.approx(2 * (nu - 1.5), abs=0.3)
+
+
 def test_without_an_equation_it_is_gaussian_process_regression():
     rng = np.random.RandomState(0)
     X, kernel = rng.uniform(size=(30, 2)), Constant(2.0, "fixed") * RBF(0.5, "fixed")
@@ -320,7 +348,7 @@ def pendulum():
 
 
 def test_solver_of_an_estimator(pendulum):
-    solver = pendulum.solver()
+    solver = pendulum.pde_solver()
     assert solver.equation is pendulum.equation_
     assert solver.collocation_points is pendulum.collocation_points_[0]
     assert solver.variables == ("t",)
@@ -329,7 +357,7 @@ def test_solver_of_an_estimator(pendulum):
     assert relative_l2_error(0.9 * np.cos(2 * t[:, 0]), solver.predict(t)) < 1e-3
     assert solver.linear_
     assert solver.state_kernel_ is pendulum.state_kernel_
-    assert pendulum.solver(n_windows=3).n_windows == 3
+    assert pendulum.pde_solver(n_windows=3).n_windows == 3
 
 
 def test_solver_reproduces_a_learned_state():
@@ -344,7 +372,7 @@ def test_solver_reproduces_a_learned_state():
         equation_kernel=Polynomial(2),
         observation_noise=1e-8,
     ).fit(t, 1 / (1 + np.exp(-2 * t[:, 0])))
-    solver = model.solver().fit(t[:1], model.predict(t[:1]))
+    solver = model.pde_solver().fit(t[:1], model.predict(t[:1]))
     new = np.linspace(0, 3, 80)[:, None]
     assert not solver.linear_
     assert relative_l2_error(model.predict(new), solver.predict(new)) < 1e-4
@@ -354,7 +382,7 @@ def test_a_learned_linear_equation_of_several_functions():
     data = make_darcy(4, 8, grid_size=8, random_state=0)
     model = TwoStepKEqL(**data.problem, **data.kernels, random_state=0)
     model.fit(data.X, data.y)
-    solver = model.solver(forcing=data.forcing)
+    solver = model.pde_solver(forcing=data.forcing)
     edge = np.any((data.X[:, :2] == 0) | (data.X[:, :2] == 1), axis=1)
     solver.fit(data.X[edge], data.y[edge])
     assert solver.linear_ and solver.function_column == model.function_column
@@ -365,11 +393,11 @@ def test_a_learned_linear_equation_of_several_functions():
 
 
 def test_extrapolation_is_reported(pendulum):
-    within = pendulum.solver().fit([[0.0], [0.6]], [0.5, 0.2])
+    within = pendulum.pde_solver().fit([[0.0], [0.6]], [0.5, 0.2])
     t = np.linspace(0, 3, 20)[:, None]
     within.predict(t)
     assert np.all(within.extrapolation(t) < 1)
-    beyond = pendulum.solver().fit([[0.0], [0.6]], [3.0, 3 * np.cos(1.2)])
+    beyond = pendulum.pde_solver().fit([[0.0], [0.6]], [3.0, 3 * np.cos(1.2)])
     with pytest.warns(ExtrapolationWarning, match="by a factor of up to 3") as record:
         beyond.predict([[0.0], [PI / 4]])
     assert "at 1 of 2 points" in str(record[0].message)
@@ -499,7 +527,7 @@ def test_missing_forcing_of_a_learned_equation():
     t = np.linspace(0, 3, 20)[:, None]
     model = TwoStepKEqL(("u",), "u_t", variables=("t",), forcing=lambda X: X[:, 0])
     equation = model.fit(t, t[:, 0]).equation_
-    assert model.solver().forcing is model.forcing
+    assert model.pde_solver().forcing is model.forcing
     with pytest.raises(ValueError, match="learned with a right-hand side"):
         KernelPDESolver(equation, t).fit([[0.0]], [0.0])
 
@@ -618,7 +646,7 @@ def test_verbose(capsys):
 
 
 def test_pickle_and_clone(pendulum):
-    solver = pendulum.solver().fit([[0.0], [0.6]], [0.5, 0.2])
+    solver = pendulum.pde_solver().fit([[0.0], [0.6]], [0.5, 0.2])
     again = pickle.loads(pickle.dumps(solver))
     t = np.linspace(0, 1.5, 5)[:, None]
     np.testing.assert_array_equal(solver.predict(t), again.predict(t))
