@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from test_problems import CASES, OPERATORS, STATE_KERNEL, make_case, solved
 
 from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 from keql._primal import PrimalModel, make_primal_blocks, span
@@ -9,7 +10,6 @@ from keql._problems import JointProblem
 from keql.datasets import make_burgers, make_darcy
 from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.operators import gram, parse_operator
-from test_problems import CASES, OPERATORS, STATE_KERNEL, make_case, solved
 
 
 def in_the_primal(case):

@@ -334,7 +334,9 @@ def burgers_from_its_boundary():
     def true(u_t, u, u_x, u_xx):
         return given["u_t"] * u_t - 0.5 * u * u_x - 0.01 * u_xx
 
-    report("  true equation, the same points", model.pde_solver(equation=true), X, y, *test)
+    report(
+        "  true equation, the same points", model.pde_solver(equation=true), X, y, *test
+    )
     fine = grid(np.linspace(0, 1, 41)[1:], np.linspace(0, 1, 62)[1:-1])
     for name, equation in (("learned", model.equation_), ("true", true)):
         solver = model.pde_solver(equation=equation, collocation_points=fine)
