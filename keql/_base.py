@@ -186,6 +186,10 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         variables = self._name_variables(observations.regressions[0].points.shape[1])
         setup = self._describe_equation(observations, variables)
         kernel, noise = self._fit_state_kernel(observations, variables, n_restarts, rng)
+        return self._learn_with(kernel, noise, observations, variables, setup, rng)
+
+    def _learn_with(self, kernel, noise, observations, variables, setup, rng):
+        """Both steps with a given state kernel and noise level."""
         prior = Constant(1 / self.state_penalty, "fixed") * kernel
         identity = parse_operator("u", variables)
         states = [

@@ -1,6 +1,7 @@
 """One-step kernel equation learning: states and equation together."""
 
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,9 +12,10 @@ from sklearn.utils import check_random_state
 from keql._base import BaseKEqL, parallel_map
 from keql._basis import draw_rows
 from keql._formulas import text_product
-from keql._joint import learned_jointly, make_problem, start_at
+from keql._joint import learned_jointly, make_problem, resample, start_at
 from keql._projection import ProjectedKernel
 from keql._restarts import FAILED, minimise_with_restarts
+from keql._scales import choose_prior
 from keql._solver_mixin import SolverMixin
 from keql._terms import find_terms, fit_with_fewer_terms
 from keql.operators import as_factor
@@ -261,12 +263,16 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
     def _learn_jointly(self, two_step, context, X, y):
         """Minimise from the two-step solution, and again if the minimum is poor."""
-        kernels = self._state_kernels(two_step)
-        problem, noise = self._make_problem(two_step, kernels)
+        if self.state_kernel is None and self.optimizer is not None:
+            best = choose_prior(
+                two_step, partial(self._learn_from, two_step), self._solve_jointly
+            )
+            two_step, problem, start = best.two_step, best.problem, best.solution
+        else:
+            problem, start = self._solve_jointly(two_step)
         if self.n_terms is not None:
             find_terms(problem, self.n_terms)  # or refuse before the long part
-        start = self._start(problem, two_step)
-        learned = partial(learned_jointly, two_step, kernels, noise)
+        learned = partial(learned_jointly, two_step)
         report = partial(self._report, context, X, y, learned)
         problem, reached, misfit, tries = minimise_with_restarts(
             problem,
@@ -312,16 +318,32 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         factors = [(as_factor(n), p) for n, p in zip(names, powers, strict=True) if p]
         return text_product(factors)
 
-    def _make_problem(self, two_step, kernels):
-        """The least-squares problem, and the noise level of the equation."""
-        return make_problem(
+    def _learn_from(self, two_step, kernel, states=None):
+        """Two steps with another state kernel, from given states if there are any."""
+        observations = two_step.observations
+        if states is not None:
+            observations = resample(two_step, states)
+        learned = self._learn_with(
+            kernel,
+            two_step.observation_noise,
+            observations,
+            two_step.variables,
+            two_step.setup,
+            check_random_state(self.random_state),
+        )
+        return replace(learned, observations=two_step.observations)
+
+    def _solve_jointly(self, two_step, solver=None):
+        """The least-squares problem of a fit, and where it starts."""
+        problem = make_problem(
             two_step,
-            kernels,
-            solver=self.solver,
+            self._state_kernels(two_step),
+            solver=solver or self.solver,
             equation_noise=self.equation_noise,
             state_penalty=self.state_penalty,
             map_blocks=partial(parallel_map, self.n_jobs),
         )
+        return problem, self._start(problem, two_step)
 
     def _start(self, problem, two_step):
         """The two-step solution, or the last one."""

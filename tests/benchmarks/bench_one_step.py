@@ -36,9 +36,7 @@ def main():
 def joint_problem(model, data):
     """The least-squares problem of a fit, and its start."""
     two_step = model._learn_in_two_steps(data.X, data.y, None)
-    kernels = model._state_kernels(two_step)
-    problem, _ = model._make_problem(two_step, kernels)
-    return problem, model._start(problem, two_step)
+    return model._solve_jointly(two_step)
 
 
 def fastest(function, repeats=5):
