@@ -77,6 +77,15 @@ def test_boundary_value_problem(state_kernel):
     assert relative_l2_error(1 - 2 * np.cos(t[:, 0]) / np.sin(3), slope) < 1e-6
 
 
+def test_a_term_without_the_state():
+    """u'' + u - t = 0, the right-hand side on the left."""
+    settings = OSCILLATOR | {"equation": lambda t, u, u_tt: u_tt + u - t}
+    solver = KernelPDESolver(**settings | {"forcing": None}).fit(*ENDS)
+    t = np.linspace(0, 3, 301)[:, None]
+    assert relative_l2_error(oscillation(t[:, 0]), solver.predict(t)) < 1e-7
+    assert solver.linear_
+
+
 def cubic(u, u_xx, u_yy):
     return -(u_xx + u_yy) + u**3
 
