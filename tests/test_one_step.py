@@ -285,7 +285,7 @@ def test_threads_change_nothing(two_functions, monkeypatch):
         used.append(n_jobs)
         return Parallel(n_jobs, **settings)
 
-    monkeypatch.setattr("keql.one_step.Parallel", spy)
+    monkeypatch.setattr("keql._base.Parallel", spy)
     first, second = (
         OneStepKEqL(**OSCILLATOR, **FIXED, function_column=1, n_jobs=n_jobs).fit(X, y)
         for n_jobs in (1, 2)
