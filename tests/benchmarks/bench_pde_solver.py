@@ -329,9 +329,10 @@ def burgers_from_its_boundary():
     X, y = data["X_new_boundary"], data["y_new_boundary"]
     test = data["X_test"], data["y_new_test"], 1.9e-2
     report("  learned equation, new initial condition", model.solver(), X, y, *test)
+    given = {"u_t": 1.0}
 
     def true(u_t, u, u_x, u_xx):
-        return u_t - 0.5 * u * u_x - 0.01 * u_xx
+        return given["u_t"] * u_t - 0.5 * u * u_x - 0.01 * u_xx
 
     report("  true equation, the same points", model.solver(equation=true), X, y, *test)
     fine = grid(np.linspace(0, 1, 41)[1:], np.linspace(0, 1, 62)[1:-1])
