@@ -7,6 +7,7 @@ Every kernel is a scikit-learn kernel as well, so that it also serves in
 from keql.kernels import _convert  # registers scikit-learn's kernels  # noqa: F401
 from keql.kernels._active import ActiveKernel
 from keql.kernels._base import Exponentiation, Kernel, Product, Sum, as_kernel
+from keql.kernels._envelope import Envelope
 from keql.kernels._function import FunctionKernel
 from keql.kernels._polynomial import Constant, Polynomial
 from keql.kernels._radial import RBF, Matern, RadialKernel, RationalQuadratic
@@ -16,6 +17,7 @@ __all__ = [
     "RBF",
     "ActiveKernel",
     "Constant",
+    "Envelope",
     "Exponentiation",
     "FunctionKernel",
     "Kernel",
