@@ -23,6 +23,7 @@ LAYERS = {
     "keql.operators": 1,
     "keql.datasets": 1,
     "keql._basis": 1,
+    "keql._state_prior": 1,
     "keql._restarts": 2,
     "keql._projection": 1,
     "keql._known_part": 2,
