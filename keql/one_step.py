@@ -49,7 +49,9 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         Column of `X` that labels the function a row belongs to.
     state_kernel : kernel, default=None
         Kernel of the states; free hyperparameters are fitted by maximum marginal
-        likelihood of the observations. None: an offset plus an RBF kernel.
+        likelihood of the observations. None: an offset plus an RBF kernel with the
+        length scales whose joint fit predicts observations best from all others, or
+        the default of :class:`keql.TwoStepKEqL` if that predicts them better.
     equation_kernel : kernel, default=None
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance.
@@ -105,7 +107,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     state_kernel_, equation_kernel_ : Kernel
         With fitted hyperparameters.
     observation_noise_, equation_noise_ : float
-        The given or chosen noise levels.
+        The noise levels, given or chosen; those of a chosen kernel that predicts well
+        but does not meet the data are raised, with all variances, to what is left.
     collocation_points_ : list of ndarray
         Of each function.
     variables_ : tuple of str
