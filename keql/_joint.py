@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from keql._dual import DualModel, make_dual_blocks
+from keql._formulas import as_factor, text_product
 from keql._observations import Learned
 from keql._primal import PrimalModel, make_primal_blocks
 from keql._problems import JointProblem
@@ -177,4 +178,13 @@ def learned_jointly(two_step, problem, iterate):
         model.posterior_states(),
         equation,
         problem.equation_noise * root,
+    )
+
+
+def term_name(two_step, powers):
+    """Text of a product of what P depends on, from its exponents."""
+    operators = two_step.setup.operators[: two_step.setup.n_operators]
+    names = [*two_step.variables, *(operator.name for operator in operators)]
+    return text_product(
+        [(as_factor(n), p) for n, p in zip(names, powers, strict=True) if p]
     )

@@ -11,14 +11,12 @@ from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL, parallel_map
 from keql._basis import draw_rows
-from keql._formulas import text_product
-from keql._joint import learned_jointly, make_problem, resample, start_at
+from keql._joint import learned_jointly, make_problem, resample, start_at, term_name
 from keql._projection import ProjectedKernel
 from keql._restarts import FAILED, minimise_with_restarts
 from keql._scales import choose_prior
 from keql._solver_mixin import SolverMixin
 from keql._terms import find_terms, fit_with_fewer_terms
-from keql.operators import as_factor
 
 
 class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
@@ -51,7 +49,9 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         Column of `X` that labels the function a row belongs to.
     state_kernel : kernel, default=None
         Kernel of the states; free hyperparameters are fitted by maximum marginal
-        likelihood of the observations. None: an offset plus an RBF kernel.
+        likelihood of the observations. None: an offset plus an RBF kernel with the
+        length scales whose joint fit predicts observations best from all others, or
+        the default of :class:`keql.TwoStepKEqL` if that predicts them better.
     equation_kernel : kernel, default=None
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance.
@@ -107,7 +107,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     state_kernel_, equation_kernel_ : Kernel
         With fitted hyperparameters.
     observation_noise_, equation_noise_ : float
-        The given or chosen noise levels.
+        The noise levels, given or chosen; those of a chosen kernel that predicts well
+        but does not meet the data are raised, with all variances, to what is left.
     collocation_points_ : list of ndarray
         Of each function.
     variables_ : tuple of str
@@ -289,7 +290,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
                 problem,
                 reached,
                 self.n_terms,
-                partial(self._name_term, two_step),
+                partial(term_name, two_step),
                 max_iter=self.max_iter,
                 tol=self.tol,
                 report=report,
@@ -310,13 +311,6 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     def _state_kernels(self, two_step):
         """Kernel of the state of each function."""
         return [two_step.state_kernel] * len(two_step.states)
-
-    def _name_term(self, two_step, powers):
-        """Text of a product of what P depends on."""
-        operators = two_step.setup.operators[: two_step.setup.n_operators]
-        names = [*two_step.variables, *(operator.name for operator in operators)]
-        factors = [(as_factor(n), p) for n, p in zip(names, powers, strict=True) if p]
-        return text_product(factors)
 
     def _learn_from(self, two_step, kernel, states=None):
         """Two steps with another state kernel, from given states if there are any."""

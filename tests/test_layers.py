@@ -26,6 +26,7 @@ LAYERS = {
     "keql._formulas": 0,
     "keql._readout": 1,
     "keql._weights": 1,
+    "keql._state_prior": 1,
     "keql._restarts": 2,
     "keql._projection": 1,
     "keql._known_part": 2,
