@@ -12,9 +12,9 @@ from sklearn.utils import check_random_state
 from keql._base import BaseKEqL, parallel_map
 from keql._basis import draw_rows
 from keql._joint import (
-    NOTHING_TO_MINIMISE,
     learned_jointly,
     make_problem,
+    nothing_to_minimise,
     resample,
     start_at,
     term_name,
@@ -74,15 +74,13 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         Inducing points of P, drawn from the two-step features; a polynomial kernel
         has exact features and needs none.
     n_terms : int, "auto" or None, default=None
-        How many terms a polynomial P keeps. Terms are taken out one by one, each time
-        the one that costs least, and states and equation are fitted again; "auto"
-        keeps those whose loss costs clearly more than that of all before them. None:
-        all terms are kept.
+        How many terms a polynomial P keeps. Terms are taken out one by one, the one
+        that costs least each time, and all is fitted again; "auto" keeps those that
+        cost clearly more than all before them. None: all terms are kept.
     solver : {"auto", "dual", "primal"}, default="auto"
-        How a state is represented: by a sum of representers with as many unknowns as
-        residuals (dual), or in an orthonormal basis of what these span (primal), which
-        is smaller for smooth kernels; both have the same solution. "auto": whichever
-        is smaller.
+        How a state is represented: by representers, with as many unknowns as residuals
+        (dual), or in an orthonormal basis of their span (primal), which is smaller for
+        smooth kernels; the solution is the same. "auto": whichever is faster.
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
         Of the likelihoods.
     n_restarts : int, default=10
@@ -241,7 +239,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         if two_step.setup is None:
-            learned, outcome = two_step, NOTHING_TO_MINIMISE
+            learned, outcome = two_step, nothing_to_minimise()
         else:
             learned, outcome = self._learn_jointly(two_step, context, X, y)
         self._store(learned)
