@@ -43,7 +43,7 @@ model = OneStepKEqL(
 # kernel has one length scale for time and one for space. (Left free instead of "fixed",
 # they would be set by maximum likelihood, which is quicker but judges the state alone.)
 
-in_time, in_space = (0.1, 0.2, 0.4), (0.05, 0.1, 0.2, 0.3)
+in_time, in_space = (0.15, 0.3, 0.6), (0.07, 0.1, 0.15, 0.2)
 search = GridSearchCV(
     model,
     {"state_kernel__length_scale": [(t, x) for t in in_time for x in in_space]},
