@@ -78,9 +78,9 @@ print(f"coefficient of u_x1x2: at most {zero:.3f}")
 # The picture
 # -----------
 #
-# The upper row has the coefficients of a second and of a first derivative, the lower one
-# how far they are from the truth. The largest errors are at the sides of the square,
-# where the equation was not imposed.
+# The upper row has the coefficients of a second and of a first derivative, the lower
+# one how far they are from the truth. The largest errors are at the sides of the
+# square, where the equation was not imposed.
 
 figure, axes = plt.subplots(2, 2, figsize=(9, 7.2), layout="constrained")
 for column, term in zip(axes.T, ("u_x1x1", "u_x1"), strict=True):

@@ -62,8 +62,8 @@ print(model.equation_)
 
 # %%
 # These are the three true terms. The equation is kept with everything on the left, so
-# that the terms of :math:`P` have the opposite signs; the observations are exact, and so
-# are the coefficients.
+# that the terms of :math:`P` have the opposite signs; the observations are exact, and
+# so are the coefficients.
 
 for name, value in model.equation_.terms().items():
     print(f"{name:4} {value:12.8f}")

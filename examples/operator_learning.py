@@ -41,10 +41,10 @@ model = OneStepKEqL(
 # --------------------------------
 #
 # :meth:`~keql.OneStepKEqL.pde_solver` makes a solver of the learned equation, with the
-# kernel and the collocation points of the model. It is fitted to values on the boundary,
-# and gets the new sources: here a dictionary from the label of a flow to the values of
-# its source at the collocation points. Since the equation is linear and the points are
-# the same, all of them share one factorisation.
+# kernel and the collocation points of the model. It is fitted to values on the
+# boundary, and gets the new sources: here a dictionary from the label of a flow to the
+# values of its source at the collocation points. Since the equation is linear and the
+# points are the same, all of them share one factorisation.
 
 new = make_darcy(n_functions=100, n_interior=0, random_state=1)
 solver = model.pde_solver(forcing=new.forcing)
@@ -54,8 +54,8 @@ seconds = time.perf_counter() - start
 print(f"linear: {solver.linear_}; 100 solutions in {seconds:.1f} s")
 
 # %%
-# A learned equation holds where it was learned. The solver knows how far the features of
-# the new solutions, the place, :math:`u` and its derivatives, are from those of the
+# A learned equation holds where it was learned. The solver knows how far the features
+# of the new solutions, the place, :math:`u` and its derivatives, are from those of the
 # sixteen flows, and warns where they are further out. The equation is linear, and so
 # the predictions are good nevertheless.
 

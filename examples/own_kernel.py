@@ -15,8 +15,8 @@ automatically.
 #
 # .. math:: u_t = -0.6\, u_x + 0.01\, u_{xx}.
 #
-# It is observed at 60 places and times, with a noise of two per cent, and never near the
-# place where the ring was cut open to have a coordinate :math:`x` in [0, 1].
+# It is observed at 60 places and times, with a noise of two per cent, and never near
+# the place where the ring was cut open to have a coordinate :math:`x` in [0, 1].
 
 import autograd.numpy as anp
 import numpy as np
@@ -48,11 +48,11 @@ y = substance(X) + 0.02 * rng.normal(size=len(X))
 # The kernel
 # ----------
 #
-# ``FunctionKernel`` takes any function of two points that is symmetric, positive definite
-# and written in ``autograd.numpy``. This one depends on the angle between two places on
-# the ring, so that states and all their derivatives fit together where it was cut. It
-# looks at the coordinate :math:`x` only; the product with a Gaussian kernel in :math:`t`
-# is a kernel of both.
+# ``FunctionKernel`` takes any function of two points that is symmetric, positive
+# definite and written in ``autograd.numpy``. This one depends on the angle between two
+# places on the ring, so that states and all their derivatives fit together where it was
+# cut. It looks at the coordinate :math:`x` only; the product with a Gaussian kernel in
+# :math:`t` is a kernel of both.
 
 
 def on_a_ring(x, y):
@@ -106,8 +106,8 @@ for name, kernel in (("line", line), ("ring", ring)):
 # The picture
 # -----------
 #
-# With the kernel of a line the two sides of the cut, :math:`x = 0` and :math:`x = 1`, know
-# nothing of each other. The errors are on one scale.
+# With the kernel of a line the two sides of the cut, :math:`x = 0` and :math:`x = 1`,
+# know nothing of each other. The errors are on one scale.
 
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained", sharey=True)
 limit = abs(y_test).max()

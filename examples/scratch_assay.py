@@ -17,8 +17,8 @@ of the same kind, which is what this page shows. Needs pandas.
 # The table
 # ---------
 #
-# The made-up cells obey the law of Fisher and Kolmogorov, :math:`u_t = r u (1 - u/K) + D
-# u_{xx}`, with a growth of 0.05 per hour, a capacity of 0.0017 cells per square
+# The made-up cells obey the law of Fisher and Kolmogorov, :math:`u_t = r u (1 - u/K) +
+# D u_{xx}`, with a growth of 0.05 per hour, a capacity of 0.0017 cells per square
 # micrometre, a diffusion of 700 square micrometres per hour, and errors of counting.
 
 import sys
@@ -70,9 +70,9 @@ print(f"estimated noise of a density: {model.observation_noise_ / y.mean():.0%}"
 # %%
 # A table of the terms, with standard errors; the contribution is the size of a term on
 # the data. These terms are those of :math:`P` in :math:`u_t + P = 0`, hence the signs.
-# For the made-up cells the law has the right terms, and coefficients that are a quarter to
-# a half off. The standard errors do not tell: they come from the noise levels, and leave
-# out what the smoothness of the state kernel and the choice of terms do.
+# For the made-up cells the law has the right terms, and coefficients that are a quarter
+# to a half off. The standard errors do not tell: they come from the noise levels, and
+# leave out what the smoothness of the state kernel and the choice of terms do.
 
 print(model.equation_.to_frame())
 
@@ -99,9 +99,9 @@ for name, out in parts.items():
 # The picture
 # -----------
 #
-# Lines and bands are the learned state with two standard deviations. It obeys the law to
-# a thousandth of the size of :math:`u_t`, the default, and leaves the data where that is
-# too much to ask: ``equation_noise`` would allow for more.
+# Lines and bands are the learned state with two standard deviations. It obeys the law
+# to a thousandth of the size of :math:`u_t`, the default, and leaves the data where
+# that is too much to ask: ``equation_noise`` would allow for more.
 
 figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
 x = np.linspace(X.iloc[:, 1].min(), X.iloc[:, 1].max(), 300)

@@ -108,7 +108,8 @@ for name, model in levels.items():
 # contains the noise and not the error of the model. With a noise of the equation that
 # allows for the difference between a sine and a cubic, it is narrow and holds the truth
 # nearly as often as it should. The log density can choose this number as any other: it
-# is a ``scoring`` for the example on grid search.
+# is a ``scoring`` for the example on grid search. A state kernel that is less smooth
+# than the default helps as well, as the second of the tutorials shows.
 
 figure, axes = plt.subplots(
     3, 1, figsize=(8, 8), layout="constrained", sharex=True, sharey=True
