@@ -3,11 +3,13 @@
 import importlib
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
 import keql
 
+REFERENCE = Path(__file__).resolve().parent.parent / "doc" / "api.rst"
 PUBLIC_MODULES = [
     "keql",
     "keql.kernels",
@@ -55,3 +57,10 @@ def test_public_objects_have_examples(name):
         and not has_example(inspect.cleandoc(thing.__doc__ or ""))
     ]
     assert without == []
+
+
+@pytest.mark.parametrize("name", PUBLIC_MODULES)
+def test_public_objects_are_in_the_reference(name):
+    module = importlib.import_module(name)
+    listed = re.findall(r"^   (\w+)$", REFERENCE.read_text(encoding="utf-8"), re.M)
+    assert {item for item in module.__all__ if not item.startswith("_")} <= set(listed)
