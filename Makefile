@@ -24,8 +24,8 @@ help:  ## list the targets (the default)
 
 # One BLAS thread: the matrices are small, the tests run in several processes, and more
 # threads than free cores make all of them slow.
-demo test benchmark: export OMP_NUM_THREADS := 1
-demo test benchmark: export OPENBLAS_NUM_THREADS := 1
+demo test doc benchmark: export OMP_NUM_THREADS := 1
+demo test doc benchmark: export OPENBLAS_NUM_THREADS := 1
 
 demo: $(VENV)/stamp-core  ## learn an equation from scattered data and draw it
 	$(BIN)/python examples/demo.py
@@ -39,9 +39,9 @@ lint: $(VENV)/stamp-lint  ## check style, format and docstrings
 	$(BIN)/python .ci/validate_docstrings.py
 
 # From scratch every time (-E): pages kept from a build that failed would not warn
-# again, and those of objects that are gone would stay.
+# again, those of objects that are gone would stay, and examples would not run again.
 doc: $(VENV)/stamp-doc  ## build the documentation in doc/_build/html
-	rm -rf doc/generated
+	rm -rf doc/generated doc/auto_examples
 	$(BIN)/python -m sphinx -E -W --keep-going -q $(SPHINX_ARGS) doc doc/_build/html
 	@echo "The documentation is in doc/_build/html/index.html"
 

@@ -3,6 +3,8 @@
 import inspect
 import os
 
+from sphinx_gallery.sorting import ExplicitOrder
+
 import keql
 
 project = "keql"
@@ -15,6 +17,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "numpydoc",
+    "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
@@ -28,6 +31,34 @@ autosummary_generate = True
 autodoc_typehints = "none"
 # The template of a class lists its members; numpydoc would list them again.
 numpydoc_show_class_members = False
+
+# The gallery: all examples but two that are made for the command line.
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"\.py$",
+    "ignore_pattern": r"(demo|solve_known_equation)\.py$",
+    "within_subsection_order": ExplicitOrder(
+        [
+            "first_steps.py",
+            "burgers_boundary.py",
+            "darcy_coefficients.py",
+            "operator_learning.py",
+            "uncertainty.py",
+            "grid_search.py",
+            "scratch_assay.py",
+            "own_kernel.py",
+            "many_functions.py",
+            "*",
+        ]
+    ),
+    "download_all_examples": False,
+    "show_signature": False,
+    "show_memory": False,
+    "reference_url": {"keql": None},
+    "doc_module": ("keql",),
+    "backreferences_dir": "generated/backreferences",
+}
 
 # Links to the pages of other projects need the network, and a build without it
 # would warn: they are made on request only.

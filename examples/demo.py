@@ -4,8 +4,9 @@ The state solves u_t = 0.5 u u_x + 0.01 u_xx on the unit square of time and spac
 is seen at 100 points of the boundary only: at the first and the last time and at both
 ends. The learners are told that u_t depends on u, u_x and u_xx, not how. The two-step
 method interpolates the observations first and cannot know what happens in between;
-the one-step method learns state and equation together. The equation that it learns is
-printed beside the true one, and the figure shows the truth, both learned states and
+the one-step method learns state and equation together, and keeps only those of the ten
+terms of degree two that the data call for. The equation that it learns is printed
+beside the true one, and the figure shows the truth, both learned states and
 the error of the better one.
 
     python examples/demo.py
@@ -27,9 +28,8 @@ from keql.metrics import equation_error, relative_l2_error
 FIGURE = Path(__file__).resolve().parent.parent / "doc" / "_static" / "demo.png"
 TRUE_TERMS = {"u u_x": 0.5, "u_xx": 0.01}
 # How exactly the observations and the equation are to be met.
-NOISE = {"observation_noise": 1e-6, "equation_noise": 1e-5}
-# Terms of the learned equation that are printed: the largest ones on the data.
-N_LEADING = 4
+NOISE = {"observation_noise": 1e-6, "equation_noise": 1e-4}
+KERNELS = ("state_kernel", "equation_kernel")
 
 
 def main(arguments=None):
@@ -46,15 +46,16 @@ def main(arguments=None):
         f"Learning from {len(data.y)} observations on the boundary of a solution of "
         "Burgers' equation.\n"
     )
-    settings = {**data.problem, "state_kernel": data.kernels["state_kernel"], **NOISE}
+    kernels = {name: data.kernels[name] for name in KERNELS}
+    settings = {**data.problem, **kernels, **NOISE}
     two_step = TwoStepKEqL(**settings).fit(data.X, data.y)
     start = time.perf_counter()
-    one_step = OneStepKEqL(**settings).fit(data.X, data.y)
+    one_step = OneStepKEqL(**settings, n_terms="auto").fit(data.X, data.y)
     seconds = time.perf_counter() - start
 
     learned = {name: -value for name, value in one_step.equation_.terms().items()}
-    print(f"True equation:     u_t = {leading_terms(TRUE_TERMS)}")
-    print(f"Learned equation:  u_t = {leading_terms(learned)}\n")
+    print(f"True equation:     u_t = {write_sum(TRUE_TERMS)}")
+    print(f"Learned equation:  u_t = {write_sum(learned)}\n")
     print("Relative L2 error       of the state   of the right-hand side")
     states = [("Truth and observations", data.y_test)]
     for name, model in (("Two-step", two_step), ("One-step", one_step)):
@@ -77,12 +78,10 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
-def leading_terms(terms):
-    """Write {monomial: coefficient} as a sum, the smaller terms left out."""
-    leading = [f"{value:#.3g} {name}" for name, value in terms.items()][:N_LEADING]
-    if len(terms) > N_LEADING:
-        leading.append(f"{len(terms) - N_LEADING} smaller terms")
-    return " + ".join(leading).replace("+ -", "- ")
+def write_sum(terms):
+    """Write {monomial: coefficient} as a sum."""
+    written = " + ".join(f"{value:#.3g} {name}" for name, value in terms.items())
+    return written.replace("+ -", "- ")
 
 
 def error(true, learned):

@@ -1,80 +1,118 @@
-"""Learn an equation from measured cell densities, and report how well it fits.
+r"""
+An equation from your own table: a scratch assay
+================================================
 
-Give a CSV file with one row for each measurement and the columns time, position,
-density, in this order and with a header. Made for the scratch assays of Jin et al.
-(Journal of Theoretical Biology 390, 2016): a strip is cleared of cells, which then
-divide and move into it. A reaction-diffusion law u_t = R(u) + D u_xx is expected; the
-learner is told that u_t depends on u, u_x and u_xx only. Units are those of the file.
+A strip is cleared of cells, which then divide and move into it. By which law do they?
+The data are a table with one row for each measurement, in a CSV file with the columns
+time, position and density, in this order and with a header::
 
     python examples/scratch_assay.py densities.csv
 
-Needs pandas.
+Made for the assays of Jin et al. (Journal of Theoretical Biology 390, 2016), but the
+script looks at nothing but the order of the columns. Without a file it makes up a table
+of the same kind, which is what this page shows. Needs pandas.
 """
 
-import argparse
+# %%
+# The table
+# ---------
+#
+# The made-up cells obey the law of Fisher and Kolmogorov, :math:`u_t = r u (1 - u/K) + D
+# u_{xx}`, with a growth of 0.05 per hour, a capacity of 0.0017 cells per square
+# micrometre, a diffusion of 700 square micrometres per hour, and errors of counting.
+
 import sys
 
 import numpy as np
 import pandas as pd
+from matplotlib import pyplot as plt
 from sklearn.base import clone
 
-from keql import TwoStepKEqL
+from keql import OneStepKEqL
 
 
-def main(arguments=None):
-    """Learn from a file, print the equation and judge the fit."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("path", nargs="?", help="the CSV file: time, position, density")
-    path = parser.parse_args(arguments).path
-    if path is None:
-        parser.print_help()
-        return 2
-
-    # From a table to an equation.
-    table = pd.read_csv(path)
-    X, y = table.iloc[:, :2], table.iloc[:, 2]
-    equation = {"operators": ("u", "u_x", "u_xx"), "known_part": "u_t"}
-    model = TwoStepKEqL(variables=("t", "x"), **equation).fit(X, y)
-    print(model.equation_)
-
-    u_t = model.predict_derivative(X, "u_t")
-    residual = model.equation_.apply(model, X)  # zero where the state obeys it
-    print(f"\nLearned from {len(y)} rows.")
-    print(f"Estimated noise of a density: {model.observation_noise_ / y.mean():.0%}")
-    print(f"Not explained by the equation: {relative(u_t, residual):.0%} of u_t\n")
-
-    print(f"{'Rows held out':26} {'R^2':>6} {'error':>7}")
-    report("none", model, X, y)
-    times = X.iloc[:, 0].to_numpy()
-    middle, last = np.unique(times)[[len(np.unique(times)) // 2, -1]]
-    judge("every fifth row", model, X, y, np.arange(len(y)) % 5 == 4)
-    judge(f"those at time {middle:g}", model, X, y, times == middle)
-    judge(f"those at time {last:g}, the last", model, X, y, times == last)
-    print(
-        "\nThe error is relative, in the L2 norm. The two-step method predicts by\n"
-        "smoothing, without solving the equation: beyond the data it is poor."
-    )
-    return 0
+def made_up_assay(growth=0.05, capacity=1.7e-3, diffusion=700.0):
+    """Cells at 5 times and 38 positions, by explicit finite differences."""
+    x = np.arange(25.0, 1900.0, 50.0)
+    u = 6e-4 / (1 + np.exp((300 - abs(x - 950)) / 60))
+    dt, rows = 0.1, []
+    for step in range(481):
+        if step % 120 == 0:
+            rows.append(np.column_stack([np.full(x.size, step * dt), x, u]))
+        flux = np.diff(u, prepend=u[0], append=u[-1]) / 50
+        u = u + dt * (growth * u * (1 - u / capacity) + diffusion * np.diff(flux) / 50)
+    table = np.concatenate(rows)
+    table[:, 2] *= 1 + 0.05 * np.random.default_rng(0).normal(size=len(table))
+    return pd.DataFrame(table, columns=["hours", "micrometres", "cells"])
 
 
-def relative(true, difference):
-    """Return norm(difference) / norm(true)."""
-    return np.linalg.norm(difference) / np.linalg.norm(true)
+table = pd.read_csv(sys.argv[1]) if len(sys.argv) > 1 else made_up_assay()
+X, y = table.iloc[:, :2], table.iloc[:, 2]
+print(table.head(3))
 
+# %%
+# From the table to a law
+# -----------------------
+#
+# We say that :math:`u_t` depends on the density, its slope and its curvature, and
+# nothing about how. Kernels, noise and the terms of the law are found from the data.
+# Units are those of the file.
 
-def judge(name, model, X, y, held_out):
-    """Learn without some rows and report on these."""
-    model = clone(model).fit(X[~held_out], y[~held_out])
-    report(name, model, X[held_out], y[held_out])
+model = OneStepKEqL(
+    variables=("t", "x"),
+    operators=("u", "u_x", "u_xx"),
+    known_part="u_t",
+    n_terms="auto",
+).fit(X, y)
+print(model.equation_)
+print(f"estimated noise of a density: {model.observation_noise_ / y.mean():.0%}")
 
+# %%
+# A table of the terms, with standard errors; the contribution is the size of a term on
+# the data. These terms are those of :math:`P` in :math:`u_t + P = 0`, hence the signs.
+# For the made-up cells the law has the right terms, and coefficients that are a quarter to
+# a half off. The standard errors do not tell: they come from the noise levels, and leave
+# out what the smoothness of the state kernel and the choice of terms do.
 
-def report(name, model, X, y):
-    """Print how well rows are predicted."""
-    error = relative(y, model.predict(X) - y)
-    print(f"{name:26} {model.score(X, y):6.3f} {error:7.1%}")
+print(model.equation_.to_frame())
 
+# %%
+# Is it to be believed?
+# ---------------------
+#
+# We learn again without some of the rows and predict these: every fifth one, and all
+# those of a time. To predict the last time from those before is to extrapolate.
 
-if __name__ == "__main__":
-    sys.exit(main())
+times = X.iloc[:, 0].to_numpy()
+middle, last = np.unique(times)[[len(np.unique(times)) // 2, -1]]
+parts = {
+    "every fifth row": np.arange(len(y)) % 5 == 4,
+    f"those at time {middle:g}": times == middle,
+    f"those at time {last:g}, the last": times == last,
+}
+print(f"{'rows held out':30}    R^2   law learned from the others")
+for name, out in parts.items():
+    other = clone(model).fit(X[~out], y[~out])
+    print(f"{name:30} {other.score(X[out], y[out]):6.3f}   {other.equation_}")
+
+# %%
+# The picture
+# -----------
+#
+# Lines and bands are the learned state with two standard deviations. It obeys the law to
+# a thousandth of the size of :math:`u_t`, the default, and leaves the data where that is
+# too much to ask: ``equation_noise`` would allow for more.
+
+figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
+x = np.linspace(X.iloc[:, 1].min(), X.iloc[:, 1].max(), 300)
+colours = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(np.unique(times))))
+for t, colour in zip(np.unique(times), colours, strict=True):
+    rows = pd.DataFrame({X.columns[0]: np.full(len(x), t), X.columns[1]: x})
+    u, std = model.predict(rows, return_std=True)
+    ax.plot(x, u, color=colour, label=f"{table.columns[0]} = {t:g}")
+    ax.fill_between(x, u - 2 * std, u + 2 * std, color=colour, alpha=0.2, lw=0)
+    ax.plot(X.iloc[:, 1][times == t], y[times == t], "o", ms=4, color=colour)
+ax.set(xlabel=X.columns[1], ylabel=table.columns[2], xlim=(x[0], x[-1]), ylim=(0, None))
+figure.suptitle(f"${model.equation_.to_latex()}$", fontsize="medium")
+figure.legend(loc="outside right center", frameon=False)
+plt.show()

@@ -188,3 +188,17 @@ def term_name(two_step, powers):
     return text_product(
         [(as_factor(n), p) for n, p in zip(names, powers, strict=True) if p]
     )
+
+
+def nothing_to_minimise():
+    """What an estimator says of a fit without an equation."""
+    return {
+        "loss_curve_": [],
+        "damping_curve_": [],
+        "n_iter_": 1,  # the linear regression of the states
+        "converged_": True,
+        "message_": "there is no equation to learn.",
+        "misfit_": 0.0,
+        "restarts_": [],
+        "terms_path_": [],
+    }

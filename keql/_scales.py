@@ -23,7 +23,7 @@ LONGEST, FIRST, RESOLVED = 10.0, 0.4, 2.0
 FACTORS = (2.0, 2.0**0.5)
 # Predictions as good as this, relative to the size of the observations, are believed:
 # then residuals are due to the kernel, and all variances are raised accordingly.
-GOOD = 0.3
+GOOD = 0.1
 
 
 @dataclass
@@ -40,12 +40,6 @@ class Candidate:
         """The states of the joint fit."""
         evaluation = self.problem.evaluate(self.solution)
         return self.problem.linearise(evaluation).posterior_states()
-
-    @property
-    def dispersion(self):
-        """The factor of all variances that the loss at the minimum suggests."""
-        n_residuals = sum(map(len, self.problem.precisions))
-        return 2 * self.problem.evaluate(self.solution).loss / n_residuals
 
 
 def choose_prior(two_step, learn, solve_jointly):
@@ -92,8 +86,9 @@ def choose_prior(two_step, learn, solve_jointly):
     given = _evaluate(two_step, *solve_jointly(two_step))
     if not best.error < given.error:
         best = given
-    if best.error < GOOD * size:
-        best.problem.dispersion = max(1.0, best.dispersion)
+    best.problem.dispersion = believed_dispersion(
+        best.problem, best.solution, regressions
+    )
     return best
 
 
@@ -131,9 +126,40 @@ def _search(evaluate, d, shortest):
 def _evaluate(two_step, problem, start):
     first = DAMPING * problem.evaluate(start).loss
     result = minimise(problem, start, damping=first, max_iter=STEPS, tol=TOL)
-    model = problem.linearise(problem.evaluate(result.solution))
-    error = leave_one_out_error(model, two_step.observations.regressions)
+    regressions = two_step.observations.regressions
+    error = prediction_error(problem, result.solution, regressions)
     return Candidate(two_step, problem, result.solution, error)
+
+
+def prediction_error(problem, solution, regressions):
+    """As :func:`leave_one_out_error`, of the problem linearised at a solution."""
+    model = problem.linearise(problem.evaluate(solution))
+    return leave_one_out_error(model, regressions)
+
+
+def believed_dispersion(problem, solution, regressions):
+    """The factor of all variances that a solution suggests which predicts well.
+
+    Parameters
+    ----------
+    problem : JointProblem
+        The problem.
+    solution : Iterate
+        Its solution.
+    regressions : list of Regression
+        The observations.
+
+    Returns
+    -------
+    dispersion : float
+        1 if the data are met, or if they are not predicted well either.
+    """
+    values = np.concatenate([data.values for data in regressions])
+    error = prediction_error(problem, solution, regressions)
+    if error >= GOOD * root_mean_square(values):
+        return 1.0
+    n_residuals = sum(map(len, problem.precisions))
+    return max(1.0, 2 * problem.evaluate(solution).loss / n_residuals)
 
 
 def leave_one_out_error(model, regressions):

@@ -11,10 +11,17 @@ from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL, parallel_map
 from keql._basis import draw_rows
-from keql._joint import learned_jointly, make_problem, resample, start_at, term_name
+from keql._joint import (
+    learned_jointly,
+    make_problem,
+    nothing_to_minimise,
+    resample,
+    start_at,
+    term_name,
+)
 from keql._projection import ProjectedKernel
 from keql._restarts import FAILED, minimise_with_restarts
-from keql._scales import choose_prior
+from keql._scales import believed_dispersion, choose_prior
 from keql._solver_mixin import SolverMixin
 from keql._terms import find_terms, fit_with_fewer_terms
 
@@ -67,15 +74,13 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         Inducing points of P, drawn from the two-step features; a polynomial kernel
         has exact features and needs none.
     n_terms : int, "auto" or None, default=None
-        How many terms a polynomial P keeps. Terms are taken out one by one, each time
-        the one that costs least, and states and equation are fitted again; "auto"
-        keeps those whose loss costs clearly more than that of all before them. None:
-        all terms are kept.
+        How many terms a polynomial P keeps. Terms are taken out one by one, the one
+        that costs least each time, and all is fitted again; "auto" keeps those that
+        cost clearly more than all before them. None: all terms are kept.
     solver : {"auto", "dual", "primal"}, default="auto"
-        How a state is represented: by a sum of representers with as many unknowns as
-        residuals (dual), or in an orthonormal basis of what these span (primal), which
-        is smaller for smooth kernels; both have the same solution. "auto": whichever
-        is smaller.
+        How a state is represented: by representers, with as many unknowns as residuals
+        (dual), or in an orthonormal basis of their span (primal), which is smaller for
+        smooth kernels; the solution is the same. "auto": whichever is faster.
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
         Of the likelihoods.
     n_restarts : int, default=10
@@ -127,8 +132,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     restarts_ : list of dict
         What was tried (damping, noise or window of the first stage), with the loss,
         misfit and number of steps that it led to.
-    terms_path_ : list of (terms, loss, misfit)
-        The fits with fewer and fewer terms; empty if `n_terms` is None.
+    terms_path_ : list of (terms, loss, misfit, error)
+        Fits with fewer and fewer terms; empty if `n_terms` is None.
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str
@@ -234,7 +239,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         if two_step.setup is None:
-            learned, outcome = two_step, _nothing_to_minimise()
+            learned, outcome = two_step, nothing_to_minimise()
         else:
             learned, outcome = self._learn_jointly(two_step, context, X, y)
         self._store(learned)
@@ -264,7 +269,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
     def _learn_jointly(self, two_step, context, X, y):
         """Minimise from the two-step solution, and again if the minimum is poor."""
-        if self.state_kernel is None and self.optimizer is not None:
+        regressions = two_step.observations.regressions
+        if self._chooses_kernel():
             best = choose_prior(
                 two_step, partial(self._learn_from, two_step), self._solve_jointly
             )
@@ -275,7 +281,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             find_terms(problem, self.n_terms)  # or refuse before the long part
         learned = partial(learned_jointly, two_step)
         report = partial(self._report, context, X, y, learned)
-        problem, reached, misfit, tries = minimise_with_restarts(
+        problem, reached, _, tries = minimise_with_restarts(
             problem,
             start,
             n_restarts=self.n_restarts,
@@ -291,22 +297,29 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
                 reached,
                 self.n_terms,
                 partial(term_name, two_step),
+                regressions,
                 max_iter=self.max_iter,
                 tol=self.tol,
                 report=report,
             )
-            misfit = problem.misfit(reached.solution)
+        if self._chooses_kernel():
+            problem.dispersion = believed_dispersion(
+                problem, reached.solution, regressions
+            )
         outcome = {
             "loss_curve_": reached.loss_curve,
             "damping_curve_": reached.damping_curve,
             "n_iter_": reached.n_iter,
             "converged_": reached.converged,
             "message_": reached.message,
-            "misfit_": misfit,
+            "misfit_": problem.misfit(reached.solution),
             "restarts_": tries,
             "terms_path_": path,
         }
         return learned(problem, reached.solution), outcome
+
+    def _chooses_kernel(self):
+        return self.state_kernel is None and self.optimizer is not None
 
     def _state_kernels(self, two_step):
         """Kernel of the state of each function."""
@@ -485,16 +498,3 @@ class ReducedOneStepKEqL(OneStepKEqL):
                 basis = draw_rows(np.unique(points, axis=0), size, rng)
                 projected[id(points)] = ProjectedKernel(two_step.state_kernel, basis)
         return [projected[id(points)] for points in two_step.setup.collocation_points]
-
-
-def _nothing_to_minimise():
-    return {
-        "loss_curve_": [],
-        "damping_curve_": [],
-        "n_iter_": 1,  # the linear regression of the states
-        "converged_": True,
-        "message_": "there is no equation to learn.",
-        "misfit_": 0.0,
-        "restarts_": [],
-        "terms_path_": [],
-    }

@@ -50,7 +50,7 @@ LAYERS = {
     "keql.pde_solver": 7,
     "keql._solver_mixin": 8,
     "keql._joint": 8,
-    "keql._terms": 2,
+    "keql._terms": 4,
     "keql._scales": 3,
     "keql.two_step": 9,
     "keql.one_step": 9,
