@@ -36,8 +36,8 @@ from keql._observations import (
 )
 from keql._regression import (
     Regression,
-    default_kernel,
     fit_state,
+    fit_state_prior,
     maximise_likelihood,
     root_mean_square,
 )
@@ -186,6 +186,10 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         variables = self._name_variables(observations.regressions[0].points.shape[1])
         setup = self._describe_equation(observations, variables)
         kernel, noise = self._fit_state_kernel(observations, variables, n_restarts, rng)
+        return self._learn_with(kernel, noise, observations, variables, setup, rng)
+
+    def _learn_with(self, kernel, noise, observations, variables, setup, rng):
+        """Both steps with a given state kernel and noise level."""
         prior = Constant(1 / self.state_penalty, "fixed") * kernel
         identity = parse_operator("u", variables)
         states = [
@@ -222,23 +226,18 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def _fit_state_kernel(self, observations, variables, n_restarts, rng):
         regressions = observations.regressions
-        if self.state_kernel is None:
-            kernel = default_kernel(regressions)
-        else:
-            kernel = as_kernel(self.state_kernel).bind(variables)
         # A prior covariance kernel / lambda has the likelihood of the kernel with all
         # variances, those of the noise included, times lambda.
         root = self.state_penalty**0.5
         scaled = [Regression(d.points, d.values * root, d.weights) for d in regressions]
         noise = self.observation_noise
-        kernel, noise = maximise_likelihood(
-            kernel,
-            None if noise is None else noise * root,
-            scaled,
-            optimizer=self.optimizer,
-            n_restarts=n_restarts,
-            rng=rng,
-        )
+        noise = None if noise is None else noise * root
+        settings = {"optimizer": self.optimizer, "n_restarts": n_restarts, "rng": rng}
+        if self.state_kernel is None:
+            kernel, noise = fit_state_prior(scaled, noise, **settings)
+        else:
+            kernel = as_kernel(self.state_kernel).bind(variables)
+            kernel, noise = maximise_likelihood(kernel, noise, scaled, **settings)
         return kernel, noise / root
 
     def _learn_equation(self, setup, states, variables, state_kernel, rng):

@@ -29,6 +29,8 @@ class DualBlock(Block):
 
     Parameters
     ----------
+    kernel : Kernel
+        State kernel.
     functionals : list of (points, operator)
         The representers.
     gram_values : ndarray of shape (N, N)
@@ -39,6 +41,7 @@ class DualBlock(Block):
         Gram matrix of the operators.
     """
 
+    kernel: object
     functionals: list
     gram_values: np.ndarray
     gram_cross: np.ndarray
@@ -132,6 +135,7 @@ def make_dual_blocks(
             shared[id(points)] = gram(kernel, imposed).reshape(shape)
         blocks.append(
             DualBlock(
+                kernel=kernel,
                 functionals=observed + imposed,
                 values=data.values,
                 weights=data.weights,
@@ -244,13 +248,8 @@ class DualModel:
             loss += 0.5 * np.sum(problem.precisions[m] * residual**2)
         return loss
 
-    def posterior_states(self, kernels):
+    def posterior_states(self):
         """The states with their posterior variances, the equation being uncertain too.
-
-        Parameters
-        ----------
-        kernels : list of Kernel
-            State kernel of each function.
 
         Returns
         -------
@@ -268,16 +267,47 @@ class DualModel:
         )
         return [
             DualState(
-                kernels[m],
+                block.kernel,
                 block,
                 iterate.coefficients[m],
                 self.slopes[m],
                 problem.penalty,
                 factors[m],
                 solve_lower(coupling, whitened[m].T),
+                problem.dispersion,
             )
             for m, block in enumerate(problem.blocks)
         ]
+
+    def leave_one_out(self):
+        """Errors of the prediction of each observation from all other data.
+
+        With C = H + Psi Psi^T the covariance of the data and s the variance of a noise,
+        the residual r at the minimum becomes r / (s (C^-1)_ii) where its observation is
+        left out (Rasmussen and Williams, 2006, eq. 5.12).
+
+        Returns
+        -------
+        errors : list of ndarray of shape (N,)
+            For each function.
+        """
+        problem = self.problem
+        factors = [self.factor(m, problem.penalty) for m in range(len(problem.blocks))]
+        whitened = [
+            solve_lower(L, features)
+            for L, features in zip(factors, self.features, strict=True)
+        ]
+        p = len(self.evaluation.iterate.weights)
+        coupling = cholesky(np.eye(p) + sum(Y.T @ Y for Y in whitened))
+        errors = []
+        for m, (L, Y) in enumerate(zip(factors, whitened, strict=True)):
+            n = len(problem.blocks[m].values)
+            columns = solve_lower(L, np.eye(len(L), n))
+            shared = solve_lower(coupling, Y.T @ columns)
+            diagonal = np.sum(columns**2, axis=0) - np.sum(shared**2, axis=0)
+            residual = self.evaluation.residuals[m][:n] * problem.precisions[m][:n]
+            errors.append(residual / diagonal)
+        return errors
 
     def posterior_weights(self):
         """What the data say about the weights of P, whatever the states are."""
@@ -288,4 +318,6 @@ class DualModel:
             for m, features in enumerate(self.features)
         )
         factor = cholesky(np.eye(len(weights)) + sum(Y.T @ Y for Y in whitened))
-        return WeightsPosterior(weights, factor, evaluation.loss)
+        return WeightsPosterior(weights, factor, evaluation.loss).dispersed(
+            self.problem.dispersion
+        )

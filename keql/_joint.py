@@ -1,12 +1,15 @@
 """From the two-step solution to the joint problem, its start, and what it taught."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from keql._dual import DualModel, make_dual_blocks
+from keql._formulas import as_factor, text_product
 from keql._observations import Learned
 from keql._primal import PrimalModel, make_primal_blocks
 from keql._problems import JointProblem
-from keql._regression import root_mean_square
+from keql._regression import Regression, root_mean_square
 from keql.equation import LearnedEquation
 from keql.operators import parse_operator
 
@@ -16,10 +19,18 @@ EQUATION_NOISE = 1e-3
 EXACT = 1e-9
 # The rank of Gram matrices of more rows is not looked at: the dual needs less time.
 LARGEST = 6000
+# A state is sampled at so many collocation points at most.
+MOST_RESAMPLED = 1000
 
 
 def make_problem(
-    two_step, kernels, *, solver, equation_noise, state_penalty, map_blocks
+    two_step,
+    kernels,
+    *,
+    solver,
+    equation_noise,
+    state_penalty,
+    map_blocks,
 ):
     """The least-squares problem of a fit.
 
@@ -43,8 +54,6 @@ def make_problem(
     -------
     problem : JointProblem
         The problem.
-    equation_noise : float
-        The given or chosen one.
     """
     setup, regressions = two_step.setup, two_step.observations.regressions
     values = np.concatenate([data.values for data in regressions])
@@ -57,7 +66,7 @@ def make_problem(
     sigma_u = max(two_step.observation_noise, EXACT * root_mean_square(values))
     sigma_p = max(equation_noise, EXACT * size)
     blocks, linear_model = _make_blocks(two_step, kernels, solver)
-    problem = JointProblem(
+    return JointProblem(
         blocks,
         two_step.equation.basis,
         setup.known_part,
@@ -67,7 +76,6 @@ def make_problem(
         linear_model,
         map_blocks,
     )
-    return problem, equation_noise
 
 
 def _make_blocks(two_step, kernels, solver):
@@ -117,10 +125,38 @@ def start_at(problem, expansions, weights):
     return problem.iterate(coefficients, weights)
 
 
-def learned_jointly(two_step, kernels, noise, problem, iterate):
+def resample(two_step, states):
+    """Observations of given states at the observed and at the collocation points.
+
+    Parameters
+    ----------
+    two_step : Learned
+        With the points.
+    states : list of KernelExpansion
+        The state of each function.
+
+    Returns
+    -------
+    observations : Observations
+        With other points and values, of equal weight.
+    """
+    observations, setup = two_step.observations, two_step.setup
+    regressions = []
+    for data, state, points in zip(
+        observations.regressions, states, setup.collocation_points, strict=True
+    ):
+        stride = -(-len(points) // MOST_RESAMPLED)
+        everywhere = np.unique(np.vstack([data.points, points[::stride]]), axis=0)
+        identity = parse_operator("u", two_step.variables)
+        values = state.evaluate(everywhere, identity)
+        regressions.append(Regression(everywhere, values, np.ones(len(values))))
+    return replace(observations, regressions=regressions)
+
+
+def learned_jointly(two_step, problem, iterate):
     """What the estimators store, from a solution of the joint problem."""
     model = problem.linearise(problem.evaluate(iterate))
-    setup = two_step.setup
+    setup, root = two_step.setup, problem.dispersion**0.5
     equation = LearnedEquation(
         two_step.variables,
         setup.operators,
@@ -138,8 +174,31 @@ def learned_jointly(two_step, kernels, noise, problem, iterate):
         two_step.variables,
         setup,
         two_step.state_kernel,
-        two_step.observation_noise,
-        model.posterior_states(kernels),
+        two_step.observation_noise * root,
+        model.posterior_states(),
         equation,
-        noise,
+        problem.equation_noise * root,
     )
+
+
+def term_name(two_step, powers):
+    """Text of a product of what P depends on, from its exponents."""
+    operators = two_step.setup.operators[: two_step.setup.n_operators]
+    names = [*two_step.variables, *(operator.name for operator in operators)]
+    return text_product(
+        [(as_factor(n), p) for n, p in zip(names, powers, strict=True) if p]
+    )
+
+
+def nothing_to_minimise():
+    """What an estimator says of a fit without an equation."""
+    return {
+        "loss_curve_": [],
+        "damping_curve_": [],
+        "n_iter_": 1,  # the linear regression of the states
+        "converged_": True,
+        "message_": "there is no equation to learn.",
+        "misfit_": 0.0,
+        "restarts_": [],
+        "terms_path_": [],
+    }

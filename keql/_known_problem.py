@@ -72,6 +72,7 @@ def make_block(kernel, conditions, operators, points):
     imposed = [(points, operator) for operator in operators]
     shape = (len(operators), len(points), len(operators), len(points))
     return DualBlock(
+        kernel=kernel,
         functionals=conditions.functionals + imposed,
         values=conditions.values,
         weights=np.ones(len(conditions.values)),

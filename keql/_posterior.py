@@ -29,13 +29,26 @@ class DualState(KernelExpansion):
         L.
     shared : ndarray of shape (p, N + K)
         R^-1 Y^T.
+    dispersion : float
+        By which all variances are multiplied.
     """
 
-    def __init__(self, kernel, block, coefficients, slopes, penalty, cholesky, shared):
+    def __init__(
+        self,
+        kernel,
+        block,
+        coefficients,
+        slopes,
+        penalty,
+        cholesky,
+        shared,
+        dispersion,
+    ):
         super().__init__(kernel, block.functionals, coefficients, cholesky)
         self.slopes = slopes
         self.penalty = penalty
         self.shared = shared
+        self.dispersion = dispersion
 
     def variance(self, points, operator):
         """Posterior variances of an operator applied to the state.
@@ -63,7 +76,8 @@ class DualState(KernelExpansion):
                 np.sum(q**2, axis=0) - np.sum((self.shared @ q) ** 2, axis=0)
             )
         prior = gram_diagonal(self.kernel, points, operator) / self.penalty
-        return np.maximum(prior - np.concatenate(explained), 0.0)
+        left = np.maximum(prior - np.concatenate(explained), 0.0)
+        return self.dispersion * left
 
 
 class PrimalState(KernelExpansion):
@@ -86,14 +100,17 @@ class PrimalState(KernelExpansion):
         H, upper triangular.
     shared : ndarray of shape (p, r)
         R^-1 B^T.
+    dispersion : float
+        By which all variances are multiplied.
     """
 
-    def __init__(self, basis, z, penalty, triangle, shared):
+    def __init__(self, basis, z, penalty, triangle, shared, dispersion):
         super().__init__(basis.kernel, basis.functionals, basis.coefficients(z))
         self.basis = basis
         self.penalty = penalty
         self.triangle = triangle
         self.shared = shared
+        self.dispersion = dispersion
 
     def variance(self, points, operator):
         """Posterior variances of an operator applied to the state.
@@ -114,4 +131,5 @@ class PrimalState(KernelExpansion):
         prior = gram_diagonal(self.kernel, points, operator)
         outside = np.maximum(prior - np.sum(phi**2, axis=0), 0.0) / self.penalty
         q = solve_lower(self.triangle.T, phi)
-        return outside + np.sum(q**2, axis=0) + np.sum((self.shared @ q) ** 2, axis=0)
+        within = np.sum(q**2, axis=0) + np.sum((self.shared @ q) ** 2, axis=0)
+        return self.dispersion * (outside + within)

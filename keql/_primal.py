@@ -278,13 +278,8 @@ class PrimalModel:
             loss += 0.5 * (self.problem.penalty * z @ z + residual @ residual)
         return loss
 
-    def posterior_states(self, kernels):
+    def posterior_states(self):
         """The states with their posterior variances, the equation being uncertain too.
-
-        Parameters
-        ----------
-        kernels : list of Kernel
-            State kernel of each function.
 
         Returns
         -------
@@ -300,17 +295,44 @@ class PrimalModel:
                 problem.penalty,
                 head[:, : len(z)],
                 solve_lower(root.T, head[:, len(z) : -1].T),
+                problem.dispersion,
             )
             for block, z, head in zip(
                 problem.blocks, iterate.coefficients, heads, strict=True
             )
         ]
 
+    def leave_one_out(self):
+        """Errors of the prediction of each observation from all other data.
+
+        The residual r_i at the minimum becomes r_i / (1 - h_i) where its observation
+        is left out, with the leverage h_i of its row.
+
+        Returns
+        -------
+        errors : list of ndarray of shape (N,)
+            For each function.
+        """
+        problem = self.problem
+        heads, root, _ = self._eliminate(problem.penalty, 1.0)
+        errors = []
+        for m, (block, head) in enumerate(zip(problem.blocks, heads, strict=True)):
+            n, r = len(block.values), block.n_unknowns
+            rows = block.basis_values * np.sqrt(problem.precisions[m][:n])[:, None]
+            q = solve_lower(head[:, :r].T, rows.T)
+            shared = solve_lower(root.T, head[:, r:-1].T @ q)
+            leverage = np.sum(q**2, axis=0) + np.sum(shared**2, axis=0)
+            left = np.maximum(1 - leverage, np.finfo(float).eps)
+            errors.append(self.evaluation.residuals[m][:n] / left)
+        return errors
+
     def posterior_weights(self):
         """What the data say about the weights of P, whatever the states are."""
         evaluation = self.evaluation
         _, root, _ = self._eliminate(self.problem.penalty, 1.0)
-        return WeightsPosterior(evaluation.iterate.weights, root.T, evaluation.loss)
+        return WeightsPosterior(
+            evaluation.iterate.weights, root.T, evaluation.loss
+        ).dispersed(self.problem.dispersion)
 
 
 def triangle(A):

@@ -111,6 +111,9 @@ class JointProblem:
         damped Gauss-Newton iterate.
     map_blocks : callable, default=map
         Applies a function to each block, possibly in parallel.
+    dispersion : float, default=1.0
+        By which all variances, of noise and priors, are to be multiplied: it does not
+        change the solution, but how certain it is.
     """
 
     def __init__(
@@ -123,6 +126,7 @@ class JointProblem:
         penalty,
         linear_model,
         map_blocks=map,
+        dispersion=1.0,
     ):
         self.blocks = blocks
         self.basis = basis
@@ -132,6 +136,7 @@ class JointProblem:
         self.penalty = penalty
         self.linear_model = linear_model
         self.map_blocks = map_blocks
+        self.dispersion = dispersion
 
     def iterate(self, coefficients, weights):
         """An iterate from coefficients of the states and weights of P."""
@@ -193,7 +198,8 @@ class JointProblem:
     def misfit(self, iterate):
         """Mean square of the residuals in units of the noise levels."""
         residuals = np.concatenate(self.evaluate(iterate).residuals)
-        return float(np.mean(np.concatenate(self.precisions) * residuals**2))
+        squares = np.concatenate(self.precisions) * residuals**2
+        return float(np.mean(squares)) / self.dispersion
 
     def evaluate(self, iterate):
         """Residuals and loss of an iterate."""

@@ -8,17 +8,19 @@ from scipy import optimize
 from sklearn.base import clone
 
 from keql._linalg import cholesky, inverse_from_cholesky, solve_cholesky
-from keql.kernels import RBF, Constant
+from keql._state_prior import NOISE_RANGE, StatePrior
 from keql.operators import KernelExpansion, gram
 
-# Range of an estimated noise level, in units of the root mean square of the data.
-NOISE_RANGE = (1e-5, 1.0)
-# Range of the length scales of the default kernel, in units of the points' extent.
-SHORTEST, LONGEST = 1e-2, 1e2
 # Largest change of a log-hyperparameter in one run of the optimiser, and runs.
 BOX, MAX_BOXES = 1.0, 30
 # What rounding may change a log likelihood of an ill-conditioned kernel by, relatively.
 ROUNDING = 1e-5
+# To what a log density is maximised where the prior is chosen.
+PRECISION = 1e-3
+# Rows of a function from which it is chosen first, before all of them are taken.
+COARSE_ROWS = 200
+# Iterations by which its starts are compared.
+FIRST_STEPS = 20
 
 
 @dataclass(frozen=True)
@@ -172,49 +174,51 @@ def maximise_likelihood(
     start = np.r_[kernel.theta, 0.5 * (lowest + highest)][is_free]
     starts = [start, *_random_starts(bounds, n_restarts, rng)]
     optima = [_minimise(optimizer, objective, start, bounds) for start in starts]
-    theta, _ = min(optima, key=lambda optimum: optimum[1])
-    return unpack(theta)
+    return unpack(_best(optima)[0])
 
 
-def default_kernel(regressions):
-    """A prior for functions of which only some values are known.
+def fit_state_prior(
+    regressions, noise=None, *, optimizer="fmin_l_bfgs_b", n_restarts=0, rng=None
+):
+    """Choose a prior for states about which nothing is said.
 
-    An unknown offset of the size of the mean, plus an RBF kernel with one length
-    scale for each coordinate. All scales are taken from the data, so that units do
-    not matter; the length scales start where the likelihood is highest among
-    multiples of the extent of the points.
+    The most probable hyperparameters of :class:`keql._state_prior.StatePrior`.
 
     Parameters
     ----------
     regressions : list of Regression
         The data of each function.
+    noise, optimizer, n_restarts, rng
+        As in :func:`maximise_likelihood`.
 
     Returns
     -------
     kernel : Kernel
-        With free variance and length scales.
+        All of its hyperparameters are fixed.
+    noise : float
+        The given or the fitted noise level.
     """
-    points = np.concatenate([data.points for data in regressions])
-    values = np.concatenate([data.values for data in regressions])
-    extent = np.ptp(points, axis=0)
-    extent = np.where(extent > 0, extent, 1.0)
-    size = root_mean_square(values)
-    variance = (size**2, (1e-4 * size**2, 1e4 * size**2))
-    offset = Constant(np.mean(values) ** 2, "fixed")
-    # Where a coordinate takes few values, a length scale below half their spacing
-    # says only that nothing is known between them.
-    n_values = np.array([len(np.unique(column)) for column in points.T])
-    shortest = np.maximum(SHORTEST, 0.5 / np.maximum(n_values - 1, 1))
-    limits = np.column_stack([shortest * extent, LONGEST * extent])
-    candidates = [
-        offset + Constant(*variance) * RBF(fractions * extent, limits)
-        for fractions in np.maximum.outer([0.05, 0.1, 0.2, 0.4, 0.8], shortest)
-    ]
-    noise = size * np.sqrt(np.prod(NOISE_RANGE))
-    return max(
-        candidates,
-        key=lambda kernel: log_marginal_likelihood(kernel, noise, regressions),
-    )
+    size = root_mean_square(np.concatenate([data.values for data in regressions]))
+    prior = StatePrior(regressions, size, noise)
+    if callable(optimizer):
+        starts = [*prior.starts(), *_random_starts(prior.bounds, n_restarts, rng)]
+        optima = [optimizer(prior, start, bounds=prior.bounds) for start in starts]
+        return prior.unpack(_best(optima)[0])
+    thin = prior.thinned(COARSE_ROWS)
+    starts = thin.starts()
+    if optimizer is None:
+        return prior.unpack(min(starts, key=lambda theta: thin(theta)[0]))
+    starts += _random_starts(prior.bounds, n_restarts, rng)
+    # A few steps tell which start is the most promising.
+    theta, _ = _best(_search(thin, start, FIRST_STEPS) for start in starts)
+    theta, _ = _search(thin, theta)
+    if thin is not prior:
+        theta, _ = _search(prior, theta)
+    return prior.unpack(theta)
+
+
+def _best(optima):
+    return min(optima, key=lambda optimum: optimum[1])
 
 
 def _random_starts(bounds, n_restarts, rng):
@@ -238,17 +242,35 @@ def _minimise(optimizer, objective, start, bounds):
     """
     if callable(optimizer):
         return optimizer(objective, start, bounds=bounds)
+    return _polish(
+        objective, *_minimise_in_boxes(objective, start, bounds, BOX), bounds
+    )
+
+
+def _search(prior, start, n_steps=None):
+    """Minimise to a precision that matters: far below 1 in a log density.
+
+    It need not be polished, as rounding errors are the same in all units.
+    """
+    options = {"ftol": PRECISION / max(1, abs(prior(start)[0])), "maxcor": 20}
+    if n_steps is not None:
+        options["maxiter"] = n_steps
+    n_boxes = MAX_BOXES if n_steps is None else 1
+    return _minimise_in_boxes(prior, start, prior.bounds, 2 * BOX, n_boxes, options)
+
+
+def _minimise_in_boxes(objective, start, bounds, size, n_boxes=MAX_BOXES, options=None):
     value = np.inf
-    for _ in range(MAX_BOXES):
-        box = np.clip(np.add.outer(start, [-BOX, BOX]), bounds[:, :1], bounds[:, 1:])
+    for _ in range(n_boxes):
+        box = np.clip(np.add.outer(start, [-size, size]), bounds[:, :1], bounds[:, 1:])
         result = optimize.minimize(
-            objective, start, method="L-BFGS-B", jac=True, bounds=box
+            objective, start, method="L-BFGS-B", jac=True, bounds=box, options=options
         )
         at_border = (result.x == box.T) & (box != bounds).T
         if not at_border.any() or not result.fun < value:
             break
         start, value = result.x, result.fun
-    return _polish(objective, result.x, result.fun, bounds)
+    return result.x, result.fun
 
 
 def _polish(objective, theta, value, bounds):

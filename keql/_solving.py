@@ -41,7 +41,7 @@ LEVELS = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-13)
 DAMPING = 1.0
 # Largest scale of the kernel, relative to the mean square of conditions or of the
 # equation in units of their prior variance.
-LARGEST_SCALE = 10.0
+LARGEST_SCALE = 1e3
 # Relative difference of values by which linear equations are told.
 VALUES_DIFFER = 1e-7
 

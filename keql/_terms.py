@@ -7,6 +7,7 @@ from scipy import linalg
 
 from keql._basis import PolynomialBasis
 from keql._levenberg_marquardt import minimise
+from keql._scales import prediction_error
 from keql.kernels import Restriction
 
 # First damping after a term is taken out, relative to the loss: the states are near.
@@ -15,23 +16,32 @@ DAMPING = 1e-6
 HOPELESS = 1e3
 # A term costs clearly more than all before it from this ratio on.
 GAP = 3.0
+# Observations may be predicted this much worse with fewer terms.
+WORSE = 1.5
 
 
 class TermsStep(NamedTuple):
-    """A fit with some of the terms: their names, and what the fit came to."""
+    """A fit with some of the terms: their names, and what the fit came to.
+
+    The error is that of predicting each observation from all others.
+    """
 
     terms: tuple
     loss: float
     misfit: float
+    error: float
 
 
-def fit_with_fewer_terms(problem, result, n_terms, names, *, max_iter, tol, report):
+def fit_with_fewer_terms(
+    problem, result, n_terms, names, regressions, *, max_iter, tol, report
+):
     """Take terms out of P one by one, fitting states and equation again each time.
 
     The term goes that costs least in the quadratic approximation of the loss. How many
     are kept is told by the largest gap: the first term that costs many times more than
-    any before it. A threshold on the loss itself would not do, as its size depends on
-    how well the state kernel suits the states, which the data do not tell.
+    any before it, unless observations are predicted worse without these. A threshold
+    on the loss itself would not do, as its size depends on how well the state kernel
+    suits the states, which the data do not tell.
 
     Parameters
     ----------
@@ -43,6 +53,8 @@ def fit_with_fewer_terms(problem, result, n_terms, names, *, max_iter, tol, repo
         How many terms are kept.
     names : callable
         The name of a monomial from its exponents.
+    regressions : list of Regression
+        The observations.
     max_iter, tol, report
         As for :func:`keql._levenberg_marquardt.minimise`.
 
@@ -80,16 +92,20 @@ def fit_with_fewer_terms(problem, result, n_terms, names, *, max_iter, tol, repo
         if fit.interrupted or fit.loss > HOPELESS * result.loss:
             break
     path = [
-        TermsStep(tuple(map(names, kept)), fit.loss, each.misfit(fit.solution))
+        TermsStep(
+            tuple(map(names, kept)),
+            fit.loss,
+            each.misfit(fit.solution),
+            prediction_error(each, fit.solution, regressions),
+        )
         for kept, each, fit in fits
     ]
-    place = (
-        len(fits) - 1
-        if n_terms != "auto"
-        else largest_gap(
-            [step.loss for step in path], len(np.concatenate(problem.precisions))
+    place = len(fits) - 1
+    if n_terms == "auto":
+        n_residuals = sum(map(len, problem.precisions))
+        place = largest_gap(
+            [step.loss for step in path], [step.error for step in path], n_residuals
         )
-    )
     _, chosen, fit = fits[place]
     if place > 0:
         fit.loss_curve = result.loss_curve + fit.loss_curve
@@ -117,16 +133,18 @@ def find_terms(problem, n_terms):
     return polynomials[0][np.any(polynomials[1] != 0, axis=1)]
 
 
-def largest_gap(losses, n_residuals):
+def largest_gap(losses, errors, n_residuals):
     """Where the next loss rises most, compared with all rises before.
 
     Rises below what the Bayesian information criterion grants a coefficient, half the
-    logarithm of the number of residuals, count as that.
+    logarithm of the number of residuals, count as that; where residuals are above the
+    noise levels, it is in units of their mean.
 
     Parameters
     ----------
-    losses : list of float
-        With all terms, one less, and so on.
+    losses, errors : list of float
+        With all terms, one less, and so on: the loss, and how well observations are
+        predicted.
     n_residuals : int
         Number of data.
 
@@ -135,10 +153,10 @@ def largest_gap(losses, n_residuals):
     place : int
         0 (all terms are kept) if no gap is clear.
     """
-    highest = 0.5 * np.log(n_residuals)
+    highest = 0.5 * np.log(n_residuals) * max(1.0, 2 * losses[0] / n_residuals)
     place, widest = 0, GAP
     for i, rise in enumerate(np.diff(losses)):
-        if rise / highest > widest:
+        if rise / highest > widest and errors[i] <= WORSE * errors[0]:
             place, widest = i, rise / highest
         highest = max(highest, rise)
     return place

@@ -40,6 +40,11 @@ class WeightsPosterior:
         self.factor = factor
         self.loss = loss
 
+    def dispersed(self, dispersion):
+        """The posterior with all variances, of priors and noise, multiplied."""
+        factor = self.factor / dispersion**0.5
+        return WeightsPosterior(self.weights, factor, self.loss / dispersion)
+
     def std(self, A):
         """Standard deviations of A w for A of shape (n, p)."""
         return linalg.norm(solve_lower(self.factor, A.T), axis=0)

@@ -1,6 +1,7 @@
 """One-step kernel equation learning: states and equation together."""
 
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,13 +11,19 @@ from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL, parallel_map
 from keql._basis import draw_rows
-from keql._formulas import text_product
-from keql._joint import learned_jointly, make_problem, start_at
+from keql._joint import (
+    learned_jointly,
+    make_problem,
+    nothing_to_minimise,
+    resample,
+    start_at,
+    term_name,
+)
 from keql._projection import ProjectedKernel
 from keql._restarts import FAILED, minimise_with_restarts
+from keql._scales import believed_dispersion, choose_prior
 from keql._solver_mixin import SolverMixin
 from keql._terms import find_terms, fit_with_fewer_terms
-from keql.operators import as_factor
 
 
 class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
@@ -49,7 +56,9 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         Column of `X` that labels the function a row belongs to.
     state_kernel : kernel, default=None
         Kernel of the states; free hyperparameters are fitted by maximum marginal
-        likelihood of the observations. None: an offset plus an RBF kernel.
+        likelihood of the observations. None: an offset plus an RBF kernel with the
+        length scales whose joint fit predicts observations best from all others, or
+        the default of :class:`keql.TwoStepKEqL` if that predicts them better.
     equation_kernel : kernel, default=None
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance.
@@ -65,15 +74,13 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         Inducing points of P, drawn from the two-step features; a polynomial kernel
         has exact features and needs none.
     n_terms : int, "auto" or None, default=None
-        How many terms a polynomial P keeps. Terms are taken out one by one, each time
-        the one that costs least, and states and equation are fitted again; "auto"
-        keeps those whose loss costs clearly more than that of all before them. None:
-        all terms are kept.
+        How many terms a polynomial P keeps. Terms are taken out one by one, the one
+        that costs least each time, and all is fitted again; "auto" keeps those that
+        cost clearly more than all before them. None: all terms are kept.
     solver : {"auto", "dual", "primal"}, default="auto"
-        How a state is represented: by a sum of representers with as many unknowns as
-        residuals (dual), or in an orthonormal basis of what these span (primal), which
-        is smaller for smooth kernels; both have the same solution. "auto": whichever
-        is smaller.
+        How a state is represented: by representers, with as many unknowns as residuals
+        (dual), or in an orthonormal basis of their span (primal), which is smaller for
+        smooth kernels; the solution is the same. "auto": whichever is faster.
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
         Of the likelihoods.
     n_restarts : int, default=10
@@ -105,7 +112,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     state_kernel_, equation_kernel_ : Kernel
         With fitted hyperparameters.
     observation_noise_, equation_noise_ : float
-        The given or chosen noise levels.
+        The noise levels, given or chosen; those of a chosen kernel that predicts well
+        but does not meet the data are raised, with all variances, to what is left.
     collocation_points_ : list of ndarray
         Of each function.
     variables_ : tuple of str
@@ -124,8 +132,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     restarts_ : list of dict
         What was tried (damping, noise or window of the first stage), with the loss,
         misfit and number of steps that it led to.
-    terms_path_ : list of (terms, loss, misfit)
-        The fits with fewer and fewer terms; empty if `n_terms` is None.
+    terms_path_ : list of (terms, loss, misfit, error)
+        Fits with fewer and fewer terms; empty if `n_terms` is None.
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str
@@ -231,7 +239,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         if two_step.setup is None:
-            learned, outcome = two_step, _nothing_to_minimise()
+            learned, outcome = two_step, nothing_to_minimise()
         else:
             learned, outcome = self._learn_jointly(two_step, context, X, y)
         self._store(learned)
@@ -261,14 +269,19 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
     def _learn_jointly(self, two_step, context, X, y):
         """Minimise from the two-step solution, and again if the minimum is poor."""
-        kernels = self._state_kernels(two_step)
-        problem, noise = self._make_problem(two_step, kernels)
+        regressions = two_step.observations.regressions
+        if self._chooses_kernel():
+            best = choose_prior(
+                two_step, partial(self._learn_from, two_step), self._solve_jointly
+            )
+            two_step, problem, start = best.two_step, best.problem, best.solution
+        else:
+            problem, start = self._solve_jointly(two_step)
         if self.n_terms is not None:
             find_terms(problem, self.n_terms)  # or refuse before the long part
-        start = self._start(problem, two_step)
-        learned = partial(learned_jointly, two_step, kernels, noise)
+        learned = partial(learned_jointly, two_step)
         report = partial(self._report, context, X, y, learned)
-        problem, reached, misfit, tries = minimise_with_restarts(
+        problem, reached, _, tries = minimise_with_restarts(
             problem,
             start,
             n_restarts=self.n_restarts,
@@ -283,45 +296,61 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
                 problem,
                 reached,
                 self.n_terms,
-                partial(self._name_term, two_step),
+                partial(term_name, two_step),
+                regressions,
                 max_iter=self.max_iter,
                 tol=self.tol,
                 report=report,
             )
-            misfit = problem.misfit(reached.solution)
+        if self._chooses_kernel():
+            problem.dispersion = believed_dispersion(
+                problem, reached.solution, regressions
+            )
         outcome = {
             "loss_curve_": reached.loss_curve,
             "damping_curve_": reached.damping_curve,
             "n_iter_": reached.n_iter,
             "converged_": reached.converged,
             "message_": reached.message,
-            "misfit_": misfit,
+            "misfit_": problem.misfit(reached.solution),
             "restarts_": tries,
             "terms_path_": path,
         }
         return learned(problem, reached.solution), outcome
 
+    def _chooses_kernel(self):
+        return self.state_kernel is None and self.optimizer is not None
+
     def _state_kernels(self, two_step):
         """Kernel of the state of each function."""
         return [two_step.state_kernel] * len(two_step.states)
 
-    def _name_term(self, two_step, powers):
-        """Text of a product of what P depends on."""
-        operators = two_step.setup.operators[: two_step.setup.n_operators]
-        names = [*two_step.variables, *(operator.name for operator in operators)]
-        factors = [(as_factor(n), p) for n, p in zip(names, powers, strict=True) if p]
-        return text_product(factors)
+    def _learn_from(self, two_step, kernel, states=None):
+        """Two steps with another state kernel, from given states if there are any."""
+        observations = two_step.observations
+        if states is not None:
+            observations = resample(two_step, states)
+        learned = self._learn_with(
+            kernel,
+            two_step.observation_noise,
+            observations,
+            two_step.variables,
+            two_step.setup,
+            check_random_state(self.random_state),
+        )
+        return replace(learned, observations=two_step.observations)
 
-    def _make_problem(self, two_step, kernels):
-        """The least-squares problem, and the noise level of the equation."""
-        return make_problem(
+    def _solve_jointly(self, two_step, solver=None):
+        """The least-squares problem of a fit, and where it starts."""
+        problem = make_problem(
             two_step,
-            kernels,
-            solver=self.solver,
+            self._state_kernels(two_step),
+            solver=solver or self.solver,
             equation_noise=self.equation_noise,
             state_penalty=self.state_penalty,
             map_blocks=partial(parallel_map, self.n_jobs),
         )
+        return problem, self._start(problem, two_step)
 
     def _start(self, problem, two_step):
         """The two-step solution, or the last one."""
@@ -469,16 +498,3 @@ class ReducedOneStepKEqL(OneStepKEqL):
                 basis = draw_rows(np.unique(points, axis=0), size, rng)
                 projected[id(points)] = ProjectedKernel(two_step.state_kernel, basis)
         return [projected[id(points)] for points in two_step.setup.collocation_points]
-
-
-def _nothing_to_minimise():
-    return {
-        "loss_curve_": [],
-        "damping_curve_": [],
-        "n_iter_": 1,  # the linear regression of the states
-        "converged_": True,
-        "message_": "there is no equation to learn.",
-        "misfit_": 0.0,
-        "restarts_": [],
-        "terms_path_": [],
-    }

@@ -38,8 +38,7 @@ class TwoStepKEqL(SolverMixin, BaseKEqL):
     state_kernel : kernel, default=None
         Kernel of the states. Its free hyperparameters are a start and are fitted by
         maximum marginal likelihood over all functions; bounds "fixed" or
-        `optimizer=None` keep them. None: an offset plus an RBF kernel with variance
-        and length scales from the data.
+        `optimizer=None` keep them. None: chosen from the data, see Notes.
     equation_kernel : kernel, default=None
         Kernel of P; parts without `active_dims` act on the operators. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance.
@@ -83,6 +82,18 @@ class TwoStepKEqL(SolverMixin, BaseKEqL):
         Number of columns of `X`.
     feature_names_in_ : ndarray of str
         Names of the columns of `X`, if it had any.
+
+    Notes
+    -----
+    Without a `state_kernel` a state is a priori an offset of the size of the mean, plus
+    a smooth function (:class:`keql.kernels.RBF`), plus a rougher one
+    (:class:`keql.kernels.RationalQuadratic`) that fades away from some centre
+    (:class:`keql.kernels.Envelope`). States of differential equations are seldom
+    equally rough everywhere: what diffuses starts rough, a shock has a place. A single
+    kernel takes the shortest length scale of all of these everywhere, and needs many
+    more observations between. All sizes, lengths and the centre are those of the
+    highest posterior density given the observations, with weak priors in units of the
+    data; `state_kernel_` holds them, "fixed".
 
     References
     ----------

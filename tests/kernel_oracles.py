@@ -111,6 +111,16 @@ def mp_periodic(x, y):
     return mp.exp(-2 * sum(sine**2 for sine in sines))
 
 
+def mp_envelope(x, y):
+    """Definition of the envelope with centre 0.2 and widths LENGTHS."""
+    squares = [
+        ((p - mp.mpf(0.2)) / mp.mpf(width)) ** 2
+        for point in (x, y)
+        for p, width in zip(point, LENGTHS, strict=False)
+    ]
+    return mp.exp(-sum(squares) / 2)
+
+
 def mp_polynomial(degree, offset):
     """Definition of the polynomial kernel with centre 0.2 and scales LENGTHS."""
 

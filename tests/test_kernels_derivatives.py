@@ -18,6 +18,7 @@ from kernel_oracles import (
     POINT,
     difference_quotient,
     matern_variance,
+    mp_envelope,
     mp_matern,
     mp_periodic,
     mp_polynomial,
@@ -29,6 +30,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from keql.kernels import (
     RBF,
     Constant,
+    Envelope,
     FunctionKernel,
     Matern,
     Periodic,
@@ -80,6 +82,21 @@ def test_rational_quadratic(alpha, d):
 def test_periodic(d):
     kernel = Periodic(LENGTHS[:d], PERIODS[:d])
     assert largest_error(kernel, mp_periodic, d, 4) < 1e-12
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_envelope(d):
+    kernel = Envelope(LENGTHS[:d], 0.2)
+    pairs = PAIRS[d]
+    points = np.array(POINT[:d]) + np.array([OFFSETS[p][:d] for p in OFFSETS])
+    for (a, b), values in zip(
+        pairs, kernel.derivatives(points[:1], points, pairs), strict=True
+    ):
+        # Where a derivative is 0 there is no size of its own to compare with.
+        scale = np.prod(np.array(LENGTHS[:d]) ** -np.add(a, b))
+        for y, value in zip(points, values[0], strict=True):
+            exact = difference_quotient(mp_envelope, points[0], y, a, b)
+            assert abs(value - exact) < 1e-12 * scale, (a, b)
 
 
 # For each nu the highest order below nu, at most 4, and the dimensions: the Bessel
@@ -275,6 +292,7 @@ ALL_KINDS = {
     "Matern 5.5": Matern((0.6, 1.2), nu=5.5),
     "RationalQuadratic": RationalQuadratic((0.6, 1.2), 0.7),
     "Periodic": Periodic((0.6, 1.2), (1.1, 2.3)),
+    "Envelope": Envelope((0.6, 1.2), (0.1, -0.2)),
     "Polynomial": Polynomial(5, (0.6, 1.2), (0.1, -0.2)),
     "Constant": Constant(3.0),
     "RadialKernel": RadialKernel(lambda rho: 1 / (1 + rho)),

@@ -20,6 +20,7 @@ from keql import (
     OneStepKEqL,
     TwoStepKEqL,
 )
+from keql._known_problem import KnownProblem
 from keql.datasets import make_darcy
 from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.metrics import relative_l2_error
@@ -76,6 +77,15 @@ def test_boundary_value_problem(state_kernel):
     assert relative_l2_error(1 - 2 * np.cos(t[:, 0]) / np.sin(3), slope) < 1e-6
 
 
+def test_a_term_without_the_state():
+    """u'' + u - t = 0, the right-hand side on the left."""
+    settings = OSCILLATOR | {"equation": lambda t, u, u_tt: u_tt + u - t}
+    solver = KernelPDESolver(**settings | {"forcing": None}).fit(*ENDS)
+    t = np.linspace(0, 3, 301)[:, None]
+    assert relative_l2_error(oscillation(t[:, 0]), solver.predict(t)) < 1e-7
+    assert solver.linear_
+
+
 def cubic(u, u_xx, u_yy):
     return -(u_xx + u_yy) + u**3
 
@@ -91,6 +101,38 @@ def test_nonlinear_elliptic_equation():
     ).fit(sides, hill(sides))
     assert relative_l2_error(hill(TEST), solver.predict(TEST)) < 1e-6
     assert not solver.linear_ and solver.converged_ and solver.n_iter_ > 1
+
+
+@pytest.mark.parametrize("seems", [True, False])
+@pytest.mark.parametrize("linear", [True, False])
+def test_a_wrong_first_impression_does_not_matter(monkeypatch, seems, linear):
+    """Linear equations are told by their slopes; the solution has the last word."""
+    monkeypatch.setattr(KnownProblem, "seems_linear", lambda problem: seems)
+    points, sides = square(8, 9)
+    solver = KernelPDESolver(
+        "-1 u_xx - u_yy" if linear else cubic,
+        points,
+        lambda X: 2 * PI**2 * hill(X) + (not linear) * hill(X) ** 3,
+        ("x", "y"),
+        state_kernel=RBF(0.5),
+    ).fit(sides, hill(sides))
+    assert relative_l2_error(hill(TEST), solver.predict(TEST)) < 1e-4
+    assert solver.linear_ == (linear and seems)
+
+
+def test_a_kernel_too_smooth_for_the_solution():
+    """A bend that is sharp for the kernel is not chased with a huge norm."""
+    t = np.linspace(0, 1, 300)[:, None]
+    solver = KernelPDESolver(
+        lambda u_t, u_tt: u_t**2 - 0.1 * u_tt,
+        t[1:-1],
+        lambda X: np.ones(len(X)),
+        ("t",),
+        state_kernel=RBF(0.3),
+    ).fit([[0.0], [1.0]], [0.0, 0.0])
+    assert 1e-10 < solver.relative_noise_[0] < 1e-3
+    truth = -0.1 * np.log(np.cosh((t[:, 0] - 0.5) / 0.1) / np.cosh(5))
+    assert relative_l2_error(truth, solver.predict(t)) < 5e-3
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e6])

@@ -11,6 +11,8 @@ from keql.datasets import make_burgers, make_darcy
 from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.operators import gram, parse_operator
 
+T = np.linspace(-1, 4, 40)[:, None]
+
 
 def in_the_primal(case):
     """The same problem with states in an orthonormal basis, at the same iterate."""
@@ -108,16 +110,15 @@ def test_posterior_is_that_of_the_dual(equation, operator):
     theirs = case.problem.linearise(dual)
     t = np.linspace(-1, 4, 40)[:, None]
     operator = parse_operator(operator, ("t",))
-    kernels = [STATE_KERNEL] * 3
-    for a, b in zip(
-        ours.posterior_states(kernels), theirs.posterior_states(kernels), strict=True
-    ):
+    for a, b in zip(ours.posterior_states(), theirs.posterior_states(), strict=True):
         np.testing.assert_allclose(
             a.variance(t, operator), b.variance(t, operator), rtol=1e-6
         )
         np.testing.assert_allclose(
             a.evaluate(t, operator), b.evaluate(t, operator), rtol=1e-6, atol=1e-9
         )
+    for a, b in zip(ours.leave_one_out(), theirs.leave_one_out(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
     a, b = ours.posterior_weights(), theirs.posterior_weights()
     features = case.problem.basis(case.centers)
     np.testing.assert_allclose(a.std(features), b.std(features), rtol=1e-7)
@@ -161,7 +162,7 @@ def test_auto_takes_the_smaller_representation():
             **data.problem, state_kernel=kernel, optimizer=None, observation_noise=1e-3
         )
         two_step = model._learn_in_two_steps(data.X, data.y, None)
-        problem, _ = model._make_problem(two_step, model._state_kernels(two_step))
+        problem, _ = model._solve_jointly(two_step)
         assert (problem.linear_model is PrimalModel) is primal
 
 
@@ -178,6 +179,25 @@ def test_warm_start_in_the_primal():
     before = model.loss_curve_[-1]
     model.fit(data.X, data.y)
     assert model.loss_curve_[0] == pytest.approx(before, rel=1e-5)
+
+
+def test_dispersion_multiplies_variances_and_moves_nothing():
+    case = make_case()
+    for problem, iterate in ((case.problem, case.iterate), in_the_primal(case)):
+        evaluation = problem.evaluate(iterate)
+        model = problem.linearise(evaluation)
+        before = [state.variance(T, OPERATORS[0]) for state in model.posterior_states()]
+        misfit, (new, _) = problem.misfit(iterate), model.step(0.1)
+        weights = model.posterior_weights()
+        problem.dispersion = 9.0
+        for state, variance in zip(model.posterior_states(), before, strict=True):
+            np.testing.assert_allclose(state.variance(T, OPERATORS[0]), 9 * variance)
+        assert problem.misfit(iterate) == pytest.approx(misfit / 9)
+        np.testing.assert_array_equal(model.step(0.1)[0].weights, new.weights)
+        features = problem.basis(case.centers)
+        np.testing.assert_allclose(
+            model.posterior_weights().std(features), 3 * weights.std(features)
+        )
 
 
 def test_reduced_method_goes_to_two_steps_where_all_is_observed():

@@ -202,6 +202,7 @@ def test_normal_matrix_is_that_of_the_functionals():
     A = rng.normal(size=(n + n_operators * n_points, 40))
     G = A @ A.T
     block = DualBlock(
+        kernel=None,
         functionals=[],
         values=np.zeros(n),
         weights=np.ones(n),
@@ -457,7 +458,7 @@ def test_posterior_variances_are_those_of_the_joint_gaussian(equation, operator)
     covariance = np.linalg.inv(J.T @ J)
     t = np.linspace(-1, 4, 40)[:, None]
     operator = parse_operator(operator, ("t",))
-    states = problem.linearise(evaluation).posterior_states([STATE_KERNEL] * 2)
+    states = problem.linearise(evaluation).posterior_states()
     start = 0
     for state, block, G, C in zip(
         states, problem.blocks, case.grams, roots, strict=True
@@ -484,9 +485,7 @@ def test_posterior_of_an_exact_and_of_a_vague_equation(noise):
     problem = case.problem
     (block,) = problem.blocks
     problem.precisions = [block.precisions(0.2, noise)]
-    (state,) = problem.linearise(problem.evaluate(case.iterate)).posterior_states(
-        [STATE_KERNEL]
-    )
+    (state,) = problem.linearise(problem.evaluate(case.iterate)).posterior_states()
     t = np.linspace(-1, 4, 30)[:, None]
     if noise < 1:
         imposed = 2.0 * OPERATORS[2] - 0.5 * OPERATORS[0]
@@ -501,3 +500,26 @@ def test_posterior_of_an_exact_and_of_a_vague_equation(noise):
         np.testing.assert_allclose(
             state.variance(t, OPERATORS[0]), expected / PENALTY, rtol=1e-6
         )
+
+
+def test_leave_one_out_is_that_of_fitting_without():
+    """For a linear equation, where leaving out and linearising commute."""
+    case = make_case("polynomial", "linear", n_functions=2)
+    problem = case.problem
+    evaluation = solved(problem, case.iterate)
+    found = problem.linearise(evaluation).leave_one_out()
+    # The equation is nonlinear in (v, w) together: its linearisation is what counts.
+    J, r, roots = dense_jacobian(moved_to(case, evaluation.iterate))
+    hat = J @ np.linalg.solve(J.T @ J, J.T)
+    start = 0
+    for m, data in enumerate(case.regressions):
+        n = len(data.values)
+        rows = slice(start, start + n)
+        scaled = np.sqrt(problem.precisions[m][:n])
+        for i, row in enumerate(range(start, start + n)):
+            kept = np.arange(len(J)) != row
+            step = np.linalg.lstsq(J[kept], -r[kept])[0]
+            expected = (r[row] + J[row] @ step) / scaled[i]
+            assert found[m][i] == pytest.approx(expected, rel=1e-4)
+        assert np.all(np.diag(hat)[rows] < 1)
+        start += len(problem.precisions[m])

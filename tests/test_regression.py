@@ -9,15 +9,17 @@ from sklearn.gaussian_process.kernels import Sum, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
 
 from keql._regression import (
-    NOISE_RANGE,
+    COARSE_ROWS,
     Regression,
     _polish,
-    default_kernel,
+    _search,
     fit_state,
+    fit_state_prior,
     log_marginal_likelihood,
     maximise_likelihood,
     root_mean_square,
 )
+from keql._state_prior import NOISE_POWER, NOISE_RANGE, StatePrior
 from keql.kernels import RBF, Constant, Matern, Polynomial, RationalQuadratic
 from keql.operators import gram, parse_operator
 
@@ -401,45 +403,159 @@ def test_restarts_need_finite_bounds():
 # --- default prior ------------------------------------------------------------------
 
 
-def test_default_kernel_learns_a_smooth_function():
+def diffusing(points):
+    """Waves that decay the faster the shorter they are."""
+    t, x = points.T
+    waves = np.arange(1, 9)
+    amplitudes = np.exp(-0.02 * np.outer(t, (np.pi * waves) ** 2)) / waves
+    return np.sum(amplitudes * np.sin(np.pi * np.outer(x, waves)), axis=1)
+
+
+def scatter(function, n, seed=0):
+    """Exact values of a function at random points of the unit square."""
+    points = np.random.RandomState(seed).uniform(size=(n, 2))
+    return Regression(points, function(points), np.ones(n))
+
+
+def error_of(kernel, noise, data, function):
+    """Relative error of the state on new points of the unit square."""
+    points = np.random.RandomState(5).uniform(size=(500, 2))
+    truth = function(points)
+    values = fit_state(kernel, noise, data, op("u")).evaluate(points, op("u"))
+    return np.linalg.norm(values - truth) / np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize("level", [None, 0.02])
+def test_density_of_the_default_prior(level):
+    data = [sample(20, seed=1), WEIGHTED]
+    prior = StatePrior(data, 0.6, level)
+    known = np.isfinite(prior.spread)
+    assert np.all(known) == (level is not None)
+
+    def density(theta):
+        """The likelihood of the kernel itself, times the priors."""
+        kernel, noise = prior.unpack(theta)
+        deviation = (theta - prior.median)[known] / prior.spread[known]
+        likelihood = log_marginal_likelihood(kernel, noise, data)
+        preference = 0 if level is not None else NOISE_POWER * np.log(noise)
+        return likelihood + preference - 0.5 * deviation @ deviation
+
+    theta = prior.median + 0.1 * np.arange(len(prior.median)) - 0.4
+    other = prior.median + 0.2 * np.cos(np.arange(len(prior.median)))
+    assert_allclose(
+        prior(theta, False) - prior(other, False),
+        density(other) - density(theta),
+        rtol=1e-6,
+    )
+    value, gradient = prior(theta)
+    assert value == prior(theta, eval_gradient=False)
+    for i, unit in enumerate(1e-5 * np.eye(len(theta))):
+        slope = (prior(theta + unit, False) - prior(theta - unit, False)) / 2e-5
+        assert_allclose(gradient[i], slope, rtol=1e-6, atol=1e-6)
+
+
+def test_default_prior_is_an_optimum():
+    data = [sample(100)]
+    prior = StatePrior(data, root_mean_square(data[0].values), None)
+    kernel, noise = fit_state_prior(data)
+    assert kernel.n_dims == 0
+    best = log_marginal_likelihood(kernel, noise, data)
+    # The priors are weak: a single length scale everywhere is not much likelier.
+    start = Constant(1.0, (1e-3, 1e3)) * RBF([0.3, 0.3], (1e-2, 1e2))
+    other = log_marginal_likelihood(*maximise_likelihood(start, None, data), data)
+    assert best > other - 5
+    # What is given stays.
+    kernel, noise = fit_state_prior(data, 0.2)
+    assert noise == 0.2
+    kernel, noise = fit_state_prior(data, optimizer=None)
+    expected = min(prior.starts(), key=lambda theta: prior(theta)[0])
+    assert (kernel, noise) == prior.unpack(expected)
+
+
+@pytest.mark.parametrize("level", [1e-3, 0.05, 0.2])
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_default_prior_estimates_the_noise(level, size):
+    # Above all, a rough function must not pass for noise, nor noise for one.
+    data = sample(150, level)
+    data = Regression(data.points, size * data.values, data.weights)
+    assert_allclose(fit_state_prior([data])[1], size * level, rtol=0.3)
+
+
+def test_default_prior_of_many_rows():
+    # The search begins with a part of them, and ends with all.
+    few = StatePrior([sample(50), sample(300)], 0.6, None)
+    thin = few.thinned(100)
+    assert [len(data.values) for data in thin.data] == [50, 100]
+    assert few.thinned(300) is few
+    rows = {tuple(row) for row in few.data[1].points}
+    assert {tuple(row) for row in thin.data[1].points} < rows
+    data = [sample(300)]
+    best = log_marginal_likelihood(*fit_state_prior(data), data)
+    prior = StatePrior(data, root_mean_square(data[0].values), None)
+    theta, _ = _search(prior.thinned(COARSE_ROWS), prior.starts()[0])
+    assert best > log_marginal_likelihood(*prior.unpack(theta), data) + 0.5
+
+
+@pytest.mark.parametrize("n", [60, 200])
+def test_default_prior_of_a_diffusing_state(n):
+    data = scatter(diffusing, n)
+    error = error_of(*fit_state_prior([data]), data, diffusing)
+    start = Constant(1.0, (1e-4, 1e4)) * RBF([0.2, 0.2], (1e-2, 1e2))
+    one_scale = maximise_likelihood(start, None, [data])
+    assert error < 0.5 * error_of(*one_scale, data, diffusing)
+
+
+def test_default_prior_of_a_smooth_state():
+    # Nothing is gained where one length scale will do, and little is lost.
+    def wave(points):
+        return np.sin(2 * np.pi * (points[:, 1] - 1.5 * points[:, 0]))
+
+    data = scatter(wave, 80)
+    error = error_of(*fit_state_prior([data]), data, wave)
+    start = Constant(1.0, (1e-4, 1e4)) * RBF([0.2, 0.2], (1e-2, 1e2))
+    one_scale = maximise_likelihood(start, None, [data])
+    assert error < 2 * error_of(*one_scale, data, wave)
+
+
+def test_default_prior_has_an_offset():
     data = sample(80, noise=0.01)
     shifted = Regression(data.points, 5 + data.values, data.weights)
     for observations, offset in [(data, 0), (shifted, 5)]:
-        kernel, noise = maximise_likelihood(
-            default_kernel([observations]), None, [observations]
-        )
-        state = fit_state(kernel, noise, observations, op("u"))
-        inner = np.random.RandomState(5).uniform(0.1, 0.9, size=(200, 2))
-        error = state.evaluate(inner, op("u")) - offset - smooth(inner)
-        assert np.sqrt(np.mean(error**2)) < 0.03
-    # The offset: far from all data the prediction returns to the mean.
-    assert_allclose(state.evaluate(np.array([[50.0, 50.0]]), op("u")), 5, atol=0.2)
+        kernel, noise = fit_state_prior([observations])
+        error = error_of(kernel, noise, observations, lambda p, c=offset: c + smooth(p))
+        assert error < (0.05 if offset else 0.15)
+    # Far from all data the prediction returns to about the mean.
+    state = fit_state(kernel, noise, shifted, op("u"))
+    assert_allclose(state.evaluate(np.array([[1e3, 1e3]]), op("u")), 5, atol=0.5)
 
 
 @pytest.mark.parametrize(("unit", "time"), UNITS)
-def test_default_kernel_has_no_units(unit, time):
+@pytest.mark.parametrize("level", [None, NOISE])
+def test_default_prior_has_no_units(unit, time, level):
     data = sample(30, 0.01)
-    data = Regression(data.points, 1 + data.values, data.weights)
+    data = Regression(data.points + 3, 1 + data.values, data.weights)
     scales = np.array([time, 1.0])
     converted = Regression(data.points * scales, data.values * unit, data.weights)
-    kernel, other = default_kernel([data]), default_kernel([converted])
-    shift = np.log(np.r_[unit**2, scales])
-    assert_allclose(other.theta - shift, kernel.theta, atol=1e-9)
-    assert_allclose(other.bounds - shift[:, None], kernel.bounds, atol=1e-9)
+    kernel, noise = fit_state_prior([data], level)
+    other, changed = fit_state_prior([converted], level and level * unit)
+    assert_allclose(changed, noise * unit, rtol=1e-12)
     points = data.points[:5]
     assert_allclose(other(points * scales), kernel(points) * unit**2, rtol=1e-9)
 
 
-def test_default_kernel_starts_at_the_likelier_length():
-    x = np.linspace(0, 1, 60)[:, None]
-    lengths = []
-    for frequency in (2, 30):
-        data = Regression(x, np.sin(frequency * x[:, 0]), np.ones(60))
-        lengths.append(np.exp(default_kernel([data]).theta[-1]))
-    assert lengths[0] >= 4 * lengths[1]
+def test_default_prior_finds_the_length_scale():
+    x = np.linspace(0, 1, 100)[:, None]
+    for frequency in (2, 30, 90):
+        values = np.sin(frequency * x[:, 0])
+        data = Regression(x, values, np.ones(100))
+        operator = parse_operator("u", ("x",))
+        state = fit_state(*fit_state_prior([data]), data, operator)
+        between = 0.5 * (x[1:] + x[:-1])
+        error = state.evaluate(between, operator) - np.sin(frequency * between[:, 0])
+        assert np.abs(error).max() < 1e-2
 
 
-def test_default_kernel_respects_the_sampling():
+def test_default_prior_respects_the_sampling():
     # Values at three times that differ without a trend: the likelihood prefers not to
     # connect them; what is between should still be interpolated.
     x = np.linspace(0, 1, 20)
@@ -448,24 +564,39 @@ def test_default_kernel_respects_the_sampling():
     values = np.concatenate([size * np.sin(4 * x) for _, size in levels])
     halves = np.array_split(np.arange(60), 2)  # values of two functions count together
     data = [Regression(points[i], values[i], np.ones(30)) for i in halves]
-    kernel, _ = maximise_likelihood(default_kernel(data), None, data)
-    lower, upper = np.exp(kernel.bounds[1:]).T
-    assert_allclose(lower, [0.25 * 20, 0.5 / 19], rtol=1e-12)
-    assert_allclose(upper, [100 * 20, 100], rtol=1e-12)
-    assert np.all(kernel.k2.k2.length_scale >= lower * (1 - 1e-12))
+    prior = StatePrior(data, 1.0, None)
+    for name in ("smooth length", "rough length"):
+        lower, upper = np.exp(prior.bounds[prior.parts[name]]).T
+        assert_allclose(lower, [0.25, 0.5 / 19], rtol=1e-12)
+        assert_allclose(upper, 100, rtol=1e-12)
+    kernel, _ = fit_state_prior(data)
+    lengths = kernel.k1.k2.k2.length_scale, kernel.k2.k2.length_scale
+    assert np.min(lengths, axis=0)[0] >= 0.25 * 20 * (1 - 1e-12)
     # Scattered points set no bound but the one of the extent.
-    scattered = default_kernel([sample(200)])
-    extent = np.ptp(sample(200).points, axis=0)
-    assert_allclose(np.exp(scattered.bounds[1:, 0]), 0.01 * extent, rtol=1e-12)
+    prior = StatePrior([sample(200)], 1.0, None)
+    assert_allclose(np.exp(prior.bounds[prior.parts["rough length"], 0]), 0.01)
 
 
-def test_default_kernel_of_degenerate_data():
+def test_default_prior_of_degenerate_data():
     points = np.column_stack([np.linspace(0, 1, 5), np.full(5, 2.0)])
     for values in (np.zeros(5), np.full(5, 3.0)):
         data = [Regression(points, values, np.ones(5))]
-        kernel, noise = maximise_likelihood(default_kernel(data), None, data)
+        kernel, noise = fit_state_prior(data)
         state = fit_state(kernel, noise, data[0], op("u"))
         assert_allclose(state.evaluate(points, op("u")), values, atol=1e-3)
+
+
+def test_default_prior_with_an_own_optimizer_and_restarts():
+    optimizer, rng = RecordingOptimizer(), np.random.RandomState(0)
+    kernel, _ = fit_state_prior([DATA], optimizer=optimizer, n_restarts=3, rng=rng)
+    assert len(optimizer.starts) == 8 + 3
+    prior = StatePrior([DATA], root_mean_square(DATA.values), None)
+    assert kernel == prior.unpack(optimizer.starts[np.argmin(optimizer.values)])[0]
+    values = []
+    for n_restarts in (0, 2):
+        kernel, noise = fit_state_prior([DATA], n_restarts=n_restarts, rng=rng)
+        values.append(log_marginal_likelihood(kernel, noise, [DATA]))
+    assert values[1] > values[0] - 1
 
 
 def test_polynomial_prior_recovers_a_polynomial():

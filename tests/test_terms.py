@@ -33,10 +33,15 @@ def duffing(**params):
 
 
 def test_gap_is_the_first_rise_far_above_all_before():
-    assert largest_gap([10.0, 11.0, 13.0, 400.0, 900.0], 100) == 2
-    assert largest_gap([10.0, 500.0, 1000.0], 100) == 0  # all terms are needed
-    assert largest_gap([10.0, 10.1, 10.2], 100) == 0  # nothing stands out
-    assert largest_gap([10.0, 9.0, 9.5, 60.0, 40.0, 900.0], 100) in (2, 4)
+    same = [1.0] * 6
+    assert largest_gap([10.0, 11.0, 13.0, 400.0, 900.0], same, 100) == 2
+    assert largest_gap([10.0, 500.0, 1000.0], same, 100) == 0  # all terms are needed
+    assert largest_gap([10.0, 10.1, 10.2], same, 100) == 0  # nothing stands out
+    # where residuals are above the noise, rises of the size of all before are none
+    losses = [1e6, 1.001e6, 1.002e6, 5e6]
+    assert largest_gap(losses, same, 100) == 2
+    # nor is there a gap where predictions suffer
+    assert largest_gap([10.0, 11.0, 13.0, 400.0], [1.0, 1.0, 9.0, 9.0], 100) == 0
 
 
 def test_terms_of_the_duffing_equation_are_found():

@@ -8,6 +8,7 @@ from keql.kernels import _convert  # registers scikit-learn's kernels  # noqa: F
 from keql.kernels._active import ActiveKernel
 from keql.kernels._base import Exponentiation, Kernel, Product, Sum, as_kernel
 from keql.kernels._dictionary import Dictionary
+from keql.kernels._envelope import Envelope
 from keql.kernels._function import FunctionKernel
 from keql.kernels._polynomial import Constant, Polynomial
 from keql.kernels._radial import RBF, Matern, RadialKernel, RationalQuadratic
@@ -19,6 +20,7 @@ __all__ = [
     "ActiveKernel",
     "Constant",
     "Dictionary",
+    "Envelope",
     "Exponentiation",
     "FunctionKernel",
     "Kernel",

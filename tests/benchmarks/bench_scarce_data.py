@@ -1,0 +1,91 @@
+"""The one-step method without a single setting, on Burgers' equation.
+
+A new random initial condition in every draw; errors of the state and of the equation
+beside the published ones (varying initial condition), which are read from
+published_errors.json in the folder that the environment variable KEQL_REFERENCE names.
+
+    python tests/benchmarks/bench_scarce_data.py --draws 3 --sizes 10 30 100
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from keql import OneStepKEqL
+from keql.datasets import make_burgers
+from keql.metrics import relative_l2_error
+
+SIZES = (10, 30, 50, 100, 200, 400, 600)
+# Where the errors of the equation are taken.
+GRID = np.linspace(0, 1, 104)[2:-2]
+
+
+def main():
+    """Print a line for each fit and each number of observations."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    options = parser.parse_args()
+    published = read_published()
+    for size in options.sizes:
+        errors = [one_draw(size, seed) for seed in range(options.draws)]
+        for name, ours in zip(("state", "equation"), np.transpose(errors), strict=True):
+            theirs = published.get((size, name))
+            known = "" if theirs is None else f"; published mean {theirs:.1e}"
+            print(
+                f"{size} observations, {name}: mean {ours.mean():.1e}, median "
+                f"{np.median(ours):.1e}, worst {ours.max():.1e}{known}",
+                flush=True,
+            )
+
+
+def one_draw(size, seed):
+    """Errors of the state and of the unknown part of the equation."""
+    data = make_burgers(size, random_state=seed)
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        model = OneStepKEqL(**data.problem, n_terms="auto").fit(data.X, data.y)
+    seconds = time.perf_counter() - start
+    mean, std = model.predict(data.X_test, return_std=True)
+    points = np.stack(np.meshgrid(GRID, GRID, indexing="ij"), -1).reshape(-1, 2)
+    names = model.equation_.feature_names[2:]
+    S = np.column_stack([points, *(data.truth(points, name) for name in names)])
+    errors = (
+        relative_l2_error(data.y_test, mean),
+        relative_l2_error(data.unknown_part(S), model.equation_.unknown_part(S)),
+    )
+    covered = np.mean(np.abs(mean - data.y_test) < 1.645 * std)
+    print(
+        f"  {size} observations, draw {seed}: state {errors[0]:.1e}, equation "
+        f"{errors[1]:.1e}, in the 90 % band {covered:.2f}, {seconds:.0f} s"
+        f"{', not converged' if caught else ''}: {model.equation_}",
+        flush=True,
+    )
+    return errors
+
+
+def read_published():
+    """Published mean errors of the one-step method, by size and name."""
+    path = Path(os.environ.get("KEQL_REFERENCE", ""), "published_errors.json")
+    if "KEQL_REFERENCE" not in os.environ or not path.is_file():
+        return {}
+    table = json.loads(path.read_text(encoding="utf-8"))["burgers_benchmark"]
+    means = table["varying_initial_condition"]["one_step_keql"]
+    return {
+        (size, ours): value
+        for ours, theirs in (("state", "filtering"), ("equation", "equation"))
+        for size, value in zip(
+            table["n_interior_observations"], means[theirs]["mean"], strict=True
+        )
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The pages of the documentation: their code runs, and prints what they show."""
+
+import contextlib
+import io
+import re
+import textwrap
+import warnings
+from pathlib import Path
+
+import pytest
+from test_layers import LAYERS
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted((ROOT / "doc").glob("*.rst"))
+ENCODING = {"encoding": "utf-8"}
+# Numbers in what is printed; they may differ a little between machines.
+NUMBER = re.compile(r"(?<![\w^.])-?\d+\.?\d*(?:e[+-]?\d+)?(?!\w)")
+TOLERANCE = 0.05
+
+
+def code_blocks(text, language="python"):
+    """Return the code blocks of a reStructuredText document."""
+    pattern = rf"^\.\. code-block:: {language}\n\n((?:(?:    .*)?\n)+)"
+    return [textwrap.dedent(block) for block in re.findall(pattern, text, re.M)]
+
+
+def blocks_and_outputs(text):
+    """Return each Python code block with what is shown as its output, or None.
+
+    The output is in a block of the language "none" before the next Python block.
+    """
+    parts = re.split(r"^(?=\.\. code-block:: python)", text, flags=re.M)[1:]
+    shown = [(code_blocks(part)[0], code_blocks(part, "none")) for part in parts]
+    return [(code, output[0] if output else None) for code, output in shown]
+
+
+def run(code, namespace):
+    """Return what code prints, and the warnings and the error that it ends in."""
+    error = []
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+        warnings.catch_warnings(record=True, action="always") as caught,
+    ):
+        try:
+            exec(compile(code, "<code of a page>", "exec"), namespace)
+        except (ValueError, TypeError, RuntimeError) as raised:
+            error = [f"{type(raised).__name__}: {raised}"]
+    warned = [f"{item.category.__name__}: {item.message}" for item in caught]
+    return "\n".join([printed.getvalue(), *warned, *error])
+
+
+def same_output(shown, printed):
+    """Return whether two texts agree but for white space and the last digits."""
+    words = ["".join(NUMBER.sub("#", text).split()) for text in (shown, printed)]
+    numbers = [[float(n) for n in NUMBER.findall(text)] for text in (shown, printed)]
+    return words[0] == words[1] and numbers[0] == pytest.approx(
+        numbers[1], rel=TOLERANCE
+    )
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("u_t = 0.50 u\n", "u_t = 0.51 u", True),
+        ("u_t = 0.50 u^2", "u_t = 0.50 u^3", False),
+        ("u_t = 0.50 u", "u_t = 0.60 u", False),
+        ("u_t = 0.50 u", "u_t = -0.50 u", False),
+        ("1.2e-05", "1.2e-07", False),
+        ("", "u", False),
+    ],
+)
+def test_outputs_are_compared(shown, printed, same):
+    assert same_output(shown, printed) is same
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_documented_code_runs(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where figures are saved
+    text = path.read_text(**ENCODING)
+    namespace = {}
+    pairs = blocks_and_outputs(text)
+    assert len(pairs) == text.count("code-block:: python")
+    for code, shown in pairs:
+        printed = run(code, namespace)
+        if shown is None:
+            assert not re.search(r"^\w+(Error|Warning): ", printed, re.M), printed
+        else:
+            assert same_output(shown, printed), f"shown:\n{shown}\nprinted:\n{printed}"
+
+
+def test_readme_shows_what_is_printed(capsys):
+    text = (ROOT / "README.rst").read_text(**ENCODING)
+    (code,) = code_blocks(text)
+    exec(compile(code, "<code of README.rst>", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    shown = re.search(r"^    (u_t = .*) \+ \.\.\.\n    (.*)\n", text, re.M).groups()
+    names, values = zip(*(terms(line) for line in shown), strict=True)
+    assert names[0] == terms(printed[0])[0][: len(names[0])]
+    assert values[0] == pytest.approx(terms(printed[0])[1][: len(values[0])], rel=0.05)
+    assert values[1] == pytest.approx(terms(printed[1])[1], rel=0.05)
+
+
+def terms(line):
+    """Return the names of a printed equation, and its numbers."""
+    pairs = re.findall(r"(?<![\w^])([\d.]+(?:e[+-]\d+)?) ?([a-z_^2 ]*)", line)
+    return [name.strip() for _, name in pairs], [float(value) for value, _ in pairs]
+
+
+def test_layers_are_documented():
+    text = (ROOT / "doc" / "developer.rst").read_text(**ENCODING)
+    documented, layer = {}, None
+    for line in re.findall(r"^(?:\d+ +|      )``.*", text, re.M):
+        number, names = re.match(r"(\d*)\s+((?:``\w+``(?:, )?)+)", line).groups()
+        layer = int(number) if number else layer
+        for name in re.findall(r"``(\w+)``", names):
+            documented["keql" if name == "keql" else f"keql.{name}"] = layer
+    assert documented == LAYERS

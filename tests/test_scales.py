@@ -1,0 +1,110 @@
+"""Length scales chosen by what the equation predicts."""
+
+import numpy as np
+import pytest
+
+from keql import OneStepKEqL, ReducedOneStepKEqL
+from keql._regression import Regression
+from keql._scales import _search, leave_one_out_error
+from keql.datasets import make_burgers
+from keql.kernels import RBF, Constant
+from keql.metrics import relative_l2_error
+
+
+class Model:
+    """Stands in for a linear model."""
+
+    def __init__(self, *errors):
+        self.errors = errors
+
+    def leave_one_out(self):
+        return self.errors
+
+
+def regression(points):
+    return Regression(points, np.zeros(len(points)), np.ones(len(points)))
+
+
+def test_errors_on_the_border_do_not_count():
+    grid = np.stack(np.meshgrid(np.arange(5.0), np.arange(4.0)), -1).reshape(-1, 2)
+    inside = np.all((grid > 0) & (grid < [4, 3]), axis=1)
+    errors = np.where(inside, 2.0, 100.0)
+    assert inside.sum() == 6
+    model = Model(errors)
+    assert leave_one_out_error(model, [regression(grid)]) == pytest.approx(2.0)
+    # where all are on the border, all count
+    on_border = grid[~inside]
+    model = Model(np.full(len(on_border), 3.0))
+    assert leave_one_out_error(model, [regression(on_border)]) == pytest.approx(3.0)
+
+
+def test_errors_of_precise_values_count_more():
+    points = np.arange(8.0)[:, None]
+    data = Regression(points, np.zeros(8), np.full(8, 4.0))
+    assert leave_one_out_error(Model(np.ones(8)), [data]) == pytest.approx(2.0)
+
+
+class Found:
+    def __init__(self, error, states):
+        self.error, self.states = error, states
+
+
+def test_search_descends_and_continues_from_where_it_is():
+    best, calls = np.array([0.2, 0.05]), []
+
+    def evaluate(fractions, states):
+        calls.append((tuple(fractions), states))
+        return Found(np.sum(np.log(fractions / best) ** 2), tuple(fractions))
+
+    found = _search(evaluate, 2, 0.01)
+    np.testing.assert_allclose(found.states, best, rtol=1e-6)
+    assert len({fractions for fractions, _ in calls}) == len(calls)
+    assert calls[0][1] is None
+    visited = {fractions for fractions, _ in calls}
+    assert all(states in visited for _, states in calls[1:])
+    assert min(min(fractions) for fractions, _ in calls) > 0.01
+
+
+@pytest.fixture(scope="module")
+def few():
+    return make_burgers(25, collocation_shape=(14, 17), random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(few):
+    return OneStepKEqL(**few.problem).fit(few.X, few.y)
+
+
+def test_few_observations_are_enough(few, fitted):
+    """Far better than with the scales that the observations alone suggest."""
+    error = relative_l2_error(few.y_test, fitted.predict(few.X_test))
+    by_likelihood = Constant(0.04) * RBF([0.4, 0.2])
+    other = OneStepKEqL(
+        **few.problem, state_kernel=by_likelihood, equation_noise=0.1
+    ).fit(few.X, few.y)
+    assert error < 0.05
+    assert error < 0.5 * relative_l2_error(few.y_test, other.predict(few.X_test))
+
+
+def test_variances_are_of_the_size_of_errors(few, fitted):
+    mean, std = fitted.predict(few.X_test, return_std=True)
+    covered = np.mean(np.abs(mean - few.y_test) < 1.645 * std)
+    assert 0.5 < covered <= 1
+    assert fitted.misfit_ < 2
+    assert fitted.observation_noise_ > 0
+
+
+def test_units_do_not_matter(few, fitted):
+    settings = dict(few.problem)
+    settings["collocation_points"] = few.collocation_points * [60.0, 1e3]
+    other = OneStepKEqL(**settings).fit(few.X * [60.0, 1e3], few.y * 1e6)
+    np.testing.assert_allclose(
+        other.predict(few.X_test * [60.0, 1e3]) * 1e-6,
+        fitted.predict(few.X_test),
+        atol=1e-3 * np.abs(few.y).max(),
+    )
+
+
+def test_reduced_method_chooses_too(few):
+    model = ReducedOneStepKEqL(**few.problem).fit(few.X, few.y)
+    assert relative_l2_error(few.y_test, model.predict(few.X_test)) < 0.1
