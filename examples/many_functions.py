@@ -77,5 +77,5 @@ right.legend(frameon=False)
 for ax in (left, right):
     ax.set(xlabel="number of functions")
     ax.set_xticks(numbers, [str(n) for n in numbers])
-    ax.minorticks_off()
+    ax.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
 plt.show()
