@@ -103,13 +103,12 @@ for name, model in levels.items():
 # The picture
 # -----------
 #
-# Without the equation, the gap is filled with a guess, and the band says so. With an
-# equation that is taken too literally, the band is narrow and misses the truth: it
-# contains the noise and not the error of the model. With a noise of the equation that
-# allows for the difference between a sine and a cubic, it is narrow and holds the truth
-# nearly as often as it should. The log density can choose this number as any other: it
-# is a ``scoring`` for the example on grid search. A state kernel that is less smooth
-# than the default helps as well, as the second of the tutorials shows.
+# Without the equation, the gap is filled with a guess, and the band says so. With the
+# equation it is bridged, and the band is narrower. An equation that is taken literally
+# and does not hold exactly leaves residuals far above its noise level; all variances
+# are then raised to the size of what is left, so that the band holds the truth about as
+# often as it should. The log density can choose the noise of the equation as any other
+# parameter: it is a ``scoring`` for the example on grid search.
 
 figure, axes = plt.subplots(
     3, 1, figsize=(8, 8), layout="constrained", sharex=True, sharey=True
