@@ -201,10 +201,9 @@ class PrintableEquation:
             for name in (operator.name, as_factor(operator.name))
         }
         names.update((name, latex_symbol(name)) for name in self.variables)
-        arguments = [
-            latex_product([(as_factor(name), 1)], names) for name in self._arguments()
-        ]
-        names[self._unknown_name()] = f"P({', '.join(arguments)})"
+        for text, (function, arguments) in self._unknown_functions().items():
+            written = [latex_product([(as_factor(a), 1)], names) for a in arguments]
+            names[text] = f"{latex_symbol(function)}({', '.join(written)})"
         for name in self.equation_kernel.feature_names or ():
             names[name] = latex_text(name)
         for name in self.known_part.terms:
@@ -236,8 +235,9 @@ class PrintableEquation:
         -------
         equation : sympy.Eq
             In a function u of the coordinates and its derivatives, f for a forcing,
-            and, if P has no finite list of terms, a function P of its arguments.
-            Functions of a dictionary are symbols called as they are.
+            and, if P has no finite list of terms, a function P of its arguments or
+            functions c0, c1, ... of the coordinates. Functions of a dictionary are
+            symbols called as they are.
         """
         sympy = import_sympy()
         symbols = dict(zip(self.variables, sympy.symbols(self.variables), strict=True))
@@ -248,9 +248,8 @@ class PrintableEquation:
         for name in self.equation_kernel.feature_names or ():
             table[name] = sympy.Symbol(name)  # a function that only its owner knows
         table["f"] = sympy.Function("f")(*symbols.values())
-        table[self._unknown_name()] = sympy.Function("P")(
-            *(table[name] for name in self._arguments())
-        )
+        for text, (function, arguments) in self._unknown_functions().items():
+            table[text] = sympy.Function(function)(*(table[a] for a in arguments))
         for name in self.known_part.terms:
             if name not in table:  # a function of named features
                 function, _, _ = name.partition("(")
@@ -283,7 +282,14 @@ class PrintableEquation:
         forcing = [(1.0, (("f", 1),))] if self.has_forcing else []
         terms = self._find_terms()
         if terms is None:
-            unknown = [(1.0, ((self._unknown_name(), 1),))]
+            products = self._coefficient_products()
+            products = [()] if products is None else products
+            unknown = [
+                (1.0, ((function, 1), *product))
+                for function, product in zip(
+                    self._unknown_functions(), products, strict=True
+                )
+            ]
         else:
             values = terms.coefficients @ self.weights
             order = np.argsort(self._contributions(terms))[::-1]
@@ -311,5 +317,20 @@ class PrintableEquation:
         active = self.equation_kernel.depends_on(len(names))
         return [name for name, on in zip(names, active, strict=True) if on]
 
-    def _unknown_name(self):
-        return f"P({', '.join(self._arguments())})"
+    def _unknown_functions(self):
+        """Functions that P consists of where it has no list of terms.
+
+        P itself, or c0, c1, ... that multiply products of operators; each name as it is
+        printed, with the letter and the names of the arguments.
+        """
+        if self._find_terms() is not None:
+            return {}
+        products, arguments = self._coefficient_products(), self._arguments()
+        letters = ["P"]
+        if products is not None:
+            letters = [f"c{i}" for i in range(len(products))]
+            arguments = [name for name in arguments if name in self.variables]
+        return {
+            f"{letter}({', '.join(arguments)})": (letter, arguments)
+            for letter in letters
+        }

@@ -182,26 +182,13 @@ class ReadableEquation(PrintableEquation):
         Returns
         -------
         terms : list of str
-            What :meth:`coefficient` knows, in order of falling contribution on the
-            data.
+            Those whose coefficient is not zero, in order of falling contribution on
+            the data.
         """
-        mask = self._is_operator()
-        degree = self.equation_kernel.degree_in(mask)
-        if degree is None:
+        products = self._coefficient_products()
+        if products is None:
             raise ValueError(self._no_coefficients())
-        d, names = len(self.variables), self._unknown_names()
-        used = np.flatnonzero(mask & self.equation_kernel.depends_on(len(names)))
-        S = self._unknown_columns(self.training_features)
-        sizes = {}
-        for n_factors in range(degree + 1):
-            for columns in combinations_with_replacement(used, n_factors):
-                powers = np.bincount(np.array(columns, int), minlength=len(names))
-                term = text_product(
-                    [(as_factor(n), p) for n, p in zip(names, powers, strict=True) if p]
-                )
-                values = self.coefficient(term, S[:, :d]) * np.prod(S**powers, axis=1)
-                sizes[term] = np.sqrt(np.mean(values**2))
-        return sorted(sizes, key=lambda term: -sizes[term])
+        return [text_product(product) for product in products]
 
     # --- fewer terms, or others ---------------------------------------------------
 
@@ -358,6 +345,29 @@ class ReadableEquation(PrintableEquation):
             "operators: P has no coefficients. Use unknown_part, or project P on "
             "polynomials with `project`."
         )
+
+    def _coefficient_products(self):
+        """Products with variable coefficients, the largest first; None if there are none."""
+        mask = self._is_operator()
+        degree = self.equation_kernel.degree_in(mask)
+        if degree is None:
+            return None
+        d, names = len(self.variables), self._unknown_names()
+        used = np.flatnonzero(mask & self.equation_kernel.depends_on(len(names)))
+        S = self._unknown_columns(self.training_features)
+        sizes = {}
+        for n_factors in range(degree + 1):
+            for columns in combinations_with_replacement(used, n_factors):
+                powers = np.bincount(np.array(columns, int), minlength=len(names))
+                product = tuple(
+                    (as_factor(n), int(p))
+                    for n, p in zip(names, powers, strict=True)
+                    if p
+                )
+                c = self.coefficient(text_product(product), S[:, :d])
+                sizes[product] = np.sqrt(np.mean((c * np.prod(S**powers, axis=1)) ** 2))
+        present = (product for product in sizes if sizes[product] > 0)
+        return sorted(present, key=lambda product: -sizes[product])
 
     def _find_terms(self):
         S = self._unknown_columns(self.training_features)

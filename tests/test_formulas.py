@@ -15,7 +15,7 @@ from test_equation import (
 )
 
 from keql._formulas import html_name, latex_number, latex_symbol
-from keql.kernels import Constant, Dictionary
+from keql.kernels import RBF, Constant, Dictionary
 
 POISSON = {"known_part": None, "has_forcing": True, "S": SAMPLE[:, :5]}
 
@@ -142,6 +142,22 @@ def test_sympy_without_terms():
     nonlinear = burgers(known_part=pendulum).to_sympy()
     known = sympy.Function("pendulum")(sympy.Derivative(u, t), x, u)
     assert nonlinear.lhs == known
+
+
+def test_variable_coefficients():
+    # Two operators, each with a coefficient that depends on x; u_x is ten times u.
+    kernel = RBF(1.0, active_dims=(1,)) * (monomial(2) + monomial(3))
+    S = np.column_stack([np.ones((4, 2)), np.ones(4), 10 * np.ones(4), np.ones((4, 2))])
+    S[:, 1] = np.arange(4)
+    equation = burgers(kernel=kernel, weights=np.ones(4), S=S)
+    assert str(equation) == "u_t = -c0(x) u_x - c1(x) u"
+    assert equation.coefficient_terms() == ["u_x", "u"]
+    assert equation.to_latex() == r"u_{t} = -c_0(x) \, u_{x} - c_1(x) \, u"
+    assert "c0(x) u<sub>x</sub>" in equation._repr_html_()
+    t, x = sympy.symbols("t x")
+    u = sympy.Function("u")(t, x)
+    coefficient = equation.to_sympy().rhs.coeff(sympy.Derivative(u, x))
+    assert coefficient == -sympy.Function("c0")(x)
 
 
 def test_functions_of_a_dictionary():
