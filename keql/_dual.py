@@ -52,6 +52,11 @@ class DualBlock(Block):
         """Number of representers that are operators, Q' K."""
         return self.gram_cross.shape[1]
 
+    @property
+    def n_unknowns(self):
+        """Number of representers."""
+        return len(self.values) + self.n_operators
+
     def evaluate(self, c):
         """Values of the representers on the function with coefficients `c`."""
         n = len(self.values)
@@ -71,7 +76,7 @@ class DualBlock(Block):
         ours = self.functionals[: len(functionals)]
         if [len(points) for points, _ in functionals] != [len(p) for p, _ in ours]:
             return None
-        c = np.zeros(len(self.values) + self.n_operators)
+        c = np.zeros(self.n_unknowns)
         c[: len(coefficients)] = coefficients
         return c
 

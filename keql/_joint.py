@@ -125,6 +125,49 @@ def start_at(problem, expansions, weights):
     return problem.iterate(coefficients, weights)
 
 
+def start_near(problem, two_step, states):
+    """An iterate from any states: the solution of the problem linearised there.
+
+    Parameters
+    ----------
+    problem : JointProblem
+        The problem.
+    two_step : Learned
+        With the points, the operators, and the weights of the equation.
+    states : list of KernelExpansion
+        The state of each function, of whatever kernel.
+
+    Returns
+    -------
+    iterate : Iterate
+        The iterate.
+    """
+    setup = two_step.setup
+    identity = parse_operator("u", two_step.variables)
+    blocks = problem.blocks
+    values = []
+    for data, points, state in zip(
+        two_step.observations.regressions,
+        setup.collocation_points,
+        states,
+        strict=True,
+    ):
+        imposed = [state.evaluate(points, operator) for operator in setup.operators]
+        values.append(np.concatenate([state.evaluate(data.points, identity), *imposed]))
+    weights = two_step.equation.weights
+    origin = problem.iterate([np.zeros(b.n_unknowns) for b in blocks], weights)
+    there = problem.evaluate(replace(origin, values=values))
+    # The linearisation r(v) + T (. - v) as one around zero.
+    residuals = [
+        r - block.apply_functionals(z, problem.slopes(S, weights)[0])
+        for block, z, S, r in zip(
+            blocks, values, there.features, there.residuals, strict=True
+        )
+    ]
+    linear = replace(there, iterate=origin, residuals=residuals)
+    return problem.linearise(linear).step(0.0)[0]
+
+
 def resample(two_step, states):
     """Observations of given states at the observed and at the collocation points.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from keql._levenberg_marquardt import minimise
 from keql._regression import root_mean_square
-from keql.kernels import RBF, Constant
+from keql.kernels import Constant, Matern
 
 # First damping relative to the loss, steps and tolerance of a fit that is compared.
 DAMPING, STEPS, TOL = 1e-4, 40, 1e-3
@@ -72,13 +72,13 @@ def choose_prior(two_step, learn, solve_jointly):
     extent = np.where(extent > 0, extent, 1.0)
     size = root_mean_square(values)
     offset = Constant(np.mean(values) ** 2, "fixed")
+    nu = 4.5
 
     def evaluate(fractions, states):
-        scales = RBF(extent * fractions, "fixed")
+        scales = Matern(extent * fractions, "fixed", nu=nu)
         kernel = offset + Constant(size**2, "fixed") * scales
-        # The primal, which can start from any state.
         two_step = learn(kernel, states)
-        return _evaluate(two_step, *solve_jointly(two_step, "primal"))
+        return _evaluate(two_step, *solve_jointly(two_step, states))
 
     n_points = max(map(len, two_step.setup.collocation_points))
     shortest = min(RESOLVED * n_points ** (-1 / len(extent)), FIRST)

@@ -17,6 +17,7 @@ from keql._joint import (
     nothing_to_minimise,
     resample,
     start_at,
+    start_near,
     term_name,
 )
 from keql._projection import ProjectedKernel
@@ -340,16 +341,18 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         )
         return replace(learned, observations=two_step.observations)
 
-    def _solve_jointly(self, two_step, solver=None):
+    def _solve_jointly(self, two_step, states=None):
         """The least-squares problem of a fit, and where it starts."""
         problem = make_problem(
             two_step,
             self._state_kernels(two_step),
-            solver=solver or self.solver,
+            solver=self.solver,
             equation_noise=self.equation_noise,
             state_penalty=self.state_penalty,
             map_blocks=partial(parallel_map, self.n_jobs),
         )
+        if states is not None:
+            return problem, start_near(problem, two_step, states)
         return problem, self._start(problem, two_step)
 
     def _start(self, problem, two_step):
