@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from keql._basis import make_basis
+from keql._columns import column_index, refuse_missing
 from keql._known_part import make_known_part
 from keql._linalg import ridge
 from keql._observations import (
@@ -49,8 +50,6 @@ from keql.operators import DifferentialOperator, parse_operator
 # Hyperparameters of the equation kernel are estimated from so many rows of features
 # at most, evenly spaced.
 LIKELIHOOD_ROWS = 500
-# What the entries of a special column of X are labels of.
-COLUMN_HOLDS = {"function_column": "function", "operator_column": "operator"}
 
 
 def parallel_map(n_jobs, function, items):
@@ -321,39 +320,13 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
                 entries.append([None] * len(points))
                 continue
             found = np.asarray(_safe_indexing(X, column, axis=1)).tolist()
-            if any(entry is None or entry != entry for entry in found):
-                word = COLUMN_HOLDS[parameter]
-                raise ValueError(
-                    f"X has a missing {word} label in column "
-                    f"{getattr(self, parameter)!r}: every row must say which {word} "
-                    "it belongs to."
-                )
+            refuse_missing(found, getattr(self, parameter), parameter)
             entries.append(found)
         return points, entries
 
     def _column_index(self, X, parameter):
-        names = list(X.columns) if hasattr(X, "columns") else None
         column = getattr(self, parameter)
-        if column is None:
-            return None
-        if isinstance(column, str):
-            if names is None or column not in names:
-                raise ValueError(
-                    f"{parameter}={column!r} is no column of X: "
-                    + (
-                        "X is an array, give the index of the column."
-                        if names is None
-                        else f"its columns are {', '.join(map(str, names))}."
-                    )
-                )
-            return names.index(column)
-        if not -X.shape[1] <= column < X.shape[1] or X.shape[1] < 2:
-            raise ValueError(
-                f"{parameter}={column} is no column of X, which has "
-                f"{X.shape[1]} columns (one of them for labels, the others for "
-                "coordinates)."
-            )
-        return column % X.shape[1]
+        return None if column is None else column_index(X, column, parameter)
 
     def _read(self, X, y, parameters):
         """Coordinates and values of the rows, and entries of the special columns."""

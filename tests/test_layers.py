@@ -20,6 +20,8 @@ LAYERS = {
     "keql._linalg": 0,
     "keql._levenberg_marquardt": 0,
     "keql.metrics": 0,
+    "keql._columns": 0,
+    "keql.model_selection": 1,
     "keql.operators": 1,
     "keql.datasets": 1,
     "keql._basis": 1,
