@@ -22,6 +22,7 @@ PUBLIC_MODULES = (
     "keql.operators",
     "keql.datasets",
     "keql.metrics",
+    "keql.model_selection",
     "keql.equation",
     "keql.plotting",
     "keql.exceptions",

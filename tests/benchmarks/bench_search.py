@@ -76,7 +76,7 @@ def shares_of_a_fit(data, **parameters):
     profile.runcall(model.fit, data.X, data.y)
     stats = pstats.Stats(profile)
     print(f"  one fit: {stats.total_tt:.1f} s, {len(model.restarts_)} tries, of which")
-    for (file, line, name), (_, _, _, seconds, _) in stats.stats.items():
+    for (file, _line, name), (*_, seconds, _callers) in stats.stats.items():
         part = PARTS.get((os.path.basename(file), name))
         if part and seconds > 1e-4 * stats.total_tt:
             print(f"    {part:30} {seconds / stats.total_tt:6.1%}")
