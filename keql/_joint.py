@@ -10,6 +10,7 @@ from keql._observations import Learned
 from keql._primal import PrimalModel, make_primal_blocks
 from keql._problems import JointProblem
 from keql._regression import Regression, root_mean_square
+from keql._restarts import FAILED
 from keql.equation import LearnedEquation
 from keql.operators import parse_operator
 
@@ -202,3 +203,35 @@ def nothing_to_minimise():
         "restarts_": [],
         "terms_path_": [],
     }
+
+
+def advice(converged, message, misfit):
+    """What to do about a fit that should not be relied on; None for others."""
+    if not converged:
+        return message
+    if misfit > FAILED:
+        return (
+            f"ended with misfit_={misfit:.3g}: residuals are {misfit**0.5:.0f} times "
+            "the noise levels, so that the minimum is a poor one or the levels are too "
+            "small. Raise n_restarts, try other kernels or operators, or a larger "
+            "observation_noise or equation_noise."
+        )
+    return None
+
+
+class Counted:
+    """A function that counts its calls.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    """
+
+    def __init__(self, function):
+        self.function = function
+        self.n_calls = 0
+
+    def __call__(self, *arguments):
+        self.n_calls += 1
+        return self.function(*arguments)

@@ -22,6 +22,8 @@ LAYERS = {
     "keql.metrics": 0,
     "keql._columns": 0,
     "keql.model_selection": 1,
+    "keql._feature_cloud": 0,
+    "keql.fit_report": 3,
     "keql.operators": 1,
     "keql.datasets": 1,
     "keql._basis": 1,

@@ -80,7 +80,12 @@ CHOICES = {
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
 def test_grid_search(kind):
     search = GridSearchCV(
-        learner(), CHOICES, scoring=SCORING, refit="state", cv=FOLDS, error_score="raise"
+        learner(),
+        CHOICES,
+        scoring=SCORING,
+        refit="state",
+        cv=FOLDS,
+        error_score="raise",
     ).fit(table(kind), VALUES)
     results = pd.DataFrame(search.cv_results_)
     assert len(results) == 16
@@ -300,9 +305,9 @@ def test_callbacks_in_a_search():
         ("OneStepKEqL", "step"),
     }
     # Those of the search see its own tasks, and change nothing either.
-    plain = clone(search).set_params(estimator=learner(OneStepKEqL, **{
-        "n_restarts": 0, "tol": 1e-2
-    }))
+    plain = clone(search).set_params(
+        estimator=learner(OneStepKEqL, **{"n_restarts": 0, "tol": 1e-2})
+    )
     monitor = ScoringMonitor(scoring="r2")
     plain.set_callbacks(monitor).fit(table(), VALUES)
     np.testing.assert_array_equal(
