@@ -33,8 +33,8 @@ class FeatureCloud(NamedTuple):
     condition : float
         Condition number of the terms' values, each scaled to unit root mean square.
     ties : list of (tuple of str, float, float)
-        Terms that combine to nothing beyond errors; to what, relative to their size,
-        and what it would be by errors alone.
+        Terms that combine to hardly more than errors; to what, relative to their size,
+        and what it would be by errors alone. The thinnest combination first.
     """
 
     n_terms: int
@@ -47,7 +47,7 @@ def feature_cloud(names, values, slopes, errors):
     """Find combinations of terms that are made of errors.
 
     With all terms scaled to unit size, the singular vectors of their values are
-    combinations of falling size. One whose size is not above what the errors of the
+    combinations of falling size. One that is hardly larger than what the errors of the
     features make of it (to first order) says nothing, as in total least squares.
 
     Parameters
@@ -64,7 +64,7 @@ def feature_cloud(names, values, slopes, errors):
     Returns
     -------
     cloud : FeatureCloud
-        The thinnest combination first.
+        With the combinations that say nothing.
     """
     size = np.sqrt(np.mean(values**2, axis=0))
     used = np.flatnonzero(size > 0)
@@ -77,7 +77,9 @@ def feature_cloud(names, values, slopes, errors):
         error = np.sqrt(np.mean(np.sum(moved**2, axis=0)))
         if s <= max(ROUNDING, SIGNAL * error):
             parts = np.abs(combination) / np.abs(combination).max()
-            order = [i for i in np.argsort(-parts, kind="stable") if parts[i] > PART]
+            # Equal parts in the order of the terms, whatever rounding says.
+            by_size = np.argsort(-np.round(parts, 1), kind="stable")
+            order = [i for i in by_size if parts[i] > PART]
             named = tuple(names[used[i]] for i in order)
             ties.append((named, float(s), float(error)))
     condition = sizes[0] / sizes[-1] if sizes[-1] > 0 else np.inf
