@@ -24,6 +24,7 @@ PUBLIC_MODULES = (
     "keql.metrics",
     "keql.model_selection",
     "keql.equation",
+    "keql.fit_report",
     "keql.plotting",
     "keql.exceptions",
 )

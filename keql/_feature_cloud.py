@@ -17,8 +17,8 @@ SIGNAL = 2.0
 ROUNDING = 1e-10
 # Terms with a smaller part in a combination than this are not named.
 PART = 0.3
-# The errors of features are looked at in so many rows.
-ROWS = 200
+# The errors of features are looked at in so many rows, of so many functions.
+ROWS, FUNCTIONS = 100, 4
 
 
 class FeatureCloud(NamedTuple):

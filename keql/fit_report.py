@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._feature_cloud import ROWS, feature_cloud, slopes_of_monomials
+from keql._feature_cloud import FUNCTIONS, ROWS, feature_cloud, slopes_of_monomials
 from keql._formulas import number
 from keql._regression import root_mean_square
 from keql._restarts import POOR
@@ -83,7 +83,7 @@ class FitReport:
     >>> report.cloud.n_terms, report.cloud.rank
     (4, 3)
     >>> print(report.concerns[0][:43])
-    the terms u_t and u_x trade off against one
+    the terms u_x and u_t trade off against one
     """
 
     def __init__(self, title, choices, residuals, cloud, alternatives, concerns):
@@ -107,7 +107,7 @@ class FitReport:
             sections["Compared, by the error of predicting what was left out"] = [
                 (number(error), kernel, "") for kernel, error in self.alternatives
             ]
-        sections["Met, root mean square of the residuals"] = [
+        met = [
             (
                 name,
                 number(residual.rms),
@@ -116,6 +116,8 @@ class FitReport:
             )
             for name, residual in self.residuals.items()
         ]
+        if met:
+            sections["Met, root mean square of the residuals"] = met
         if self.cloud is not None:
             sections["Told apart"] = [
                 (
@@ -334,16 +336,15 @@ def _cloud(learned):
         return None
     n_operators = learned.setup.n_operators
     operators = learned.setup.operators[:n_operators]
-    sizes = list(map(len, learned.setup.collocation_points))
-    starts = np.cumsum([0, *sizes[:-1]])
-    stride = -(-sum(sizes) // ROWS)
+    placed = learned.setup.collocation_points
+    starts = np.cumsum([0, *map(len, placed)])
+    functions = range(0, len(placed), -(-len(placed) // FUNCTIONS))
+    stride = -(-sum(len(placed[m]) for m in functions) // ROWS)
     rows, errors = [], []
-    for state, points, start in zip(
-        learned.states, learned.setup.collocation_points, starts, strict=True
-    ):
-        sample = np.arange(0, len(points), stride)
-        rows.append(start + sample)
-        errors.append([state.variance(points[sample], each) for each in operators])
+    for m in functions:
+        sample, state = placed[m][::stride], learned.states[m]
+        rows.append(np.arange(starts[m], starts[m + 1], stride))
+        errors.append([state.variance(sample, operator) for operator in operators])
     S = equation.training_features[np.concatenate(rows), : d + n_operators]
     errors = np.sqrt(np.concatenate(errors, axis=1))
     columns = range(d, d + n_operators)

@@ -18,6 +18,7 @@ PUBLIC_MODULES = [
     "keql.metrics",
     "keql.model_selection",
     "keql.equation",
+    "keql.fit_report",
     "keql.plotting",
 ]
 
