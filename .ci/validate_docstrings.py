@@ -22,7 +22,9 @@ PUBLIC_MODULES = (
     "keql.operators",
     "keql.datasets",
     "keql.metrics",
+    "keql.model_selection",
     "keql.equation",
+    "keql.fit_report",
     "keql.plotting",
     "keql.exceptions",
 )

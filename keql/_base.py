@@ -3,13 +3,15 @@
 The only module that imports private helpers of scikit-learn.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from numbers import Integral, Real
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import cpu_count, effective_n_jobs
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import _safe_indexing, check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.parallel import _get_threadpool_controller
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_n_features,
@@ -21,6 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from keql._basis import make_basis
+from keql._columns import column_index, refuse_missing
 from keql._known_part import make_known_part
 from keql._linalg import ridge
 from keql._observations import (
@@ -49,15 +52,26 @@ from keql.operators import DifferentialOperator, parse_operator
 # Hyperparameters of the equation kernel are estimated from so many rows of features
 # at most, evenly spaced.
 LIKELIHOOD_ROWS = 500
-# What the entries of a special column of X are labels of.
-COLUMN_HOLDS = {"function_column": "function", "operator_column": "operator"}
 
 
 def parallel_map(n_jobs, function, items):
-    """Like `map`, in threads if `n_jobs` is more than one."""
+    """Like `map`, in threads if `n_jobs` is more than one.
+
+    The threads share the cores: BLAS gets no more of its own for each of them than
+    would fill these, and never more than it is allowed outside. There are several maps
+    in each step of a fit, and joblib takes 30 ms to start one.
+    """
     if n_jobs in (None, 1):
         return map(function, items)
-    return Parallel(n_jobs, prefer="threads")(delayed(function)(item) for item in items)
+    n_threads = effective_n_jobs(n_jobs)
+    blas = _get_threadpool_controller().select(user_api="blas")
+    allowed = [library.num_threads for library in blas.lib_controllers]
+    share = max(1, cpu_count() // n_threads)
+    with (
+        blas.limit(limits=min([share, *allowed])),
+        ThreadPoolExecutor(n_threads) as threads,
+    ):
+        return list(threads.map(function, items))
 
 
 class BaseKEqL(RegressorMixin, BaseEstimator):
@@ -321,39 +335,13 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
                 entries.append([None] * len(points))
                 continue
             found = np.asarray(_safe_indexing(X, column, axis=1)).tolist()
-            if any(entry is None or entry != entry for entry in found):
-                word = COLUMN_HOLDS[parameter]
-                raise ValueError(
-                    f"X has a missing {word} label in column "
-                    f"{getattr(self, parameter)!r}: every row must say which {word} "
-                    "it belongs to."
-                )
+            refuse_missing(found, getattr(self, parameter), parameter)
             entries.append(found)
         return points, entries
 
     def _column_index(self, X, parameter):
-        names = list(X.columns) if hasattr(X, "columns") else None
         column = getattr(self, parameter)
-        if column is None:
-            return None
-        if isinstance(column, str):
-            if names is None or column not in names:
-                raise ValueError(
-                    f"{parameter}={column!r} is no column of X: "
-                    + (
-                        "X is an array, give the index of the column."
-                        if names is None
-                        else f"its columns are {', '.join(map(str, names))}."
-                    )
-                )
-            return names.index(column)
-        if not -X.shape[1] <= column < X.shape[1] or X.shape[1] < 2:
-            raise ValueError(
-                f"{parameter}={column} is no column of X, which has "
-                f"{X.shape[1]} columns (one of them for labels, the others for "
-                "coordinates)."
-            )
-        return column % X.shape[1]
+        return None if column is None else column_index(X, column, parameter)
 
     def _read(self, X, y, parameters):
         """Coordinates and values of the rows, and entries of the special columns."""

@@ -6,12 +6,14 @@ import numpy as np
 
 from keql._dual import DualModel, make_dual_blocks
 from keql._formulas import as_factor, text_product
+from keql._linalg import pivoted_cholesky
 from keql._observations import Learned
 from keql._primal import PrimalModel, make_primal_blocks
 from keql._problems import JointProblem
 from keql._regression import Regression, root_mean_square
+from keql._restarts import FAILED
 from keql.equation import LearnedEquation
-from keql.operators import parse_operator
+from keql.operators import gram, parse_operator
 
 # Relative to the size of the unknown part: an equation that is not said to be noisy.
 EQUATION_NOISE = 1e-3
@@ -19,6 +21,8 @@ EQUATION_NOISE = 1e-3
 EXACT = 1e-9
 # The rank of Gram matrices of more rows is not looked at: the dual needs less time.
 LARGEST = 6000
+# The rank of so many representers, in units of the number of data, is looked at first.
+SAMPLED = 0.75
 # A state is sampled at so many collocation points at most.
 MOST_RESAMPLED = 1000
 
@@ -91,12 +95,32 @@ def _make_blocks(two_step, kernels, solver):
     places = {id(points): len(points) for points in setup.collocation_points}
     n_representers = sum(places.values()) * len(setup.operators)
     n_representers += sum(len(data.values) for data in regressions)
-    if solver == "primal" or (solver == "auto" and n_representers <= LARGEST):
+    small = solver == "auto" and n_representers <= LARGEST
+    if solver == "primal" or (small and not _is_of_high_rank(*arguments)):
         blocks = make_primal_blocks(*arguments)
         fewer = all(2 * b.n_unknowns <= len(b.values) + len(b.points) for b in blocks)
         if fewer or solver == "primal":
             return blocks, PrimalModel
     return make_dual_blocks(*arguments), DualModel
+
+
+def _is_of_high_rank(
+    kernels, regressions, collocation_points, forcing, operators, identity
+):
+    """Whether a part of the representers has a rank too high for the primal already.
+
+    That of all is as high at least, and takes much longer to find out.
+    """
+    n_data = len(regressions[0].values) + len(collocation_points[0])
+    functionals = [(regressions[0].points, identity)]
+    functionals += [(collocation_points[0], operator) for operator in operators]
+    n_rows = sum(len(points) for points, _ in functionals)
+    stride = max(1, int(n_rows / (SAMPLED * n_data)))
+    sample = [
+        (points[i % stride :: stride], op) for i, (points, op) in enumerate(functionals)
+    ]
+    _, pivots = pivoted_cholesky(gram(kernels[0], sample))
+    return 2 * len(pivots) > n_data
 
 
 def start_at(problem, expansions, weights):
@@ -245,3 +269,35 @@ def nothing_to_minimise():
         "restarts_": [],
         "terms_path_": [],
     }
+
+
+def advice(converged, message, misfit):
+    """What to do about a fit that should not be relied on; None for others."""
+    if not converged:
+        return message
+    if misfit > FAILED:
+        return (
+            f"ended with misfit_={misfit:.3g}: residuals are {misfit**0.5:.0f} times "
+            "the noise levels, so that the minimum is a poor one or the levels are too "
+            "small. Raise n_restarts, try other kernels or operators, or a larger "
+            "observation_noise or equation_noise."
+        )
+    return None
+
+
+class Counted:
+    """A function that counts its calls.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    """
+
+    def __init__(self, function):
+        self.function = function
+        self.n_calls = 0
+
+    def __call__(self, *arguments):
+        self.n_calls += 1
+        return self.function(*arguments)

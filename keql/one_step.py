@@ -12,6 +12,8 @@ from sklearn.utils import check_random_state
 from keql._base import BaseKEqL, parallel_map
 from keql._basis import draw_rows
 from keql._joint import (
+    Counted,
+    advice,
     learned_jointly,
     make_problem,
     nothing_to_minimise,
@@ -21,10 +23,11 @@ from keql._joint import (
     term_name,
 )
 from keql._projection import ProjectedKernel
-from keql._restarts import FAILED, minimise_with_restarts
+from keql._restarts import minimise_with_restarts
 from keql._scales import believed_dispersion, choose_prior
 from keql._solver_mixin import SolverMixin
 from keql._terms import find_terms, fit_with_fewer_terms
+from keql.fit_report import describe_fit
 
 
 class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
@@ -135,6 +138,9 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         misfit and number of steps that it led to.
     terms_path_ : list of (terms, loss, misfit, error)
         Fits with fewer and fewer terms; empty if `n_terms` is None.
+    fit_report_ : FitReport
+        What was chosen and why, how well data and equation are met, and what looks
+        wrong; to be printed.
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str
@@ -240,42 +246,30 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         if two_step.setup is None:
-            learned, outcome = two_step, nothing_to_minimise()
+            learned, outcome, search = two_step, nothing_to_minimise(), None
         else:
-            learned, outcome = self._learn_jointly(two_step, context, X, y)
+            learned, outcome, search = self._learn_jointly(two_step, context, X, y)
         self._store(learned)
         for name, value in outcome.items():
             setattr(self, name, value)
-        advice = self._advice()
-        if advice:
+        self.fit_report_ = describe_fit(self, learned, search)
+        to_do = advice(self.converged_, self.message_, self.misfit_)
+        if to_do:
             warnings.warn(
-                f"{type(self).__name__} {advice}", ConvergenceWarning, stacklevel=3
+                f"{type(self).__name__} {to_do}", ConvergenceWarning, stacklevel=3
             )
         context.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
-    def _advice(self):
-        """What to do about a fit that should not be relied on; None for others."""
-        if not self.converged_:
-            return self.message_
-        if self.misfit_ > FAILED:
-            return (
-                f"ended with misfit_={self.misfit_:.3g}: residuals are "
-                f"{self.misfit_**0.5:.0f} times the noise levels, so that the minimum "
-                "is a poor one or the levels are too small. Raise n_restarts, try "
-                "other kernels or operators, or a larger observation_noise or "
-                "equation_noise."
-            )
-        return None
-
     def _learn_jointly(self, two_step, context, X, y):
         """Minimise from the two-step solution, and again if the minimum is poor."""
         regressions = two_step.observations.regressions
+        search = None
         if self._chooses_kernel():
-            best = choose_prior(
-                two_step, partial(self._learn_from, two_step), self._solve_jointly
-            )
+            learn = Counted(partial(self._learn_from, two_step))
+            best = choose_prior(two_step, learn, self._solve_jointly)
             two_step, problem, start = best.two_step, best.problem, best.solution
+            search = {"n_kernels": learn.n_calls + 1, "error": best.error}
         else:
             problem, start = self._solve_jointly(two_step)
         if self.n_terms is not None:
@@ -307,6 +301,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             problem.dispersion = believed_dispersion(
                 problem, reached.solution, regressions
             )
+            search["dispersion"] = problem.dispersion
         outcome = {
             "loss_curve_": reached.loss_curve,
             "damping_curve_": reached.damping_curve,
@@ -317,7 +312,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             "restarts_": tries,
             "terms_path_": path,
         }
-        return learned(problem, reached.solution), outcome
+        return learned(problem, reached.solution), outcome, search
 
     def _chooses_kernel(self):
         return self.state_kernel is None and self.optimizer is not None

@@ -2,6 +2,7 @@
 
 from keql._base import BaseKEqL
 from keql._solver_mixin import SolverMixin
+from keql.fit_report import describe_fit
 
 
 class TwoStepKEqL(SolverMixin, BaseKEqL):
@@ -78,6 +79,9 @@ class TwoStepKEqL(SolverMixin, BaseKEqL):
         Of each function.
     variables_ : tuple of str
         Names of the coordinates.
+    fit_report_ : FitReport
+        What was chosen and why, how well data and equation are met, and what looks
+        wrong; to be printed.
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str
@@ -171,4 +175,5 @@ class TwoStepKEqL(SolverMixin, BaseKEqL):
         """
         learned = self._learn_in_two_steps(X, y, sample_weight, self.n_restarts)
         self._store(learned)
+        self.fit_report_ = describe_fit(self, learned)
         return self

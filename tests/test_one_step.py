@@ -1,12 +1,12 @@
 """OneStepKEqL: oracles, limit cases, invariances, restarts, scikit-learn's contract."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import autograd.numpy as anp
 import numpy as np
 import pandas as pd
 import pytest
-from joblib import Parallel
 from scipy.optimize import least_squares
 from scipy.special import airy
 from sklearn.base import clone
@@ -281,11 +281,11 @@ def test_threads_change_nothing(two_functions, monkeypatch):
     X, y = two_functions
     used = []
 
-    def spy(n_jobs, **settings):
-        used.append(n_jobs)
-        return Parallel(n_jobs, **settings)
+    def spy(n_threads):
+        used.append(n_threads)
+        return ThreadPoolExecutor(n_threads)
 
-    monkeypatch.setattr("keql._base.Parallel", spy)
+    monkeypatch.setattr("keql._base.ThreadPoolExecutor", spy)
     first, second = (
         OneStepKEqL(**OSCILLATOR, **FIXED, function_column=1, n_jobs=n_jobs).fit(X, y)
         for n_jobs in (1, 2)
