@@ -283,21 +283,3 @@ def advice(converged, message, misfit):
             "observation_noise or equation_noise."
         )
     return None
-
-
-class Counted:
-    """A function that counts its calls.
-
-    Parameters
-    ----------
-    function : callable
-        The function.
-    """
-
-    def __init__(self, function):
-        self.function = function
-        self.n_calls = 0
-
-    def __call__(self, *arguments):
-        self.n_calls += 1
-        return self.function(*arguments)

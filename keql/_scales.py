@@ -1,4 +1,4 @@
-"""Length scales of a state kernel, chosen by what the equation predicts of the data.
+"""A state kernel, chosen by what the equation predicts of the data.
 
 The likelihood of the observations alone is a poor guide when they are few: it knows
 nothing of the equation, which tells most about the states. The joint problem, solved
@@ -7,12 +7,14 @@ in its linearisation) and the kernel whose predictions are best is taken.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from keql._levenberg_marquardt import minimise
 from keql._regression import root_mean_square
-from keql.kernels import Constant, Matern
+from keql.kernels import RBF, Constant, Matern
+from keql.operators import KernelExpansion
 
 # First damping relative to the loss, steps and tolerance of a fit that is compared.
 DAMPING, STEPS, TOL = 1e-4, 40, 1e-3
@@ -21,33 +23,49 @@ DAMPING, STEPS, TOL = 1e-4, 40, 1e-3
 LONGEST, FIRST, RESOLVED = 10.0, 0.4, 2.0
 # Factors by which length scales change in turn.
 FACTORS = (2.0, 2.0**0.5)
+# Degree of a Matern kernel above the order of the operators: it has one continuous
+# derivative more, in the mean square, than the equation needs.
+ROUGHNESS = 2.5
 # Predictions as good as this, relative to the size of the observations, are believed:
 # then residuals are due to the kernel, and all variances are raised accordingly.
 GOOD = 0.1
 
 
-@dataclass
-class Candidate:
-    """A joint fit with one kernel, and how well it predicts what was left out."""
+class Prior(NamedTuple):
+    """The joint problem with the kernel chosen, near its solution.
+
+    `error` is that of predictions, `n_kernels` the number of kernels compared.
+    """
 
     two_step: object
     problem: object
     solution: object
     error: float
+    n_kernels: int
+
+
+@dataclass
+class Candidate:
+    """A joint fit with one kernel: its states, and how well they predict and fit."""
+
+    kernel: object
+    states: list
+    errors: np.ndarray
+    loss: float
 
     @property
-    def states(self):
-        """The states of the joint fit."""
-        evaluation = self.problem.evaluate(self.solution)
-        return self.problem.linearise(evaluation).posterior_states()
+    def error(self):
+        """Root mean square error of the predictions of what was left out."""
+        return root_mean_square(self.errors)
 
 
 def choose_prior(two_step, learn, solve_jointly):
     """The kernel of the states that predicts observations best.
 
-    Compared are the given one and RBF kernels on a path through their length scales.
-    Each fit on the path starts from the states of the one before, that is, from the
-    two-step solution that these lead to.
+    Compared are the given one and, on paths through their length scales, RBF kernels,
+    which suit exact data, and rougher Matern kernels, which promise less: they suit
+    noisy data, and states with rough places. Each fit on a path starts from the states
+    of the one before.
 
     Parameters
     ----------
@@ -57,84 +75,136 @@ def choose_prior(two_step, learn, solve_jointly):
         Makes the two-step solution for another kernel, from the observations or from
         given states.
     solve_jointly : callable
-        Makes the joint problem of a two-step solution and its start.
+        Makes the joint problem of a two-step solution and its start, which is near
+        given states if there are any.
 
     Returns
     -------
-    best : Candidate
-        The joint fit with the best kernel; where the data are predicted well but not
-        met, its problem has a dispersion above 1.
+    prior : Prior
+        The joint problem with the best kernel; where the data are predicted well but
+        not met, it has a dispersion above 1.
     """
     regressions = two_step.observations.regressions
     points = np.concatenate([data.points for data in regressions])
     values = np.concatenate([data.values for data in regressions])
     extent = np.ptp(points, axis=0)
     extent = np.where(extent > 0, extent, 1.0)
-    size = root_mean_square(values)
-    offset = Constant(np.mean(values) ** 2, "fixed")
-    nu = 4.5
+    offset, variance = (
+        Constant(square, "fixed")
+        for square in (np.mean(values) ** 2, root_mean_square(values) ** 2)
+    )
+    order = max(operator.order for operator in two_step.setup.operators)
 
-    def evaluate(fractions, states):
-        scales = Matern(extent * fractions, "fixed", nu=nu)
-        kernel = offset + Constant(size**2, "fixed") * scales
-        two_step = learn(kernel, states)
-        return _evaluate(two_step, *solve_jointly(two_step, states))
+    def evaluate(kernel, states):
+        learned = learn(kernel, states)
+        problem, start = solve_jointly(learned, states)
+        return _evaluate(kernel, problem, start, regressions)
 
+    def smooth(fractions, states):
+        kernel = offset + variance * RBF(extent * fractions, "fixed")
+        return evaluate(kernel, states)
+
+    def rough(fractions, states):
+        matern = Matern(extent * fractions, "fixed", nu=order + ROUGHNESS)
+        return evaluate(offset + variance * matern, states)
+
+    given = _evaluate(
+        two_step.state_kernel, *solve_jointly(two_step, None), regressions
+    )
     n_points = max(map(len, two_step.setup.collocation_points))
     shortest = min(RESOLVED * n_points ** (-1 / len(extent)), FIRST)
-    best = _search(evaluate, len(extent), shortest)
-    given = _evaluate(two_step, *solve_jointly(two_step))
-    if not best.error < given.error:
+    n_steps = int(np.log(FIRST / shortest) / np.log(FACTORS[-1]))
+    path = np.outer(FIRST / FACTORS[-1] ** np.arange(n_steps + 1), np.ones(len(extent)))
+    tried = _search(smooth, path, shortest)
+    place, start = min(tried.items(), key=lambda item: item[1].error)
+    rougher = _search(rough, np.atleast_2d(place), shortest, start.states)
+    candidates = [*tried.values(), *rougher.values()]
+    best = _settle(candidates)
+    if given.error < best.error:
         best = given
-    best.problem.dispersion = believed_dispersion(
-        best.problem, best.solution, regressions
-    )
-    return best
+    else:
+        two_step = learn(best.kernel, best.states)
+    problem, solution = solve_jointly(two_step, best.states)
+    problem.dispersion = believed_dispersion(problem, solution, regressions)
+    return Prior(two_step, problem, solution, best.error, len(candidates) + 1)
 
 
-def _search(evaluate, d, shortest):
-    """Descend along single length scales and all of them together."""
+def _search(evaluate, path, shortest, states=None):
+    """Follow a path of length scales; from its best place, descend.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Of length scales and the states to start from: a candidate.
+    path : ndarray of shape (n, d)
+        Length scales, in units of the extent of the points.
+    shortest : float
+        No length scale is shorter.
+    states : list, default=None
+        To start from.
+
+    Returns
+    -------
+    tried : dict
+        From length scales, as tuples, to candidates.
+    """
     tried = {}
 
-    def visit(logs, states=None):
-        key = tuple(np.round(logs, 6))
+    def visit(place, states=None):
+        key = tuple(np.round(place, 6))
         if key not in tried:
-            tried[key] = evaluate(np.exp(logs), states)
+            tried[key] = evaluate(np.asarray(place), states)
         return tried[key]
 
-    place, states = None, None
-    n_halvings = int(np.log2(FIRST / shortest))
-    for fraction in FIRST / 2.0 ** np.arange(n_halvings + 1):
-        logs = np.full(d, np.log(fraction))
-        states = visit(logs, states).states
-        if place is None or visit(logs).error < visit(place).error:
-            place = logs
+    for place in path:
+        states = visit(place, states).states
+    place = min(path, key=lambda place: visit(place).error)
+    d = len(place)
     moves = np.vstack([np.eye(d), np.ones((int(d > 1), d))])
     for factor in FACTORS:
         improved = True
         while improved:
             improved, states = False, visit(place).states
             for move in np.vstack([-moves, moves]):
-                moved = place + np.log(factor) * move
-                within = np.all((moved > np.log(shortest)) & (moved < np.log(LONGEST)))
+                moved = place * factor**move
+                within = np.all((moved > shortest) & (moved < LONGEST))
                 if within and visit(moved, states).error < visit(place).error:
                     place, improved = moved, True
                     break
-    return visit(place)
+    return tried
 
 
-def _evaluate(two_step, problem, start):
+def _evaluate(kernel, problem, start, regressions):
     first = DAMPING * problem.evaluate(start).loss
     result = minimise(problem, start, damping=first, max_iter=STEPS, tol=TOL)
-    regressions = two_step.observations.regressions
-    error = prediction_error(problem, result.solution, regressions)
-    return Candidate(two_step, problem, result.solution, error)
+    model = problem.linearise(problem.evaluate(result.solution))
+    # Without what the problem holds, which is large.
+    states = [
+        KernelExpansion(state.kernel, state.functionals, state.coefficients)
+        for state in model.posterior_states()
+    ]
+    errors = left_out_errors(model, regressions)
+    return Candidate(kernel, states, errors, result.loss)
+
+
+def _settle(candidates):
+    """Of those that predict as well as the best, the one of the lowest loss.
+
+    A root mean square of n errors has a relative standard error of (2 n)^(-1/2), and
+    the difference of two that are much alike has about half of it. Smooth kernels
+    predict noisy data as well as others and are too sure of themselves; the loss says
+    which kernel the data bend least.
+    """
+    best = min(candidates, key=lambda candidate: candidate.error)
+    limit = best.error * (1 + 0.5 * (2 * len(best.errors)) ** -0.5)
+    as_good = [candidate for candidate in candidates if candidate.error <= limit]
+    return min(as_good, key=lambda candidate: candidate.loss)
 
 
 def prediction_error(problem, solution, regressions):
-    """As :func:`leave_one_out_error`, of the problem linearised at a solution."""
+    """Root mean square of :func:`left_out_errors` of the problem linearised there."""
     model = problem.linearise(problem.evaluate(solution))
-    return leave_one_out_error(model, regressions)
+    return root_mean_square(left_out_errors(model, regressions))
 
 
 def believed_dispersion(problem, solution, regressions):
@@ -162,8 +232,8 @@ def believed_dispersion(problem, solution, regressions):
     return max(1.0, 2 * problem.evaluate(solution).loss / n_residuals)
 
 
-def leave_one_out_error(model, regressions):
-    """Root mean square error of predictions of observations from all others.
+def left_out_errors(model, regressions):
+    """Errors of the predictions of observations from all others.
 
     Observations on the border of the box around their function's points are not
     counted, unless there are hardly others: what lies there is extrapolated.
@@ -177,7 +247,7 @@ def leave_one_out_error(model, regressions):
 
     Returns
     -------
-    error : float
+    errors : ndarray
         In the units of the values, weighted as they are.
     """
     inner, border = [], []
@@ -188,5 +258,4 @@ def leave_one_out_error(model, regressions):
         inner.append(scaled[inside])
         border.append(scaled[~inside])
     inner, border = np.concatenate(inner), np.concatenate(border)
-    counted = inner if len(inner) >= 5 else np.concatenate([inner, border])
-    return root_mean_square(counted)
+    return inner if len(inner) >= 5 else np.concatenate([inner, border])

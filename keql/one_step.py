@@ -12,7 +12,6 @@ from sklearn.utils import check_random_state
 from keql._base import BaseKEqL, parallel_map
 from keql._basis import draw_rows
 from keql._joint import (
-    Counted,
     advice,
     learned_jointly,
     make_problem,
@@ -266,10 +265,10 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         regressions = two_step.observations.regressions
         search = None
         if self._chooses_kernel():
-            learn = Counted(partial(self._learn_from, two_step))
-            best = choose_prior(two_step, learn, self._solve_jointly)
-            two_step, problem, start = best.two_step, best.problem, best.solution
-            search = {"n_kernels": learn.n_calls + 1, "error": best.error}
+            learn = partial(self._learn_from, two_step)
+            prior = choose_prior(two_step, learn, self._solve_jointly)
+            two_step, problem, start = prior.two_step, prior.problem, prior.solution
+            search = {"n_kernels": prior.n_kernels, "error": prior.error}
         else:
             problem, start = self._solve_jointly(two_step)
         if self.n_terms is not None:

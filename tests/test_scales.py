@@ -5,7 +5,7 @@ import pytest
 
 from keql import OneStepKEqL, ReducedOneStepKEqL
 from keql._regression import Regression
-from keql._scales import _search, leave_one_out_error
+from keql._scales import Candidate, _search, _settle, left_out_errors
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant
 from keql.metrics import relative_l2_error
@@ -31,17 +31,17 @@ def test_errors_on_the_border_do_not_count():
     errors = np.where(inside, 2.0, 100.0)
     assert inside.sum() == 6
     model = Model(errors)
-    assert leave_one_out_error(model, [regression(grid)]) == pytest.approx(2.0)
+    np.testing.assert_array_equal(left_out_errors(model, [regression(grid)]), 2.0)
     # where all are on the border, all count
     on_border = grid[~inside]
     model = Model(np.full(len(on_border), 3.0))
-    assert leave_one_out_error(model, [regression(on_border)]) == pytest.approx(3.0)
+    np.testing.assert_array_equal(left_out_errors(model, [regression(on_border)]), 3.0)
 
 
 def test_errors_of_precise_values_count_more():
     points = np.arange(8.0)[:, None]
     data = Regression(points, np.zeros(8), np.full(8, 4.0))
-    assert leave_one_out_error(Model(np.ones(8)), [data]) == pytest.approx(2.0)
+    np.testing.assert_array_equal(left_out_errors(Model(np.ones(8)), [data]), 2.0)
 
 
 class Found:
@@ -52,17 +52,37 @@ class Found:
 def test_search_descends_and_continues_from_where_it_is():
     best, calls = np.array([0.2, 0.05]), []
 
-    def evaluate(fractions, states):
-        calls.append((tuple(fractions), states))
-        return Found(np.sum(np.log(fractions / best) ** 2), tuple(fractions))
+    def evaluate(place, states):
+        calls.append((tuple(place), states))
+        return Found(np.sum(np.log(place / best) ** 2), tuple(place))
 
-    found = _search(evaluate, 2, 0.01)
+    path = 0.4 * 0.5 ** np.arange(5)[:, None] * np.ones(2)
+    tried = _search(evaluate, path, 0.01, "given")
+    found = min(tried.values(), key=lambda candidate: candidate.error)
     np.testing.assert_allclose(found.states, best, rtol=1e-6)
-    assert len({fractions for fractions, _ in calls}) == len(calls)
-    assert calls[0][1] is None
-    visited = {fractions for fractions, _ in calls}
+    assert len({place for place, _ in calls}) == len(calls) == len(tried)
+    assert calls[0] == (tuple(path[0]), "given")
+    visited = {place for place, _ in calls}
     assert all(states in visited for _, states in calls[1:])
-    assert min(min(fractions) for fractions, _ in calls) > 0.01
+    assert min(min(place) for place, _ in calls) > 0.01
+
+
+def test_of_equal_predictions_the_lowest_loss():
+    rng = np.random.RandomState(0)
+    noise = rng.standard_normal(200)
+    candidates = {
+        "best": Candidate(None, [], noise, 300.0),
+        "as good": Candidate(None, [], 1.02 * noise, 200.0),
+        "as good, at a higher loss": Candidate(None, [], 1.01 * noise, 250.0),
+        "worse": Candidate(None, [], 1.1 * noise, 100.0),
+    }
+    assert _settle(candidates.values()) is candidates["as good"]
+    # ten times fewer errors tell less
+    few = [
+        Candidate(None, [], candidate.errors[:5], candidate.loss)
+        for candidate in candidates.values()
+    ]
+    assert _settle(few).loss == 100.0
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +112,16 @@ def test_variances_are_of_the_size_of_errors(few, fitted):
     assert 0.5 < covered <= 1
     assert fitted.misfit_ < 2
     assert fitted.observation_noise_ > 0
+
+
+def test_smooth_kernels_for_exact_data_rough_ones_for_noise(few, fitted):
+    assert "RBF" in str(fitted.state_kernel_)
+    noisy = make_burgers(60, noise=0.05, collocation_shape=(14, 17), random_state=0)
+    model = OneStepKEqL(**noisy.problem).fit(noisy.X, noisy.y)
+    assert "Matern" in str(model.state_kernel_)
+    mean, std = model.predict(noisy.X_test, return_std=True)
+    assert relative_l2_error(noisy.y_test, mean) < 0.05
+    assert 0.7 < np.mean(np.abs(mean - noisy.y_test) < 1.645 * std) <= 1
 
 
 def test_units_do_not_matter(few, fitted):
