@@ -26,6 +26,9 @@ FACTORS = (2.0, 2.0**0.5)
 # Degree of a Matern kernel above the order of the operators: it has one continuous
 # derivative more, in the mean square, than the equation needs.
 ROUGHNESS = 2.5
+# Predictions that are worse by so many standard errors cannot be told from the best; a
+# difference that is due to one observation is of one standard error.
+ALIKE = 0.5
 # Predictions as good as this, relative to the size of the observations, are believed:
 # then residuals are due to the kernel, and all variances are raised accordingly.
 GOOD = 0.1
@@ -190,15 +193,18 @@ def _evaluate(kernel, problem, start, regressions):
 def _settle(candidates):
     """Of those that predict as well as the best, the one of the lowest loss.
 
-    A root mean square of n errors has a relative standard error of (2 n)^(-1/2), and
-    the difference of two that are much alike has about half of it. Smooth kernels
-    predict noisy data as well as others and are too sure of themselves; the loss says
-    which kernel the data bend least.
+    Squared errors are compared observation by observation: candidates are as good as
+    the best if they are worse, on average, by less than half the standard error of that
+    average. Smooth kernels predict noisy data as well as others and are too sure of
+    themselves; the loss says which kernel the data bend least.
     """
     best = min(candidates, key=lambda candidate: candidate.error)
-    limit = best.error * (1 + 0.5 * (2 * len(best.errors)) ** -0.5)
-    as_good = [candidate for candidate in candidates if candidate.error <= limit]
-    return min(as_good, key=lambda candidate: candidate.loss)
+
+    def as_good(candidate):
+        worse = candidate.errors**2 - best.errors**2
+        return np.mean(worse) <= ALIKE * np.std(worse) / np.sqrt(len(worse))
+
+    return min(filter(as_good, candidates), key=lambda candidate: candidate.loss)
 
 
 def prediction_error(problem, solution, regressions):

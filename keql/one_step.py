@@ -59,9 +59,9 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         Column of `X` that labels the function a row belongs to.
     state_kernel : kernel, default=None
         Kernel of the states; free hyperparameters are fitted by maximum marginal
-        likelihood of the observations. None: an offset plus an RBF kernel with the
-        length scales whose joint fit predicts observations best from all others, or
-        the default of :class:`keql.TwoStepKEqL` if that predicts them better.
+        likelihood of the observations. None: an offset plus the RBF or Matern kernel
+        whose joint fit predicts observations best from all others, or the default of
+        :class:`keql.TwoStepKEqL` if that predicts them better.
     equation_kernel : kernel, default=None
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance.

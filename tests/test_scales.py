@@ -69,20 +69,15 @@ def test_search_descends_and_continues_from_where_it_is():
 
 def test_of_equal_predictions_the_lowest_loss():
     rng = np.random.RandomState(0)
-    noise = rng.standard_normal(200)
-    candidates = {
-        "best": Candidate(None, [], noise, 300.0),
-        "as good": Candidate(None, [], 1.02 * noise, 200.0),
-        "as good, at a higher loss": Candidate(None, [], 1.01 * noise, 250.0),
-        "worse": Candidate(None, [], 1.1 * noise, 100.0),
-    }
-    assert _settle(candidates.values()) is candidates["as good"]
-    # ten times fewer errors tell less
-    few = [
-        Candidate(None, [], candidate.errors[:5], candidate.loss)
-        for candidate in candidates.values()
-    ]
-    assert _settle(few).loss == 100.0
+    errors = rng.standard_normal(200)
+    best = Candidate(None, [], errors, 300.0)
+    as_good = Candidate(None, [], 1.001 * errors[::-1], 200.0)
+    costly = Candidate(None, [], errors[::-1], 250.0)
+    worse = Candidate(None, [], 1.1 * errors, 100.0)
+    assert _settle([best, as_good, costly, worse]) is as_good
+    # one observation alone can make a difference
+    outlier = errors + 10.0 * (np.arange(200) == 7)
+    assert _settle([best, Candidate(None, [], outlier, 100.0)]) is best
 
 
 @pytest.fixture(scope="module")

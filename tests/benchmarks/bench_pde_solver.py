@@ -321,8 +321,9 @@ def burgers_from_its_boundary():
         variables=("t", "x"),
         state_kernel=kernel,
         equation_kernel=Constant(10.0, "fixed") * Polynomial(2),
-        observation_noise=1e-7,
-        equation_noise=1e-5,
+        observation_noise=1e-6,
+        equation_noise=1e-4,
+        n_terms="auto",
     ).fit(data["X"], data["y"])
     error = relative_l2_error(data["y_test"], model.predict(data["X_test"]))
     print(f"Burgers from its boundary: state error {error:.1e}, {model.equation_}")
