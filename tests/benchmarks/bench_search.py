@@ -1,6 +1,6 @@
 """A search over hyperparameters: 50 fits of Burgers' equation seen on its boundary.
 
-    OPENBLAS_NUM_THREADS=1 python tests/benchmarks/bench_search.py [n_jobs [n_restarts ...]]
+    OPENBLAS_NUM_THREADS=1 python tests/benchmarks/bench_search.py [n_jobs [restarts]]
 
 Ten candidates (five length scales of the state, two noise levels), five folds, with
 `n_restarts=0`, as the guide says of searches, and with the default. Prints the time of
