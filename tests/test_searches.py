@@ -249,7 +249,9 @@ def test_a_dask_cluster_changes_nothing(alone, processes):
     check_same(alone, search)
 
 
-def test_threads_of_a_fit_share_the_cores():
+@pytest.mark.parametrize("n_cores", [1, 2, 8])
+@pytest.mark.parametrize("outside", [1, 16])
+def test_threads_of_a_fit_share_the_cores(n_cores, outside, monkeypatch):
     def allowed(_):
         return [
             library["num_threads"]
@@ -257,13 +259,13 @@ def test_threads_of_a_fit_share_the_cores():
             if library["user_api"] == "blas"
         ]
 
-    for outside in (1, 2 * joblib.cpu_count()):
-        with threadpool_limits(outside, user_api="blas"):
-            before = allowed(0)
-            inside = parallel_map(2, allowed, range(4))
-            assert max(map(max, inside)) <= max(1, joblib.cpu_count() // 2)
-            assert max(map(max, inside)) <= outside
-            assert allowed(0) == before
+    monkeypatch.setattr("keql._base.cpu_count", lambda: n_cores)
+    with threadpool_limits(outside, user_api="blas"):
+        before = allowed(0)
+        inside = parallel_map(2, allowed, range(4))
+        assert len(inside) == 4
+        assert set(map(max, inside)) == {min(max(1, n_cores // 2), outside)}
+        assert allowed(0) == before
 
 
 # --- callbacks ------------------------------------------------------------------------
