@@ -251,7 +251,17 @@ def _choices(model, learned, search):
     else:
         reason = "fitted along with the equation kernel"
     noise = number(learned.equation_noise)
-    return [*choices, Choice("equation noise", noise, reason + raised)]
+    choices.append(Choice("equation noise", noise, reason + raised))
+    tries = getattr(model, "restarts_", [])
+    if tries:
+        losses = [each["loss"] for each in tries]
+        reason = f"loss {number(min(losses))}"
+        if len(tries) > 1:
+            reason = (
+                f"the best of {len(tries)} tries, {reason} to {number(max(losses))}"
+            )
+        choices.append(Choice("minimum", f"{model.n_iter_} steps", reason))
+    return choices
 
 
 def _origin(kernel, fitted):

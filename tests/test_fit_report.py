@@ -209,6 +209,7 @@ def test_residuals_far_above_the_noise_look_wrong():
         np.mean((model.predict(TIMES) - np.sin(2 * TIMES[:, 0]) - noise) ** 2)
     )
     assert float(found[1]) == pytest.approx(missed / 1e-3, rel=0.1)
+    assert choices(model)["minimum"].startswith("the best of 2 tries, loss ")
     assert "observation_noise" in concern
 
 
@@ -291,6 +292,8 @@ def test_reasons_of_a_kernel_that_was_compared():
     found = re.match(r"the best of (\d+) at predicting", choices(model)["state kernel"])
     assert int(found[1]) > 3
     assert "small part" in choices(model)["equation noise"]
+    losses = [each["loss"] for each in model.restarts_]
+    assert losses and choices(model)["minimum"].endswith(f"loss {losses[0]:#.3g}")
 
 
 def test_raised_noise_is_said_to_be():

@@ -6,6 +6,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy.stats import loguniform
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.callback import ScoringMonitor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
@@ -107,6 +108,16 @@ def test_grid_search(kind):
     assert list(again.feature_names_in_) == ["t", "run"]
     np.testing.assert_allclose(search.predict(table(kind)), VALUES, atol=1e-2)
     assert again.equation_.terms()["u"] == pytest.approx(4, rel=0.05)
+
+
+def test_scorers_with_metadata_routing():
+    grid = {"observation_noise": [1e-4, 10.0]}
+    settings = {"scoring": SCORING, "refit": "equation", "cv": FOLDS}
+    plain = GridSearchCV(learner(), grid, **settings).fit(table(), VALUES)
+    with config_context(enable_metadata_routing=True):
+        routed = GridSearchCV(learner(), grid, **settings).fit(table(), VALUES)
+    for name in ("mean_test_state", "mean_test_equation"):
+        np.testing.assert_array_equal(routed.cv_results_[name], plain.cv_results_[name])
 
 
 @pytest.mark.parametrize("name", CHOICES)
