@@ -127,7 +127,7 @@ def test_each_parameter_in_the_joint_problem(name):
         {name: CHOICES[name]},
         scoring=SCORING,
         refit="equation",
-        cv=FOLDS.set_params(n_splits=2),
+        cv=clone(FOLDS).set_params(n_splits=2),
         error_score="raise",
     )
     if name == "state_kernel__length_scale":
