@@ -366,6 +366,10 @@ def test_alternatives_and_special_characters():
         ["x > y"],
     )
     assert "0.250  RBF(1)" in str(report)
+    many = [(f"RBF({i})", 0.1 * i) for i in range(1, 9)]
+    long = FitReport("", [], {}, None, many, [])
+    assert "RBF(5)" in str(long) and "RBF(6)" not in str(long)
+    assert "3 more" in str(long) and long.alternatives == many
     html = report._repr_html_()
     assert "k&lt;1&gt;" in html and "x &gt; y" in html and "why &amp; how" in html
     assert "<caption>a &lt; b</caption>" in html
