@@ -20,6 +20,8 @@ FAR = 2.0
 LARGE = 0.2
 # Losses of tries that differ by less, relatively, are those of one minimum.
 SAME = 0.01
+# So many of the kernels that were compared are printed.
+SHOWN = 5
 # A hyperparameter so near to its bounds, in logarithms, is at them.
 AT_BOUND = 1e-6
 
@@ -104,9 +106,14 @@ class FitReport:
         """
         sections = {"Chosen": [tuple(choice) for choice in self.choices]}
         if self.alternatives:
-            sections["Compared, by the error of predicting what was left out"] = [
-                (number(error), kernel, "") for kernel, error in self.alternatives
+            heading = "Compared, by the error of predicting what was left out"
+            sections[heading] = [
+                (number(error), kernel, "")
+                for kernel, error in self.alternatives[:SHOWN]
             ]
+            if len(self.alternatives) > SHOWN:
+                more = f"{len(self.alternatives) - SHOWN} more"
+                sections[heading].append(("...", more, ""))
         met = [
             (
                 name,
@@ -251,7 +258,17 @@ def _choices(model, learned, search):
     else:
         reason = "fitted along with the equation kernel"
     noise = number(learned.equation_noise)
-    return [*choices, Choice("equation noise", noise, reason + raised)]
+    choices.append(Choice("equation noise", noise, reason + raised))
+    tries = getattr(model, "restarts_", [])
+    if tries:
+        losses = [each["loss"] for each in tries]
+        reason = f"loss {number(min(losses))}"
+        if len(tries) > 1:
+            reason = (
+                f"the best of {len(tries)} tries, {reason} to {number(max(losses))}"
+            )
+        choices.append(Choice("minimum", f"{model.n_iter_} steps", reason))
+    return choices
 
 
 def _origin(kernel, fitted):

@@ -38,6 +38,7 @@ def frames(X):
         "from behind": (X, -2),
         "pandas": (pd.DataFrame(columns), "run"),
         "pandas, by index": (pd.DataFrame(columns), 1),
+        "pandas, from behind": (pd.DataFrame(columns), -2),
         "polars": (pl.DataFrame(columns), "run"),
         "polars, by index": (pl.DataFrame(columns), 1),
     }

@@ -209,6 +209,7 @@ def test_residuals_far_above_the_noise_look_wrong():
         np.mean((model.predict(TIMES) - np.sin(2 * TIMES[:, 0]) - noise) ** 2)
     )
     assert float(found[1]) == pytest.approx(missed / 1e-3, rel=0.1)
+    assert choices(model)["minimum"].startswith("the best of 2 tries, loss ")
     assert "observation_noise" in concern
 
 
@@ -291,6 +292,8 @@ def test_reasons_of_a_kernel_that_was_compared():
     found = re.match(r"the best of (\d+) at predicting", choices(model)["state kernel"])
     assert int(found[1]) > 3
     assert "small part" in choices(model)["equation noise"]
+    losses = [each["loss"] for each in model.restarts_]
+    assert losses and choices(model)["minimum"].endswith(f"loss {losses[0]:#.3g}")
 
 
 def test_raised_noise_is_said_to_be():
@@ -363,6 +366,10 @@ def test_alternatives_and_special_characters():
         ["x > y"],
     )
     assert "0.250  RBF(1)" in str(report)
+    many = [(f"RBF({i})", 0.1 * i) for i in range(1, 9)]
+    long = FitReport("", [], {}, None, many, [])
+    assert "RBF(5)" in str(long) and "RBF(6)" not in str(long)
+    assert "3 more" in str(long) and long.alternatives == many
     html = report._repr_html_()
     assert "k&lt;1&gt;" in html and "x &gt; y" in html and "why &amp; how" in html
     assert "<caption>a &lt; b</caption>" in html

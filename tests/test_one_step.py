@@ -13,7 +13,6 @@ from sklearn.base import clone
 from sklearn.callback import ScoringMonitor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 from keql.datasets import make_burgers, make_darcy, make_duffing
@@ -22,19 +21,6 @@ from keql.metrics import equation_error, relative_l2_error
 from keql.operators import gram, parse_operator
 
 METHODS = (OneStepKEqL, ReducedOneStepKEqL)
-# Without an equation, and with one that holds for any state: P(u) + u = 0. What an
-# optimiser of the state kernel does, the same tests of TwoStepKEqL look at.
-ESTIMATORS = [method(optimizer=None) for method in METHODS]
-ESTIMATORS += [
-    method(operators=("u",), known_part="u", optimizer=None) for method in METHODS
-]
-
-
-@parametrize_with_checks(ESTIMATORS)
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
-
-
 POINTS = np.linspace(0, 6, 60)[:, None]
 OSCILLATOR = {
     "operators": ("u",),

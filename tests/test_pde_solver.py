@@ -11,7 +11,6 @@ from scipy import linalg
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from keql import (
     ExtrapolationWarning,
@@ -27,11 +26,6 @@ from keql.metrics import relative_l2_error
 from keql.operators import gram, parse_operator
 
 PI = np.pi
-
-
-@parametrize_with_checks([KernelPDESolver()])
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def square(n_inner, n_side):

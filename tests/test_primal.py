@@ -228,3 +228,32 @@ def test_reduced_method_goes_to_two_steps_where_all_is_observed():
     expected = two.equation_.unknown_part(S)
     found = one.equation_.unknown_part(S)
     assert np.linalg.norm(found - expected) < 1e-2 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("length, primal", [(0.1, False), (0.3, False), (2.0, True)])
+def test_a_part_of_the_representers_tells_of_a_high_rank(length, primal, monkeypatch):
+    """Where it does, the rank of all of them is not computed; it would say the same."""
+    t = np.linspace(0, 6, 20)[:, None]
+    model = OneStepKEqL(
+        operators=("u", "u_t"),
+        known_part="u_tt",
+        variables=("t",),
+        collocation_points=60,
+        state_kernel=RBF(length, "fixed"),
+        equation_kernel=Polynomial(1),
+        observation_noise=1e-3,
+    )
+    two_step = model._learn_in_two_steps(t, np.sin(t[:, 0]), None)
+    asked = []
+
+    def spy(*arguments):
+        asked.append(make_primal_blocks(*arguments))
+        return asked[-1]
+
+    monkeypatch.setattr("keql._joint.make_primal_blocks", spy)
+    problem, _ = model._solve_jointly(two_step)
+    assert (problem.linear_model is PrimalModel) == primal
+    if not primal:
+        assert asked == []
+    (block,) = model._solve_jointly(two_step, "primal")[0].blocks
+    assert (2 * block.n_unknowns <= 20 + 60) == primal

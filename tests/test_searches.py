@@ -6,6 +6,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy.stats import loguniform
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.callback import ScoringMonitor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
@@ -109,6 +110,16 @@ def test_grid_search(kind):
     assert again.equation_.terms()["u"] == pytest.approx(4, rel=0.05)
 
 
+def test_scorers_with_metadata_routing():
+    grid = {"observation_noise": [1e-4, 10.0]}
+    settings = {"scoring": SCORING, "refit": "equation", "cv": FOLDS}
+    plain = GridSearchCV(learner(), grid, **settings).fit(table(), VALUES)
+    with config_context(enable_metadata_routing=True):
+        routed = GridSearchCV(learner(), grid, **settings).fit(table(), VALUES)
+    for name in ("mean_test_state", "mean_test_equation"):
+        np.testing.assert_array_equal(routed.cv_results_[name], plain.cv_results_[name])
+
+
 @pytest.mark.parametrize("name", CHOICES)
 def test_each_parameter_in_the_joint_problem(name):
     search = GridSearchCV(
@@ -116,7 +127,7 @@ def test_each_parameter_in_the_joint_problem(name):
         {name: CHOICES[name]},
         scoring=SCORING,
         refit="equation",
-        cv=FOLDS.set_params(n_splits=2),
+        cv=clone(FOLDS).set_params(n_splits=2),
         error_score="raise",
     )
     if name == "state_kernel__length_scale":
@@ -249,7 +260,9 @@ def test_a_dask_cluster_changes_nothing(alone, processes):
     check_same(alone, search)
 
 
-def test_threads_of_a_fit_share_the_cores():
+@pytest.mark.parametrize("n_cores", [1, 2, 8])
+@pytest.mark.parametrize("outside", [1, 16])
+def test_threads_of_a_fit_share_the_cores(n_cores, outside, monkeypatch):
     def allowed(_):
         return [
             library["num_threads"]
@@ -257,13 +270,13 @@ def test_threads_of_a_fit_share_the_cores():
             if library["user_api"] == "blas"
         ]
 
-    for outside in (1, 2 * joblib.cpu_count()):
-        with threadpool_limits(outside, user_api="blas"):
-            before = allowed(0)
-            inside = parallel_map(2, allowed, range(4))
-            assert max(map(max, inside)) <= max(1, joblib.cpu_count() // 2)
-            assert max(map(max, inside)) <= outside
-            assert allowed(0) == before
+    monkeypatch.setattr("keql._base.cpu_count", lambda: n_cores)
+    with threadpool_limits(outside, user_api="blas"):
+        before = allowed(0)
+        inside = parallel_map(2, allowed, range(4))
+        assert len(inside) == 4
+        assert set(map(max, inside)) == {min(max(1, n_cores // 2), outside)}
+        assert allowed(0) == before
 
 
 # --- callbacks ------------------------------------------------------------------------

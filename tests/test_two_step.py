@@ -15,17 +15,11 @@ from sklearn.gaussian_process.kernels import RBF as SklearnRBF
 from sklearn.gaussian_process.kernels import ConstantKernel
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from keql import TwoStepKEqL
 from keql.datasets import make_burgers, make_darcy, make_duffing
 from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.metrics import equation_error, relative_l2_error
-
-
-@parametrize_with_checks([TwoStepKEqL()])
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 def oscillator(n=40, frequency=2.0, phase=0.0):
