@@ -72,7 +72,7 @@ def test_of_equal_predictions_the_lowest_loss():
     errors = rng.standard_normal(200)
     best = Candidate(None, [], errors, 300.0)
     as_good = Candidate(None, [], 1.001 * errors[::-1], 200.0)
-    costly = Candidate(None, [], errors[::-1], 250.0)
+    costly = Candidate(None, [], 1.0005 * errors[::-1], 250.0)
     worse = Candidate(None, [], 1.1 * errors, 100.0)
     assert _settle([best, as_good, costly, worse]) is as_good
     # one observation alone can make a difference
