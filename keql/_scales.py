@@ -26,9 +26,9 @@ FACTORS = (2.0, 2.0**0.5)
 # Degree of a Matern kernel above the order of the operators: it has one continuous
 # derivative more, in the mean square, than the equation needs.
 ROUGHNESS = 2.5
-# Predictions that are worse by so many standard errors cannot be told from the best; a
+# Predictions that are worse by so many standard errors pass for as good as the best; a
 # difference that is due to one observation is of one standard error.
-ALIKE = 0.5
+ALIKE = 0.25
 # Predictions as good as this, relative to the size of the observations, are believed:
 # then residuals are due to the kernel, and all variances are raised accordingly.
 GOOD = 0.1
@@ -194,8 +194,8 @@ def _settle(candidates):
     """Of those that predict as well as the best, the one of the lowest loss.
 
     Squared errors are compared observation by observation: candidates are as good as
-    the best if they are worse, on average, by less than half the standard error of that
-    average. Smooth kernels predict noisy data as well as others and are too sure of
+    the best if they are worse, on average, by a small part of the standard error of
+    that average. Smooth kernels predict noisy data as well as others and are too sure of
     themselves; the loss says which kernel the data bend least.
     """
     best = min(candidates, key=lambda candidate: candidate.error)
