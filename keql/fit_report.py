@@ -114,7 +114,7 @@ class FitReport:
             if len(self.alternatives) > SHOWN:
                 more = f"{len(self.alternatives) - SHOWN} more"
                 sections[heading].append(("...", more, ""))
-        met = [
+        sections["Met, root mean square of the residuals"] = [
             (
                 name,
                 number(residual.rms),
@@ -123,8 +123,6 @@ class FitReport:
             )
             for name, residual in self.residuals.items()
         ]
-        if met:
-            sections["Met, root mean square of the residuals"] = met
         if self.cloud is not None:
             sections["Told apart"] = [
                 (
@@ -135,7 +133,7 @@ class FitReport:
             ]
         found = [("", concern, "") for concern in self.concerns]
         sections["What looks wrong"] = found or [("", "nothing", "")]
-        return sections
+        return {heading: rows for heading, rows in sections.items() if rows}
 
     def __str__(self):
         lines = [self.title]

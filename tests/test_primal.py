@@ -255,5 +255,6 @@ def test_a_part_of_the_representers_tells_of_a_high_rank(length, primal, monkeyp
     assert (problem.linear_model is PrimalModel) == primal
     if not primal:
         assert asked == []
-    (block,) = model._solve_jointly(two_step, "primal")[0].blocks
+    problem, _ = model.set_params(solver="primal")._solve_jointly(two_step)
+    (block,) = problem.blocks
     assert (2 * block.n_unknowns <= 20 + 60) == primal
