@@ -37,14 +37,14 @@ GOOD = 0.1
 class Prior(NamedTuple):
     """The joint problem with the kernel chosen, near its solution.
 
-    `error` is that of predictions, `n_kernels` the number of kernels compared.
+    `error` is that of its predictions, `compared` has all kernels with theirs.
     """
 
     two_step: object
     problem: object
     solution: object
     error: float
-    n_kernels: int
+    compared: list
 
 
 @dataclass
@@ -122,6 +122,7 @@ def choose_prior(two_step, learn, solve_jointly):
     place, start = min(tried.items(), key=lambda item: item[1].error)
     rougher = _search(rough, np.atleast_2d(place), shortest, start.states)
     candidates = [*tried.values(), *rougher.values()]
+    compared = [(each.kernel, each.error) for each in (given, *candidates)]
     best = _settle(candidates)
     if given.error < best.error:
         best = given
@@ -129,7 +130,7 @@ def choose_prior(two_step, learn, solve_jointly):
         two_step = learn(best.kernel, best.states)
     problem, solution = solve_jointly(two_step, best.states)
     problem.dispersion = believed_dispersion(problem, solution, regressions)
-    return Prior(two_step, problem, solution, best.error, len(candidates) + 1)
+    return Prior(two_step, problem, solution, best.error, compared)
 
 
 def _search(evaluate, path, shortest, states=None):

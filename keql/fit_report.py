@@ -177,9 +177,9 @@ def describe_fit(model, learned, search=None):
     learned : Learned
         What it has stored.
     search : dict, default=None
-        Of a state kernel that was chosen with the joint problem: `n_kernels`, how many
-        were compared; `error`, that of the best; `dispersion`, by which variances were
-        raised; and `alternatives`, a list of (kernel, error).
+        Of a state kernel that was chosen with the joint problem: `alternatives`, a list
+        of (kernel, error) of all that were compared; `error`, that of the one chosen;
+        and `dispersion`, by which variances were raised.
 
     Returns
     -------
@@ -281,10 +281,10 @@ def _origin_of_state_kernel(model, fitted, search):
         return _origin(as_kernel(model.state_kernel), fitted)
     if not fitted:
         return "the default, not fitted, as optimizer=None"
-    if "n_kernels" in search:
+    if search:
         return (
-            f"the best of {search['n_kernels']} at predicting each observation from "
-            f"all others and the equation, error {number(search['error'])}"
+            f"the best of {len(search['alternatives'])} at predicting each observation "
+            f"from all others and the equation, error {number(search['error'])}"
         )
     return "the default, by the highest posterior density given the observations"
 

@@ -268,7 +268,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             learn = partial(self._learn_from, two_step)
             prior = choose_prior(two_step, learn, self._solve_jointly)
             two_step, problem, start = prior.two_step, prior.problem, prior.solution
-            search = {"n_kernels": prior.n_kernels, "error": prior.error}
+            search = {"error": prior.error, "alternatives": prior.compared}
         else:
             problem, start = self._solve_jointly(two_step)
         if self.n_terms is not None:
