@@ -5,11 +5,11 @@ residuals, T = (point values, linearised equation); only matrices of that size a
 factored (design: the representer theorem in observation space).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keql._linalg import cholesky, solve_cholesky, solve_lower
+from keql._linalg import cholesky, pivoted_cholesky, solve_cholesky, solve_lower
 from keql._posterior import DualState
 from keql._problems import Block, Iterate
 from keql._weights import WeightsPosterior
@@ -17,6 +17,8 @@ from keql.operators import gram
 
 # Rows of the normal matrix that are assembled at once: they stay in the cache.
 ROWS = 96
+# Parts of the prior that are smaller, relatively, are not drawn: rounding drowns them.
+NEGLIGIBLE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,63 @@ class DualBlock(Block):
         c = np.zeros(self.n_unknowns)
         c[: len(coefficients)] = coefficients
         return c
+
+    def restricted(self, rows, shared):
+        """The same with the collocation points `rows` only.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (k,)
+            Which points.
+        shared : dict
+            Where parts that functions share are kept: those that share them have the
+            same points, and so the same rows.
+        """
+        n, n_points = len(self.values), len(self.points)
+        key = id(self.gram_operators)
+        if key not in shared:
+            kept = self.gram_operators[:, rows][:, :, :, rows]
+            shared[key] = np.ascontiguousarray(kept)
+        cross = self.gram_cross.reshape(n, -1, n_points)[:, :, rows]
+        observed, *imposed = self.functionals
+        return replace(
+            self,
+            forcing=self.forcing[rows],
+            points=self.points[rows],
+            functionals=[observed, *((points[rows], op) for points, op in imposed)],
+            gram_cross=cross.reshape(n, -1),
+            gram_operators=shared[key],
+        )
+
+    def widen(self, c, rows):
+        """Coefficients of the state that a restricted block represents by `c`."""
+        n, n_points = len(self.values), len(self.points)
+        wide = np.zeros((self.n_operators // n_points, n_points))
+        wide[:, rows] = c[n:].reshape(len(wide), -1)
+        return np.concatenate([c[:n], wide.ravel()])
+
+    def prior(self):
+        """A function that draws coefficients of states from the prior.
+
+        From the part of it that the representers span: values L z at the pivots of
+        their Gram matrix L L^T, with z standard normal, have coefficients L^-T z.
+        """
+        square = (self.n_operators, self.n_operators)
+        lower = np.hstack([self.gram_cross.T, self.gram_operators.reshape(square)])
+        upper = np.hstack([self.gram_values, self.gram_cross])
+        rows, pivots = pivoted_cholesky(np.vstack([upper, lower]), NEGLIGIBLE)
+        L = rows[pivots]
+
+        def draw(rng):
+            c = np.zeros(self.n_unknowns)
+            c[pivots] = solve_lower(L, rng.standard_normal(len(L)), transposed=True)
+            return c
+
+        return draw
+
+    def expand_values(self, x):
+        """Coefficients of the sum of the representers of point values, times `x`."""
+        return np.concatenate([x, np.zeros(self.n_operators)])
 
     def normal_matrix(self, slopes):
         """T U T^* for T = (point values, sum_q slopes_q L_q); its lower triangle."""

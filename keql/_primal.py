@@ -8,7 +8,7 @@ problem in the z_m and w. Orthogonal factorisations do not square its condition 
 so that noise levels near rounding errors, and more unknowns than data, do no harm.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
@@ -119,6 +119,32 @@ class PrimalBlock(Block):
     def represent(self, functionals, coefficients):
         """Coefficients of a sum of representers, projected on the basis."""
         return self.basis(functionals).T @ coefficients
+
+    @property
+    def gram_values(self):
+        """Gram matrix of the point values, of shape (N, N)."""
+        return self.basis_values @ self.basis_values.T
+
+    def restricted(self, rows, shared):
+        """The same with the collocation points `rows` only; nothing can be shared."""
+        return replace(
+            self,
+            forcing=self.forcing[rows],
+            points=self.points[rows],
+            basis_operators=self.basis_operators[:, rows],
+        )
+
+    def widen(self, z, rows):
+        """Coefficients of the state that a restricted block represents by `z`."""
+        return z
+
+    def prior(self):
+        """A function that draws coefficients of states from the prior."""
+        return lambda rng: rng.standard_normal(self.n_unknowns)
+
+    def expand_values(self, x):
+        """Coefficients of the sum of the representers of point values, times `x`."""
+        return x @ self.basis_values
 
     def jacobian(self, slopes):
         """T phi for T = (point values, sum_q slopes_q L_q), of shape (N + K, r)."""

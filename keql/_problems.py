@@ -15,9 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Noise of the equation outside of a window, relative to that inside.
-OUTSIDE = 1e3
-
 
 @dataclass(frozen=True)
 class Block:
@@ -157,42 +154,10 @@ class JointProblem:
         problem.basis = basis
         return problem
 
-    def with_observation_noise(self, factor):
-        """The same problem with `factor` times the noise of the observations."""
-        return self._with_precisions(
-            lambda block: (factor**-2.0, np.ones(len(block.points)))
-        )
-
-    def within(self, start, stop):
-        """The same problem with the equation imposed in a window only.
-
-        Parameters
-        ----------
-        start, stop : float
-            The window, as fractions of the extent of the first coordinate; outside
-            of it the residual of the equation has a thousand times its noise.
-        """
-
-        def factors(block):
-            first = block.points[:, 0]
-            lower, extent = first.min(), np.ptp(first)
-            inside = (first >= lower + start * extent) & (
-                first <= lower + stop * extent
-            )
-            return 1.0, np.where(inside, 1.0, OUTSIDE**-2.0)
-
-        return self._with_precisions(factors)
-
-    def _with_precisions(self, factors):
-        precisions = []
-        for block, precision in zip(self.blocks, self.precisions, strict=True):
-            observed, imposed = factors(block)
-            scaled = precision.copy()
-            scaled[: len(block.values)] *= observed
-            scaled[len(block.values) :] *= imposed
-            precisions.append(scaled)
+    def with_blocks(self, blocks, precisions):
+        """The same problem with other blocks, and the precisions of their residuals."""
         problem = copy(self)
-        problem.precisions = precisions
+        problem.blocks, problem.precisions = blocks, precisions
         return problem
 
     def misfit(self, iterate):
