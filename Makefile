@@ -6,6 +6,9 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?= -n auto --maxprocesses=4
 SPHINX_ARGS ?=
+# The pieces of a fit alone: make benchmark BENCHMARKS=tests/benchmarks/bench_pieces.py
+BENCHMARKS ?= $(sort $(wildcard tests/benchmarks/bench_*.py))
+BENCHMARK_ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
@@ -46,8 +49,8 @@ doc: $(VENV)/stamp-doc  ## build the documentation in doc/_build/html
 	@echo "The documentation is in doc/_build/html/index.html"
 
 benchmark: $(VENV)/stamp-benchmark  ## run the benchmarks of tests/benchmarks
-	@set -e; for script in $(sort $(wildcard tests/benchmarks/bench_*.py)); do \
-	    echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in $(BENCHMARKS); do \
+	    echo "== $$script"; $(BIN)/python $$script $(BENCHMARK_ARGS); done
 
 clean:  ## remove the environment and everything generated
 	rm -rf $(VENV) keql.egg-info build dist doc/_build doc/generated doc/auto_examples

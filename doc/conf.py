@@ -32,7 +32,9 @@ autodoc_typehints = "none"
 # The template of a class lists its members; numpydoc would list them again.
 numpydoc_show_class_members = False
 
-# The gallery: all examples but two that are made for the command line.
+# The gallery: all examples but two that are made for the command line. Folders without
+# a header, those of the tutorials and of the paper's experiments, are no part of it
+# (but names of files must differ from those in them).
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",

@@ -1,0 +1,165 @@
+"""Burgers' equation with 10 to 600 observations inside the unit square.
+
+    python examples/paper/burgers_observations.py --quick
+
+u_t = u u_x + 0.01 u_xx. Two series: one initial condition, drawn once, and points drawn
+anew each time; or a new initial condition each time too.
+"""
+
+import sys
+
+import numpy as np
+from experiment import (
+    measured,
+    new_figure,
+    read_options,
+    report,
+    run,
+    save,
+    select,
+    summary,
+)
+from published import BURGERS, BURGERS_SIZES
+from sindy_baseline import available, learn_sindy
+
+from keql import OneStepKEqL, TwoStepKEqL
+from keql.datasets import make_burgers
+from keql.kernels import RBF
+from keql.metrics import equation_error, relative_l2_error
+
+METHODS = ("ours", "published settings", "two-step", "sindy", "ensemble sindy")
+FIGURES = {"state_error": "state", "equation_error": "equation"}
+# Quick: random initial conditions, these numbers of observations, one draw.
+QUICK = {"conditions": ("random",), "sizes": (10, 100, 600)}
+FIXED_SEED = 2025
+
+
+def fixed_initial_condition(x):
+    """The one initial condition of the first series."""
+    j = np.arange(1, 50)
+    amplitudes = np.random.RandomState(FIXED_SEED).standard_normal(len(j))
+    return np.sin(np.pi * np.outer(x, j)) @ (amplitudes / (j + 1) ** 2)
+
+
+def make_data(condition, size, draw):
+    """The data of a draw."""
+    u0 = fixed_initial_condition if condition == "fixed" else None
+    return make_burgers(size, initial_condition=u0, random_state=draw)
+
+
+def published_kernels(data):
+    """Published settings: length scales of maximum likelihood times 0.75."""
+    noise = data.kernels["observation_noise"]
+    likeliest = TwoStepKEqL(
+        variables=data.variables,
+        state_kernel=data.kernels["state_kernel"],
+        observation_noise=noise,
+    ).fit(data.X, data.y)
+    lengths = 0.75 * np.asarray(likeliest.state_kernel_.length_scale)
+    return data.kernels | {"state_kernel": RBF(lengths, "fixed")}
+
+
+def learn(method, data):
+    """A fitted estimator and its equation."""
+    if method == "ours":  # not a single setting
+        model = OneStepKEqL(**data.problem, n_terms="auto")
+    elif method == "published settings":
+        model = OneStepKEqL(**data.problem, **published_kernels(data), n_restarts=0)
+    else:
+        model = TwoStepKEqL(**data.problem, **published_kernels(data))
+    model.fit(data.X, data.y)
+    if "sindy" in method:
+        return model, learn_sindy(model, 2, ensemble=method.startswith("ensemble"))
+    return model, model.equation_
+
+
+def true_features(data):
+    """Features of the true state where errors of the equation are taken."""
+    axis = np.linspace(0, 1, 104)[2:-2]
+    points = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2)
+    return np.column_stack([points, *(data.truth(points, o) for o in data.operators)])
+
+
+def measure(condition, size, draw, method):
+    """Errors of the state and of the unknown part of the equation."""
+    data = make_data(condition, size, draw)
+    (model, equation), cost = measured(lambda: learn(method, data))
+    return {
+        "state_error": relative_l2_error(data.y_test, model.predict(data.X_test)),
+        "equation_error": equation_error(
+            equation, true_features(data), data.unknown_part
+        ),
+        **cost,
+    }
+
+
+def draw_figure(rows, target, methods):
+    """Errors over the number of observations, with their range over draws."""
+    conditions = sorted({row["condition"] for row in rows})
+    shape = 2, len(conditions)
+    size = 5.5 * len(conditions), 8
+    figure, axes = new_figure(
+        *shape, figsize=size, sharex=True, sharey="row", squeeze=False
+    )
+    colors = {m: f"C{i}" for i, m in enumerate((*METHODS, "pinn_sr"))}
+    for column, condition in zip(axes.T, conditions, strict=True):
+        column[0].set_title(f"{condition} initial condition")
+        for ax, (name, title) in zip(column, FIGURES.items(), strict=True):
+            for method in methods:
+                chosen = select(rows, condition=condition, method=method)
+                sizes = sorted({row["size"] for row in chosen})
+                mean, low, high, _ = np.array(
+                    [summary(select(chosen, size=n), name) for n in sizes]
+                ).T
+                ax.loglog(sizes, mean, "o-", color=colors[method], label=method)
+                ax.fill_between(sizes, low, high, color=colors[method], alpha=0.15)
+            for key, color in (
+                ("one_step", "published settings"),
+                ("sindy", "sindy"),
+                ("pinn_sr", "pinn_sr"),
+            ):
+                values = BURGERS[condition][key][name]
+                label = f"published: {key.replace('_', '-')}"
+                ax.loglog(BURGERS_SIZES, values, "--", color=colors[color], label=label)
+            ax.set_ylabel(f"relative L2 error of the {title}")
+    for ax in axes[1]:
+        ax.set_xlabel("observations inside")
+    axes[0, 0].legend(fontsize=7)
+    save(figure, target)
+
+
+def main(argv=None):
+    """Measure, print beside the published figures, draw."""
+    options = read_options(__doc__.splitlines()[0], argv)
+    n_draws = options.draws or (10 if options.full else 1)
+    conditions = tuple(BURGERS) if options.full else QUICK["conditions"]
+    sizes = BURGERS_SIZES if options.full else QUICK["sizes"]
+    methods = [m for m in METHODS if "sindy" not in m or available()]
+    tasks = [
+        {"condition": condition, "size": size, "draw": draw, "method": method}
+        for draw in range(n_draws)
+        for condition in conditions
+        for size in sizes
+        for method in methods
+    ]
+    path = options.output / "burgers_observations.csv"
+    rows = run(path, tasks, measure, options.jobs)
+    for condition in conditions:
+        known = BURGERS[condition]
+        for name, title in FIGURES.items():
+            print(f"\nError of the {title}, {condition} initial condition")
+            for size in sizes:
+                i = BURGERS_SIZES.index(size)
+                for method in methods:
+                    chosen = select(rows, condition=condition, size=size, method=method)
+                    key = "sindy" if "sindy" in method else "one_step"
+                    value = None if method == "two-step" else known[key][name][i]
+                    report(f"  {size} observations, {method}", chosen, name, value)
+                value = known["pinn_sr"][name][i]
+                print(f"  {size} observations, PINN-SR as published: {value:.2g}")
+    draw_figure(rows, options.output / "burgers_observations.png", methods)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
