@@ -479,17 +479,22 @@ def test_a_stopped_fit_keeps_the_best_iterate(action, message, n_restarts):
 
 
 @pytest.mark.parametrize("action", [interrupt, lambda: True])
-def test_a_stop_in_a_first_stage_ends_the_fit(action, monkeypatch):
-    attempts = ({"window": (0.5, 1.0)}, {"damping": 1.0})
-    monkeypatch.setattr("keql._restarts.ATTEMPTS", attempts)
-    data, settings = duffing()
-    recorder = Recorder(2, action)
+def test_a_stop_while_trying_again_keeps_the_first_result(action, hard_duffing):
+    data, settings = hard_duffing
+    first = OneStepKEqL(**settings, n_restarts=0)
+    with pytest.warns(ConvergenceWarning, match="misfit_"):
+        first.fit(data.X, data.y)
+    recorder = Recorder(len(first.loss_curve_) + 2, action)
     model = OneStepKEqL(**settings).set_callbacks(recorder)
     with pytest.warns(ConvergenceWarning, match="interrupted after|stopped by"):
         model.fit(data.X, data.y)
-    assert recorder.tasks.count("step") == 2
-    assert len(model.restarts_) == 1
-    assert np.all(np.isfinite(model.predict(data.X_test)))
+    assert recorder.tasks.count("step") == recorder.at
+    assert len(model.restarts_) == 2 and "draws" in model.restarts_[1]
+    assert not model.converged_
+    assert model.loss_curve_ == first.loss_curve_
+    np.testing.assert_array_equal(
+        model.predict(data.X_test), first.predict(data.X_test)
+    )
 
 
 def test_verbose_prints_each_step(capsys):

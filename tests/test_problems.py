@@ -399,36 +399,6 @@ def test_a_linear_known_equation_is_kernel_collocation():
         )
 
 
-def test_with_observation_noise_changes_the_observations_only():
-    problem = make_case().problem
-    before = [precision.copy() for precision in problem.precisions]
-    other = problem.with_observation_noise(10.0)
-    for block, old, new in zip(problem.blocks, before, other.precisions, strict=True):
-        n = len(block.values)
-        np.testing.assert_allclose(new[:n], old[:n] / 100)
-        np.testing.assert_array_equal(new[n:], old[n:])
-    for kept, old in zip(problem.precisions, before, strict=True):
-        np.testing.assert_array_equal(kept, old)
-    assert other.penalty == problem.penalty
-
-
-def test_within_imposes_the_equation_in_a_window():
-    problem = make_case().problem
-    other = problem.within(0.0, 0.5)
-    for block, old, new in zip(
-        problem.blocks, problem.precisions, other.precisions, strict=True
-    ):
-        n = len(block.values)
-        np.testing.assert_array_equal(new[:n], old[:n])
-        inside = block.points[:, 0] <= 1.5
-        assert 0 < inside.sum() < len(inside)
-        np.testing.assert_array_equal(new[n:][inside], old[n:][inside])
-        assert np.all(new[n:][~inside] < 1e-3 * old[n:][~inside])
-    whole = problem.within(0.0, 1.0)
-    for old, new in zip(problem.precisions, whole.precisions, strict=True):
-        np.testing.assert_array_equal(new, old)
-
-
 # --- posterior ----------------------------------------------------------------------
 
 
