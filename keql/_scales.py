@@ -196,8 +196,8 @@ def _settle(candidates):
 
     Squared errors are compared observation by observation: candidates are as good as
     the best if they are worse, on average, by a small part of the standard error of
-    that average. Smooth kernels predict noisy data as well as others and are too sure of
-    themselves; the loss says which kernel the data bend least.
+    that average. Smooth kernels predict noisy data as well as others and are too sure
+    of themselves; the loss says which kernel the data bend least.
     """
     best = min(candidates, key=lambda candidate: candidate.error)
 
