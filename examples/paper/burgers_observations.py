@@ -47,16 +47,16 @@ def make_data(condition, size, draw):
     return make_burgers(size, initial_condition=u0, random_state=draw)
 
 
-def published_kernels(data):
-    """Published settings: length scales of maximum likelihood times 0.75."""
-    noise = data.kernels["observation_noise"]
-    likeliest = TwoStepKEqL(
-        variables=data.variables,
-        state_kernel=data.kernels["state_kernel"],
-        observation_noise=noise,
-    ).fit(data.X, data.y)
-    lengths = 0.75 * np.asarray(likeliest.state_kernel_.length_scale)
-    return data.kernels | {"state_kernel": RBF(lengths, "fixed")}
+def likeliest(data):
+    """A Gaussian kernel of maximum likelihood for the observations, noise level too.
+
+    With the tiny noise of the joint problem the likelihood ends in scales shorter than
+    the distance between observations once these are many.
+    """
+    start = data.kernels["state_kernel"]
+    model = TwoStepKEqL(variables=data.variables, state_kernel=start)
+    model.fit(data.X, data.y)
+    return model.state_kernel_.length_scale, model.observation_noise_
 
 
 def learn(method, data):
@@ -64,9 +64,16 @@ def learn(method, data):
     if method == "ours":  # not a single setting
         model = OneStepKEqL(**data.problem, n_terms="auto")
     elif method == "published settings":
-        model = OneStepKEqL(**data.problem, **published_kernels(data), n_restarts=0)
+        lengths = 0.75 * likeliest(data)[0]
+        kernels = data.kernels | {"state_kernel": RBF(lengths, "fixed")}
+        model = OneStepKEqL(**data.problem, **kernels, n_restarts=0)
     else:
-        model = TwoStepKEqL(**data.problem, **published_kernels(data))
+        lengths, noise = likeliest(data)
+        kernels = data.kernels | {
+            "state_kernel": RBF(lengths, "fixed"),
+            "observation_noise": noise,
+        }
+        model = TwoStepKEqL(**data.problem, **kernels)
     model.fit(data.X, data.y)
     if "sindy" in method:
         return model, learn_sindy(model, 2, ensemble=method.startswith("ensemble"))

@@ -206,6 +206,8 @@ def plot(rows, target):
             x, y = [r["size"] for r in chosen], [r["ratio"] for r in chosen]
             ax.loglog(x, y, "o-", label=piece)
         ax.set_xlabel(kind)
+        ax.set_xticks(x, [str(size) for size in x])
+        ax.xaxis.set_minor_locator(plt.NullLocator())
         ax.axhline(1, color="black", linewidth=0.5)
     axes[0, 0].set_ylabel("time over Cholesky of size N + K")
     axes[0, 0].legend(fontsize=7)
