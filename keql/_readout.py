@@ -347,7 +347,7 @@ class ReadableEquation(PrintableEquation):
         )
 
     def _coefficient_products(self):
-        """Products with variable coefficients, the largest first; None if there are none."""
+        """Products with coefficient functions, the largest first, or None."""
         mask = self._is_operator()
         degree = self.equation_kernel.degree_in(mask)
         if degree is None:

@@ -71,12 +71,12 @@ def minimise_with_restarts(problem, start, *, n_restarts, max_iter, tol, report,
     if isinstance(problem.basis, InducingBasis):
         cubic = _as_cubic(problem, start)
         simple = _minimise(*cubic, settings, degree=DEGREE)
-        simple = _search(simple, *cubic, n_restarts, settings, rng)
+        simple = _search(simple, cubic[0], n_restarts, settings, rng)
         outcome = outcome.noting(simple.tries)
         if simple.misfit <= POOR:
             back = _from_cubic(problem, simple, rng)
             outcome = outcome.or_better(_minimise(*back, settings, start="cubic"))
-    return _search(outcome, problem, start, n_restarts, settings, rng)
+    return _search(outcome, problem, n_restarts, settings, rng)
 
 
 class Outcome(NamedTuple):
@@ -117,17 +117,17 @@ def _minimise(problem, start, settings, /, **how):
     return Outcome(problem, result, misfit, [{**how, **figures}])
 
 
-def _search(outcome, problem, start, n_restarts, settings, rng):
+def _search(outcome, problem, n_restarts, settings, rng):
     """Try from drawn states until the residuals are near the noise.
 
-    The weights of the equation are those of the start. Each try takes the best of a few draws with few collocation points; if that leaves
+    Each try takes the best of a few draws with few collocation points; if that leaves
     small residuals there, the whole problem is solved from it. If none does, it is
     solved from the best one in the end.
     """
     if outcome.settled:
         return outcome
     few = ThinnedProblem(problem, FEW_POINTS)
-    draw = _Draws(few.problem, start.weights, settings, rng)
+    draw = _Draws(few.problem, settings, rng)
     best = None
     for _ in range(n_restarts):
         drawn = draw()
@@ -150,10 +150,10 @@ def _go_on(few, drawn, settings):
 
 
 class _Draws:
-    """Minimisations from drawn states and given weights."""
+    """Minimisations from drawn states and the equations that these meet best."""
 
-    def __init__(self, problem, weights, settings, rng):
-        self.problem, self.weights, self.rng = problem, weights, rng
+    def __init__(self, problem, settings, rng):
+        self.problem, self.rng = problem, rng
         steps = min(settings["max_iter"], DRAW_STEPS)
         self.n_draws = settings["max_iter"] // steps
         tol = max(settings["tol"], DRAW_TOL)
@@ -165,17 +165,34 @@ class _Draws:
 
     def __call__(self):
         """The best of a few; one that leaves small residuals is the last."""
-        best, n_iter = None, 0
-        for count in range(1, self.n_draws + 1):
-            coefficients = [draw(self.rng) for draw in self.states]
-            start = self.problem.iterate(coefficients, self.weights)
-            drawn = _minimise(self.problem, start, self.settings)
+        best, count, n_iter = None, 0, 0
+        while count < self.n_draws:
+            count += 1
+            drawn = _minimise(self.problem, self._start(), self.settings)
             n_iter += drawn.result.n_iter
             if best is None or drawn.settled or drawn.result.loss < best.result.loss:
                 best = drawn
             if drawn.settled:
                 break
-        return best._replace(tries=[{"draws": count, **best.tries[0], "n_iter": n_iter}])
+        tried = {"draws": count, **best.tries[0], "n_iter": n_iter}
+        return best._replace(tries=[tried])
+
+    def _start(self):
+        problem = self.problem
+        coefficients = [draw(self.rng) for draw in self.states]
+        S = np.concatenate(
+            [
+                block.features(block.evaluate(c))
+                for block, c in zip(problem.blocks, coefficients, strict=True)
+            ]
+        )
+        forcing = np.concatenate([block.forcing for block in problem.blocks])
+        target = forcing - problem.known_part(S)
+        # No equation holds on drawn states: all of the target is as good as noise, and
+        # the prior keeps the weights from following it too closely.
+        noise = np.sqrt(np.mean(target**2))
+        weights = ridge(problem.basis(S[:, : problem.n_unknown]), target, noise)
+        return problem.iterate(coefficients, weights)
 
 
 def _as_cubic(problem, start):

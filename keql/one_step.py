@@ -87,9 +87,9 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
         Of the likelihoods.
     n_restarts : int, default=10
-        How often the fit tries again, with other dampings, noise levels and windows
-        in a first stage, while its residuals are far above the noise levels; at most
-        15.
+        How often the fit tries again while its residuals are far above the noise
+        levels: from states drawn at random given the observations, several of them
+        each time, with few of the collocation points until one of them succeeds.
     max_iter : int, default=300
         Largest number of steps of one try.
     tol : float, default=1e-6
@@ -102,7 +102,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     verbose : int, default=0
         Whether each accepted step is printed.
     random_state : int, RandomState instance or None, default=None
-        Draws inducing points.
+        Draws inducing points, and the states to try again from.
 
     Attributes
     ----------
@@ -133,8 +133,9 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         Mean square of the residuals in units of the noise levels; about 1 or less
         when observations and equation are met.
     restarts_ : list of dict
-        What was tried (damping, noise or window of the first stage), with the loss,
-        misfit and number of steps that it led to.
+        What was tried, with the loss, misfit and number of steps that it led to:
+        `draws` states with few of the collocation points, or the whole problem from
+        another `start` than the two-step solution.
     terms_path_ : list of (terms, loss, misfit, error)
         Fits with fewer and fewer terms; empty if `n_terms` is None.
     fit_report_ : FitReport
