@@ -209,7 +209,7 @@ def test_residuals_far_above_the_noise_look_wrong():
         np.mean((model.predict(TIMES) - np.sin(2 * TIMES[:, 0]) - noise) ** 2)
     )
     assert float(found[1]) == pytest.approx(missed / 1e-3, rel=0.1)
-    assert choices(model)["minimum"].startswith("the best of 2 tries, loss ")
+    assert choices(model)["minimum"].startswith("the best of 3 tries, loss ")
     assert "observation_noise" in concern
 
 
