@@ -4,10 +4,10 @@
     OPENBLAS_NUM_THREADS=1 python tests/benchmarks/bench_darcy.py --draws 10 \\
         --csv darcy.csv
 
-The first takes ten minutes, the second two hours; with a file, each fit is one line of
-it, written as soon as it is known: a run that was interrupted goes on where it ended. Errors are relative L2 errors of the unknown part
-at the true features of five new functions, in and out of the distribution of those
-that were learned from. The published figures (mean, and range over ten draws, of the
+The first takes minutes, the second hours; with a file, each fit is one line of it,
+written as soon as it is known: a run that was interrupted goes on where it ended.
+Errors are relative L2 errors of the unknown part at the true features of five new
+functions, in and out of the distribution of those that were learned from. The published figures (mean, and range over ten draws, of the
 reduced method) are those of arXiv:2503.01036; they are read from the folder
 KEQL_REFERENCE if there is one.
 """
