@@ -29,6 +29,9 @@ FEW_POINTS = 350
 DRAW_STEPS = 40
 # The loss from a draw need not have settled.
 DRAW_TOL = 1e-3
+# So many tries that end at the same lowest loss, up to this part of it, say that there
+# is no lower one: the model does not hold, and more draws would not help.
+AGREEING, SAME = 3, 1e-2
 
 
 def minimise_with_restarts(problem, start, *, n_restarts, max_iter, tol, report, rng):
@@ -122,13 +125,13 @@ def _search(outcome, problem, n_restarts, settings, rng):
 
     Each try takes the best of a few draws with few collocation points; if that leaves
     small residuals there, the whole problem is solved from it. If none does, it is
-    solved from the best one in the end.
+    solved from the best one in the end. When tries agree on the lowest loss, it stops.
     """
     if outcome.settled:
         return outcome
     few = ThinnedProblem(problem, FEW_POINTS)
     draw = _Draws(few.problem, settings, rng)
-    best = None
+    best, losses = None, []
     for _ in range(n_restarts):
         drawn = draw()
         outcome = outcome.noting(drawn.tries)
@@ -140,6 +143,9 @@ def _search(outcome, problem, n_restarts, settings, rng):
                 return outcome
         elif best is None or drawn.result.loss < best.result.loss:
             best = drawn
+        losses.append(drawn.result.loss)
+        if sum(loss <= (1 + SAME) * min(losses) for loss in losses) >= AGREEING:
+            break
     return outcome if best is None else outcome.or_better(_go_on(few, best, settings))
 
 

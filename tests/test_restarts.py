@@ -106,3 +106,10 @@ def test_what_is_not_found_is_left_at_the_lowest_loss():
         again.fit(t, y)
     assert again.restarts_ == fitted.restarts_
     np.testing.assert_array_equal(again.predict(t), fitted.predict(t))
+    # Tries that agree on the lowest loss are the last.
+    with pytest.warns(ConvergenceWarning):
+        longer = OneStepKEqL(**settings, n_restarts=30).fit(t, y)
+    losses = np.array([r["loss"] for r in longer.restarts_ if "draws" in r])
+    assert 3 <= len(losses) < 30
+    assert np.sum(losses <= 1.01 * losses.min()) == 3
+    assert losses[-1] <= 1.01 * losses.min()

@@ -7,19 +7,15 @@ figures are those of arXiv:2503.01036.
 """
 
 import time
-import warnings
 
 import numpy as np
 from scipy import linalg
-from sklearn.exceptions import ConvergenceWarning
 
-from keql import OneStepKEqL, ReducedOneStepKEqL
+from keql import OneStepKEqL
 from keql.datasets import make_burgers, make_darcy, make_duffing
 from keql.kernels import RBF, Constant, Polynomial
-from keql.metrics import equation_error, relative_l2_error
+from keql.metrics import relative_l2_error
 
-DRAWS = 5
-DARCY_NOISE = {"observation_noise": 1e-6, "equation_noise": 1e-3, "n_inducing": 400}
 DUFFING_NOISE = {"observation_noise": 1e-4, "equation_noise": 1e-3}
 
 
@@ -30,7 +26,6 @@ def main():
     burgers_from_its_boundary()
     duffing_free_form()
     duffing()
-    darcy()
 
 
 def joint_problem(model, data):
@@ -121,24 +116,31 @@ def burgers_from_its_boundary():
 
 def duffing():
     """Random initial conditions, a cubic equation, one set of parameters."""
-    rng = np.random.RandomState(1)
-    errors, tries = [], []
-    for _ in range(20):
-        data = make_duffing(initial=tuple(rng.uniform(-1, 1, 2)))
-        model = OneStepKEqL(
-            **data.problem,
-            **DUFFING_NOISE,
-            state_kernel=data.kernels["state_kernel"],
-            equation_kernel=Polynomial(3),
+    for seed in range(4):
+        rng = np.random.RandomState(seed)
+        errors, times, n_direct = [], [], 0
+        for _ in range(20):
+            data = make_duffing(initial=tuple(rng.uniform(-1, 1, 2)))
+            model = OneStepKEqL(
+                **data.problem,
+                **DUFFING_NOISE,
+                state_kernel=data.kernels["state_kernel"],
+                equation_kernel=Polynomial(3),
+                random_state=0,
+            )
+            start = time.perf_counter()
+            model.fit(data.X, data.y)
+            times.append(time.perf_counter() - start)
+            errors.append(relative_l2_error(data.y_test, model.predict(data.X_test)))
+            n_direct += len(model.restarts_) == 1
+        solved = np.array(errors) < 1e-2
+        print(
+            f"Duffing, initial conditions from RandomState({seed}): {solved.sum()} of "
+            f"20 trajectories solved ({n_direct} at once), median state error "
+            f"{np.median(errors):.1e}, seconds {np.median(times):.1f} (median) and "
+            f"{max(times):.1f} (longest) (published: 9.6e-3 on one)",
+            flush=True,
         )
-        model.fit(data.X, data.y)
-        errors.append(relative_l2_error(data.y_test, model.predict(data.X_test)))
-        tries.append(len(model.restarts_))
-    solved = np.array(errors) < 1e-2
-    print(
-        f"Duffing: {solved.sum()} of 20 trajectories solved, median state error "
-        f"{np.median(errors):.1e}, tries {sorted(tries)} (published: 9.6e-3 on one)"
-    )
 
 
 def duffing_free_form():
@@ -160,35 +162,6 @@ def duffing_free_form():
         f"Duffing, free-form equation: state error {error:.1e} in {seconds:.0f} s "
         "(published, on another trajectory of the same problem: 9.6e-3)"
     )
-
-
-def darcy():
-    """Equation error in distribution over functions and observations."""
-    print(f"Darcy, equation error in distribution, mean of {DRAWS} draws")
-    for n_functions in (2, 4, 8, 16, 32):
-        for n_interior in (2, 4, 8):
-            full, reduced = [], []
-            for seed in range(DRAWS):
-                data = make_darcy(n_functions, n_interior, random_state=seed)
-                settings = {**data.problem, **data.kernels, "random_state": seed}
-                features = data.features(5, grid_size=40, random_state=100 + seed)
-                for errors, model in (
-                    (full, OneStepKEqL(**{**settings, **DARCY_NOISE}, n_restarts=0)),
-                    (
-                        reduced,
-                        ReducedOneStepKEqL(**{**settings, **DARCY_NOISE}, n_restarts=0),
-                    ),
-                ):
-                    with warnings.catch_warnings():
-                        # A fit that has not converged counts as it is.
-                        warnings.simplefilter("always", ConvergenceWarning)
-                        equation = model.fit(data.X, data.y).equation_
-                    errors.append(equation_error(equation, features, data.unknown_part))
-            print(
-                f"  M = {n_functions:2d}, {n_interior} observations: full "
-                f"{np.mean(full):.1e}, reduced {np.mean(reduced):.1e}",
-                flush=True,
-            )
 
 
 if __name__ == "__main__":
