@@ -7,9 +7,9 @@
 The first takes minutes, the second hours; with a file, each fit is one line of it,
 written as soon as it is known: a run that was interrupted goes on where it ended.
 Errors are relative L2 errors of the unknown part at the true features of five new
-functions, in and out of the distribution of those that were learned from. The published figures (mean, and range over ten draws, of the
-reduced method) are those of arXiv:2503.01036; they are read from the folder
-KEQL_REFERENCE if there is one.
+functions, in and out of the distribution of those that were learned from. The published
+figures (mean, and range over ten draws, of the reduced method) are those of
+arXiv:2503.01036; they are read from the folder KEQL_REFERENCE if there is one.
 """
 
 import argparse
