@@ -7,7 +7,8 @@ from scipy import linalg
 
 from keql._basis import PolynomialBasis
 from keql._levenberg_marquardt import minimise
-from keql._scales import prediction_error
+from keql._regression import root_mean_square
+from keql._scales import left_out_errors
 from keql.kernels import Restriction
 
 # First damping after a term is taken out, relative to the loss: the states are near.
@@ -16,8 +17,9 @@ DAMPING = 1e-6
 HOPELESS = 1e3
 # A term costs clearly more than all before it from this ratio on.
 GAP = 3.0
-# Observations may be predicted this much worse with fewer terms.
-WORSE = 1.5
+# With fewer terms, observations are predicted worse if their errors are this much
+# larger, or if squared errors differ by so many standard errors.
+WORSE, SIGNIFICANT = 1.5, 2.0
 
 
 class TermsStep(NamedTuple):
@@ -37,11 +39,12 @@ def fit_with_fewer_terms(
 ):
     """Take terms out of P one by one, fitting states and equation again each time.
 
-    The term goes that costs least in the quadratic approximation of the loss. How many
-    are kept is told by the largest gap: the first term that costs many times more than
-    any before it, unless observations are predicted worse without these. A threshold
-    on the loss itself would not do, as its size depends on how well the state kernel
-    suits the states, which the data do not tell.
+    Those stay that cost least in the quadratic approximation of the loss, in which a
+    term that was taken out may come back for another. How many are kept is told by the
+    largest gap: the first term that costs many times more than any before it, unless
+    observations are predicted worse without these. A threshold on the loss itself
+    would not do, as its size depends on how well the state kernel suits the states,
+    which the data do not tell.
 
     Parameters
     ----------
@@ -67,18 +70,11 @@ def fit_with_fewer_terms(
     path : list of TermsStep
         All fits, from all terms to few.
     """
-    kernel = problem.basis.kernel
     exponents = find_terms(problem, n_terms)
-    fits = [(exponents, problem, result)]
+    fits = [(list(range(len(exponents))), problem, result)]
     fewest = 1 if n_terms == "auto" else n_terms
-    while len(exponents) > fewest:
-        previous, last = fits[-1][1:]
-        exponents, weights = _without_cheapest(previous, last.solution, exponents)
-        basis = PolynomialBasis(Restriction(kernel, [*map(tuple, exponents.tolist())]))
-        smaller = problem.with_basis(basis)
-        start = smaller.iterate(
-            last.solution.coefficients, _weights_of(basis, exponents, weights)
-        )
+    while len(fits[-1][0]) > fewest:
+        kept, smaller, start = _with_one_less(problem, exponents, *fits[-1])
         first = DAMPING * smaller.evaluate(start).loss
         fit = minimise(
             smaller,
@@ -88,24 +84,26 @@ def fit_with_fewer_terms(
             tol=tol,
             report=lambda result, problem=smaller: report(problem, result),
         )
-        fits.append((exponents, smaller, fit))
+        fits.append((kept, smaller, fit))
         if fit.interrupted or fit.loss > HOPELESS * result.loss:
             break
+    errors = [
+        left_out_errors(each.linearise(each.evaluate(fit.solution)), regressions)
+        for _, each, fit in fits
+    ]
     path = [
         TermsStep(
-            tuple(map(names, kept)),
+            tuple(map(names, exponents[kept])),
             fit.loss,
             each.misfit(fit.solution),
-            prediction_error(each, fit.solution, regressions),
+            root_mean_square(missed),
         )
-        for kept, each, fit in fits
+        for (kept, each, fit), missed in zip(fits, errors, strict=True)
     ]
     place = len(fits) - 1
     if n_terms == "auto":
         n_residuals = sum(map(len, problem.precisions))
-        place = largest_gap(
-            [step.loss for step in path], [step.error for step in path], n_residuals
-        )
+        place = largest_gap([step.loss for step in path], errors, n_residuals)
     _, chosen, fit = fits[place]
     if place > 0:
         fit.loss_curve = result.loss_curve + fit.loss_curve
@@ -142,9 +140,10 @@ def largest_gap(losses, errors, n_residuals):
 
     Parameters
     ----------
-    losses, errors : list of float
-        With all terms, one less, and so on: the loss, and how well observations are
-        predicted.
+    losses : list of float
+        With all terms, one less, and so on.
+    errors : list of ndarray
+        Those of predicting each observation from all others, likewise.
     n_residuals : int
         Number of data.
 
@@ -156,10 +155,18 @@ def largest_gap(losses, errors, n_residuals):
     highest = 0.5 * np.log(n_residuals) * max(1.0, 2 * losses[0] / n_residuals)
     place, widest = 0, GAP
     for i, rise in enumerate(np.diff(losses)):
-        if rise / highest > widest and errors[i] <= WORSE * errors[0]:
+        if rise / highest > widest and not _worse(errors[i], errors[0]):
             place, widest = i, rise / highest
         highest = max(highest, rise)
     return place
+
+
+def _worse(errors, others):
+    """Whether errors are larger than others of the same observations."""
+    excess = errors**2 - others**2
+    significant = SIGNIFICANT * np.std(excess) / len(excess) ** 0.5
+    larger = root_mean_square(errors) > WORSE * root_mean_square(others)
+    return larger or np.mean(excess) > significant
 
 
 def _coefficients(basis, exponents):
@@ -169,12 +176,25 @@ def _coefficients(basis, exponents):
     return table[[rows[tuple(each)] for each in exponents.tolist()]]
 
 
-def _without_cheapest(problem, iterate, exponents):
-    """The other terms, and what their coefficients become at first order."""
+def _with_one_less(problem, exponents, kept, smaller, fit):
+    """The terms kept if there is one less, their problem, and a start near a fit."""
+    solution = fit.solution
+    coefficients = np.zeros(len(exponents))
+    coefficients[kept] = _coefficients(smaller.basis, exponents[kept]) @ (
+        solution.weights
+    )
+    weights = _weights_of(problem.basis, exponents, coefficients)
+    iterate = problem.iterate(solution.coefficients, weights)
     posterior = problem.linearise(problem.evaluate(iterate)).posterior_weights()
     in_terms = posterior.transform(_coefficients(problem.basis, exponents))
-    kept = list(in_terms.eliminate()[1].kept)
-    return exponents[kept], in_terms.restrict(kept).weights
+    kept = in_terms.exchange(in_terms.without_cheapest(kept)[1])
+    terms = exponents[kept]
+    basis = PolynomialBasis(
+        Restriction(problem.basis.kernel, [*map(tuple, terms.tolist())])
+    )
+    weights = _weights_of(basis, terms, in_terms.restrict(kept).weights)
+    smaller = problem.with_basis(basis)
+    return kept, smaller, smaller.iterate(solution.coefficients, weights)
 
 
 def _weights_of(basis, exponents, coefficients):

@@ -107,6 +107,54 @@ class WeightsPosterior:
             del kept[int(np.argmin(np.abs(scaled) / spread))]
         return steps
 
+    def without_cheapest(self, kept):
+        """The loss without the weight that costs least of some, and the others.
+
+        Parameters
+        ----------
+        kept : list of int
+            Positions of the weights that are not set to zero.
+
+        Returns
+        -------
+        loss : float
+            The lowest without it.
+        kept : list of int
+            One less.
+        """
+        some = self.restrict(kept)
+        costs = 0.5 * (some.weights / some.std(np.eye(len(kept)))) ** 2
+        out = int(np.argmin(costs))
+        return some.loss + costs[out], kept[:out] + kept[out + 1 :]
+
+    def exchange(self, kept):
+        """Exchange weights that are not zero for others while that lowers the loss.
+
+        Taking out the cheapest one by one may end with two terms that stand in for a
+        third, which hardly counted beside them.
+
+        Parameters
+        ----------
+        kept : list of int
+            Positions of the weights that are not set to zero.
+
+        Returns
+        -------
+        kept : list of int
+            As many; no exchange of one for another lowers the loss.
+        """
+        loss = self.restrict(kept).loss
+        while True:
+            offers = [
+                self.without_cheapest([*kept, other])
+                for other in range(len(self.weights))
+                if other not in kept
+            ]
+            lowest, offered = min(offers, default=(loss, kept))
+            if lowest >= loss * (1 - EXACT):
+                return sorted(kept)
+            loss, kept = lowest, offered
+
 
 class Elimination(NamedTuple):
     """The weights that are left, by position, at the lowest loss with them."""

@@ -135,6 +135,32 @@ def test_elimination_does_not_depend_on_units():
         assert step.loss == pytest.approx(other.loss, rel=1e-8)
 
 
+@pytest.mark.parametrize("n_kept", [1, 2, 3])
+def test_no_exchange_is_left_that_lowers_the_loss(n_kept):
+    for start in combinations(range(5), n_kept):
+        kept = POSTERIOR.exchange(list(start))
+        assert len(kept) == n_kept
+        lowest = loss(best(kept))
+        assert lowest <= loss(best(start)) * (1 + 1e-9)
+        for out in kept:
+            for other in set(range(5)) - set(kept):
+                assert lowest <= loss(best([*set(kept) - {out}, other])) * (1 + 1e-9)
+
+
+def test_a_term_comes_back_for_its_stand_ins():
+    """Two columns that sum up to a third, nearly: one by one, the third goes first."""
+    rng = np.random.RandomState(0)
+    A = rng.normal(size=(60, 3))
+    A[:, 2] = A[:, 0] + A[:, 1] + 0.1 * A[:, 2]
+    b = A[:, 2] + 0.2 * rng.normal(size=60)
+    precision = A.T @ A / 0.2**2
+    weights = np.linalg.solve(precision, A.T @ b / 0.2**2)
+    posterior = WeightsPosterior(weights, np.linalg.cholesky(precision), 0.0)
+    assert posterior.exchange([0]) == [2]
+    cheapest = posterior.without_cheapest([0, 1, 2])[0]
+    assert cheapest == pytest.approx(posterior.eliminate()[1].loss)
+
+
 def test_zero_data():
     posterior = regression_posterior(FEATURES, np.zeros(40), 0.0, np.zeros(5))
     assert isinstance(posterior, WeightsPosterior)
