@@ -49,6 +49,7 @@ sphinx_gallery_conf = {
             "uncertainty.py",
             "grid_search.py",
             "scratch_assay.py",
+            "assay_forecast.py",
             "own_kernel.py",
             "many_functions.py",
             "*",
