@@ -169,7 +169,7 @@ def forecast(model, table):
     solver.fit(np.vstack([start, *sides]), np.concatenate([u[0], np.zeros(48)]))
     grid = np.stack(np.meshgrid(times, x, [0.0], indexing="ij"), axis=-1)
     with warnings.catch_warnings():
-        # Elsewhere there are other densities; how far off they are does not matter here.
+        # Other densities than those learned from are what this is about.
         warnings.simplefilter("ignore", ExtrapolationWarning)
         return solver.predict(grid.reshape(-1, 3)).reshape(u.shape)
 
@@ -180,7 +180,7 @@ def forecast(model, table):
 
 
 def error_without_a_time(terms, along):
-    """Error of forecasts of the first assay by laws learned without one of its times."""
+    """Error of forecasts of the first assay by laws that have not seen a time of it."""
     times = np.unique(hours)
     parts = [np.delete(times, i) for i in range(1, len(times))]
     errors = [error_of(forecast(learn(terms, along, p), first), first) for p in parts]
