@@ -123,7 +123,7 @@ def law(terms):
         operators=("u", "u_x", "u_xx"),
         known_part="u_t",
         equation_kernel=Restriction(everything, terms),
-        collocation_points=200,
+        collocation_points=150,
     )
 
 
