@@ -3,6 +3,8 @@
 import numpy as np
 
 from keql._linalg import cholesky, solve_lower
+from keql.kernels import Product
+from keql.kernels._multi_index import leibniz
 
 
 class PolynomialBasis:
@@ -56,15 +58,79 @@ class InducingBasis:
 
     def values(self, S, weights):
         """Values of psi . weights, of shape (n,)."""
-        return self.kernel(S, self.points) @ self._coefficients(weights)
+        return self._combined(S, weights, [(0,) * S.shape[1]])[0]
 
     def gradient(self, S, weights):
         """Partial derivatives of psi . weights, of shape (d, n)."""
-        return self.kernel.gradient(S, self.points) @ self._coefficients(weights)
+        units = np.eye(S.shape[1], dtype=int).tolist()
+        return self._combined(S, weights, [*map(tuple, units)])
 
-    def _coefficients(self, weights):
-        """Of the kernel functions at the inducing points."""
-        return solve_lower(self.cholesky, weights, transposed=True)
+    def _combined(self, S, weights, orders):
+        """Derivatives of psi . weights, one row for each of the orders."""
+        coefficients = solve_lower(self.cholesky, weights, transposed=True)
+        kernel, points = self.kernel, self.points
+        columns = combine(kernel, S, points, coefficients[:, None], orders)
+        return np.stack([column[:, 0] for column in columns])
+
+
+def combine(kernel, X, Y, coefficients, orders):
+    """Derivatives of linear combinations of kernel functions, sum_j k(x, y_j) c_j.
+
+    A product k1(x, y) phi(x) . phi(y) with few features phi is never formed: its
+    combinations are those of k1 with the coefficients c_j phi(y_j), times phi(x). So k1
+    is evaluated once for all derivatives in what only phi depends on.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    X : ndarray of shape (n, d)
+        Where.
+    Y : ndarray of shape (m, d)
+        The points y_j.
+    coefficients : ndarray of shape (m, p)
+        Of p combinations.
+    orders : list of tuple of int
+        Multi-indices of derivatives in x.
+
+    Returns
+    -------
+    combinations : list of ndarray of shape (n, p)
+        One for each of the orders.
+    """
+    d = X.shape[1]
+    if isinstance(kernel, Product):
+        for narrow, other in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
+            if narrow.n_features(d) is not None:
+                return _combine_product(narrow, other, X, Y, coefficients, orders)
+    blocks = kernel.derivatives(X, Y, [(order, None) for order in orders])
+    return [block @ coefficients for block in blocks]
+
+
+def _combine_product(narrow, other, X, Y, coefficients, orders):
+    """Combinations of phi(x) . phi(y) k(x, y), `narrow` being the kernel of phi."""
+    d = X.shape[1]
+    on = narrow.depends_on(d), other.depends_on(d)
+    splits = [list(leibniz(order, *on)) for order in orders]
+    inner = list(dict.fromkeys(second for split in splits for _, _, second in split))
+    # The coefficients c_j phi(y_j), of shape (m, features * p).
+    spread = (narrow.feature_map(Y)[:, :, None] * coefficients[:, None]).reshape(
+        len(Y), -1
+    )
+    combined = {
+        order: each.reshape(len(X), -1, coefficients.shape[1])
+        for order, each in zip(inner, combine(other, X, Y, spread, inner), strict=True)
+    }
+    features = {
+        first: narrow.feature_map(X, first) for split in splits for _, first, _ in split
+    }
+    totals = []
+    for split in splits:
+        total = np.zeros((len(X), coefficients.shape[1]))
+        for factor, first, second in split:
+            total += factor * np.einsum("nf,nfp->np", features[first], combined[second])
+        totals.append(total)
+    return totals
 
 
 def make_basis(kernel, S, n_inducing, rng):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from keql._basis import InducingBasis, PolynomialBasis, make_basis
+from keql._basis import InducingBasis, PolynomialBasis, combine, make_basis
 from keql.kernels import RBF, Constant, FunctionKernel, Matern, Polynomial
 
 RNG = np.random.RandomState(0)
@@ -66,6 +66,44 @@ def test_gradient_of_inducing_features(name):
     gradient = basis.gradient(S[:6], weights)
     expected = difference_quotient(basis, S[:6]) @ weights
     assert_allclose(gradient, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+COMBINED = {
+    **INFINITE,
+    "nested": Constant(2.0) * RBF(0.8, active_dims=0) * INFINITE["Matern"],
+    "few features first": Polynomial(2, scale=0.5, center=0.1, active_dims=(0, 1))
+    * RBF([0.7, 1.2], active_dims=(0, 2)),
+    "a column that nothing depends on": RBF(0.8, active_dims=0)
+    * Polynomial(2, scale=1.0, center=0.0, active_dims=1),
+    "sum": INFINITE["RBF"] + INFINITE["variable coefficients"],
+}
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_combinations_are_those_of_the_blocks(name):
+    kernel = COMBINED[name]
+    coefficients = RNG.normal(size=(8, 2))
+    orders = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (2, 0, 0)]
+    found = combine(kernel, S, T, coefficients, orders)
+    for order, combination in zip(orders, found, strict=True):
+        expected = kernel.derivative(S, T, a=order) @ coefficients
+        assert_allclose(
+            combination, expected, rtol=0, atol=1e-12 * (1 + np.abs(expected).max())
+        )
+
+
+def test_a_product_with_few_features_is_not_formed(monkeypatch):
+    """Only the other factor is evaluated, once for all slopes of the features."""
+    kernel, calls = INFINITE["variable coefficients"], []
+    evaluate = RBF._derivatives
+
+    def counted(self, X, Y, pairs):
+        calls.extend(pairs)
+        return evaluate(self, X, Y, pairs)
+
+    monkeypatch.setattr(RBF, "_derivatives", counted)
+    combine(kernel, S, T, np.ones((8, 1)), [(0, 1, 0), (0, 0, 1), (0, 0, 0)])
+    assert calls == [((0, 0, 0), (0, 0, 0))]
 
 
 def test_inducing_features_are_orthonormal():

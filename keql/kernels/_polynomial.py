@@ -1,11 +1,13 @@
 """Constant and polynomial kernels: exact features, exact monomials."""
 
+from functools import lru_cache
 from itertools import product
-from math import comb, factorial, perm, prod
+from math import comb, perm, prod
 from numbers import Integral
 
 import numpy as np
 from scipy.special import comb as binom
+from scipy.special import factorial
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
@@ -165,7 +167,7 @@ class Polynomial(ActiveKernel):
         )
         # prod_i ((s_i - c_i) / b_i)^e_i, expanded by the binomial theorem; comb is 0
         # where the power of s_i exceeds e_i.
-        coefficients = np.tile(self._weights(own), (len(raw), 1))
+        coefficients = np.tile(self._weights(len(columns)), (len(raw), 1))
         for powers, exponents, c, b in zip(raw.T, own.T, center, scale, strict=True):
             rest = np.maximum(exponents - powers[:, None], 0)
             factor = binom(exponents, powers[:, None])
@@ -183,7 +185,7 @@ class Polynomial(ActiveKernel):
         if np.any(a[~self.depends_on(d)]):
             return np.zeros((len(S), len(own)))
         Z, scale = self._standardise(S[:, columns])
-        features = np.tile(self._weights(own), (len(S), 1))
+        features = np.tile(self._weights(len(columns)), (len(S), 1))
         for z, b, order, exponents in zip(Z.T, scale, a[columns], own.T, strict=True):
             powers = np.vander(z, self.degree + 1, increasing=True)
             factors = np.array([perm(int(e), int(order)) for e in exponents])
@@ -194,24 +196,11 @@ class Polynomial(ActiveKernel):
     def _exponents(self, d):
         """Exponents (p, d) of the monomials in z that the kernel contains."""
         self._check_degree_and_offset()
-        lowest = 0 if self.offset > 0 else self.degree
-        exponents = product(range(self.degree + 1), repeat=d)
-        return np.array([e for e in exponents if lowest <= sum(e) <= self.degree])
+        return _monomials(d, self.degree, bool(self.offset > 0))
 
-    def _weights(self, exponents):
+    def _weights(self, d):
         """Square roots of the multinomial coefficients, times the offset's share."""
-        return np.array(
-            [
-                (
-                    factorial(self.degree)
-                    / prod(factorial(int(e)) for e in row)
-                    / factorial(int(self.degree - row.sum()))
-                    * self.offset ** int(self.degree - row.sum())
-                )
-                ** 0.5
-                for row in exponents
-            ]
-        )
+        return _multinomial_roots(d, self.degree, float(self.offset))
 
     def _center_and_scale(self, d):
         self._check_degree_and_offset()
@@ -297,3 +286,23 @@ class Polynomial(ActiveKernel):
             return []
         inner = self._standardise(X)[0] @ self._standardise(Y)[0].T + self.offset
         return [self.degree * self.offset * inner ** (self.degree - 1)]
+
+
+@lru_cache(maxsize=64)
+def _monomials(d, degree, lower):
+    """Exponents (p, d) of the monomials of a degree, and of lower ones if wanted."""
+    lowest = 0 if lower else degree
+    exponents = product(range(degree + 1), repeat=d)
+    table = np.array([e for e in exponents if lowest <= sum(e) <= degree])
+    table.setflags(write=False)
+    return table
+
+
+@lru_cache(maxsize=64)
+def _multinomial_roots(d, degree, offset):
+    exponents = _monomials(d, degree, offset > 0)
+    left = degree - exponents.sum(axis=1)
+    ways = factorial(degree) / np.prod(factorial(exponents), axis=1)
+    roots = np.sqrt(ways / factorial(left) * offset**left)
+    roots.setflags(write=False)
+    return roots
