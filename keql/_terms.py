@@ -19,7 +19,7 @@ HOPELESS = 1e3
 GAP = 3.0
 # With fewer terms, observations are predicted worse if their errors are this much
 # larger, or if squared errors differ by so many standard errors.
-WORSE, SIGNIFICANT = 1.5, 2.0
+WORSE, SIGNIFICANT = 2.0, 2.0
 
 
 class TermsStep(NamedTuple):
@@ -42,9 +42,9 @@ def fit_with_fewer_terms(
     Those stay that cost least in the quadratic approximation of the loss, in which a
     term that was taken out may come back for another. How many are kept is told by the
     largest gap: the first term that costs many times more than any before it, unless
-    observations are predicted worse without these. A threshold on the loss itself
-    would not do, as its size depends on how well the state kernel suits the states,
-    which the data do not tell.
+    observations are predicted worse without these; if there is no gap, by how well
+    observations are predicted. A threshold on the loss itself would not do, as its size
+    depends on how well the state kernel suits the states, which the data do not tell.
 
     Parameters
     ----------
@@ -150,14 +150,16 @@ def largest_gap(losses, errors, n_residuals):
     Returns
     -------
     place : int
-        0 (all terms are kept) if no gap is clear.
+        If no gap is clear, where observations are predicted best.
     """
     highest = 0.5 * np.log(n_residuals) * max(1.0, 2 * losses[0] / n_residuals)
-    place, widest = 0, GAP
+    place, widest = None, GAP
     for i, rise in enumerate(np.diff(losses)):
         if rise / highest > widest and not _worse(errors[i], errors[0]):
             place, widest = i, rise / highest
         highest = max(highest, rise)
+    if place is None:
+        return int(np.argmin([root_mean_square(missed) for missed in errors]))
     return place
 
 

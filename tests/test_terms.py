@@ -38,6 +38,8 @@ def test_gap_is_the_first_rise_far_above_all_before():
     assert largest_gap([10.0, 11.0, 13.0, 400.0, 900.0], same, 100) == 2
     assert largest_gap([10.0, 500.0, 1000.0], same, 100) == 0  # all terms are needed
     assert largest_gap([10.0, 10.1, 10.2], same, 100) == 0  # nothing stands out
+    better = [alike, 0.9 * alike, 0.5 * alike, 0.8 * alike]
+    assert largest_gap([10.0, 10.1, 10.2, 10.3], better, 100) == 2
     # where residuals are above the noise, rises of the size of all before are none
     losses = [1e6, 1.001e6, 1.002e6, 5e6]
     assert largest_gap(losses, same, 100) == 2
