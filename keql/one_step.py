@@ -79,7 +79,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     n_terms : int, "auto" or None, default=None
         How many terms a polynomial P keeps. Terms are taken out one by one, the one
         that costs least each time, and all is fitted again; "auto" keeps those that
-        cost clearly more than all before them. None: all terms are kept.
+        cost clearly more than all before them, or those that predict observations
+        best. None: all terms are kept.
     solver : {"auto", "dual", "primal"}, default="auto"
         How a state is represented: by representers, with as many unknowns as residuals
         (dual), or in an orthonormal basis of their span (primal), which is smaller for

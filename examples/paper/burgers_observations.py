@@ -47,16 +47,25 @@ def make_data(condition, size, draw):
     return make_burgers(size, initial_condition=u0, random_state=draw)
 
 
-def likeliest(data):
-    """A Gaussian kernel of maximum likelihood for the observations, noise level too.
+def likeliest(data, noise=None):
+    """A Gaussian kernel of maximum likelihood for the observations, and their noise.
 
     With the tiny noise of the joint problem the likelihood ends in scales shorter than
-    the distance between observations once these are many.
+    the distance between observations once these are many: None finds a noise level
+    too. Fronts, on the other hand, then pass for noise.
     """
-    start = data.kernels["state_kernel"]
-    model = TwoStepKEqL(variables=data.variables, state_kernel=start)
-    model.fit(data.X, data.y)
+    model = TwoStepKEqL(
+        variables=data.variables,
+        state_kernel=data.kernels["state_kernel"],
+        observation_noise=noise,
+    ).fit(data.X, data.y)
     return model.state_kernel_.length_scale, model.observation_noise_
+
+
+def published_kernels(data, noise=None):
+    """Published settings: length scales of maximum likelihood times 0.75."""
+    lengths = 0.75 * likeliest(data, noise)[0]
+    return data.kernels | {"state_kernel": RBF(lengths, "fixed")}
 
 
 def learn(method, data):
@@ -64,9 +73,7 @@ def learn(method, data):
     if method == "ours":  # not a single setting
         model = OneStepKEqL(**data.problem, n_terms="auto")
     elif method == "published settings":
-        lengths = 0.75 * likeliest(data)[0]
-        kernels = data.kernels | {"state_kernel": RBF(lengths, "fixed")}
-        model = OneStepKEqL(**data.problem, **kernels, n_restarts=0)
+        model = OneStepKEqL(**data.problem, **published_kernels(data), n_restarts=0)
     else:
         lengths, noise = likeliest(data)
         kernels = data.kernels | {
@@ -74,7 +81,11 @@ def learn(method, data):
             "observation_noise": noise,
         }
         model = TwoStepKEqL(**data.problem, **kernels)
-    model.fit(data.X, data.y)
+    return with_equation(method, model.fit(data.X, data.y))
+
+
+def with_equation(method, model):
+    """A fitted estimator and its equation, or that of SINDy on its state."""
     if "sindy" in method:
         return model, learn_sindy(model, 2, ensemble=method.startswith("ensemble"))
     return model, model.equation_

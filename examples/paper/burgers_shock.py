@@ -9,7 +9,13 @@ the environment variable KEQL_REFERENCE names the folder of `burgers_shock.npz`.
 import sys
 
 from burgers_from_boundary import show
-from burgers_observations import METHODS, learn, true_features
+from burgers_observations import (
+    METHODS,
+    learn,
+    published_kernels,
+    true_features,
+    with_equation,
+)
 from experiment import (
     draws,
     measured,
@@ -25,6 +31,7 @@ from experiment import (
 from published import BURGERS_SHOCK
 from sindy_baseline import available
 
+from keql import TwoStepKEqL
 from keql.datasets import make_burgers
 from keql.metrics import equation_error, relative_l2_error
 
@@ -40,10 +47,22 @@ def make_data(draw):
     return use_draw(data, draw, FILE)
 
 
+def learn_shock(method, data):
+    """As elsewhere, but two steps and SINDy with the published kernel: exact data.
+
+    With a noise level that is found along with the kernel, fronts pass for noise.
+    """
+    if method in ("ours", "published settings"):
+        return learn(method, data)
+    kernels = published_kernels(data, data.kernels["observation_noise"])
+    model = TwoStepKEqL(**data.problem, **kernels).fit(data.X, data.y)
+    return with_equation(method, model)
+
+
 def measure(draw, method):
     """Errors of the state and of the unknown part of the equation."""
     data = make_data(draw)
-    (model, equation), cost = measured(lambda: learn(method, data))
+    (model, equation), cost = measured(lambda: learn_shock(method, data))
     state = model.predict(data.X_test)
     return {
         "state_error": relative_l2_error(data.y_test, state),
