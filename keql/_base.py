@@ -148,16 +148,26 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             In units of `y` over those of the coordinates differentiated.
         std : ndarray of shape (n,)
             Only if `return_std`.
+
+        Warns
+        -----
+        ExtrapolationWarning
+            If the estimator is a :class:`keql.KernelPDESolver`, where its `predict`
+            warns.
         """
         check_is_fitted(self)
         points, labels = self._validate_points(X, reset=False)
         operator = parse_operator(operator, self.variables_)
+        self._warn(points, labels)
         values, variances = np.empty(len(points)), np.empty(len(points))
         for m, rows in self._rows_of_functions(labels):
             values[rows] = self.states_[m].evaluate(points[rows], operator)
             if return_std:
                 variances[rows] = self.states_[m].variance(points[rows], operator)
         return (values, np.sqrt(variances)) if return_std else values
+
+    def _warn(self, points, labels):
+        """Warn of predictions that go too far; of learned states none does."""
 
     def coordinates(self, X):
         """Coordinates of points: `X` without the column of function labels.

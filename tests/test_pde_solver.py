@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from functools import partial
 
 import autograd.numpy as anp
 import numpy as np
@@ -437,6 +438,8 @@ def test_extrapolation_is_reported(pendulum):
     with pytest.warns(ExtrapolationWarning, match="by a factor of up to 3") as record:
         beyond.predict([[0.0], [PI / 4]])
     assert "at 1 of 2 points" in str(record[0].message)
+    with pytest.warns(ExtrapolationWarning, match="by a factor of up to 3"):
+        beyond.predict_derivative([[0.0], [PI / 4]], "u_t")
     np.testing.assert_allclose(
         beyond.extrapolation([[0.0], [PI / 4]]) > 1, [True, False]
     )
@@ -444,8 +447,11 @@ def test_extrapolation_is_reported(pendulum):
 
 def test_points_outside_of_the_domain():
     solver = KernelPDESolver(**OSCILLATOR).fit(*ENDS)
-    with pytest.warns(ExtrapolationWarning, match="1 of 2 points lie outside"):
-        solver.predict([[1.0], [3.5]])
+    for predict in solver.predict, partial(solver.predict_derivative, operator="u_t"):
+        message = "1 of 2 points lie outside"
+        with pytest.warns(ExtrapolationWarning, match=message) as record:
+            predict([[1.0], [3.5]])
+        assert record[0].filename == __file__, "the line that the user wrote"
 
 
 # --- windows ------------------------------------------------------------------------
