@@ -73,6 +73,37 @@ class InducingBasis:
         return np.stack([column[:, 0] for column in columns])
 
 
+class FixedEquation:
+    """An equation that is not sought any more: it has no features with free weights.
+
+    Parameters
+    ----------
+    basis : PolynomialBasis or InducingBasis
+        Features of the equation.
+    weights : ndarray of shape (p,)
+        Its coefficients.
+    posterior : WeightsPosterior
+        What it was learned from says about them.
+    """
+
+    def __init__(self, basis, weights, posterior):
+        self.basis = basis
+        self.weights = weights
+        self.posterior = posterior
+
+    def __call__(self, S):
+        """No features, of shape (n, 0)."""
+        return np.empty((len(S), 0))
+
+    def values(self, S, _):
+        """Values of the equation, of shape (n,)."""
+        return self.basis.values(S, self.weights)
+
+    def gradient(self, S, _):
+        """Its partial derivatives, of shape (d, n)."""
+        return self.basis.gradient(S, self.weights)
+
+
 def combine(kernel, X, Y, coefficients, orders):
     """Derivatives of linear combinations of kernel functions, sum_j k(x, y_j) c_j.
 

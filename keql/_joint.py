@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from keql._basis import FixedEquation
 from keql._dual import DualModel, make_dual_blocks
 from keql._formulas import as_factor, text_product
 from keql._linalg import pivoted_cholesky
@@ -149,7 +150,7 @@ def start_at(problem, expansions, weights):
     return problem.iterate(coefficients, weights)
 
 
-def start_near(problem, two_step, states):
+def start_near(problem, two_step, states, weights):
     """An iterate from any states: the solution of the problem linearised there.
 
     Parameters
@@ -157,9 +158,11 @@ def start_near(problem, two_step, states):
     problem : JointProblem
         The problem.
     two_step : Learned
-        With the points, the operators, and the weights of the equation.
+        With the points and the operators.
     states : list of KernelExpansion
         The state of each function, of whatever kernel.
+    weights : ndarray of shape (p,)
+        Of the equation.
 
     Returns
     -------
@@ -178,7 +181,6 @@ def start_near(problem, two_step, states):
     ):
         imposed = [state.evaluate(points, operator) for operator in setup.operators]
         values.append(np.concatenate([state.evaluate(data.points, identity), *imposed]))
-    weights = two_step.equation.weights
     origin = problem.iterate([np.zeros(b.n_unknowns) for b in blocks], weights)
     there = problem.evaluate(replace(origin, values=values))
     # The linearisation r(v) + T (. - v) as one around zero.
@@ -221,7 +223,16 @@ def resample(two_step, states):
 
 
 def learned_jointly(two_step, problem, iterate):
-    """What the estimators store, from a solution of the joint problem."""
+    """What the estimators store, from a solution of the joint problem.
+
+    If the equation was fixed, states are as uncertain as if it were not, and it is
+    itself as uncertain as where it was learned.
+    """
+    law = problem.basis
+    fixed = isinstance(law, FixedEquation)
+    if fixed:
+        problem = problem.with_basis(law.basis)
+        iterate = replace(iterate, weights=law.weights)
     model = problem.linearise(problem.evaluate(iterate))
     setup, root = two_step.setup, problem.dispersion**0.5
     equation = LearnedEquation(
@@ -234,7 +245,7 @@ def learned_jointly(two_step, problem, iterate):
         two_step.state_kernel,
         np.concatenate(model.evaluation.features),
         setup.has_forcing,
-        model.posterior_weights(),
+        law.posterior if fixed else model.posterior_weights(),
     )
     return Learned(
         two_step.observations,

@@ -35,7 +35,7 @@ def cholesky(A):
             f"a covariance matrix of size {len(A)} has entries that are not finite: "
             "check the scales of the data and of the kernel."
         )
-    mean = np.trace(A) / len(A)
+    mean = np.trace(A) / max(1, len(A))
     for jitter in JITTERS:
         L = np.array(A, order="C")
         L[np.diag_indices_from(L)] += jitter * mean

@@ -160,6 +160,12 @@ class JointProblem:
         problem.blocks, problem.precisions = blocks, precisions
         return problem
 
+    def with_dispersion(self, dispersion):
+        """The same problem, all of its variances so many times as large."""
+        problem = copy(self)
+        problem.dispersion = dispersion
+        return problem
+
     def misfit(self, iterate):
         """Mean square of the residuals in units of the noise levels."""
         residuals = np.concatenate(self.evaluate(iterate).residuals)

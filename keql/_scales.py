@@ -62,13 +62,14 @@ class Candidate:
         return root_mean_square(self.errors)
 
 
-def choose_prior(two_step, learn, solve_jointly):
+def choose_prior(two_step, learn, solve_jointly, states=None):
     """The kernel of the states that predicts observations best.
 
-    Compared are the given one and, on paths through their length scales, RBF kernels,
-    which suit exact data, and rougher Matern kernels, which promise less: they suit
-    noisy data, and states with rough places. Each fit on a path starts from the states
-    of the one before.
+    Compared are, on paths through their length scales, RBF kernels, which suit exact
+    data, and rougher Matern kernels, which promise less: they suit noisy data, and
+    states with rough places. Each fit on a path starts from the states of the one
+    before. No length scale is so short that collocation points would not resolve it:
+    between them the equation would not hold.
 
     Parameters
     ----------
@@ -80,6 +81,8 @@ def choose_prior(two_step, learn, solve_jointly):
     solve_jointly : callable
         Makes the joint problem of a two-step solution and its start, which is near
         given states if there are any.
+    states : list of KernelExpansion, default=None
+        States to start from; None: those of two steps with the first kernel tried.
 
     Returns
     -------
@@ -111,23 +114,17 @@ def choose_prior(two_step, learn, solve_jointly):
         matern = Matern(extent * fractions, "fixed", nu=order + ROUGHNESS)
         return evaluate(offset + variance * matern, states)
 
-    given = _evaluate(
-        two_step.state_kernel, *solve_jointly(two_step, None), regressions
-    )
     n_points = max(map(len, two_step.setup.collocation_points))
     shortest = min(RESOLVED * n_points ** (-1 / len(extent)), FIRST)
     n_steps = int(np.log(FIRST / shortest) / np.log(FACTORS[-1]))
     path = np.outer(FIRST / FACTORS[-1] ** np.arange(n_steps + 1), np.ones(len(extent)))
-    tried = _search(smooth, path, shortest)
+    tried = _search(smooth, path, shortest, states)
     place, start = min(tried.items(), key=lambda item: item[1].error)
     rougher = _search(rough, np.atleast_2d(place), shortest, start.states)
     candidates = [*tried.values(), *rougher.values()]
-    compared = [(each.kernel, each.error) for each in (given, *candidates)]
+    compared = [(each.kernel, each.error) for each in candidates]
     best = _settle(candidates)
-    if given.error < best.error:
-        best = given
-    else:
-        two_step = learn(best.kernel, best.states)
+    two_step = learn(best.kernel, best.states)
     problem, solution = solve_jointly(two_step, best.states)
     problem.dispersion = believed_dispersion(problem, solution, regressions)
     return Prior(two_step, problem, solution, best.error, compared)

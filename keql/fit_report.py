@@ -249,6 +249,10 @@ def _choices(model, learned, search):
     else:
         reason = _origin(as_kernel(model.equation_kernel), fitted)
     choices.append(Choice("equation kernel", str(kernel), reason))
+    if search:
+        kernel = str(search["learned_with"])
+        reason = "the law with which observations are predicted best"
+        choices.append(Choice("learned with", kernel, reason))
     if model.equation_noise is not None:
         reason = "given"
     elif hasattr(model, "loss_curve_"):

@@ -19,13 +19,11 @@ from keql._joint import (
     resample,
     start_at,
     start_near,
-    term_name,
 )
+from keql._joint_fits import better_law, fit_jointly, with_other_states
 from keql._projection import ProjectedKernel
-from keql._restarts import minimise_with_restarts
-from keql._scales import believed_dispersion, choose_prior
+from keql._scales import choose_prior
 from keql._solver_mixin import SolverMixin
-from keql._terms import find_terms, fit_with_fewer_terms
 from keql.fit_report import describe_fit
 
 
@@ -60,8 +58,9 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     state_kernel : kernel, default=None
         Kernel of the states; free hyperparameters are fitted by maximum marginal
         likelihood of the observations. None: an offset plus the RBF or Matern kernel
-        whose joint fit predicts observations best from all others, or the default of
-        :class:`keql.TwoStepKEqL` if that predicts them better.
+        whose joint fit predicts observations best from all others; the equation may be
+        that of another fit, with the default kernel of :class:`keql.TwoStepKEqL`, if
+        observations are predicted better with it.
     equation_kernel : kernel, default=None
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance.
@@ -123,7 +122,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     variables_ : tuple of str
         Names of the coordinates.
     loss_curve_ : list of float
-        Loss at the start and after each accepted step.
+        Loss at the start and after each accepted step, where the equation was learned.
     damping_curve_ : list of float
         Damping of each accepted step.
     n_iter_ : int
@@ -263,57 +262,48 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         return self
 
     def _learn_jointly(self, two_step, context, X, y):
-        """Minimise from the two-step solution, and again if the minimum is poor."""
-        regressions = two_step.observations.regressions
-        search = None
-        if self._chooses_kernel():
-            learn = partial(self._learn_from, two_step)
-            prior = choose_prior(two_step, learn, self._solve_jointly)
-            two_step, problem, start = prior.two_step, prior.problem, prior.solution
-            search = {"error": prior.error, "alternatives": prior.compared}
-        else:
-            problem, start = self._solve_jointly(two_step)
-        if self.n_terms is not None:
-            find_terms(problem, self.n_terms)  # or refuse before the long part
-        learned = partial(learned_jointly, two_step)
-        report = partial(self._report, context, X, y, learned)
-        problem, reached, _, tries = minimise_with_restarts(
-            problem,
-            start,
-            n_restarts=self.n_restarts,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            report=report,
-            rng=check_random_state(self.random_state),
-        )
-        path = []
-        if self.n_terms is not None and not reached.interrupted:
-            problem, reached, path = fit_with_fewer_terms(
+        """The joint fit; with a kernel that is not given, one of the better law."""
+        settings = {"max_iter": self.max_iter, "tol": self.tol}
+
+        def report(two_step):
+            return partial(self._report, context, X, y, two_step)
+
+        def fit(two_step, problem, start, n_restarts):
+            return fit_jointly(
+                two_step,
                 problem,
-                reached,
-                self.n_terms,
-                partial(term_name, two_step),
-                regressions,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                report=report,
+                start,
+                n_terms=self.n_terms,
+                n_restarts=n_restarts,
+                rng=check_random_state(self.random_state),
+                report=report(two_step),
+                **settings,
             )
-        if self._chooses_kernel():
-            problem.dispersion = believed_dispersion(
-                problem, reached.solution, regressions
-            )
-            search["dispersion"] = problem.dispersion
-        outcome = {
-            "loss_curve_": reached.loss_curve,
-            "damping_curve_": reached.damping_curve,
-            "n_iter_": reached.n_iter,
-            "converged_": reached.converged,
-            "message_": reached.message,
-            "misfit_": problem.misfit(reached.solution),
-            "restarts_": tries,
-            "terms_path_": path,
+
+        if not self._chooses_kernel():
+            best = fit(two_step, *self._solve_jointly(two_step), self.n_restarts)
+            return best.learned, best.outcome, None
+        learn = partial(self._learn_from, two_step)
+        prior = choose_prior(two_step, learn, self._solve_jointly)
+        best = fit(prior.two_step, prior.problem, prior.solution, self.n_restarts)
+        if not best.result.interrupted:
+            other = fit(two_step, *self._solve_jointly(two_step), n_restarts=0)
+            to_user = report(best.two_step)
+            best = better_law(best, other, report=to_user, **settings)
+        learned_with = best.two_step.state_kernel
+        if not best.result.interrupted:
+            solve = partial(self._solve_jointly, law=best.law)
+            prior = choose_prior(two_step, learn, solve, best.learned.states)
+            to_user = report(prior.two_step)
+            best = with_other_states(best, prior, report=to_user, **settings)
+        best = best.believing_predictions()
+        search = {
+            "learned_with": learned_with,
+            "error": prior.error,
+            "alternatives": prior.compared,
+            "dispersion": best.problem.dispersion,
         }
-        return learned(problem, reached.solution), outcome, search
+        return best.learned, best.outcome, search
 
     def _chooses_kernel(self):
         return self.state_kernel is None and self.optimizer is not None
@@ -337,7 +327,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         )
         return replace(learned, observations=two_step.observations)
 
-    def _solve_jointly(self, two_step, states=None):
+    def _solve_jointly(self, two_step, states=None, law=None):
         """The least-squares problem of a fit, and where it starts."""
         problem = make_problem(
             two_step,
@@ -347,8 +337,11 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             state_penalty=self.state_penalty,
             map_blocks=partial(parallel_map, self.n_jobs),
         )
+        weights = two_step.equation.weights
+        if law is not None:
+            problem, weights = problem.with_basis(law), np.empty(0)
         if states is not None:
-            return problem, start_near(problem, two_step, states)
+            return problem, start_near(problem, two_step, states, weights)
         return problem, self._start(problem, two_step)
 
     def _start(self, problem, two_step):
@@ -368,7 +361,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         ]
         return start_at(problem, states, weights)
 
-    def _report(self, context, X, y, learned, problem, result):
+    def _report(self, context, X, y, two_step, problem, result):
         """Tell a user, and callbacks, about an accepted step."""
         if self.verbose:
             print(
@@ -380,7 +373,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
         def attributes():
             snapshot = type(self)(**self.get_params(deep=False))
-            snapshot._store(learned(problem, result.solution))
+            snapshot._store(learned_jointly(two_step, problem, result.solution))
             return vars(snapshot) | {"n_features_in_": self.n_features_in_}
 
         return step.call_on_fit_task_end(

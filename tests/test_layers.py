@@ -55,12 +55,13 @@ LAYERS = {
     "keql.pde_solver": 7,
     "keql._solver_mixin": 8,
     "keql._joint": 8,
+    "keql._joint_fits": 9,
     "keql._terms": 4,
     "keql._scales": 3,
-    "keql.two_step": 9,
-    "keql.one_step": 9,
-    "keql.plotting": 10,
-    "keql": 10,
+    "keql.two_step": 10,
+    "keql.one_step": 10,
+    "keql.plotting": 11,
+    "keql": 11,
 }
 
 # What a module may import when it is itself imported, and what only inside the

@@ -1,0 +1,154 @@
+"""The better law of two fits, and states found again with a law that is held."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from keql import KernelPDESolver, OneStepKEqL
+from keql._basis import FixedEquation, PolynomialBasis
+from keql._joint import learned_jointly
+from keql._joint_fits import better_law, fit_jointly, with_other_states
+from keql._levenberg_marquardt import minimise
+from keql._scales import Prior
+from keql.datasets import make_burgers
+from keql.kernels import RBF, Constant, Polynomial, Restriction
+from keql.metrics import relative_l2_error
+from keql.operators import parse_operator
+
+KERNEL = Constant(4.0, "fixed") * RBF([0.4, 0.2], "fixed")
+NOISE = {"observation_noise": 1e-3, "equation_noise": 1e-2}
+# Powers of t, x, u, u_x and u_xx in u u_x and u_xx, and in u and u_x.
+TRUE = [(0, 0, 1, 1, 0), (0, 0, 0, 0, 1)]
+FALSE = [(0, 0, 1, 0, 0), (0, 0, 0, 1, 0)]
+SETTINGS = {"max_iter": 100, "tol": 1e-9, "report": lambda *_: False}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_burgers(40, collocation_shape=(12, 15), random_state=1)
+
+
+def fitted(data, powers, solver="dual"):
+    """A joint fit whose equation has terms of some powers of t, x, u, u_x, u_xx."""
+    model = OneStepKEqL(
+        **data.problem,
+        **NOISE,
+        state_kernel=KERNEL,
+        equation_kernel=Restriction(Polynomial(2), powers),
+        solver=solver,
+        n_restarts=0,
+    )
+    two_step = model._learn_in_two_steps(data.X, data.y, None)
+    problem, start = model._solve_jointly(two_step)
+    rng = np.random.RandomState(0)
+    fit = fit_jointly(
+        two_step, problem, start, n_terms=None, n_restarts=0, rng=rng, **SETTINGS
+    )
+    return model, fit
+
+
+@pytest.fixture(scope="module")
+def right(data):
+    return fitted(data, TRUE)
+
+
+@pytest.fixture(scope="module")
+def wrong(data):
+    return fitted(data, FALSE)
+
+
+def test_the_law_that_predicts_better_is_taken(right, wrong):
+    right, wrong = right[1], wrong[1]
+    assert better_law(wrong, right, **SETTINGS) is right
+    assert better_law(right, wrong, **SETTINGS) is right
+
+
+def test_an_interrupted_fit_keeps_the_first_one(right, wrong):
+    right, wrong = right[1], wrong[1]
+    stopped = right.interrupted("interrupted after 3 steps")
+    kept = better_law(wrong, stopped, **SETTINGS)
+    assert kept.problem is wrong.problem
+    assert kept.result.solution is wrong.result.solution
+    assert kept.result.interrupted and not kept.result.converged
+    assert kept.outcome["message_"] == "interrupted after 3 steps"
+    # A callback that stops the states' minimisation stops the comparison too.
+    stop = SETTINGS | {"report": lambda *_: True}
+    assert better_law(wrong, right, **stop).result.interrupted
+
+
+@pytest.mark.parametrize("solver", ["dual", "primal"])
+def test_states_of_a_held_law_are_those_of_the_solver(data, solver):
+    """Two ways to one problem: the equation known, data inside, the same noise."""
+    model, fit = fitted(data, TRUE, solver)
+    problem = fit.problem.with_basis(fit.law)
+    start = problem.iterate(fit.result.solution.coefficients, np.empty(0))
+    held = minimise(problem, start, damping=1e-9, max_iter=50, tol=1e-12)
+    state = problem.linearise(problem.evaluate(held.solution)).posterior_states()[0]
+    known = KernelPDESolver(
+        fit.learned.equation,
+        data.collocation_points,
+        variables=data.variables,
+        state_kernel=KERNEL,
+        **NOISE,
+    ).fit(data.X, data.y)
+    at = data.X_test[::97], parse_operator("u", data.variables)
+    expected = known.states_[0]
+    np.testing.assert_allclose(state.evaluate(*at), expected.evaluate(*at), atol=2e-6)
+    np.testing.assert_allclose(state.variance(*at), expected.variance(*at), rtol=1e-3)
+
+
+def test_states_are_as_uncertain_as_if_the_law_were_not_held(right):
+    """The same place in the same problem: held or not, the same variances."""
+    fit = right[1]
+    free = fit.learned
+    held = fit.problem.with_basis(fit.law)
+    iterate = replace(fit.result.solution, weights=np.empty(0))
+    other = learned_jointly(fit.two_step, held, iterate)
+    identity = parse_operator("u", fit.two_step.variables)
+    points = np.random.RandomState(0).uniform(size=(50, 2))
+    np.testing.assert_array_equal(
+        other.states[0].variance(points, identity),
+        free.states[0].variance(points, identity),
+    )
+    assert other.equation.terms() == free.equation.terms()
+    # The law is as uncertain as where it was learned.
+    np.testing.assert_allclose(
+        other.equation.posterior.factor, fit.law.posterior.factor
+    )
+
+
+def test_other_states_keep_law_and_history(right, wrong):
+    model, fit = right
+    two_step = wrong[1].two_step
+    problem, start = model._solve_jointly(two_step, fit.learned.states, fit.law)
+    prior = Prior(two_step, problem, start, 0.0, [])
+    other = with_other_states(fit, prior, **SETTINGS)
+    assert other.learned.equation.terms() == fit.learned.equation.terms()
+    assert other.result.loss_curve == fit.result.loss_curve
+    assert other.result.n_iter > fit.result.n_iter
+    assert other.result.converged
+
+
+def test_a_fixed_equation_has_values_and_slopes_but_no_features():
+    basis = PolynomialBasis(Polynomial(2, center=0.0, scale=1.0))
+    S = np.random.RandomState(0).normal(size=(4, 2))
+    weights = np.arange(6.0)
+    fixed = FixedEquation(basis, weights, None)
+    assert fixed(S).shape == (4, 0)
+    none = np.empty(0)
+    np.testing.assert_array_equal(fixed.values(S, none), basis.values(S, weights))
+    np.testing.assert_array_equal(fixed.gradient(S, none), basis.gradient(S, weights))
+
+
+def test_the_law_of_a_rougher_prior():
+    """Defaults find it where states that fill the gaps alone would bend it."""
+    data = make_burgers(60, collocation_shape=(14, 17), random_state=5)
+    model = OneStepKEqL(**data.problem, n_terms="auto").fit(data.X, data.y)
+    terms = model.equation_.terms()
+    assert set(terms) == {"u u_x", "u_xx"}
+    assert terms["u u_x"] == pytest.approx(-1, rel=0.01)
+    assert terms["u_xx"] == pytest.approx(-0.01, rel=0.01)
+    assert relative_l2_error(data.y_test, model.predict(data.X_test)) < 0.03
+    assert "Envelope" not in str(model.state_kernel_)
+    assert "Envelope" in str(model.fit_report_), "which says what it was learned with"
