@@ -15,6 +15,7 @@ import numpy as np
 from keql._basis import FixedEquation
 from keql._joint import learned_jointly, term_name
 from keql._levenberg_marquardt import minimise
+from keql._regression import root_mean_square
 from keql._restarts import minimise_with_restarts
 from keql._scales import believed_dispersion, left_out_errors
 from keql._terms import find_terms, fit_with_fewer_terms
@@ -31,6 +32,8 @@ class JointFit:
     ----------
     two_step : Learned
         What it started from.
+    learned_with : Kernel
+        The state kernel with which the law was learned.
     problem : JointProblem
         The problem, with the features that the law has in the end.
     result : Result
@@ -42,6 +45,7 @@ class JointFit:
     """
 
     two_step: object
+    learned_with: object
     problem: object
     result: object
     tries: list
@@ -55,21 +59,18 @@ class JointFit:
     @property
     def law(self):
         """The equation, which is not to be sought any more."""
+        if isinstance(self.problem.basis, FixedEquation):
+            return self.problem.basis
         fit = self.believing_predictions()
         model = fit.problem.linearise(fit.problem.evaluate(fit.result.solution))
         weights = fit.result.solution.weights
         return FixedEquation(fit.problem.basis, weights, model.posterior_weights())
 
     @property
-    def typical_error(self):
-        """Median absolute error of predicting each observation from all others.
-
-        Where states are too rough for their prior, observations are predicted badly
-        whatever the law is: a mean would tell of these only.
-        """
+    def errors(self):
+        """Errors of the predictions of each observation from all others."""
         model = self.problem.linearise(self.problem.evaluate(self.result.solution))
-        regressions = self.two_step.observations.regressions
-        return float(np.median(np.abs(left_out_errors(model, regressions))))
+        return left_out_errors(model, self.two_step.observations.regressions)
 
     def believing_predictions(self):
         """The same, its variances raised to what is left if predictions are good."""
@@ -78,6 +79,22 @@ class JointFit:
             self.problem, self.result.solution, regressions
         )
         return replace(self, problem=self.problem.with_dispersion(dispersion))
+
+    def holding(self, two_step, problem, start, *, max_iter, tol, report):
+        """The law and its history, with the states of a problem that has this law."""
+        damping = DAMPING * problem.evaluate(start).loss
+        settings = {"damping": damping, "max_iter": max_iter, "tol": tol}
+        states = minimise(problem, start, **settings, report=partial(report, problem))
+        law = self.result
+        result = replace(
+            states,
+            loss_curve=law.loss_curve,
+            damping_curve=law.damping_curve,
+            n_iter=law.n_iter + states.n_iter,
+            converged=law.converged and states.converged,
+            message=states.message if law.converged else law.message,
+        )
+        return replace(self, two_step=two_step, problem=problem, result=result)
 
     def interrupted(self, message):
         """The same, as what is left of a fit that was to go on."""
@@ -141,11 +158,14 @@ def fit_jointly(two_step, problem, start, *, n_terms, n_restarts, rng, **setting
             two_step.observations.regressions,
             **settings,
         )
-    return JointFit(two_step, problem, result, tries, path)
+    return JointFit(two_step, two_step.state_kernel, problem, result, tries, path)
 
 
-def better_law(fit, other, *, max_iter, tol, report):
-    """That of two fits whose law predicts observations better, each from all others.
+def with_better_law(fit, other, **settings):
+    """A fit, or its prior of the states with the law of another fit.
+
+    The law is the other one if states of the same prior then predict observations
+    better, each from all others.
 
     Parameters
     ----------
@@ -153,35 +173,35 @@ def better_law(fit, other, *, max_iter, tol, report):
         Whose prior of the states both laws are tried with.
     other : JointFit
         With another prior.
-    max_iter, tol, report
+    **settings
         As for :func:`fit_jointly`.
 
     Returns
     -------
     best : JointFit
-        One of them, or the first one as interrupted.
+        The fit, or its prior with the law and the history of the other.
     """
     if other.result.interrupted:
         return fit.interrupted(other.result.message)
     problem = fit.problem.with_basis(other.law)
     start = problem.iterate(fit.result.solution.coefficients, np.empty(0))
-    held = _minimise(problem, start, max_iter, tol, report)
-    if held.interrupted:
-        return fit.interrupted(held.message)
-    held = replace(fit, problem=problem, result=held)
-    return other if held.typical_error < fit.typical_error else fit
+    held = other.holding(fit.two_step, problem, start, **settings)
+    if held.result.interrupted:
+        return fit.interrupted(held.result.message)
+    better = np.median(np.abs(held.errors)) < np.median(np.abs(fit.errors))
+    return held if better else fit
 
 
-def with_other_states(fit, prior, *, max_iter, tol, report):
-    """The law of a fit, with states of another prior.
+def with_other_states(fit, prior, **settings):
+    """A fit, or states of another prior with its law if these predict better.
 
     Parameters
     ----------
     fit : JointFit
-        The law.
+        The fit.
     prior : Prior
-        Chosen with that law.
-    max_iter, tol, report
+        Chosen with its law.
+    **settings
         As for :func:`fit_jointly`.
 
     Returns
@@ -189,20 +209,8 @@ def with_other_states(fit, prior, *, max_iter, tol, report):
     fit : JointFit
         With the history of how the law was found.
     """
-    result = _minimise(prior.problem, prior.solution, max_iter, tol, report)
-    law = fit.result
-    result = replace(
-        result,
-        loss_curve=law.loss_curve,
-        damping_curve=law.damping_curve,
-        n_iter=law.n_iter + result.n_iter,
-        converged=law.converged and result.converged,
-        message=result.message if law.converged else law.message,
-    )
-    return replace(fit, two_step=prior.two_step, problem=prior.problem, result=result)
-
-
-def _minimise(problem, start, max_iter, tol, report):
-    damping = DAMPING * problem.evaluate(start).loss
-    settings = {"damping": damping, "max_iter": max_iter, "tol": tol}
-    return minimise(problem, start, **settings, report=partial(report, problem))
+    held = fit.holding(prior.two_step, prior.problem, prior.solution, **settings)
+    if held.result.interrupted:
+        return fit.interrupted(held.result.message)
+    better = root_mean_square(held.errors) < root_mean_square(fit.errors)
+    return held if better else fit

@@ -53,6 +53,7 @@ class Candidate:
 
     kernel: object
     states: list
+    coefficients: list
     errors: np.ndarray
     loss: float
 
@@ -126,6 +127,8 @@ def choose_prior(two_step, learn, solve_jointly, states=None):
     best = _settle(candidates)
     two_step = learn(best.kernel, best.states)
     problem, solution = solve_jointly(two_step, best.states)
+    there = problem.iterate(best.coefficients, solution.weights)
+    solution = min(solution, there, key=lambda each: problem.evaluate(each).loss)
     problem.dispersion = believed_dispersion(problem, solution, regressions)
     return Prior(two_step, problem, solution, best.error, compared)
 
@@ -185,7 +188,8 @@ def _evaluate(kernel, problem, start, regressions):
         for state in model.posterior_states()
     ]
     errors = left_out_errors(model, regressions)
-    return Candidate(kernel, states, errors, result.loss)
+    coefficients = result.solution.coefficients
+    return Candidate(kernel, states, coefficients, errors, result.loss)
 
 
 def _settle(candidates):

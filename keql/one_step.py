@@ -20,7 +20,7 @@ from keql._joint import (
     start_at,
     start_near,
 )
-from keql._joint_fits import better_law, fit_jointly, with_other_states
+from keql._joint_fits import fit_jointly, with_better_law, with_other_states
 from keql._projection import ProjectedKernel
 from keql._scales import choose_prior
 from keql._solver_mixin import SolverMixin
@@ -289,8 +289,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         if not best.result.interrupted:
             other = fit(two_step, *self._solve_jointly(two_step), n_restarts=0)
             to_user = report(best.two_step)
-            best = better_law(best, other, report=to_user, **settings)
-        learned_with = best.two_step.state_kernel
+            best = with_better_law(best, other, report=to_user, **settings)
         if not best.result.interrupted:
             solve = partial(self._solve_jointly, law=best.law)
             prior = choose_prior(two_step, learn, solve, best.learned.states)
@@ -298,7 +297,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             best = with_other_states(best, prior, report=to_user, **settings)
         best = best.believing_predictions()
         search = {
-            "learned_with": learned_with,
+            "learned_with": best.learned_with,
             "error": prior.error,
             "alternatives": prior.compared,
             "dispersion": best.problem.dispersion,

@@ -8,7 +8,7 @@ import pytest
 from keql import KernelPDESolver, OneStepKEqL
 from keql._basis import FixedEquation, PolynomialBasis
 from keql._joint import learned_jointly
-from keql._joint_fits import better_law, fit_jointly, with_other_states
+from keql._joint_fits import fit_jointly, with_better_law, with_other_states
 from keql._levenberg_marquardt import minimise
 from keql._scales import Prior
 from keql.datasets import make_burgers
@@ -60,21 +60,25 @@ def wrong(data):
 
 def test_the_law_that_predicts_better_is_taken(right, wrong):
     right, wrong = right[1], wrong[1]
-    assert better_law(wrong, right, **SETTINGS) is right
-    assert better_law(right, wrong, **SETTINGS) is right
+    assert with_better_law(right, wrong, **SETTINGS) is right
+    best = with_better_law(wrong, right, **SETTINGS)
+    assert best.two_step is wrong.two_step
+    assert best.learned.equation.terms() == right.learned.equation.terms()
+    assert best.result.loss_curve == right.result.loss_curve
+    assert best.result.n_iter > right.result.n_iter
 
 
 def test_an_interrupted_fit_keeps_the_first_one(right, wrong):
     right, wrong = right[1], wrong[1]
     stopped = right.interrupted("interrupted after 3 steps")
-    kept = better_law(wrong, stopped, **SETTINGS)
+    kept = with_better_law(wrong, stopped, **SETTINGS)
     assert kept.problem is wrong.problem
     assert kept.result.solution is wrong.result.solution
     assert kept.result.interrupted and not kept.result.converged
     assert kept.outcome["message_"] == "interrupted after 3 steps"
     # A callback that stops the states' minimisation stops the comparison too.
     stop = SETTINGS | {"report": lambda *_: True}
-    assert better_law(wrong, right, **stop).result.interrupted
+    assert with_better_law(wrong, right, **stop).result.interrupted
 
 
 @pytest.mark.parametrize("solver", ["dual", "primal"])
@@ -118,16 +122,20 @@ def test_states_are_as_uncertain_as_if_the_law_were_not_held(right):
     )
 
 
-def test_other_states_keep_law_and_history(right, wrong):
+def test_other_states_are_taken_if_they_predict_better(right):
     model, fit = right
-    two_step = wrong[1].two_step
-    problem, start = model._solve_jointly(two_step, fit.learned.states, fit.law)
-    prior = Prior(two_step, problem, start, 0.0, [])
-    other = with_other_states(fit, prior, **SETTINGS)
-    assert other.learned.equation.terms() == fit.learned.equation.terms()
-    assert other.result.loss_curve == fit.result.loss_curve
-    assert other.result.n_iter > fit.result.n_iter
-    assert other.result.converged
+    stiff = Constant(4.0, "fixed") * RBF([5.0, 5.0], "fixed")
+    two_step = model._learn_from(fit.two_step, stiff, fit.learned.states)
+    known = fit.learned.states, fit.law
+    poor = Prior(two_step, *model._solve_jointly(two_step, *known), 0.0, [])
+    assert with_other_states(fit, poor, **SETTINGS) is fit
+    fine = model._solve_jointly(fit.two_step, *known)
+    fine = Prior(fit.two_step, *fine, 0.0, [])
+    worse = fit.holding(two_step, poor.problem, poor.solution, **SETTINGS)
+    better = with_other_states(worse, fine, **SETTINGS)
+    assert better.two_step is fit.two_step
+    assert better.learned.equation.terms() == fit.learned.equation.terms()
+    assert better.result.loss_curve == fit.result.loss_curve
 
 
 def test_a_fixed_equation_has_values_and_slopes_but_no_features():

@@ -70,14 +70,14 @@ def test_search_descends_and_continues_from_where_it_is():
 def test_of_equal_predictions_the_lowest_loss():
     rng = np.random.RandomState(0)
     errors = rng.standard_normal(200)
-    best = Candidate(None, [], errors, 300.0)
-    as_good = Candidate(None, [], 1.001 * errors[::-1], 200.0)
-    costly = Candidate(None, [], 1.0005 * errors[::-1], 250.0)
-    worse = Candidate(None, [], 1.1 * errors, 100.0)
+    best = Candidate(None, [], [], errors, 300.0)
+    as_good = Candidate(None, [], [], 1.001 * errors[::-1], 200.0)
+    costly = Candidate(None, [], [], 1.0005 * errors[::-1], 250.0)
+    worse = Candidate(None, [], [], 1.1 * errors, 100.0)
     assert _settle([best, as_good, costly, worse]) is as_good
     # one observation alone can make a difference
     outlier = errors + 10.0 * (np.arange(200) == 7)
-    assert _settle([best, Candidate(None, [], outlier, 100.0)]) is best
+    assert _settle([best, Candidate(None, [], [], outlier, 100.0)]) is best
 
 
 @pytest.fixture(scope="module")
