@@ -17,11 +17,13 @@ from keql._joint import learned_jointly, term_name
 from keql._levenberg_marquardt import minimise
 from keql._regression import root_mean_square
 from keql._restarts import minimise_with_restarts
-from keql._scales import believed_dispersion, left_out_errors
+from keql._scales import GOOD, believed_dispersion, left_out_errors
 from keql._terms import find_terms, fit_with_fewer_terms
 
 # First damping relative to the loss: the states are near.
 DAMPING = 1e-4
+# Predictions with errors of so many noise levels are as good as can be told.
+HIDDEN = 2.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,19 @@ class JointFit:
         """Errors of the predictions of each observation from all others."""
         model = self.problem.linearise(self.problem.evaluate(self.result.solution))
         return left_out_errors(model, self.two_step.observations.regressions)
+
+    @property
+    def is_settled(self):
+        """Whether nothing better is sought.
+
+        A law that does not predict observations is not worth being held, and where
+        their noise hides the difference no law is seen to be better than another.
+        """
+        values = [data.values for data in self.two_step.observations.regressions]
+        error = root_mean_square(self.errors)
+        poor = error >= GOOD * root_mean_square(np.concatenate(values))
+        hidden = error <= HIDDEN * self.two_step.observation_noise
+        return self.result.interrupted or poor or hidden
 
     def believing_predictions(self):
         """The same, its variances raised to what is left if predictions are good."""

@@ -286,11 +286,11 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         learn = partial(self._learn_from, two_step)
         prior = choose_prior(two_step, learn, self._solve_jointly)
         best = fit(prior.two_step, prior.problem, prior.solution, self.n_restarts)
-        if not best.result.interrupted:
+        if not best.is_settled:
             other = fit(two_step, *self._solve_jointly(two_step), n_restarts=0)
             to_user = report(best.two_step)
             best = with_better_law(best, other, report=to_user, **settings)
-        if not best.result.interrupted:
+        if not best.is_settled:
             solve = partial(self._solve_jointly, law=best.law)
             prior = choose_prior(two_step, learn, solve, best.learned.states)
             to_user = report(prior.two_step)

@@ -68,6 +68,19 @@ def test_the_law_that_predicts_better_is_taken(right, wrong):
     assert best.result.n_iter > right.result.n_iter
 
 
+def test_only_laws_that_predict_are_held(right):
+    fit = right[1]
+    assert not fit.is_settled
+    assert fit.interrupted("").is_settled
+    data = fit.two_step.observations.regressions[0]
+    small = replace(data, values=1e-3 * data.values)
+    observations = replace(fit.two_step.observations, regressions=[small])
+    two_step = replace(fit.two_step, observations=observations)
+    assert replace(fit, two_step=two_step).is_settled
+    noisy = replace(fit.two_step, observation_noise=0.1)
+    assert replace(fit, two_step=noisy).is_settled
+
+
 def test_an_interrupted_fit_keeps_the_first_one(right, wrong):
     right, wrong = right[1], wrong[1]
     stopped = right.interrupted("interrupted after 3 steps")
