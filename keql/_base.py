@@ -221,8 +221,12 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         ]
         equation, equation_noise = None, None
         if setup is not None:
+            imposed = [
+                np.concatenate([state.evaluate(x, L) for L in setup.operators])
+                for state, x in zip(states, setup.collocation_points, strict=True)
+            ]
             equation, equation_noise = self._learn_equation(
-                setup, states, variables, kernel, rng
+                setup, setup.features(imposed), variables, kernel, rng
             )
         return Learned(
             observations,
@@ -264,16 +268,8 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             kernel, noise = maximise_likelihood(kernel, noise, scaled, **settings)
         return kernel, noise / root
 
-    def _learn_equation(self, setup, states, variables, state_kernel, rng):
+    def _learn_equation(self, setup, S, variables, state_kernel, rng):
         """Second step: regression of f - Pbar on the features of the states."""
-        S = np.concatenate(
-            [
-                np.column_stack(
-                    [points, *(state.evaluate(points, L) for L in setup.operators)]
-                )
-                for state, points in zip(states, setup.collocation_points, strict=True)
-            ]
-        )
         target = np.concatenate(setup.forcing) - setup.known_part(S)
         unknown = S[:, : len(variables) + setup.n_operators]
         kernel = self._bind_equation_kernel(setup, variables, unknown, target)

@@ -11,7 +11,7 @@ from keql._linalg import pivoted_cholesky
 from keql._observations import Learned
 from keql._primal import PrimalModel, make_primal_blocks
 from keql._problems import JointProblem
-from keql._regression import Regression, root_mean_square
+from keql._regression import root_mean_square
 from keql._restarts import FAILED
 from keql.equation import LearnedEquation
 from keql.operators import gram, parse_operator
@@ -24,8 +24,6 @@ EXACT = 1e-9
 LARGEST = 6000
 # The rank of so many representers, in units of the number of data, is looked at first.
 SAMPLED = 0.75
-# A state is sampled at so many collocation points at most.
-MOST_RESAMPLED = 1000
 
 
 def make_problem(
@@ -150,17 +148,15 @@ def start_at(problem, expansions, weights):
     return problem.iterate(coefficients, weights)
 
 
-def start_near(problem, two_step, states, weights):
+def start_near(problem, values, weights):
     """An iterate from any states: the solution of the problem linearised there.
 
     Parameters
     ----------
     problem : JointProblem
         The problem.
-    two_step : Learned
-        With the points and the operators.
-    states : list of KernelExpansion
-        The state of each function, of whatever kernel.
+    values : list of ndarray of shape (N_m + Q' K_m,)
+        Point values and operators of states of whatever kernel.
     weights : ndarray of shape (p,)
         Of the equation.
 
@@ -169,18 +165,7 @@ def start_near(problem, two_step, states, weights):
     iterate : Iterate
         The iterate.
     """
-    setup = two_step.setup
-    identity = parse_operator("u", two_step.variables)
     blocks = problem.blocks
-    values = []
-    for data, points, state in zip(
-        two_step.observations.regressions,
-        setup.collocation_points,
-        states,
-        strict=True,
-    ):
-        imposed = [state.evaluate(points, operator) for operator in setup.operators]
-        values.append(np.concatenate([state.evaluate(data.points, identity), *imposed]))
     origin = problem.iterate([np.zeros(b.n_unknowns) for b in blocks], weights)
     there = problem.evaluate(replace(origin, values=values))
     # The linearisation r(v) + T (. - v) as one around zero.
@@ -192,34 +177,6 @@ def start_near(problem, two_step, states, weights):
     ]
     linear = replace(there, iterate=origin, residuals=residuals)
     return problem.linearise(linear).step(0.0)[0]
-
-
-def resample(two_step, states):
-    """Observations of given states at the observed and at the collocation points.
-
-    Parameters
-    ----------
-    two_step : Learned
-        With the points.
-    states : list of KernelExpansion
-        The state of each function.
-
-    Returns
-    -------
-    observations : Observations
-        With other points and values, of equal weight.
-    """
-    observations, setup = two_step.observations, two_step.setup
-    regressions = []
-    for data, state, points in zip(
-        observations.regressions, states, setup.collocation_points, strict=True
-    ):
-        stride = -(-len(points) // MOST_RESAMPLED)
-        everywhere = np.unique(np.vstack([data.points, points[::stride]]), axis=0)
-        identity = parse_operator("u", two_step.variables)
-        values = state.evaluate(everywhere, identity)
-        regressions.append(Regression(everywhere, values, np.ones(len(values))))
-    return replace(observations, regressions=regressions)
 
 
 def learned_jointly(two_step, problem, iterate):

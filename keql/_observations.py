@@ -30,6 +30,24 @@ class EquationSetup:
     forcing: list
     has_forcing: bool
 
+    def features(self, imposed):
+        """Features of shape (n, d + Q') at the collocation points of all functions.
+
+        Parameters
+        ----------
+        imposed : list of ndarray of shape (Q' K_m,)
+            Values of the operators, one after the other, at the points of a function.
+
+        Returns
+        -------
+        S : ndarray of shape (sum K_m, d + Q')
+            Coordinates, and a column for each operator.
+        """
+        pairs = zip(self.collocation_points, imposed, strict=True)
+        return np.concatenate(
+            [np.column_stack([x, z.reshape(-1, len(x)).T]) for x, z in pairs]
+        )
+
 
 @dataclass(frozen=True)
 class Learned:

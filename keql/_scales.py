@@ -6,7 +6,7 @@ with each of several kernels, predicts every observation from all others (leave 
 in its linearisation) and the kernel whose predictions are best is taken.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,6 @@ import numpy as np
 from keql._levenberg_marquardt import minimise
 from keql._regression import root_mean_square
 from keql.kernels import RBF, Constant, Matern
-from keql.operators import KernelExpansion
 
 # First damping relative to the loss, steps and tolerance of a fit that is compared.
 DAMPING, STEPS, TOL = 1e-4, 40, 1e-3
@@ -52,10 +51,14 @@ class Candidate:
     """A joint fit with one kernel: its states, and how well they predict and fit."""
 
     kernel: object
-    states: list
-    coefficients: list
+    iterate: object
     errors: np.ndarray
     loss: float
+
+    @property
+    def values(self):
+        """Values of the states, as of any other kernel."""
+        return self.iterate.values
 
     @property
     def error(self):
@@ -63,7 +66,7 @@ class Candidate:
         return root_mean_square(self.errors)
 
 
-def choose_prior(two_step, learn, solve_jointly, states=None):
+def choose_prior(two_step, learn, solve_jointly, values=None):
     """The kernel of the states that predicts observations best.
 
     Compared are, on paths through their length scales, RBF kernels, which suit exact
@@ -78,12 +81,13 @@ def choose_prior(two_step, learn, solve_jointly, states=None):
         The two-step solution with the kernel that the observations alone suggest.
     learn : callable
         Makes the two-step solution for another kernel, from the observations or from
-        given states.
+        given values of states.
     solve_jointly : callable
         Makes the joint problem of a two-step solution and its start, which is near
-        given states if there are any.
-    states : list of KernelExpansion, default=None
-        States to start from; None: those of two steps with the first kernel tried.
+        given values of states if there are any.
+    values : list of ndarray, default=None
+        Values of states to start from, as in an iterate; None: those of two steps with
+        the first kernel tried.
 
     Returns
     -------
@@ -93,58 +97,58 @@ def choose_prior(two_step, learn, solve_jointly, states=None):
     """
     regressions = two_step.observations.regressions
     points = np.concatenate([data.points for data in regressions])
-    values = np.concatenate([data.values for data in regressions])
+    observed = np.concatenate([data.values for data in regressions])
     extent = np.ptp(points, axis=0)
     extent = np.where(extent > 0, extent, 1.0)
     offset, variance = (
         Constant(square, "fixed")
-        for square in (np.mean(values) ** 2, root_mean_square(values) ** 2)
+        for square in (np.mean(observed) ** 2, root_mean_square(observed) ** 2)
     )
     order = max(operator.order for operator in two_step.setup.operators)
 
-    def evaluate(kernel, states):
-        learned = learn(kernel, states)
-        problem, start = solve_jointly(learned, states)
+    def evaluate(kernel, values):
+        learned = learn(kernel, values)
+        problem, start = solve_jointly(learned, values)
         return _evaluate(kernel, problem, start, regressions)
 
-    def smooth(fractions, states):
+    def smooth(fractions, values):
         kernel = offset + variance * RBF(extent * fractions, "fixed")
-        return evaluate(kernel, states)
+        return evaluate(kernel, values)
 
-    def rough(fractions, states):
+    def rough(fractions, values):
         matern = Matern(extent * fractions, "fixed", nu=order + ROUGHNESS)
-        return evaluate(offset + variance * matern, states)
+        return evaluate(offset + variance * matern, values)
 
     n_points = max(map(len, two_step.setup.collocation_points))
     shortest = min(RESOLVED * n_points ** (-1 / len(extent)), FIRST)
     n_steps = int(np.log(FIRST / shortest) / np.log(FACTORS[-1]))
     path = np.outer(FIRST / FACTORS[-1] ** np.arange(n_steps + 1), np.ones(len(extent)))
-    tried = _search(smooth, path, shortest, states)
+    tried = _search(smooth, path, shortest, values)
     place, start = min(tried.items(), key=lambda item: item[1].error)
-    rougher = _search(rough, np.atleast_2d(place), shortest, start.states)
+    rougher = _search(rough, np.atleast_2d(place), shortest, start.values)
     candidates = [*tried.values(), *rougher.values()]
     compared = [(each.kernel, each.error) for each in candidates]
     best = _settle(candidates)
-    two_step = learn(best.kernel, best.states)
-    problem, solution = solve_jointly(two_step, best.states)
-    there = problem.iterate(best.coefficients, solution.weights)
+    two_step = learn(best.kernel, best.values)
+    problem, solution = solve_jointly(two_step, best.values)
+    there = replace(best.iterate, weights=solution.weights)
     solution = min(solution, there, key=lambda each: problem.evaluate(each).loss)
     problem.dispersion = believed_dispersion(problem, solution, regressions)
     return Prior(two_step, problem, solution, best.error, compared)
 
 
-def _search(evaluate, path, shortest, states=None):
+def _search(evaluate, path, shortest, values=None):
     """Follow a path of length scales; from its best place, descend.
 
     Parameters
     ----------
     evaluate : callable
-        Of length scales and the states to start from: a candidate.
+        Of length scales and values of the states to start from: a candidate.
     path : ndarray of shape (n, d)
         Length scales, in units of the extent of the points.
     shortest : float
         No length scale is shorter.
-    states : list, default=None
+    values : list, default=None
         To start from.
 
     Returns
@@ -154,25 +158,25 @@ def _search(evaluate, path, shortest, states=None):
     """
     tried = {}
 
-    def visit(place, states=None):
+    def visit(place, values=None):
         key = tuple(np.round(place, 6))
         if key not in tried:
-            tried[key] = evaluate(np.asarray(place), states)
+            tried[key] = evaluate(np.asarray(place), values)
         return tried[key]
 
     for place in path:
-        states = visit(place, states).states
+        values = visit(place, values).values
     place = min(path, key=lambda place: visit(place).error)
     d = len(place)
     moves = np.vstack([np.eye(d), np.ones((int(d > 1), d))])
     for factor in FACTORS:
         improved = True
         while improved:
-            improved, states = False, visit(place).states
+            improved, values = False, visit(place).values
             for move in np.vstack([-moves, moves]):
                 moved = place * factor**move
                 within = np.all((moved > shortest) & (moved < LONGEST))
-                if within and visit(moved, states).error < visit(place).error:
+                if within and visit(moved, values).error < visit(place).error:
                     place, improved = moved, True
                     break
     return tried
@@ -182,14 +186,8 @@ def _evaluate(kernel, problem, start, regressions):
     first = DAMPING * problem.evaluate(start).loss
     result = minimise(problem, start, damping=first, max_iter=STEPS, tol=TOL)
     model = problem.linearise(problem.evaluate(result.solution))
-    # Without what the problem holds, which is large.
-    states = [
-        KernelExpansion(state.kernel, state.functionals, state.coefficients)
-        for state in model.posterior_states()
-    ]
     errors = left_out_errors(model, regressions)
-    coefficients = result.solution.coefficients
-    return Candidate(kernel, states, coefficients, errors, result.loss)
+    return Candidate(kernel, result.solution, errors, result.loss)
 
 
 def _settle(candidates):

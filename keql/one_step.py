@@ -16,7 +16,6 @@ from keql._joint import (
     learned_jointly,
     make_problem,
     nothing_to_minimise,
-    resample,
     start_at,
     start_near,
 )
@@ -291,8 +290,10 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             to_user = report(best.two_step)
             best = with_better_law(best, other, report=to_user, **settings)
         if not best.is_settled:
+            learn = partial(_with_kernel, best.two_step)
             solve = partial(self._solve_jointly, law=best.law)
-            prior = choose_prior(two_step, learn, solve, best.learned.states)
+            values = best.result.solution.values
+            prior = choose_prior(two_step, learn, solve, values)
             to_user = report(prior.two_step)
             best = with_other_states(best, prior, report=to_user, **settings)
         best = best.believing_predictions()
@@ -309,24 +310,23 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
     def _state_kernels(self, two_step):
         """Kernel of the state of each function."""
-        return [two_step.state_kernel] * len(two_step.states)
+        return [two_step.state_kernel] * len(two_step.observations.regressions)
 
-    def _learn_from(self, two_step, kernel, states=None):
-        """Two steps with another state kernel, from given states if there are any."""
-        observations = two_step.observations
-        if states is not None:
-            observations = resample(two_step, states)
-        learned = self._learn_with(
-            kernel,
-            two_step.observation_noise,
-            observations,
-            two_step.variables,
-            two_step.setup,
-            check_random_state(self.random_state),
-        )
-        return replace(learned, observations=two_step.observations)
+    def _learn_from(self, two_step, kernel, values=None):
+        """Two steps with another state kernel; the second one from given values."""
+        setup, variables = two_step.setup, two_step.variables
+        rng = check_random_state(self.random_state)
+        if values is None:
+            noise, observations = two_step.observation_noise, two_step.observations
+            return self._learn_with(kernel, noise, observations, variables, setup, rng)
+        observed = [len(data.values) for data in two_step.observations.regressions]
+        imposed = [z[n:] for z, n in zip(values, observed, strict=True)]
+        S = setup.features(imposed)
+        equation, noise = self._learn_equation(setup, S, variables, kernel, rng)
+        two_step = replace(two_step, equation=equation, equation_noise=noise)
+        return _with_kernel(two_step, kernel)
 
-    def _solve_jointly(self, two_step, states=None, law=None):
+    def _solve_jointly(self, two_step, values=None, law=None):
         """The least-squares problem of a fit, and where it starts."""
         problem = make_problem(
             two_step,
@@ -339,8 +339,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         weights = two_step.equation.weights
         if law is not None:
             problem, weights = problem.with_basis(law), np.empty(0)
-        if states is not None:
-            return problem, start_near(problem, two_step, states, weights)
+        if values is not None:
+            return problem, start_near(problem, values, weights)
         return problem, self._start(problem, two_step)
 
     def _start(self, problem, two_step):
@@ -378,6 +378,11 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         return step.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=attributes
         )
+
+
+def _with_kernel(two_step, kernel, values=None):
+    """Two steps of which only the equation is made use of, with another kernel."""
+    return replace(two_step, state_kernel=kernel, states=None)
 
 
 class ReducedOneStepKEqL(OneStepKEqL):

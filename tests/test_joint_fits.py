@@ -138,8 +138,8 @@ def test_states_are_as_uncertain_as_if_the_law_were_not_held(right):
 def test_other_states_are_taken_if_they_predict_better(right):
     model, fit = right
     stiff = Constant(4.0, "fixed") * RBF([5.0, 5.0], "fixed")
-    two_step = model._learn_from(fit.two_step, stiff, fit.learned.states)
-    known = fit.learned.states, fit.law
+    two_step = model._learn_from(fit.two_step, stiff, fit.result.solution.values)
+    known = fit.result.solution.values, fit.law
     poor = Prior(two_step, *model._solve_jointly(two_step, *known), 0.0, [])
     assert with_other_states(fit, poor, **SETTINGS) is fit
     fine = model._solve_jointly(fit.two_step, *known)

@@ -13,6 +13,8 @@ from keql._regression import (
     Regression,
     _polish,
     _search,
+    _spectra,
+    _spectral_likelihood,
     fit_state,
     fit_state_prior,
     log_marginal_likelihood,
@@ -168,6 +170,22 @@ def test_likelihood_of_several_functions_is_the_sum():
     value, gradient = log_marginal_likelihood(kernel, NOISE, [DATA, WEIGHTED], True)
     assert_allclose(value, parts[0][0] + parts[1][0], rtol=1e-13)
     assert_allclose(gradient, parts[0][1] + parts[1][1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("theta", [-3.0, 0.0, 4.0])
+def test_likelihood_of_a_variance_by_eigenvalues(theta):
+    data = [DATA, WEIGHTED]
+    kernel = (Constant(1.0, (1e-9, 1e9)) * Polynomial(2)).bind(("t", "x"))
+    kernel = kernel.scaled_to(DATA.points).clone_with_theta(np.array([theta]))
+    spectra = _spectra(kernel, data)
+    expected = log_marginal_likelihood(kernel, NOISE, data, True)
+    value, gradient = _spectral_likelihood(kernel, NOISE, spectra, True)
+    assert_allclose(value, expected[0], rtol=1e-9)
+    assert_allclose(gradient, expected[1], rtol=1e-7)
+    assert _spectral_likelihood(kernel, NOISE, spectra, False) == value
+    # These are not proportional to their own derivatives.
+    assert _spectra(KERNELS[0], data) is None
+    assert _spectra(Constant(1.0, "fixed") * RBF(0.3), data) is None
 
 
 # --- its maximum ----------------------------------------------------------------------

@@ -45,39 +45,39 @@ def test_errors_of_precise_values_count_more():
 
 
 class Found:
-    def __init__(self, error, states):
-        self.error, self.states = error, states
+    def __init__(self, error, values):
+        self.error, self.values = error, values
 
 
 def test_search_descends_and_continues_from_where_it_is():
     best, calls = np.array([0.2, 0.05]), []
 
-    def evaluate(place, states):
-        calls.append((tuple(place), states))
+    def evaluate(place, values):
+        calls.append((tuple(place), values))
         return Found(np.sum(np.log(place / best) ** 2), tuple(place))
 
     path = 0.4 * 0.5 ** np.arange(5)[:, None] * np.ones(2)
     tried = _search(evaluate, path, 0.01, "given")
     found = min(tried.values(), key=lambda candidate: candidate.error)
-    np.testing.assert_allclose(found.states, best, rtol=1e-6)
+    np.testing.assert_allclose(found.values, best, rtol=1e-6)
     assert len({place for place, _ in calls}) == len(calls) == len(tried)
     assert calls[0] == (tuple(path[0]), "given")
     visited = {place for place, _ in calls}
-    assert all(states in visited for _, states in calls[1:])
+    assert all(values in visited for _, values in calls[1:])
     assert min(min(place) for place, _ in calls) > 0.01
 
 
 def test_of_equal_predictions_the_lowest_loss():
     rng = np.random.RandomState(0)
     errors = rng.standard_normal(200)
-    best = Candidate(None, [], [], errors, 300.0)
-    as_good = Candidate(None, [], [], 1.001 * errors[::-1], 200.0)
-    costly = Candidate(None, [], [], 1.0005 * errors[::-1], 250.0)
-    worse = Candidate(None, [], [], 1.1 * errors, 100.0)
+    best = Candidate(None, None, errors, 300.0)
+    as_good = Candidate(None, None, 1.001 * errors[::-1], 200.0)
+    costly = Candidate(None, None, 1.0005 * errors[::-1], 250.0)
+    worse = Candidate(None, None, 1.1 * errors, 100.0)
     assert _settle([best, as_good, costly, worse]) is as_good
     # one observation alone can make a difference
     outlier = errors + 10.0 * (np.arange(200) == 7)
-    assert _settle([best, Candidate(None, [], [], outlier, 100.0)]) is best
+    assert _settle([best, Candidate(None, None, outlier, 100.0)]) is best
 
 
 @pytest.fixture(scope="module")
