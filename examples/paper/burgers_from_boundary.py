@@ -11,7 +11,14 @@ import sys
 import warnings
 
 import numpy as np
-from burgers_observations import true_features
+from burgers_observations import (
+    METHODS,
+    at_hand,
+    learn,
+    published_as,
+    true_features,
+    with_equation,
+)
 from experiment import (
     measured,
     new_figure,
@@ -23,7 +30,6 @@ from experiment import (
     select,
 )
 from published import BURGERS_BOUNDARY
-from sindy_baseline import available, learn_sindy
 
 from keql import ExtrapolationWarning, KernelPDESolver, OneStepKEqL, TwoStepKEqL
 from keql.datasets import make_burgers
@@ -37,14 +43,7 @@ PROBLEM = {
 }
 # Noise levels of ours, with the published kernels; and no setting at all.
 NOISE = {"observation_noise": 1e-6, "equation_noise": 1e-4}
-METHODS = (
-    "ours",
-    "ours without settings",
-    "published settings",
-    "two-step",
-    "sindy",
-    "ensemble sindy",
-)
+WITHOUT = "ours without settings"
 
 
 def new_initial_condition(x):
@@ -52,21 +51,18 @@ def new_initial_condition(x):
     return -x * np.sin(2 * np.pi * x)
 
 
-def learn(method, data):
-    """A fitted estimator and its equation."""
+def learn_boundary(method, data):
+    """As elsewhere, but with the published kernels where there are settings."""
+    if method in (WITHOUT, "pinn-sr"):
+        return learn("ours" if method == WITHOUT else method, data)
     if method == "ours":
         settings = {**data.kernels, **NOISE, "n_terms": "auto"}
         model = OneStepKEqL(**data.problem, **settings)
-    elif method == "ours without settings":
-        model = OneStepKEqL(**data.problem, n_terms="auto")
     elif method == "published settings":
         model = OneStepKEqL(**data.problem, **data.kernels, n_restarts=0)
     else:
         model = TwoStepKEqL(**data.problem, **data.kernels)
-    model.fit(data.X, data.y)
-    if "sindy" in method:
-        return model, learn_sindy(model, 2, ensemble=method.startswith("ensemble"))
-    return model, model.equation_
+    return with_equation(method, model.fit(data.X, data.y))
 
 
 def solve(equation, model, data, X, y):
@@ -88,7 +84,7 @@ def measure(method):
     """Errors of the state, the equation and the new solution."""
     data = make_burgers(initial_condition="published", **PROBLEM)
     new = make_burgers(initial_condition=new_initial_condition, **PROBLEM)
-    (model, equation), cost = measured(lambda: learn(method, data))
+    (model, equation), cost = measured(lambda: learn_boundary(method, data))
     known = (new.X[:, 0] < 1) | np.isin(new.X[:, 1], (0, 1))
     solver = solve(equation, model, data, new.X[known], new.y[known])
     state = model.predict(data.X_test)
@@ -146,7 +142,7 @@ def show(ax, figure, values, signed):
 def main(argv=None):
     """Measure, print beside the published figures, draw."""
     options = read_options(__doc__.splitlines()[0], argv)
-    methods = [m for m in METHODS if "sindy" not in m or available()]
+    methods = [*at_hand(METHODS), WITHOUT]
     path = options.output / "burgers_from_boundary.csv"
     tasks = [{"method": method} for method in methods]
     rows = run(path, tasks, measure, options.jobs)
@@ -154,10 +150,9 @@ def main(argv=None):
         print(f"\n{name}")
         known = BURGERS_BOUNDARY.get(name, {})
         for method in methods:
-            key = "sindy" if "sindy" in method else "one_step"
-            value = None if method == "two-step" else known.get(key)
+            value = known.get(published_as(method))
             report(f"  {method}", select(rows, method=method), name, value)
-        if known:
+        if known and "pinn-sr" not in methods:
             print(f"  PINN-SR as published: {known['pinn_sr']:.2g}")
     draw_figure(path, options.output / "burgers_from_boundary.png", methods)
     return rows

@@ -9,6 +9,8 @@ anew each time; or a new initial condition each time too.
 import sys
 
 import numpy as np
+import pinn_baseline
+import sindy_baseline
 from experiment import (
     measured,
     new_figure,
@@ -20,17 +22,25 @@ from experiment import (
     summary,
 )
 from published import BURGERS, BURGERS_SIZES
-from sindy_baseline import available, learn_sindy
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql.datasets import make_burgers
 from keql.kernels import RBF
 from keql.metrics import equation_error, relative_l2_error
 
-METHODS = ("ours", "published settings", "two-step", "sindy", "ensemble sindy")
+METHODS = (
+    "ours",
+    "published settings",
+    "two-step",
+    "sindy",
+    "ensemble sindy",
+    "weak sindy",
+    "pinn-sr",
+)
 FIGURES = {"state_error": "state", "equation_error": "equation"}
-# Quick: random initial conditions, these numbers of observations, one draw.
-QUICK = {"conditions": ("random",), "sizes": (10, 100, 600)}
+# Quick: random initial conditions, these numbers of observations, one draw; the
+# network, which takes longest, for one of them.
+QUICK = {"conditions": ("random",), "sizes": (10, 100, 600), "pinn-sr": (100,)}
 FIXED_SEED = 2025
 
 
@@ -68,8 +78,24 @@ def published_kernels(data, noise=None):
     return data.kernels | {"state_kernel": RBF(lengths, "fixed")}
 
 
+def at_hand(methods):
+    """Those whose packages are installed."""
+    needs = {"sindy": sindy_baseline, "pinn-sr": pinn_baseline}
+    missing = [name for name, module in needs.items() if not module.available()]
+    return [m for m in methods if not any(name in m for name in missing)]
+
+
+def published_as(method):
+    """The name of a method among the published figures; None if it is not there."""
+    names = {"two-step": None, "pinn-sr": "pinn_sr"}
+    return names.get(method, "sindy" if "sindy" in method else "one_step")
+
+
 def learn(method, data):
     """A fitted estimator and its equation."""
+    if method == "pinn-sr":
+        model = pinn_baseline.PinnSR(data.problem).fit(data.X, data.y)
+        return model, model.equation
     if method == "ours":  # not a single setting
         model = OneStepKEqL(**data.problem, n_terms="auto")
     elif method == "published settings":
@@ -86,8 +112,11 @@ def learn(method, data):
 
 def with_equation(method, model):
     """A fitted estimator and its equation, or that of SINDy on its state."""
+    if method == "weak sindy":
+        return model, sindy_baseline.learn_weak_sindy(model)
     if "sindy" in method:
-        return model, learn_sindy(model, 2, ensemble=method.startswith("ensemble"))
+        ensemble = method.startswith("ensemble")
+        return model, sindy_baseline.learn_sindy(model, 2, ensemble=ensemble)
     return model, model.equation_
 
 
@@ -119,7 +148,7 @@ def draw_figure(rows, target, methods):
     figure, axes = new_figure(
         *shape, figsize=size, sharex=True, sharey="row", squeeze=False
     )
-    colors = {m: f"C{i}" for i, m in enumerate((*METHODS, "pinn_sr"))}
+    colors = {m: f"C{i}" for i, m in enumerate(METHODS)}
     for column, condition in zip(axes.T, conditions, strict=True):
         column[0].set_title(f"{condition} initial condition")
         for ax, (name, title) in zip(column, FIGURES.items(), strict=True):
@@ -134,7 +163,7 @@ def draw_figure(rows, target, methods):
             for key, color in (
                 ("one_step", "published settings"),
                 ("sindy", "sindy"),
-                ("pinn_sr", "pinn_sr"),
+                ("pinn_sr", "pinn-sr"),
             ):
                 values = BURGERS[condition][key][name]
                 label = f"published: {key.replace('_', '-')}"
@@ -152,13 +181,14 @@ def main(argv=None):
     n_draws = options.draws or (10 if options.full else 1)
     conditions = tuple(BURGERS) if options.full else QUICK["conditions"]
     sizes = BURGERS_SIZES if options.full else QUICK["sizes"]
-    methods = [m for m in METHODS if "sindy" not in m or available()]
+    methods = at_hand(METHODS)
     tasks = [
         {"condition": condition, "size": size, "draw": draw, "method": method}
         for draw in range(n_draws)
         for condition in conditions
         for size in sizes
         for method in methods
+        if method != "pinn-sr" or options.full or size in QUICK[method]
     ]
     path = options.output / "burgers_observations.csv"
     rows = run(path, tasks, measure, options.jobs)
@@ -170,11 +200,12 @@ def main(argv=None):
                 i = BURGERS_SIZES.index(size)
                 for method in methods:
                     chosen = select(rows, condition=condition, size=size, method=method)
-                    key = "sindy" if "sindy" in method else "one_step"
-                    value = None if method == "two-step" else known[key][name][i]
+                    key = published_as(method)
+                    value = None if key is None else known[key][name][i]
                     report(f"  {size} observations, {method}", chosen, name, value)
-                value = known["pinn_sr"][name][i]
-                print(f"  {size} observations, PINN-SR as published: {value:.2g}")
+                if "pinn-sr" not in methods:
+                    value = known["pinn_sr"][name][i]
+                    print(f"  {size} observations, PINN-SR as published: {value:.2g}")
     draw_figure(rows, options.output / "burgers_observations.png", methods)
     return rows
 

@@ -35,7 +35,7 @@ CASES = {
         lambda: burgers_observations.make_data("fixed", 20, 0),
     ),
     "Burgers, shock": (burgers_observations.learn, lambda: burgers_shock.make_data(0)),
-    "Burgers, boundary": (burgers_from_boundary.learn, boundary_data),
+    "Burgers, boundary": (burgers_from_boundary.learn_boundary, boundary_data),
     "Darcy, 8 functions": (darcy.learn, lambda: make_darcy(8, 8, random_state=0)),
 }
 QUICK = ("Burgers, boundary", "Darcy, 8 functions")

@@ -12,6 +12,15 @@ import numpy as np
 
 THRESHOLDS = (0.0, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
 ENSEMBLE = 20
+# Weak form: grid of the state, number of test functions, exponents of u, u_x, u_xx.
+WEAK_GRID, WEAK_PLACES = 101, 300
+WEAK_TERMS = {
+    "u": (1, 0, 0),
+    "u_1": (0, 1, 0),
+    "u_11": (0, 0, 1),
+    "uu_1": (1, 1, 0),
+    "uu_11": (1, 0, 1),
+}
 
 
 def available():
@@ -56,39 +65,18 @@ def dictionary(columns, powers):
     return np.prod(columns[:, None, :] ** powers, axis=2)
 
 
-def learn_sindy(two_step, degree, ensemble=False, random_state=0):
-    """Sparse regression on the features of a fitted TwoStepKEqL.
-
-    Parameters
-    ----------
-    two_step : TwoStepKEqL
-        Fitted, of one function; the features of its state are used, not its equation.
-    degree : int
-        Of the polynomials in the dictionary.
-    ensemble : bool, default=False
-        Whether the median of fits to resampled rows is taken.
-    random_state : int, default=0
-        Of the resampling.
-
-    Returns
-    -------
-    SindyEquation
-    """
+def monomial_powers(n_operators, degree):
+    """Exponents of all monomials in the operators, the constant included."""
     import pysindy
 
-    learned = two_step.equation_
-    points = two_step.collocation_points_[0]
-    S = learned.features(two_step, points)
-    forcing = two_step.forcing
-    target = 0.0 if forcing is None else forcing(points)
-    # P = f - Pbar, and equation_ = P + Pbar.
-    target = target - (learned(S) - learned.unknown_part(S))
-    d, n_operators = points.shape[1], len(two_step.operators)
-    columns = S[:, d : d + n_operators]
-    library = pysindy.PolynomialLibrary(degree=degree)
-    library.fit(columns)
-    powers = np.asarray(library.powers_, dtype=int)
-    Theta = dictionary(columns, powers)
+    library = pysindy.PolynomialLibrary(degree=degree).fit(np.ones((1, n_operators)))
+    return np.asarray(library.powers_, dtype=int)
+
+
+def sparse_regression(Theta, target, ensemble=False, random_state=0):
+    """Coefficients of the columns of `Theta`, of the best of all thresholds."""
+    import pysindy
+
     # Thresholds mean the same for all terms once these have unit size.
     sizes = np.sqrt(np.mean(Theta**2, axis=0))
     unit = np.sqrt(np.mean(target**2))
@@ -108,5 +96,78 @@ def learn_sindy(two_step, degree, ensemble=False, random_state=0):
         n = len(target)
         criterion = n * np.log(rss / n) + np.log(n) * np.count_nonzero(scaled)
         if best is None or criterion < best[0]:
-            best = criterion, SindyEquation(powers, scaled * unit / sizes, d)
+            best = criterion, scaled * unit / sizes
     return best[1]
+
+
+def learn_sindy(two_step, degree, ensemble=False, random_state=0):
+    """Sparse regression on the features of a fitted TwoStepKEqL.
+
+    Parameters
+    ----------
+    two_step : TwoStepKEqL
+        Fitted, of one function; the features of its state are used, not its equation.
+    degree : int
+        Of the polynomials in the dictionary.
+    ensemble : bool, default=False
+        Whether the median of fits to resampled rows is taken.
+    random_state : int, default=0
+        Of the resampling.
+
+    Returns
+    -------
+    SindyEquation
+    """
+    learned = two_step.equation_
+    points = two_step.collocation_points_[0]
+    S = learned.features(two_step, points)
+    forcing = two_step.forcing
+    target = 0.0 if forcing is None else forcing(points)
+    # P = f - Pbar, and equation_ = P + Pbar.
+    target = target - (learned(S) - learned.unknown_part(S))
+    d, n_operators = points.shape[1], len(two_step.operators)
+    columns = S[:, d : d + n_operators]
+    powers = monomial_powers(n_operators, degree)
+    Theta = dictionary(columns, powers)
+    found = sparse_regression(Theta, target, ensemble, random_state)
+    return SindyEquation(powers, found, d)
+
+
+def learn_weak_sindy(two_step, random_state=0):
+    """Sparse regression of integrals against test functions: no derivative of u in t.
+
+    Of an evolution equation u_t + P(u, u_x, u_xx) = 0 in one dimension of space, with
+    the products of at most two factors that can be integrated by parts.
+
+    Parameters
+    ----------
+    two_step : TwoStepKEqL
+        Fitted; its state is evaluated on a grid.
+    random_state : int, default=0
+        Of the places of the test functions.
+
+    Returns
+    -------
+    SindyEquation
+    """
+    import pysindy
+
+    points = two_step.collocation_points_[0]
+    low, high = points.min(axis=0), points.max(axis=0)
+    t, x = np.linspace(low, high, WEAK_GRID).T
+    grid = np.stack(np.meshgrid(x, t, indexing="ij"), axis=-1)
+    u = two_step.predict(grid[..., ::-1].reshape(-1, 2)).reshape(len(x), len(t), 1)
+    library = pysindy.WeakPDELibrary(
+        function_library=pysindy.PolynomialLibrary(degree=1, include_bias=False),
+        derivative_order=2,
+        spatiotemporal_grid=grid,
+        K=WEAK_PLACES,
+        H_xt=list((high - low)[::-1] / 10),
+    )
+    np.random.seed(random_state)  # noqa: NPY002, what pysindy draws from
+    u = pysindy.AxesArray(u, pysindy.utils.comprehend_axes(u))
+    library.fit([u])
+    Theta = np.asarray(library.transform([u])[0])
+    target = np.ravel(library.convert_u_dot_integral(u))
+    powers = np.array([WEAK_TERMS[n] for n in library.get_feature_names(["u"])])
+    return SindyEquation(powers, -sparse_regression(Theta, target), 2)

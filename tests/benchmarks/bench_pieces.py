@@ -4,37 +4,36 @@
     python tests/benchmarks/bench_pieces.py --compare benchmark_pieces.json
 
 Pieces: the Gram matrix of all functionals, a step of the joint solve in the dual and in
-the primal, a whole fit, a solve of the learned equation for other data. Every time is
-divided by that of Cholesky factorisations of size N + K, one for each function, taken
-just before and just after it: the bound that no step in the dual can pass, and a unit
-that a busy machine slows down as much as what is measured. (A benchmark plugin of
-pytest compares seconds between runs, which on a shared machine says little.)
+the primal, a whole fit, a solve of the learned equation for other data, all timed by
+pytest-benchmark. So is a Cholesky factorisation of size N + K, just before them: every
+time is divided by that, once for each function, which is the bound that no step in the
+dual can pass, and a unit that a busy machine slows down as much as what is measured.
 
-Results go to a JSON file, with a plot of the ratios beside it; a saved one is compared
-with, and the run fails if a piece takes more than `--tolerance` times as long as then.
+Results go to the JSON file of pytest-benchmark, with a plot of the ratios beside it; a
+saved one is compared with, ratio by ratio, and the run fails if a piece takes more than
+`--tolerance` times as long as then.
 """
 
 import argparse
 import json
-import os
-import platform
 import sys
-import time
 import tracemalloc
-import warnings
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
-import scipy
+import pytest
 from scipy import linalg
-from sklearn.exceptions import ConvergenceWarning
 
-import keql
-from keql import ExtrapolationWarning, OneStepKEqL
+from keql import OneStepKEqL
 from keql.datasets import make_burgers, make_darcy
 from keql.kernels import RBF, Polynomial
 from keql.operators import gram, parse_operator
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::keql.ExtrapolationWarning"),
+]
 
 # What is varied from N = 181, K = 754 and three operators, or eight functions.
 CASES = {
@@ -46,6 +45,90 @@ CASES = {
 OPERATORS = ("u", "u_x", "u_xx", "u_tx", "u_tt")
 NOISE = {"observation_noise": 1e-5, "equation_noise": 1e-3}
 PIECES = ("gram", "dual step", "primal step", "fit", "solve")
+
+
+class Case:
+    """A problem of one size, and what is timed of it."""
+
+    def __init__(self, kind, size):
+        self.kind, self.size = kind, size
+        self.settings, self.data = make_case(kind, size)
+        self.n_functions = size if kind == "M" else 1
+
+    @property
+    def info(self):
+        """What a row says of the problem."""
+        n_points = len(self.data.collocation_points)
+        return {
+            "case": self.kind,
+            "size": n_points if self.kind == "K" else self.size,
+            "N": len(self.data.X) // self.n_functions,
+            "K": n_points,
+            "Q": len(self.settings["operators"]),
+            "M": self.n_functions,
+        }
+
+    def estimator(self, **settings):
+        """An estimator that takes twenty steps."""
+        return OneStepKEqL(**self.settings, **settings, n_restarts=0, max_iter=20)
+
+    def start(self, solver):
+        """The joint problem, where it starts, and what it was made from."""
+        model = self.estimator(solver=solver)
+        two_step = model._learn_in_two_steps(self.data.X, self.data.y, None)
+        return *model._solve_jointly(two_step), two_step
+
+    @cached_property
+    def fitted(self):
+        """A fitted estimator."""
+        return self.estimator().fit(self.data.X, self.data.y)
+
+
+PARAMETERS = [
+    pytest.param((kind, size), id=f"{kind}-{size}")
+    for kind, sizes in CASES.items()
+    for size in sizes
+]
+
+
+@pytest.fixture(scope="module", params=PARAMETERS)
+def case(request):
+    """One problem after the other."""
+    return Case(*request.param)
+
+
+def timed(benchmark, case, piece, function):
+    """Time a function, then trace its memory, and note what it was."""
+    benchmark(function)
+    benchmark.extra_info.update(case.info, piece=piece, peak_mb=peak_of(function))
+
+
+def test_cholesky(benchmark, case):
+    timed(benchmark, case, "cholesky", cholesky_of(case.info["N"] + case.info["K"]))
+
+
+def test_gram(benchmark, case):
+    *_, two_step = case.start("dual")
+    functionals = all_functionals(two_step)
+    timed(benchmark, case, "gram", partial(gram, two_step.state_kernel, functionals))
+
+
+@pytest.mark.parametrize("solver", ["dual", "primal"])
+def test_step(benchmark, case, solver):
+    problem, start, _ = case.start(solver)
+    timed(benchmark, case, f"{solver} step", partial(one_step, problem, start))
+
+
+def test_fit(benchmark, case):
+    model, data = case.estimator(), case.data
+    timed(benchmark, case, "fit", lambda: model.fit(data.X, data.y))
+
+
+def test_solve(benchmark, case):
+    data = case.data
+    forcing = {} if data.forcing is None else {"forcing": data.forcing}
+    solver = case.fitted.pde_solver(**forcing)
+    timed(benchmark, case, "solve", lambda: solver.fit(data.X, data.y))
 
 
 def burgers(shape=(26, 31), n_interior=100, n_operators=3):
@@ -70,32 +153,13 @@ def make_case(kind, size):
     return burgers(**{name: size})
 
 
-def pieces(settings, data):
-    """Functions to be timed by name."""
-    functionals = None
-    for solver in ("dual", "primal"):
-        model = OneStepKEqL(**settings, solver=solver, n_restarts=0, max_iter=20)
-        two_step = model._learn_in_two_steps(data.X, data.y, None)
-        problem, start = model._solve_jointly(two_step)
-        if functionals is None:
-            functionals = all_functionals(two_step, data)
-            yield "gram", partial(gram, two_step.state_kernel, functionals)
-        yield f"{solver} step", partial(one_step, problem, start)
-    model = OneStepKEqL(**settings, n_restarts=0, max_iter=20)
-    yield "fit", lambda: model.fit(data.X, data.y)
-    solver = model.pde_solver(
-        **{} if data.forcing is None else {"forcing": data.forcing}
-    )
-    yield "solve", lambda: solver.fit(data.X, data.y)
-
-
-def all_functionals(two_step, data):
+def all_functionals(two_step):
     """Point evaluations of the first function, and its operators everywhere."""
-    names = [*two_step.setup.operators]
     points = two_step.setup.collocation_points[0]
     identity = parse_operator("u", two_step.variables)
     observed = two_step.observations.regressions[0].points
-    return [(observed, identity), *((points, operator) for operator in names)]
+    imposed = [(points, operator) for operator in two_step.setup.operators]
+    return [(observed, identity), *imposed]
 
 
 def one_step(problem, start):
@@ -103,16 +167,6 @@ def one_step(problem, start):
     model = problem.linearise(problem.evaluate(start))
     iterate, _ = model.step(1e4)
     return problem.evaluate(iterate)
-
-
-def seconds_of(function, at_least=0.3, repeats=7):
-    """Shortest time of a few calls."""
-    times = []
-    while len(times) < repeats and sum(times) < at_least:
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def cholesky_of(size):
@@ -131,48 +185,9 @@ def peak_of(function):
     return peak / 1e6
 
 
-def measure(kind, size):
-    """A row for each piece."""
-    settings, data = make_case(kind, size)
-    n_functions = size if kind == "M" else 1
-    N, K = len(data.X) // n_functions, len(data.collocation_points)
-    unit = cholesky_of(N + K)
-    for piece, function in pieces(settings, data):
-        before = seconds_of(unit)
-        seconds = seconds_of(function)
-        bound = n_functions * min(before, seconds_of(unit))
-        if piece == "gram":  # of one function
-            bound /= n_functions
-        yield {
-            "case": kind,
-            "size": K if kind == "K" else size,
-            "N": N,
-            "K": K,
-            "Q": len(settings["operators"]),
-            "M": n_functions,
-            "piece": piece,
-            "seconds": seconds,
-            "ratio": seconds / bound,
-            "peak_mb": peak_of(function),
-            "cholesky_gflops": (N + K) ** 3 / 3e9 * n_functions / bound,
-        }
-
-
-def machine():
-    """Where and with what this was measured."""
-    return {
-        "python": platform.python_version(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "threads": os.environ.get("OPENBLAS_NUM_THREADS"),
-        "versions": {m.__name__: m.__version__ for m in (keql, np, scipy)},
-    }
-
-
 def compare(rows, saved, tolerance):
     """Print the change of every ratio; return those that have grown too much."""
-    known = {(r["case"], r["size"], r["piece"]): r["ratio"] for r in saved["results"]}
+    known = {(r["case"], r["size"], r["piece"]): r["ratio"] for r in saved}
     slower = []
     for row in rows:
         key = row["case"], row["size"], row["piece"]
@@ -215,6 +230,23 @@ def plot(rows, target):
     plt.close(figure)
 
 
+def read_rows(path):
+    """A row for each piece, its least time divided by that of Cholesky."""
+    results = json.loads(path.read_text(encoding="utf-8"))["benchmarks"]
+    rows = [r["extra_info"] | {"seconds": r["stats"]["min"]} for r in results]
+    units = {
+        (row["case"], row["size"]): row["seconds"]
+        for row in rows
+        if row["piece"] == "cholesky"
+    }
+    for row in rows:
+        # The Gram matrix is that of one function.
+        n_functions = 1 if row["piece"] == "gram" else row["M"]
+        unit = n_functions * units[row["case"], row["size"]]
+        row["ratio"] = row["seconds"] / unit
+    return [row for row in rows if row["piece"] != "cholesky"]
+
+
 def main(argv=None):
     """Measure, save, compare, draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -225,22 +257,24 @@ def main(argv=None):
     options = parser.parse_args(argv)
     saved = None
     if options.compare is not None:  # before it may be written over
-        saved = json.loads(options.compare.read_text(encoding="utf-8"))
-    rows = []
-    for category in (ConvergenceWarning, ExtrapolationWarning):
-        warnings.simplefilter("ignore", category)
-    for kind in options.cases:
-        for size in CASES[kind]:
-            for row in measure(kind, size):
-                rows.append(row)
-                print(
-                    f"N = {row['N']}, K = {row['K']}, Q = {row['Q']}, M = {row['M']}, "
-                    f"{row['piece']}: {row['seconds']:.3f} s, {row['ratio']:.1f} times "
-                    f"Cholesky, {row['peak_mb']:.0f} MB",
-                    flush=True,
-                )
-    text = json.dumps({"machine": machine(), "results": rows}, indent=1)
-    options.output.write_text(text + "\n", encoding="utf-8")
+        saved = read_rows(options.compare)
+    arguments = [
+        f"--benchmark-json={options.output}",
+        "--benchmark-min-rounds=3",
+        "--benchmark-max-time=0.3",
+        "--benchmark-columns=min,median,max,rounds",
+        f"-k={' or '.join(f'{kind}-' for kind in options.cases)}",
+    ]
+    status = pytest.main([__file__, "-q", "-p", "no:cacheprovider", *arguments])
+    if status != 0:
+        return int(status)
+    rows = read_rows(options.output)
+    for row in rows:
+        print(
+            f"N = {row['N']}, K = {row['K']}, Q = {row['Q']}, M = {row['M']}, "
+            f"{row['piece']}: {row['seconds']:.3f} s, {row['ratio']:.1f} times "
+            f"Cholesky, {row['peak_mb']:.0f} MB"
+        )
     plot(rows, options.output.with_suffix(".png"))
     print(f"Results are in {options.output}, a plot beside it")
     slower = compare(rows, saved, options.tolerance) if saved else []
