@@ -5,6 +5,9 @@ beside the published ones (varying initial condition), which are read from
 published_errors.json in the folder that the environment variable KEQL_REFERENCE names.
 
     python tests/benchmarks/bench_scarce_data.py --draws 3 --sizes 10 30 100
+    python tests/benchmarks/bench_scarce_data.py --noise 0.05 --sizes 100 200
+
+With noise, of a fraction of the size of the state, its estimate is told beside it.
 """
 
 import argparse
@@ -31,15 +34,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--noise", type=float, default=0.0)
     options = parser.parse_args()
-    published = read_published()
+    published = {} if options.noise else read_published()
     limits = [open_between_points(make_burgers(0, random_state=s)) for s in range(10)]
     print(
         "Left open by the initial values: mean "
         f"{np.mean(limits):.1e}, from {min(limits):.1e} to {max(limits):.1e}"
     )
     for size in options.sizes:
-        errors = [one_draw(size, seed) for seed in range(options.draws)]
+        errors = [one_draw(size, seed, options.noise) for seed in range(options.draws)]
         for name, ours in zip(("state", "equation"), np.transpose(errors), strict=True):
             theirs = published.get((size, name))
             known = "" if theirs is None else f"; published mean {theirs:.1e}"
@@ -50,9 +54,9 @@ def main():
             )
 
 
-def one_draw(size, seed):
+def one_draw(size, seed, noise):
     """Errors of the state and of the unknown part of the equation."""
-    data = make_burgers(size, random_state=seed)
+    data = make_burgers(size, noise=noise, random_state=seed)
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
@@ -66,10 +70,13 @@ def one_draw(size, seed):
         relative_l2_error(data.y_test, mean),
         relative_l2_error(data.unknown_part(S), model.equation_.unknown_part(S)),
     )
+    estimated = ""
+    if noise:
+        estimated = f"noise / true {model.observation_noise_ / data.noise_std:.2f}, "
     covered = np.mean(np.abs(mean - data.y_test) < 1.645 * std)
     print(
         f"  {size} observations, draw {seed}: state {errors[0]:.1e}, equation "
-        f"{errors[1]:.1e}, in the 90 % band {covered:.2f}, {seconds:.0f} s"
+        f"{errors[1]:.1e}, in the 90 % band {covered:.2f}, {estimated}{seconds:.0f} s"
         f"{', not converged' if caught else ''}: {model.equation_}",
         flush=True,
     )
