@@ -9,6 +9,7 @@ with the other.
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -17,11 +18,23 @@ from keql._joint import learned_jointly, term_name
 from keql._levenberg_marquardt import minimise
 from keql._regression import root_mean_square
 from keql._restarts import minimise_with_restarts
-from keql._scales import GOOD, believed_dispersion, left_out_errors
+from keql._scales import (
+    GOOD,
+    believed_dispersion,
+    compare_kernels,
+    left_out_errors,
+    make_prior,
+)
 from keql._terms import find_terms, fit_with_fewer_terms
 
 # First damping relative to the loss: the states are near.
 DAMPING = 1e-4
+# Kernels of the states that are tried to the last term while predictions are poor.
+FINALISTS = 8
+# An equation that is not said to be noisy is also tried with so much less noise.
+LESS_NOISE = 0.1
+# That is worth being so much surer of the equation if predictions are so much better.
+CLEARLY = 0.75
 # Predictions with errors of so many noise levels are as good as can be told.
 HIDDEN = 2.0
 
@@ -75,17 +88,29 @@ class JointFit:
         return left_out_errors(model, self.two_step.observations.regressions)
 
     @property
-    def is_settled(self):
-        """Whether nothing better is sought.
+    def error(self):
+        """Root mean square of these."""
+        return root_mean_square(self.errors)
 
-        A law that does not predict observations is not worth being held, and where
+    @property
+    def is_poor(self):
+        """Whether it does not predict observations."""
+        values = [data.values for data in self.two_step.observations.regressions]
+        return self.error >= GOOD * root_mean_square(np.concatenate(values))
+
+    @property
+    def is_hidden(self):
+        """Whether noise hides how well it predicts observations."""
+        return self.error <= HIDDEN * self.two_step.observation_noise
+
+    @property
+    def is_settled(self):
+        """Whether no better law is sought.
+
+        One that does not predict observations is not worth being held, and where
         their noise hides the difference no law is seen to be better than another.
         """
-        values = [data.values for data in self.two_step.observations.regressions]
-        error = root_mean_square(self.errors)
-        poor = error >= GOOD * root_mean_square(np.concatenate(values))
-        hidden = error <= HIDDEN * self.two_step.observation_noise
-        return self.result.interrupted or poor or hidden
+        return self.result.interrupted or self.is_poor or self.is_hidden
 
     def believing_predictions(self):
         """The same, its variances raised to what is left if predictions are good."""
@@ -176,6 +201,41 @@ def fit_jointly(two_step, problem, start, *, n_terms, n_restarts, rng, **setting
     return JointFit(two_step, two_step.state_kernel, problem, result, tries, path)
 
 
+def fit_finalists(priors, fit, n_restarts):
+    """The joint fit with the best kernel; if it is a poor one, with the best of some.
+
+    Kernels are compared with all terms in the equation. Where observations are few,
+    these are too many, and what predicts best then may not do so any more when
+    superfluous ones are gone.
+
+    Parameters
+    ----------
+    priors : iterable of Prior
+        The most promising first; it is not asked for more than are needed.
+    fit : callable
+        The joint fit from two steps, the joint problem made from them, a start and a
+        number of further tries.
+    n_restarts : int
+        Further tries with the first kernel; then others are tried instead.
+
+    Returns
+    -------
+    prior, fit : Prior, JointFit
+        The first of the fits that is not poor, or the one that predicts best.
+    """
+    fits = []
+    for prior in islice(priors, FINALISTS):
+        tries = 0 if fits else n_restarts
+        found = fit(prior.two_step, prior.problem, prior.solution, tries)
+        if found.result.interrupted and fits:
+            prior, best = min(fits, key=lambda pair: pair[1].error)
+            return prior, best.interrupted(found.result.message)
+        if found.result.interrupted or found.is_hidden or not found.is_poor:
+            return prior, found
+        fits.append((prior, found))
+    return min(fits, key=lambda pair: pair[1].error)
+
+
 def with_better_law(fit, other, **settings):
     """A fit, or its prior of the states with the law of another fit.
 
@@ -207,25 +267,107 @@ def with_better_law(fit, other, **settings):
     return held if better else fit
 
 
-def with_other_states(fit, prior, **settings):
-    """A fit, or states of another prior with its law if these predict better.
+@dataclass(frozen=True)
+class KernelSearch:
+    """A joint fit with the prior of its states, and what that was chosen from.
 
     Parameters
     ----------
+    prior : Prior
+        The prior of the states.
     fit : JointFit
         The fit.
-    prior : Prior
-        Chosen with its law.
+    kernels : list of Candidate
+        All kernels that were compared, under the same conditions.
+    """
+
+    prior: object
+    fit: JointFit
+    kernels: list
+
+    def or_better(self, prior, fit, kernels, factor=1.0):
+        """This, or another one with smaller errors, `factor` times its own at most."""
+        if fit.result.interrupted:
+            return replace(self, fit=self.fit.interrupted(fit.result.message))
+        lost = self.fit.result.converged and not fit.result.converged
+        better = fit.error < factor * self.fit.error and not lost
+        return KernelSearch(prior, fit, kernels) if better else self
+
+    @property
+    def outcome(self):
+        """What a report says of it."""
+        return {
+            "learned_with": self.fit.learned_with,
+            "error": self.prior.error,
+            "alternatives": [(each.kernel, each.error) for each in self.kernels],
+            "dispersion": self.fit.problem.dispersion,
+        }
+
+
+def fit_with_best_kernel(
+    two_step, learn, solve_jointly, fit, *, n_restarts, free_noise, report, **settings
+):
+    """The joint fit with a kernel of the states that is not given.
+
+    It is the one that predicts observations best with all terms; with the level of
+    noise of the equation that does, if that is free; then states are found again with
+    the law that was found, or with a better one.
+
+    Parameters
+    ----------
+    two_step : Learned
+        The two-step solution with the kernel that the observations alone suggest.
+    learn : callable
+        Makes the two-step solution for another kernel, from the observations or from
+        given values of states.
+    solve_jointly : callable
+        Makes the joint problem of a two-step solution and its start; takes `values` to
+        start near, a `law` that is held and a level of `equation_noise`.
+    fit : callable
+        The joint fit from two steps, the joint problem made from them, a start and a
+        number of further tries.
+    n_restarts : int
+        Largest number of these.
+    free_noise : bool
+        Whether the noise of the equation is not given.
+    report : callable
+        Of a two-step solution: what is called after each step.
     **settings
-        As for :func:`fit_jointly`.
+        `max_iter` and `tol`.
 
     Returns
     -------
-    fit : JointFit
-        With the history of how the law was found.
+    search : KernelSearch
+        The fit and what it was chosen from.
     """
-    held = fit.holding(prior.two_step, prior.problem, prior.solution, **settings)
-    if held.result.interrupted:
-        return fit.interrupted(held.result.message)
-    better = root_mean_square(held.errors) < root_mean_square(fit.errors)
-    return held if better else fit
+    kernels = compare_kernels(two_step, learn, solve_jointly)
+    priors = (make_prior(each, learn, solve_jointly) for each in kernels)
+    best = KernelSearch(*fit_finalists(priors, fit, n_restarts), kernels)
+    if free_noise and not best.fit.is_settled:
+        noise = LESS_NOISE * best.fit.problem.equation_noise
+        less = partial(solve_jointly, equation_noise=noise)
+        kernels = compare_kernels(two_step, learn, less)
+        prior = make_prior(kernels[0], learn, less)
+        found = fit(prior.two_step, prior.problem, prior.solution)
+        best = best.or_better(prior, found, kernels, CLEARLY)
+    if not best.fit.is_settled:
+        other = fit(two_step, *solve_jointly(two_step))
+        to_user = report(best.fit.two_step)
+        found = with_better_law(best.fit, other, report=to_user, **settings)
+        best = replace(best, fit=found)
+    if not best.fit.is_settled:
+        law, noise = best.fit.law, best.fit.problem.equation_noise
+        held = partial(solve_jointly, law=law, equation_noise=noise)
+        learn = partial(_with_kernel, best.fit.two_step)
+        values = best.fit.result.solution.values
+        kernels = compare_kernels(two_step, learn, held, values)
+        prior = make_prior(kernels[0], learn, held)
+        to_user = report(prior.two_step)
+        found = best.fit.holding(*prior[:3], report=to_user, **settings)
+        best = best.or_better(prior, found, kernels)
+    return replace(best, fit=best.fit.believing_predictions())
+
+
+def _with_kernel(two_step, kernel, values=None):
+    """Two steps of which only the equation is made use of, with another kernel."""
+    return replace(two_step, state_kernel=kernel, states=None)

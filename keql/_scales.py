@@ -36,14 +36,13 @@ GOOD = 0.1
 class Prior(NamedTuple):
     """The joint problem with the kernel chosen, near its solution.
 
-    `error` is that of its predictions, `compared` has all kernels with theirs.
+    `error` is that of its predictions.
     """
 
     two_step: object
     problem: object
     solution: object
     error: float
-    compared: list
 
 
 @dataclass
@@ -66,8 +65,8 @@ class Candidate:
         return root_mean_square(self.errors)
 
 
-def choose_prior(two_step, learn, solve_jointly, values=None):
-    """The kernel of the states that predicts observations best.
+def compare_kernels(two_step, learn, solve_jointly, values=None):
+    """Kernels of the states, those that predict observations best first.
 
     Compared are, on paths through their length scales, RBF kernels, which suit exact
     data, and rougher Matern kernels, which promise less: they suit noisy data, and
@@ -91,9 +90,8 @@ def choose_prior(two_step, learn, solve_jointly, values=None):
 
     Returns
     -------
-    prior : Prior
-        The joint problem with the best kernel; where the data are predicted well but
-        not met, it has a dispersion above 1.
+    candidates : list of Candidate
+        The one to be taken, then the others by the errors of their predictions.
     """
     regressions = two_step.observations.regressions
     points = np.concatenate([data.points for data in regressions])
@@ -127,14 +125,33 @@ def choose_prior(two_step, learn, solve_jointly, values=None):
     place, start = min(tried.items(), key=lambda item: item[1].error)
     rougher = _search(rough, np.atleast_2d(place), shortest, start.values)
     candidates = [*tried.values(), *rougher.values()]
-    compared = [(each.kernel, each.error) for each in candidates]
     best = _settle(candidates)
-    two_step = learn(best.kernel, best.values)
-    problem, solution = solve_jointly(two_step, best.values)
-    there = replace(best.iterate, weights=solution.weights)
+    others = [each for each in candidates if each is not best]
+    return [best, *sorted(others, key=lambda candidate: candidate.error)]
+
+
+def make_prior(candidate, learn, solve_jointly):
+    """The joint problem with a kernel that was compared, near its solution.
+
+    Parameters
+    ----------
+    candidate : Candidate
+        The kernel.
+    learn, solve_jointly
+        As for :func:`compare_kernels`.
+
+    Returns
+    -------
+    prior : Prior
+        Where the data are predicted well but not met, with a dispersion above 1.
+    """
+    two_step = learn(candidate.kernel, candidate.values)
+    problem, solution = solve_jointly(two_step, candidate.values)
+    there = replace(candidate.iterate, weights=solution.weights)
     solution = min(solution, there, key=lambda each: problem.evaluate(each).loss)
+    regressions = two_step.observations.regressions
     problem.dispersion = believed_dispersion(problem, solution, regressions)
-    return Prior(two_step, problem, solution, best.error, compared)
+    return Prior(two_step, problem, solution, candidate.error)
 
 
 def _search(evaluate, path, shortest, values=None):

@@ -257,6 +257,8 @@ def _choices(model, learned, search):
         reason = "given"
     elif hasattr(model, "loss_curve_"):
         reason = "a small part of the size of the unknown part"
+        if search:
+            reason += ", one of two by the predictions"
     else:
         reason = "fitted along with the equation kernel"
     noise = number(learned.equation_noise)

@@ -19,9 +19,8 @@ from keql._joint import (
     start_at,
     start_near,
 )
-from keql._joint_fits import fit_jointly, with_better_law, with_other_states
+from keql._joint_fits import fit_jointly, fit_with_best_kernel
 from keql._projection import ProjectedKernel
-from keql._scales import choose_prior
 from keql._solver_mixin import SolverMixin
 from keql.fit_report import describe_fit
 
@@ -68,7 +67,9 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         None: fitted with the state kernel.
     equation_noise : float, default=None
         Standard deviation sigma_P of the equation's residual in units of the forcing;
-        None: a thousandth of the root mean square of the unknown part.
+        None: a thousandth of the root mean square of the unknown part, or, along with a
+        state kernel that is not given, a tenth of that if observations are predicted
+        better.
     state_penalty : float, default=1.0
         Weight lambda of the squared RKHS norm of the states.
     n_inducing : int, default=500
@@ -267,7 +268,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         def report(two_step):
             return partial(self._report, context, X, y, two_step)
 
-        def fit(two_step, problem, start, n_restarts):
+        def fit(two_step, problem, start, n_restarts=0):
             return fit_jointly(
                 two_step,
                 problem,
@@ -282,28 +283,17 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         if not self._chooses_kernel():
             best = fit(two_step, *self._solve_jointly(two_step), self.n_restarts)
             return best.learned, best.outcome, None
-        learn = partial(self._learn_from, two_step)
-        prior = choose_prior(two_step, learn, self._solve_jointly)
-        best = fit(prior.two_step, prior.problem, prior.solution, self.n_restarts)
-        if not best.is_settled:
-            other = fit(two_step, *self._solve_jointly(two_step), n_restarts=0)
-            to_user = report(best.two_step)
-            best = with_better_law(best, other, report=to_user, **settings)
-        if not best.is_settled:
-            learn = partial(_with_kernel, best.two_step)
-            solve = partial(self._solve_jointly, law=best.law)
-            values = best.result.solution.values
-            prior = choose_prior(two_step, learn, solve, values)
-            to_user = report(prior.two_step)
-            best = with_other_states(best, prior, report=to_user, **settings)
-        best = best.believing_predictions()
-        search = {
-            "learned_with": best.learned_with,
-            "error": prior.error,
-            "alternatives": prior.compared,
-            "dispersion": best.problem.dispersion,
-        }
-        return best.learned, best.outcome, search
+        search = fit_with_best_kernel(
+            two_step,
+            partial(self._learn_from, two_step),
+            self._solve_jointly,
+            fit,
+            n_restarts=self.n_restarts,
+            free_noise=self.equation_noise is None,
+            report=report,
+            **settings,
+        )
+        return search.fit.learned, search.fit.outcome, search.outcome
 
     def _chooses_kernel(self):
         return self.state_kernel is None and self.optimizer is not None
@@ -324,15 +314,17 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         S = setup.features(imposed)
         equation, noise = self._learn_equation(setup, S, variables, kernel, rng)
         two_step = replace(two_step, equation=equation, equation_noise=noise)
-        return _with_kernel(two_step, kernel)
+        return replace(two_step, state_kernel=kernel, states=None)
 
-    def _solve_jointly(self, two_step, values=None, law=None):
+    def _solve_jointly(self, two_step, values=None, law=None, equation_noise=None):
         """The least-squares problem of a fit, and where it starts."""
+        if equation_noise is None:
+            equation_noise = self.equation_noise
         problem = make_problem(
             two_step,
             self._state_kernels(two_step),
             solver=self.solver,
-            equation_noise=self.equation_noise,
+            equation_noise=equation_noise,
             state_penalty=self.state_penalty,
             map_blocks=partial(parallel_map, self.n_jobs),
         )
@@ -378,11 +370,6 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         return step.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=attributes
         )
-
-
-def _with_kernel(two_step, kernel, values=None):
-    """Two steps of which only the equation is made use of, with another kernel."""
-    return replace(two_step, state_kernel=kernel, states=None)
 
 
 class ReducedOneStepKEqL(OneStepKEqL):

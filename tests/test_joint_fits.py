@@ -1,16 +1,24 @@
 """The better law of two fits, and states found again with a law that is held."""
 
+from collections import namedtuple
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from keql import KernelPDESolver, OneStepKEqL
+from keql import KernelPDESolver, OneStepKEqL, _joint_fits
 from keql._basis import FixedEquation, PolynomialBasis
 from keql._joint import learned_jointly
-from keql._joint_fits import fit_jointly, with_better_law, with_other_states
+from keql._joint_fits import (
+    FINALISTS,
+    KernelSearch,
+    fit_finalists,
+    fit_jointly,
+    with_better_law,
+)
 from keql._levenberg_marquardt import minimise
-from keql._scales import Prior
+from keql._scales import Candidate, Prior
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
@@ -140,15 +148,129 @@ def test_other_states_are_taken_if_they_predict_better(right):
     stiff = Constant(4.0, "fixed") * RBF([5.0, 5.0], "fixed")
     two_step = model._learn_from(fit.two_step, stiff, fit.result.solution.values)
     known = fit.result.solution.values, fit.law
-    poor = Prior(two_step, *model._solve_jointly(two_step, *known), 0.0, [])
-    assert with_other_states(fit, poor, **SETTINGS) is fit
-    fine = model._solve_jointly(fit.two_step, *known)
-    fine = Prior(fit.two_step, *fine, 0.0, [])
-    worse = fit.holding(two_step, poor.problem, poor.solution, **SETTINGS)
-    better = with_other_states(worse, fine, **SETTINGS)
-    assert better.two_step is fit.two_step
-    assert better.learned.equation.terms() == fit.learned.equation.terms()
-    assert better.result.loss_curve == fit.result.loss_curve
+
+    def held(two_step):
+        start = two_step, *model._solve_jointly(two_step, *known)
+        return Prior(*start, 0.0), fit.holding(*start, **SETTINGS)
+
+    poor, worse = held(two_step)
+    search = KernelSearch(None, fit, [])
+    assert search.or_better(poor, worse, []) is search
+    fine, good = held(fit.two_step)
+    better = KernelSearch(poor, worse, []).or_better(fine, good, [])
+    assert better.prior is fine and better.fit is good
+    poor_search = KernelSearch(poor, worse, [])
+    small = good.error / worse.error
+    assert poor_search.or_better(fine, good, [], 1.1 * small).fit is good
+    assert poor_search.or_better(fine, good, [], 0.9 * small) is poor_search
+    unfinished = replace(good, result=replace(good.result, converged=False))
+    converged = replace(worse, result=replace(worse.result, converged=True))
+    sure = KernelSearch(poor, converged, [])
+    assert sure.or_better(fine, unfinished, []) is sure
+    assert better.fit.learned.equation.terms() == fit.learned.equation.terms()
+    assert better.fit.result.loss_curve == fit.result.loss_curve
+    stopped = search.or_better(fine, good.interrupted("stopped"), [])
+    assert stopped.fit.problem is fit.problem and stopped.fit.result.interrupted
+
+
+class Found:
+    """What is asked of a fit that is compared."""
+
+    def __init__(self, error, interrupted=False):
+        self.error, self.is_poor, self.is_hidden = error, error > 0.1, error > 1
+        self.result = Result(interrupted)
+
+    def interrupted(self, message):
+        return Found(self.error, True)
+
+    def believing_predictions(self):
+        return self
+
+
+Result = namedtuple(
+    "Result", ["interrupted", "message", "converged"], defaults=["stopped", True]
+)
+
+
+@pytest.mark.parametrize(
+    "errors, best, n_fits",
+    [
+        ([0.05, 0.01], 0, 1),  # good enough
+        ([0.3, 0.2, 0.04, 0.01], 2, 3),
+        ([0.3, 0.2, 0.25], 1, 3),
+        ([1.5, 0.2], 0, 1),  # noise hides what is better
+        ([0.5 - 0.01 * i for i in range(30)], FINALISTS - 1, FINALISTS),
+    ],
+)
+def test_other_kernels_are_tried_while_predictions_are_poor(errors, best, n_fits):
+    tries = []
+
+    def fit(two_step, problem, start, n_restarts):
+        tries.append(n_restarts)
+        return Found(errors[two_step])
+
+    priors = (Prior(i, None, None, 0.0) for i in range(len(errors)))
+    prior, found = fit_finalists(priors, fit, 7)
+    assert prior.two_step == best and found.error == errors[best]
+    assert tries == [7] + [0] * (n_fits - 1)
+    assert len(list(priors)) == len(errors) - n_fits, "no prior is made in vain"
+
+
+def test_an_interrupted_finalist_ends_the_search():
+    found = [Found(0.4), Found(0.3), Found(0.2, interrupted=True)]
+    priors = [Prior(each, None, None, 0.0) for each in found]
+    prior, best = fit_finalists(priors, lambda each, *_: each, 0)
+    assert prior is priors[1]
+    assert best.error == 0.3 and best.result.interrupted
+
+
+@pytest.mark.parametrize(
+    "free_noise, error, chosen", [(True, 0.01, 1), (True, 0.045, 0), (False, 0.01, 0)]
+)
+def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
+    free_noise, error, chosen, monkeypatch
+):
+    """A tenth of it is taken if predictions are clearly better; only if it is free."""
+    asked = []
+
+    def compare(two_step, learn, solve):
+        asked.append(solve.keywords.get("equation_noise"))
+        return [Candidate(len(asked), None, np.ones(1), 0.0)]
+
+    def make(candidate, learn, solve):
+        return Prior(candidate.kernel, None, None, 0.0)
+
+    def fit(two_step, *_):
+        found = Found([0.05, error][two_step == 2])
+        found.is_settled = two_step == 2 or not free_noise
+        found.problem = Problem(equation_noise=0.3)
+        return found
+
+    monkeypatch.setattr(_joint_fits, "compare_kernels", compare)
+    monkeypatch.setattr(_joint_fits, "make_prior", make)
+    monkeypatch.setattr(
+        _joint_fits, "with_better_law", lambda fit, *_, **__: settle(fit)
+    )
+    search = _joint_fits.fit_with_best_kernel(
+        None,
+        None,
+        partial(lambda two_step: (None, None)),
+        fit,
+        n_restarts=0,
+        free_noise=free_noise,
+        report=lambda two_step: None,
+    )
+    assert asked == ([None, pytest.approx(0.03)] if free_noise else [None])
+    assert search.fit.error == [0.05, error][chosen]
+    assert search.kernels[0].kernel == chosen + 1
+
+
+Problem = namedtuple("Problem", ["equation_noise"])
+
+
+def settle(found):
+    found.is_settled = True
+    return found
 
 
 def test_a_fixed_equation_has_values_and_slopes_but_no_features():

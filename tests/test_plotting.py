@@ -271,7 +271,9 @@ def test_nothing_to_show():
 # --- fits and equations -------------------------------------------------------------
 
 
-def test_loss_curve(model):
+def test_loss_curve():
+    model = oscillator(state_kernel=RBF(1.0), observation_noise=1e-3).fit(T, Y)
+    assert model.n_iter_ > 1
     display = LossCurveDisplay.from_estimator(model)
     loss = lines(display.ax_)["loss"].get_xydata()
     assert_allclose(loss[:, 1], model.loss_curve_)
