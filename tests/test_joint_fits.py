@@ -178,6 +178,7 @@ class Found:
 
     def __init__(self, error, interrupted=False):
         self.error, self.is_poor, self.is_hidden = error, error > 0.1, error > 1
+        self.two_step = None
         self.result = Result(interrupted)
 
     def interrupted(self, message):
