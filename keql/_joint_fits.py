@@ -221,19 +221,21 @@ def fit_finalists(priors, fit, n_restarts):
     Returns
     -------
     prior, fit : Prior, JointFit
-        The first of the fits that is not poor, or the one that predicts best.
+        The first of the fits that is not poor; or the first one, unless the one that
+        predicts best does so clearly better.
     """
     fits = []
     for prior in islice(priors, FINALISTS):
         tries = 0 if fits else n_restarts
         found = fit(prior.two_step, prior.problem, prior.solution, tries)
         if found.result.interrupted and fits:
-            prior, best = min(fits, key=lambda pair: pair[1].error)
+            prior, best = fits[0]
             return prior, best.interrupted(found.result.message)
         if found.result.interrupted or found.is_hidden or not found.is_poor:
             return prior, found
         fits.append((prior, found))
-    return min(fits, key=lambda pair: pair[1].error)
+    best = min(fits, key=lambda pair: pair[1].error)
+    return best if best[1].error < CLEARLY * fits[0][1].error else fits[0]
 
 
 def with_better_law(fit, other, **settings):
@@ -356,8 +358,8 @@ def fit_with_best_kernel(
         found = with_better_law(best.fit, other, report=to_user, **settings)
         best = replace(best, fit=found)
     if not best.fit.is_settled:
-        law, noise = best.fit.law, best.fit.problem.equation_noise
-        held = partial(solve_jointly, law=law, equation_noise=noise)
+        # What is known of a law is not so exact that it should be met more closely.
+        held = partial(solve_jointly, law=best.fit.law)
         learn = partial(_with_kernel, best.fit.two_step)
         values = best.fit.result.solution.values
         kernels = compare_kernels(two_step, learn, held, values)

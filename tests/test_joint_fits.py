@@ -199,8 +199,9 @@ Result = namedtuple(
         ([0.05, 0.01], 0, 1),  # good enough
         ([0.3, 0.2, 0.04, 0.01], 2, 3),
         ([0.3, 0.2, 0.25], 1, 3),
+        ([0.3, 0.25, 0.27], 0, 3),  # not clearly better
         ([1.5, 0.2], 0, 1),  # noise hides what is better
-        ([0.5 - 0.01 * i for i in range(30)], FINALISTS - 1, FINALISTS),
+        ([0.5 * 0.9**i for i in range(30)], FINALISTS - 1, FINALISTS),
     ],
 )
 def test_other_kernels_are_tried_while_predictions_are_poor(errors, best, n_fits):
@@ -221,8 +222,8 @@ def test_an_interrupted_finalist_ends_the_search():
     found = [Found(0.4), Found(0.3), Found(0.2, interrupted=True)]
     priors = [Prior(each, None, None, 0.0) for each in found]
     prior, best = fit_finalists(priors, lambda each, *_: each, 0)
-    assert prior is priors[1]
-    assert best.error == 0.3 and best.result.interrupted
+    assert prior is priors[0]
+    assert best.error == 0.4 and best.result.interrupted
 
 
 @pytest.mark.parametrize(
