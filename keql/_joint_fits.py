@@ -1,4 +1,4 @@
-"""A joint fit from its start to its last term, and the better law of two fits.
+"""Joint fits, from the start to the last term, with the best kernel and law.
 
 No prior of the states is best for everything. Rough ones let the states follow
 whatever the data are, so that the law is right, but leave open what lies between
@@ -8,7 +8,7 @@ with the other.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 
 import numpy as np
@@ -81,7 +81,7 @@ class JointFit:
         weights = fit.result.solution.weights
         return FixedEquation(fit.problem.basis, weights, model.posterior_weights())
 
-    @property
+    @cached_property
     def errors(self):
         """Errors of the predictions of each observation from all others."""
         model = self.problem.linearise(self.problem.evaluate(self.result.solution))
@@ -317,14 +317,10 @@ def fit_with_best_kernel(
 
     Parameters
     ----------
-    two_step : Learned
-        The two-step solution with the kernel that the observations alone suggest.
-    learn : callable
-        Makes the two-step solution for another kernel, from the observations or from
-        given values of states.
+    two_step, learn
+        As for :func:`keql._scales.compare_kernels`.
     solve_jointly : callable
-        Makes the joint problem of a two-step solution and its start; takes `values` to
-        start near, a `law` that is held and a level of `equation_noise`.
+        As there; it takes a `law` that is held and a level of `equation_noise`, too.
     fit : callable
         The joint fit from two steps, the joint problem made from them, a start and a
         number of further tries.

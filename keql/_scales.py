@@ -150,7 +150,8 @@ def make_prior(candidate, learn, solve_jointly):
     there = replace(candidate.iterate, weights=solution.weights)
     solution = min(solution, there, key=lambda each: problem.evaluate(each).loss)
     regressions = two_step.observations.regressions
-    problem.dispersion = believed_dispersion(problem, solution, regressions)
+    dispersion = believed_dispersion(problem, solution, regressions)
+    problem = problem.with_dispersion(dispersion)
     return Prior(two_step, problem, solution, candidate.error)
 
 

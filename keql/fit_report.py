@@ -258,7 +258,7 @@ def _choices(model, learned, search):
     elif hasattr(model, "loss_curve_"):
         reason = "a small part of the size of the unknown part"
         if search:
-            reason += ", one of two by the predictions"
+            reason += ", or a tenth of that if it predicts better"
     else:
         reason = "fitted along with the equation kernel"
     noise = number(learned.equation_noise)

@@ -313,8 +313,13 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         imposed = [z[n:] for z, n in zip(values, observed, strict=True)]
         S = setup.features(imposed)
         equation, noise = self._learn_equation(setup, S, variables, kernel, rng)
-        two_step = replace(two_step, equation=equation, equation_noise=noise)
-        return replace(two_step, state_kernel=kernel, states=None)
+        return replace(
+            two_step,
+            state_kernel=kernel,
+            states=None,
+            equation=equation,
+            equation_noise=noise,
+        )
 
     def _solve_jointly(self, two_step, values=None, law=None, equation_noise=None):
         """The least-squares problem of a fit, and where it starts."""

@@ -52,7 +52,7 @@ class PinnSR:
         self.random_state = random_state
 
     def fit(self, X, y):
-        """Train on observations `y` at points `X`."""
+        """Train on observations `y` (n,) at points `X` (n, d)."""
         import torch
 
         torch.manual_seed(self.random_state)
@@ -82,7 +82,7 @@ class PinnSR:
         return self
 
     def predict(self, X):
-        """Values of the state."""
+        """Values (n,) of the state at points `X` (n, d)."""
         import torch
 
         with torch.no_grad():

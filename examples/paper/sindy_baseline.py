@@ -66,7 +66,7 @@ def dictionary(columns, powers):
 
 
 def monomial_powers(n_operators, degree):
-    """Exponents of all monomials in the operators, the constant included."""
+    """Exponents (p, Q) of all monomials in the operators, the constant included."""
     import pysindy
 
     library = pysindy.PolynomialLibrary(degree=degree).fit(np.ones((1, n_operators)))
@@ -74,7 +74,7 @@ def monomial_powers(n_operators, degree):
 
 
 def sparse_regression(Theta, target, ensemble=False, random_state=0):
-    """Coefficients of the columns of `Theta`, of the best of all thresholds."""
+    """Coefficients (p,) of the columns of `Theta` (n, p), of the best threshold."""
     import pysindy
 
     # Thresholds mean the same for all terms once these have unit size.
