@@ -24,6 +24,7 @@ from sklearn.utils.validation import (
 
 from keql._basis import make_basis
 from keql._columns import column_index, refuse_missing
+from keql._equation_prior import quadratic_law
 from keql._known_part import make_known_part
 from keql._linalg import ridge
 from keql._observations import (
@@ -46,7 +47,7 @@ from keql._regression import (
 )
 from keql._weights import regression_posterior
 from keql.equation import LearnedEquation
-from keql.kernels import Constant, Polynomial, as_kernel
+from keql.kernels import Constant, as_kernel
 from keql.operators import DifferentialOperator, parse_operator
 
 # Hyperparameters of the equation kernel are estimated from so many rows of features
@@ -293,9 +294,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def _bind_equation_kernel(self, setup, variables, unknown, target):
         if self.equation_kernel is None:
-            variance = root_mean_square(target) ** 2
-            bounds = (1e-6 * variance, 1e6 * variance)
-            kernel = Constant(variance, bounds) * Polynomial(2)
+            kernel = quadratic_law(root_mean_square(target))
         else:
             kernel = as_kernel(self.equation_kernel)
         n_columns = len(variables) + setup.n_operators

@@ -60,10 +60,7 @@ def make_problem(
     """
     setup, regressions = two_step.setup, two_step.observations.regressions
     values = np.concatenate([data.values for data in regressions])
-    target = np.concatenate(setup.forcing) - setup.known_part(
-        two_step.equation.training_features
-    )
-    size = root_mean_square(target)
+    size = root_mean_square(two_step.target)
     if equation_noise is None:
         equation_noise = EQUATION_NOISE * size
     sigma_u = max(two_step.observation_noise, EXACT * root_mean_square(values))

@@ -307,7 +307,16 @@ class KernelSearch:
 
 
 def fit_with_best_kernel(
-    two_step, learn, solve_jointly, fit, *, n_restarts, free_noise, report, **settings
+    two_step,
+    learn,
+    solve_jointly,
+    fit,
+    *,
+    n_restarts,
+    free_noise,
+    report,
+    largest_error=np.inf,
+    **settings,
 ):
     """The joint fit with a kernel of the states that is not given.
 
@@ -330,15 +339,19 @@ def fit_with_best_kernel(
         Whether the noise of the equation is not given.
     report : callable
         Of a two-step solution: what is called after each step.
+    largest_error : float, default=inf
+        Of predictions: if no kernel is below it, nothing is fitted to the end.
     **settings
         `max_iter` and `tol`.
 
     Returns
     -------
-    search : KernelSearch
+    search : KernelSearch or None
         The fit and what it was chosen from.
     """
     kernels = compare_kernels(two_step, learn, solve_jointly)
+    if kernels[0].error >= largest_error:
+        return None
     priors = (make_prior(each, learn, solve_jointly) for each in kernels)
     best = KernelSearch(*fit_finalists(priors, fit, n_restarts), kernels)
     if free_noise and not best.fit.is_settled:

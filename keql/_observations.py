@@ -62,6 +62,12 @@ class Learned:
     equation: object
     equation_noise: float | None
 
+    @property
+    def target(self):
+        """What P has to explain, at the features that it was learned from."""
+        known = self.setup.known_part(self.equation.training_features)
+        return np.concatenate(self.setup.forcing) - known
+
 
 def sorted_labels(labels):
     """Different labels in an order that does not depend on that of the rows."""

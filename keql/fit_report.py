@@ -244,7 +244,9 @@ def _choices(model, learned, search):
     if learned.equation is None:
         return choices
     kernel = learned.equation.equation_kernel
-    if model.equation_kernel is None:
+    if model.equation_kernel is None and _varies(learned):
+        reason = "with it observations are predicted better than with constant ones"
+    elif model.equation_kernel is None:
         reason = "the default" + (", its variance by maximum likelihood" * fitted)
     else:
         reason = _origin(as_kernel(model.equation_kernel), fitted)
@@ -338,11 +340,16 @@ def _residual_of_observations(learned):
 
 
 def _residual_of_equation(learned):
-    equation, setup = learned.equation, learned.setup
-    S = equation.training_features
-    target = np.concatenate(setup.forcing) - setup.known_part(S)
-    missed = _rms(equation.unknown_part(S) - target)
+    equation, target = learned.equation, learned.target
+    missed = _rms(equation.unknown_part(equation.training_features) - target)
     return Residual(missed, float(learned.equation_noise), root_mean_square(target))
+
+
+def _varies(learned):
+    """Whether coefficients of the equation vary with the coordinates."""
+    d = len(learned.variables)
+    columns = learned.equation.equation_kernel.depends_on(d + learned.setup.n_operators)
+    return bool(np.any(columns[:d]))
 
 
 def _rms(values):

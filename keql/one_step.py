@@ -5,12 +5,14 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL, parallel_map
 from keql._basis import draw_rows
+from keql._equation_prior import hold_lengths, varying_law
 from keql._joint import (
     advice,
     learned_jointly,
@@ -19,8 +21,9 @@ from keql._joint import (
     start_at,
     start_near,
 )
-from keql._joint_fits import fit_jointly, fit_with_best_kernel
+from keql._joint_fits import CLEARLY, fit_jointly, fit_with_best_kernel
 from keql._projection import ProjectedKernel
+from keql._regression import root_mean_square
 from keql._solver_mixin import SolverMixin
 from keql.fit_report import describe_fit
 
@@ -61,7 +64,10 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         observations are predicted better with it.
     equation_kernel : kernel, default=None
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
-        :class:`keql.kernels.Polynomial` of degree 2 with fitted variance.
+        :class:`keql.kernels.Polynomial` of degree 2 with fitted variance; if there are
+        several functions and neither a state kernel nor `n_terms` is given, a linear
+        equation whose coefficients vary with the coordinates, if with it observations
+        are predicted clearly better.
     observation_noise : float, default=None
         Standard deviation sigma_u of an observation of weight 1, in units of `y`;
         None: fitted with the state kernel.
@@ -283,20 +289,46 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         if not self._chooses_kernel():
             best = fit(two_step, *self._solve_jointly(two_step), self.n_restarts)
             return best.learned, best.outcome, None
-        search = fit_with_best_kernel(
-            two_step,
-            partial(self._learn_from, two_step),
-            self._solve_jointly,
-            fit,
-            n_restarts=self.n_restarts,
-            free_noise=self.equation_noise is None,
-            report=report,
-            **settings,
-        )
-        return search.fit.learned, search.fit.outcome, search.outcome
+
+        def search(learner, two_step, largest_error=np.inf):
+            return fit_with_best_kernel(
+                two_step,
+                partial(learner._learn_from, two_step),
+                learner._solve_jointly,
+                fit,
+                n_restarts=self.n_restarts,
+                free_noise=self.equation_noise is None,
+                report=report,
+                largest_error=largest_error,
+                **settings,
+            )
+
+        best = search(self, two_step)
+        if self._chooses_law(best.fit):
+            other, start = self._with_varying_coefficients(two_step)
+            found = search(other, start, CLEARLY * best.fit.error)
+            if found is not None:
+                best = best.or_better(found.prior, found.fit, found.kernels, CLEARLY)
+        return best.fit.learned, best.fit.outcome, best.outcome
 
     def _chooses_kernel(self):
         return self.state_kernel is None and self.optimizer is not None
+
+    def _chooses_law(self, fit):
+        """Whether a law that is not given may have varying coefficients, too."""
+        is_free = self.equation_kernel is None and self.n_terms is None
+        several = len(fit.two_step.observations.regressions) > 1
+        hopeless = fit.result.interrupted or fit.is_hidden
+        return is_free and several and not hopeless
+
+    def _with_varying_coefficients(self, two_step):
+        """An estimator that learns such a law, and its two steps."""
+        points = np.concatenate(two_step.setup.collocation_points)
+        law = varying_law(root_mean_square(two_step.target), points)
+        other = clone(self).set_params(equation_kernel=law)
+        start = other._learn_from(two_step, two_step.state_kernel)
+        held = hold_lengths(start.equation.equation_kernel)
+        return other.set_params(equation_kernel=held), start
 
     def _state_kernels(self, two_step):
         """Kernel of the state of each function."""

@@ -31,6 +31,7 @@ LAYERS = {
     "keql._readout": 1,
     "keql._weights": 1,
     "keql._state_prior": 1,
+    "keql._equation_prior": 1,
     "keql._draws": 1,
     "keql._restarts": 2,
     "keql._projection": 1,

@@ -1,0 +1,64 @@
+"""The laws that are tried when nothing is said about the equation.
+
+The first is a quadratic polynomial in the operators. One function, whatever it is, may
+as well solve a linear equation whose coefficients vary with the coordinates, so that
+only several functions tell the two apart.
+"""
+
+import numpy as np
+from sklearn.base import clone
+
+from keql.kernels import RBF, Constant, Polynomial
+
+# Bounds of a variance, relative to that of what P has to explain.
+VARIANCES = (1e-6, 1e6)
+# Length scale of varying coefficients and its bounds, in units of the points' extent.
+LENGTH, LENGTHS = 0.3, (0.05, 10.0)
+
+
+def quadratic_law(size):
+    """A kernel of quadratic polynomials in the operators.
+
+    Parameters
+    ----------
+    size : float
+        Of P: the root mean square of what it has to explain.
+
+    Returns
+    -------
+    kernel : Kernel
+        With a free variance.
+    """
+    return _variance(size) * Polynomial(2)
+
+
+def varying_law(size, points):
+    """A kernel of linear laws whose coefficients vary smoothly.
+
+    Parameters
+    ----------
+    size : float
+        Of P: the root mean square of what it has to explain.
+    points : ndarray of shape (n, d)
+        Where it is imposed, for the extent.
+
+    Returns
+    -------
+    kernel : Kernel
+        With a free variance, and a free length scale for each coordinate.
+    """
+    extent = np.ptp(points, axis=0)
+    extent = np.where(extent > 0, extent, 1.0)
+    bounds = np.outer(extent, LENGTHS)
+    columns = tuple(range(points.shape[1]))
+    coefficients = RBF(LENGTH * extent, bounds, active_dims=columns)
+    return _variance(size) * coefficients * Polynomial(1)
+
+
+def hold_lengths(kernel):
+    """A law of the second kind, of which only the variance is free any more."""
+    return clone(kernel).set_params(k1__k2__length_scale_bounds="fixed")
+
+
+def _variance(size):
+    return Constant(size**2, tuple(np.multiply(VARIANCES, size**2)))

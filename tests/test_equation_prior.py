@@ -1,0 +1,122 @@
+"""The laws that are tried when nothing is said about the equation."""
+
+import numpy as np
+import pytest
+
+from keql import OneStepKEqL, TwoStepKEqL
+from keql._equation_prior import hold_lengths, quadratic_law, varying_law
+from keql.kernels import Polynomial
+
+POINTS = np.random.RandomState(0).uniform(size=(6, 2))
+# Coordinates, then two operators.
+S = np.random.RandomState(1).normal(size=(5, 4))
+SETTINGS = {
+    "operators": ("u",),
+    "known_part": "u_t",
+    "collocation_points": np.linspace(0, 3, 25)[:, None],
+    "variables": ("t",),
+    "function_column": 1,
+}
+
+
+def bound(kernel):
+    return kernel.bind(["t", "x", "u", "u_x"], default=(2, 3)).scaled_to(S)
+
+
+def test_laws_follow_the_size():
+    for law in (quadratic_law, lambda size: varying_law(size, POINTS)):
+        ratio = bound(law(1e3))(S) / bound(law(1.0))(S)
+        np.testing.assert_allclose(ratio, 1e6)
+        bounds = np.exp(law(1e3).bounds[0])
+        np.testing.assert_allclose(bounds / 1e6, np.exp(law(1.0).bounds[0]))
+
+
+def test_a_varying_law_follows_the_units_of_coordinates():
+    units = np.array([1e-3, 1e4])
+    here = bound(varying_law(1.0, POINTS))(S)
+    there = np.column_stack([S[:, :2] * units, S[:, 2:]])
+    np.testing.assert_allclose(bound(varying_law(1.0, POINTS * units))(there), here)
+
+
+def test_a_varying_law_is_linear_with_coefficients_of_the_place():
+    kernel = bound(varying_law(1.0, POINTS))
+    same_place = np.tile(S[:1], (3, 1))
+    same_place[:, 2:] = [[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]]
+    values = kernel(same_place, S)
+    np.testing.assert_allclose(values[1], (values[0] + values[2]) / 2)
+    assert kernel.depends_on(4).all()
+    assert not bound(quadratic_law(1.0)).depends_on(4)[:2].any()
+
+
+def test_lengths_that_are_held_leave_the_variance_free():
+    free = varying_law(2.0, POINTS)
+    held = hold_lengths(free)
+    assert free.n_dims == 3
+    assert held.n_dims == 1
+    np.testing.assert_array_equal(bound(held)(S), bound(free)(S))
+
+
+# --- in a fit ------------------------------------------------------------------------
+
+
+def decays(n_functions):
+    """Seven values of each of some solutions of u_t = -(1 + sin(2 t) / 2) u."""
+    rng = np.random.RandomState(0)
+    rows, values = [], []
+    for m, start in enumerate((1.0, -2.0, 0.5)[:n_functions]):
+        t = np.sort([0.0, *rng.uniform(0, 3, 5), 3.0])
+        rows.append(np.column_stack([t, np.full(7, m)]))
+        values.append(start * np.exp(-t - (1 - np.cos(2 * t)) / 4))
+    return np.concatenate(rows), np.concatenate(values)
+
+
+def test_varying_coefficients_are_found():
+    model = OneStepKEqL(**SETTINGS).fit(*decays(3))
+    t = np.linspace(0.2, 2.8, 6)[:, None]
+    true = 1 + np.sin(2 * t.ravel()) / 2
+    np.testing.assert_allclose(model.equation_.coefficient("u", t), true, atol=0.01)
+    choices = {name: reason for name, _, reason in model.fit_report_.choices}
+    assert "better than with constant ones" in choices["equation kernel"]
+
+
+def test_one_function_does_not_tell():
+    X, y = decays(1)
+    settings = SETTINGS | {"function_column": None}
+    model = OneStepKEqL(**settings, max_iter=20)
+    two_step = TwoStepKEqL(**settings).fit(X[:, :1], y)
+    for kernel in (
+        model.fit(X[:, :1], y).equation_kernel_,
+        two_step.equation_kernel_,
+    ):
+        assert not kernel.depends_on(2)[0]
+
+
+@pytest.mark.parametrize(
+    "said", [{"n_terms": 2}, {"equation_kernel": Polynomial(2)}], ids=str
+)
+def test_what_is_said_of_the_law_holds(said):
+    model = OneStepKEqL(**SETTINGS, **said)
+    fit = model._learn_in_two_steps(*decays(3), None)
+    assert not fit.equation.equation_kernel.depends_on(2)[0]
+
+    class Fit:
+        """What is asked of a joint fit."""
+
+        two_step = fit
+        is_hidden = False
+        result = type("Result", (), {"interrupted": False})
+
+    assert not model._chooses_law(Fit)
+    assert OneStepKEqL(**SETTINGS)._chooses_law(Fit)
+
+
+def test_constant_coefficients_are_kept():
+    t = np.linspace(0, 3, 7)
+    starts = (0.2, 0.5, 3.0)
+    X = np.concatenate([np.column_stack([t, np.full(7, m)]) for m in range(3)])
+    y = np.concatenate([1 / (1 + np.exp(-t) * (1 / u - 1)) for u in starts])
+    equation = OneStepKEqL(**SETTINGS).fit(X, y).equation_
+    assert not equation.equation_kernel.depends_on(2)[0]
+    terms = equation.terms()
+    assert abs(terms["u^2"] - 1) < 0.02
+    assert abs(terms["u"] + 1) < 0.02
