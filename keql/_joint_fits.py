@@ -33,7 +33,8 @@ DAMPING = 1e-4
 FINALISTS = 8
 # An equation that is not said to be noisy is also tried with so much less noise.
 LESS_NOISE = 0.1
-# That is worth being so much surer of the equation if predictions are so much better.
+# That is worth being so much surer of the equation if predictions are so much better,
+# or better at all with fewer terms.
 CLEARLY = 0.75
 # Predictions with errors of so many noise levels are as good as can be told.
 HIDDEN = 2.0
@@ -70,6 +71,11 @@ class JointFit:
     def learned(self):
         """States and equation."""
         return learned_jointly(self.two_step, self.problem, self.result.solution)
+
+    @property
+    def n_weights(self):
+        """Number of free weights of the equation."""
+        return len(self.result.solution.weights)
 
     @property
     def law(self):
@@ -360,7 +366,8 @@ def fit_with_best_kernel(
         kernels = compare_kernels(two_step, learn, less)
         prior = make_prior(kernels[0], learn, less)
         found = fit(prior.two_step, prior.problem, prior.solution)
-        best = best.or_better(prior, found, kernels, CLEARLY)
+        simpler = found.n_weights < best.fit.n_weights
+        best = best.or_better(prior, found, kernels, 1.0 if simpler else CLEARLY)
     if not best.fit.is_settled:
         other = fit(two_step, *solve_jointly(two_step))
         to_user = report(best.fit.two_step)

@@ -227,12 +227,22 @@ def test_an_interrupted_finalist_ends_the_search():
 
 
 @pytest.mark.parametrize(
-    "free_noise, error, chosen", [(True, 0.01, 1), (True, 0.045, 0), (False, 0.01, 0)]
+    "free_noise, error, n_weights, chosen",
+    [
+        (True, 0.01, 3, 1),
+        (True, 0.045, 3, 0),
+        (True, 0.045, 2, 1),
+        (True, 0.055, 2, 0),
+        (False, 0.01, 3, 0),
+    ],
 )
 def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
-    free_noise, error, chosen, monkeypatch
+    free_noise, error, n_weights, chosen, monkeypatch
 ):
-    """A tenth of it is taken if predictions are clearly better; only if it is free."""
+    """A tenth of it is taken if predictions are clearly better; only if it is free.
+
+    If they are better with fewer terms, that is enough.
+    """
     asked = []
 
     def compare(two_step, learn, solve):
@@ -244,6 +254,7 @@ def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
 
     def fit(two_step, *_):
         found = Found([0.05, error][two_step == 2])
+        found.n_weights = [3, n_weights][two_step == 2]
         found.is_settled = two_step == 2 or not free_noise
         found.problem = Problem(equation_noise=0.3)
         return found
