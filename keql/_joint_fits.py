@@ -20,6 +20,8 @@ from keql._regression import root_mean_square
 from keql._restarts import minimise_with_restarts
 from keql._scales import (
     GOOD,
+    Candidate,
+    Prior,
     believed_dispersion,
     compare_kernels,
     left_out_errors,
@@ -71,6 +73,18 @@ class JointFit:
     def learned(self):
         """States and equation."""
         return learned_jointly(self.two_step, self.problem, self.result.solution)
+
+    @property
+    def prior(self):
+        """The prior of its states."""
+        return Prior(self.two_step, self.problem, self.result.solution, self.error)
+
+    @property
+    def candidate(self):
+        """Its kernel, to be compared with others."""
+        result = self.result
+        kernel = self.two_step.state_kernel
+        return Candidate(kernel, result.solution, self.errors, result.loss)
 
     @property
     def n_weights(self):
@@ -327,8 +341,9 @@ def fit_with_best_kernel(
     """The joint fit with a kernel of the states that is not given.
 
     It is the one that predicts observations best with all terms; with the level of
-    noise of the equation that does, if that is free; then states are found again with
-    the law that was found, or with a better one.
+    noise of the equation that does, if that is free; or that of the two steps, if it
+    predicts clearly better. Then states are found again with the law that was found, or
+    with a better one.
 
     Parameters
     ----------
@@ -370,9 +385,12 @@ def fit_with_best_kernel(
         best = best.or_better(prior, found, kernels, 1.0 if simpler else CLEARLY)
     if not best.fit.is_settled:
         other = fit(two_step, *solve_jointly(two_step))
-        to_user = report(best.fit.two_step)
-        found = with_better_law(best.fit, other, report=to_user, **settings)
-        best = replace(best, fit=found)
+        kernels = [other.candidate, *best.kernels]
+        best = best.or_better(other.prior, other, kernels, CLEARLY)
+        if best.fit is not other:
+            to_user = report(best.fit.two_step)
+            found = with_better_law(best.fit, other, report=to_user, **settings)
+            best = replace(best, fit=found)
     if not best.fit.is_settled:
         # What is known of a law is not so exact that it should be met more closely.
         held = partial(solve_jointly, law=best.fit.law)

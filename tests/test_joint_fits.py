@@ -178,7 +178,7 @@ class Found:
 
     def __init__(self, error, interrupted=False):
         self.error, self.is_poor, self.is_hidden = error, error > 0.1, error > 1
-        self.two_step = None
+        self.two_step = self.prior = self.candidate = None
         self.result = Result(interrupted)
 
     def interrupted(self, message):
@@ -224,6 +224,41 @@ def test_an_interrupted_finalist_ends_the_search():
     prior, best = fit_finalists(priors, lambda each, *_: each, 0)
     assert prior is priors[0]
     assert best.error == 0.4 and best.result.interrupted
+
+
+@pytest.mark.parametrize("factor, chosen", [(0.5, True), (0.9, False)])
+def test_the_prior_of_the_two_steps_is_taken_if_clearly_better(
+    right, factor, chosen, monkeypatch
+):
+    """Its law is tried with the prior of the other states in any case."""
+    _, fit = right
+    fit = replace(fit, problem=fit.problem.with_dispersion(1.0))
+    other = replace(fit, two_step=replace(fit.two_step, equation_noise=None))
+    other.__dict__["errors"] = factor * fit.errors
+    tried = []
+
+    def law(best, found, **_):
+        tried.append(found)
+        return best.interrupted("enough")
+
+    monkeypatch.setattr(_joint_fits, "compare_kernels", lambda *_: [fit.candidate])
+    monkeypatch.setattr(_joint_fits, "make_prior", lambda *_: fit.prior)
+    monkeypatch.setattr(_joint_fits, "with_better_law", law)
+    fits = iter([fit, other])
+    search = _joint_fits.fit_with_best_kernel(
+        fit.two_step,
+        None,
+        lambda *_, **__: (None, None),
+        lambda *_: next(fits),
+        n_restarts=0,
+        free_noise=False,
+        report=lambda two_step: SETTINGS["report"],
+        **{name: SETTINGS[name] for name in ("max_iter", "tol")},
+    )
+    if chosen:
+        assert not tried and len(search.kernels) == 2
+    else:
+        assert tried == [other] and len(search.kernels) == 1
 
 
 @pytest.mark.parametrize(
