@@ -6,8 +6,9 @@ differential equation it solves from scattered observations.
 
 from keql.equation import LearnedEquation
 from keql.exceptions import ExtrapolationWarning, IllPosedWarning, SimulationError
-from keql.one_step import OneStepKEqL, ReducedOneStepKEqL
+from keql.one_step import OneStepKEqL
 from keql.pde_solver import KernelPDESolver
+from keql.reduced_one_step import ReducedOneStepKEqL
 from keql.two_step import TwoStepKEqL
 
 __version__ = "0.1.0"

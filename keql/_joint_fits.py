@@ -103,7 +103,10 @@ class JointFit:
 
     @cached_property
     def errors(self):
-        """Errors of the predictions of each observation from all others."""
+        """Errors of the predictions of each observation from all others.
+
+        Of shape (n,), without observations on the border, in the units of the values.
+        """
         model = self.problem.linearise(self.problem.evaluate(self.result.solution))
         return left_out_errors(model, self.two_step.observations.regressions)
 

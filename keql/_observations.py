@@ -64,7 +64,10 @@ class Learned:
 
     @property
     def target(self):
-        """What P has to explain, at the features that it was learned from."""
+        """What P has to explain, f - Pbar, at the features it was learned from.
+
+        Of shape (sum K_m,), in units of the forcing.
+        """
         known = self.setup.known_part(self.equation.training_features)
         return np.concatenate(self.setup.forcing) - known
 

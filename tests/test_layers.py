@@ -61,8 +61,9 @@ LAYERS = {
     "keql._scales": 3,
     "keql.two_step": 10,
     "keql.one_step": 10,
+    "keql.reduced_one_step": 11,
     "keql.plotting": 11,
-    "keql": 11,
+    "keql": 12,
 }
 
 # What a module may import when it is itself imported, and what only inside the
