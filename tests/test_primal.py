@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from test_problems import CASES, OPERATORS, STATE_KERNEL, make_case, solved
 
-from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
+from keql import OneStepKEqL, ReducedOneStepKEqL
 from keql._primal import PrimalModel, make_primal_blocks, span
 from keql._problems import JointProblem
-from keql.datasets import make_burgers, make_darcy
+from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.operators import gram, parse_operator
 
@@ -198,36 +198,6 @@ def test_dispersion_multiplies_variances_and_moves_nothing():
         np.testing.assert_allclose(
             model.posterior_weights().std(features), 3 * weights.std(features)
         )
-
-
-def test_reduced_method_goes_to_two_steps_where_all_is_observed():
-    """Observations at the collocation points, and exact: the states are known."""
-    data = make_darcy(3, 16, grid_size=6, random_state=0)
-    settings = dict(
-        data.problem,
-        state_kernel=RBF(0.5, "fixed"),
-        equation_kernel=RBF(0.5, "fixed", active_dims=("x1", "x2")) * Polynomial(1),
-        equation_noise=10.0,
-        n_inducing=30,
-        random_state=0,
-    )
-    points = data.collocation_points
-    X = np.vstack(
-        [np.column_stack([points, np.full(len(points), m)]) for m in range(3)]
-    )
-    y = np.concatenate([data.truth(points, "u", function=m) for m in range(3)])
-    two = TwoStepKEqL(**settings, observation_noise=1e-7).fit(X, y)
-    distances = []
-    for noise in (1e-2, 1e-4, 1e-6):
-        one = ReducedOneStepKEqL(**settings, observation_noise=noise).fit(X, y)
-        difference = one.predict(X) - two.predict(X)
-        distances.append(np.linalg.norm(difference) / np.linalg.norm(y))
-    assert distances[0] > distances[1] > distances[2]
-    assert distances[2] < 1e-5
-    S = two.equation_.training_features
-    expected = two.equation_.unknown_part(S)
-    found = one.equation_.unknown_part(S)
-    assert np.linalg.norm(found - expected) < 1e-2 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("length, primal", [(0.1, False), (0.3, False), (2.0, True)])
