@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keql._coverage import extent_of
 from keql._observations import FILL_FACTOR, FILL_LIMITS, low_discrepancy
 from keql.exceptions import IllPosedWarning
 from keql.operators import DifferentialOperator, parse_operator
@@ -214,8 +215,7 @@ def _missing(equation, conditions, box):
 
 def _n_sheets(points, axis, box, order):
     """On how many values of one coordinate data span the others; at most `order`."""
-    extent = np.where(np.ptp(box, axis=0) > 0, np.ptp(box, axis=0), 1.0)
-    scaled = (points - box[0]) / extent
+    scaled = (points - box[0]) / extent_of(box)
     near = np.stack([np.abs(scaled) <= ON_SIDE, np.abs(scaled - 1) <= ON_SIDE])
     groups = [scaled[near[side][:, axis]] for side in (0, 1)]
     inside = scaled[~near.any(axis=(0, 2))]

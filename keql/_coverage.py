@@ -1,9 +1,26 @@
-"""Whether features lie where an equation was learned."""
+"""Regions of points: their extent, and whether others lie within."""
 
 import numpy as np
 
 # Directions in which the training features vary by less, relatively, do not count.
 NEGLIGIBLE = 1e-6
+
+
+def extent_of(points):
+    """Extent of points in each coordinate; 1 where they do not differ.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+        Points.
+
+    Returns
+    -------
+    extent : ndarray of shape (d,)
+        In the units of the coordinates, positive.
+    """
+    extent = np.ptp(points, axis=0)
+    return np.where(extent > 0, extent, 1.0)
 
 
 def coverage_ratio(training, S):

@@ -8,6 +8,7 @@ only several functions tell the two apart.
 import numpy as np
 from sklearn.base import clone
 
+from keql._coverage import extent_of
 from keql.kernels import RBF, Constant, Polynomial
 
 # Bounds of a variance, relative to that of what P has to explain.
@@ -47,8 +48,7 @@ def varying_law(size, points):
     kernel : Kernel
         With a free variance, and a free length scale for each coordinate.
     """
-    extent = np.ptp(points, axis=0)
-    extent = np.where(extent > 0, extent, 1.0)
+    extent = extent_of(points)
     bounds = np.outer(extent, LENGTHS)
     columns = tuple(range(points.shape[1]))
     coefficients = RBF(LENGTH * extent, bounds, active_dims=columns)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keql._coverage import extent_of
 from keql._levenberg_marquardt import minimise
 from keql._regression import root_mean_square
 from keql.kernels import RBF, Constant, Matern
@@ -96,8 +97,7 @@ def compare_kernels(two_step, learn, solve_jointly, values=None):
     regressions = two_step.observations.regressions
     points = np.concatenate([data.points for data in regressions])
     observed = np.concatenate([data.values for data in regressions])
-    extent = np.ptp(points, axis=0)
-    extent = np.where(extent > 0, extent, 1.0)
+    extent = extent_of(points)
     offset, variance = (
         Constant(square, "fixed")
         for square in (np.mean(observed) ** 2, root_mean_square(observed) ** 2)

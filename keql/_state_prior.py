@@ -13,6 +13,7 @@ from math import log
 
 import numpy as np
 
+from keql._coverage import extent_of
 from keql._linalg import cholesky, inverse_from_cholesky, solve_cholesky
 from keql.kernels import RBF, Constant, Envelope, RationalQuadratic
 
@@ -88,8 +89,7 @@ class StatePrior:
 
     def __init__(self, regressions, size, noise):
         points = np.concatenate([data.points for data in regressions])
-        self.origin, self.extent = points.min(axis=0), np.ptp(points, axis=0)
-        self.extent = np.where(self.extent > 0, self.extent, 1.0)
+        self.origin, self.extent = points.min(axis=0), extent_of(points)
         self.size, self.known_noise = size, noise
         self.data = [self._scale(data) for data in regressions]
         scaled = np.concatenate([data.values for data in self.data])
