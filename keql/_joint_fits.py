@@ -304,28 +304,66 @@ class KernelSearch:
         The fit.
     kernels : list of Candidate
         All kernels that were compared, under the same conditions.
+    followed : Followed, default=None
+        States that follow the law exactly; None if those of the fit are better.
     """
 
     prior: object
     fit: JointFit
     kernels: list
+    followed: object = None
 
-    def or_better(self, prior, fit, kernels, factor=1.0):
+    @property
+    def learned(self):
+        """States and equation."""
+        best = self.fit if self.followed is None else self.followed
+        return best.learned
+
+    @property
+    def error(self):
+        """Root mean square error of their predictions of observations."""
+        best = self.fit if self.followed is None else self.followed
+        return best.error
+
+    def following(self, follow, factor=1.0):
+        """The same with states that follow the law, if these have smaller errors.
+
+        Parameters
+        ----------
+        follow : callable
+            Of states and equation: a Followed, or None.
+        factor : float, default=1.0
+            Of the errors: so many times those of the fit at most.
+
+        Returns
+        -------
+        search : KernelSearch
+            This one, or one with `followed`.
+        """
+        if self.fit.result.interrupted:
+            return self
+        followed = follow(self.fit.learned)
+        better = followed is not None and followed.error < factor * self.fit.error
+        return replace(self, followed=followed) if better else self
+
+    def or_better(self, other, factor=1.0):
         """This, or another one with smaller errors, `factor` times its own at most."""
-        if fit.result.interrupted:
-            return replace(self, fit=self.fit.interrupted(fit.result.message))
-        lost = self.fit.result.converged and not fit.result.converged
-        better = fit.error < factor * self.fit.error and not lost
-        return KernelSearch(prior, fit, kernels) if better else self
+        if other.fit.result.interrupted:
+            return replace(self, fit=self.fit.interrupted(other.fit.result.message))
+        lost = self.fit.result.converged and not other.fit.result.converged
+        better = other.error < factor * self.error and not lost
+        return other if better else self
 
     @property
     def outcome(self):
         """What a report says of it."""
+        is_fit = self.followed is None
         return {
             "learned_with": self.fit.learned_with,
             "error": self.prior.error,
             "alternatives": [(each.kernel, each.error) for each in self.kernels],
-            "dispersion": self.fit.problem.dispersion,
+            "dispersion": self.fit.problem.dispersion if is_fit else 1.0,
+            "followed": None if is_fit else self.followed.error,
         }
 
 
@@ -334,6 +372,7 @@ def fit_with_best_kernel(
     learn,
     solve_jointly,
     fit,
+    follow,
     *,
     n_restarts,
     free_noise,
@@ -346,7 +385,8 @@ def fit_with_best_kernel(
     It is the one that predicts observations best with all terms; with the level of
     noise of the equation that does, if that is free; or that of the two steps, if it
     predicts clearly better. Then states are found again with the law that was found, or
-    with a better one.
+    with a better one. If states that follow the law exactly predict clearly better from
+    the first, nothing else is tried.
 
     Parameters
     ----------
@@ -357,8 +397,10 @@ def fit_with_best_kernel(
     fit : callable
         The joint fit from two steps, the joint problem made from them, a start and a
         number of further tries.
+    follow : callable
+        Of states and equation: a :class:`keql._evolution.Followed`, or None.
     n_restarts : int
-        Largest number of these.
+        Largest number of further tries.
     free_noise : bool
         Whether the noise of the equation is not given.
     report : callable
@@ -378,6 +420,9 @@ def fit_with_best_kernel(
         return None
     priors = (make_prior(each, learn, solve_jointly) for each in kernels)
     best = KernelSearch(*fit_finalists(priors, fit, n_restarts), kernels)
+    best = best.following(follow, CLEARLY)
+    if best.followed is not None:
+        return best
     if free_noise and not best.fit.is_settled:
         noise = LESS_NOISE * best.fit.problem.equation_noise
         less = partial(solve_jointly, equation_noise=noise)
@@ -385,11 +430,12 @@ def fit_with_best_kernel(
         prior = make_prior(kernels[0], learn, less)
         found = fit(prior.two_step, prior.problem, prior.solution)
         simpler = found.n_weights < best.fit.n_weights
-        best = best.or_better(prior, found, kernels, 1.0 if simpler else CLEARLY)
+        less = KernelSearch(prior, found, kernels)
+        best = best.or_better(less, 1.0 if simpler else CLEARLY)
     if not best.fit.is_settled:
         other = fit(two_step, *solve_jointly(two_step))
         kernels = [other.candidate, *best.kernels]
-        best = best.or_better(other.prior, other, kernels, CLEARLY)
+        best = best.or_better(KernelSearch(other.prior, other, kernels), CLEARLY)
         if best.fit is not other:
             to_user = report(best.fit.two_step)
             found = with_better_law(best.fit, other, report=to_user, **settings)
@@ -403,8 +449,9 @@ def fit_with_best_kernel(
         prior = make_prior(kernels[0], learn, held)
         to_user = report(prior.two_step)
         found = best.fit.holding(*prior[:3], report=to_user, **settings)
-        best = best.or_better(prior, found, kernels)
-    return replace(best, fit=best.fit.believing_predictions())
+        best = best.or_better(KernelSearch(prior, found, kernels))
+    best = replace(best, fit=best.fit.believing_predictions())
+    return best.following(follow)
 
 
 def _with_kernel(two_step, kernel, values=None):

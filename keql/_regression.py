@@ -288,9 +288,7 @@ def _minimise(optimizer, objective, start, bounds):
     """
     if callable(optimizer):
         return optimizer(objective, start, bounds=bounds)
-    return _polish(
-        objective, *_minimise_in_boxes(objective, start, bounds, BOX), bounds
-    )
+    return _polish(objective, *minimise_in_boxes(objective, start, bounds, BOX), bounds)
 
 
 def _search(prior, start, n_steps=None):
@@ -302,10 +300,10 @@ def _search(prior, start, n_steps=None):
     if n_steps is not None:
         options["maxiter"] = n_steps
     n_boxes = MAX_BOXES if n_steps is None else 1
-    return _minimise_in_boxes(prior, start, prior.bounds, 2 * BOX, n_boxes, options)
+    return minimise_in_boxes(prior, start, prior.bounds, 2 * BOX, n_boxes, options)
 
 
-def _minimise_in_boxes(objective, start, bounds, size, n_boxes=MAX_BOXES, options=None):
+def minimise_in_boxes(objective, start, bounds, size, n_boxes=MAX_BOXES, options=None):
     value = np.inf
     for _ in range(n_boxes):
         box = np.clip(np.add.outer(start, [-size, size]), bounds[:, :1], bounds[:, 1:])

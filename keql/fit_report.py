@@ -179,7 +179,8 @@ def describe_fit(model, learned, search=None):
     search : dict, default=None
         Of a state kernel that was chosen with the joint problem: `alternatives`, a list
         of (kernel, error) of all that were compared; `error`, that of the one chosen;
-        and `dispersion`, by which variances were raised.
+        `dispersion`, by which variances were raised; and `followed`, the error of
+        states that follow the law exactly, None if these were not taken.
 
     Returns
     -------
@@ -232,10 +233,19 @@ def _choices(model, learned, search):
     lengths = length_scales(learned.state_kernel, learned.variables)
     if lengths:
         choices.append(Choice("length scales", lengths, "in the units of X"))
+    followed = search.get("followed")
+    if followed is not None:
+        reason = (
+            "from their values at the begin and on both sides, as they predict "
+            f"observations better then, error {number(followed)}"
+        )
+        choices.append(Choice("states", "follow the law exactly", reason))
     if model.observation_noise is not None:
         reason = "given"
     elif fitted:
         reason = "fitted along with the state kernel"
+        if followed is not None:
+            reason = "of most likelihood given the law"
     else:
         reason = "not fitted, as optimizer=None"
     choices.append(

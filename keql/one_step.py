@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL, parallel_map
 from keql._equation_prior import hold_lengths, varying_law
+from keql._evolution import EvolvedState, follow_law
 from keql._joint import (
     advice,
     learned_jointly,
@@ -294,6 +295,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
                 partial(learner._learn_from, two_step),
                 learner._solve_jointly,
                 fit,
+                partial(follow_law, noise=self.observation_noise),
                 n_restarts=self.n_restarts,
                 free_noise=self.equation_noise is None,
                 report=report,
@@ -302,22 +304,22 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             )
 
         best = search(self, two_step)
-        if self._chooses_law(best.fit):
+        if self._chooses_law(best):
             other, start = self._with_varying_coefficients(two_step)
             found = search(other, start, CLEARLY * best.fit.error)
             if found is not None:
-                best = best.or_better(found.prior, found.fit, found.kernels, CLEARLY)
-        return best.fit.learned, best.fit.outcome, best.outcome
+                best = best.or_better(found, CLEARLY)
+        return best.learned, best.fit.outcome, best.outcome
 
     def _chooses_kernel(self):
         return self.state_kernel is None and self.optimizer is not None
 
-    def _chooses_law(self, fit):
+    def _chooses_law(self, search):
         """Whether a law that is not given may have varying coefficients, too."""
         is_free = self.equation_kernel is None and self.n_terms is None
-        several = len(fit.two_step.observations.regressions) > 1
-        hopeless = fit.result.interrupted or fit.is_hidden
-        return is_free and several and not hopeless
+        several = len(search.fit.two_step.observations.regressions) > 1
+        hopeless = search.fit.result.interrupted or search.fit.is_hidden
+        return is_free and several and not hopeless and search.followed is None
 
     def _with_varying_coefficients(self, two_step):
         """An estimator that learns such a law, and its two steps."""
@@ -375,7 +377,10 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         weights = two_step.equation.weights
         last = getattr(self, "equation_", None) if self.warm_start else None
         if last is not None and last.weights.shape == weights.shape:
-            states = [(s.functionals, s.coefficients) for s in self.states_]
+            states = [
+                s.outside if isinstance(s, EvolvedState) else s for s in self.states_
+            ]
+            states = [(s.functionals, s.coefficients) for s in states]
             if len(states) == len(problem.blocks):
                 start = start_at(problem, states, last.weights)
                 if start is not None:

@@ -5,6 +5,7 @@ import pytest
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._equation_prior import hold_lengths, quadratic_law, varying_law
+from keql._joint_fits import KernelSearch
 from keql.kernels import Polynomial
 
 POINTS = np.random.RandomState(0).uniform(size=(6, 2))
@@ -106,8 +107,11 @@ def test_what_is_said_of_the_law_holds(said):
         is_hidden = False
         result = type("Result", (), {"interrupted": False})
 
-    assert not model._chooses_law(Fit)
-    assert OneStepKEqL(**SETTINGS)._chooses_law(Fit)
+    search = KernelSearch(None, Fit, [])
+    assert not model._chooses_law(search)
+    assert OneStepKEqL(**SETTINGS)._chooses_law(search)
+    followed = KernelSearch(None, Fit, [], followed="states that follow it")
+    assert not OneStepKEqL(**SETTINGS)._chooses_law(followed)
 
 
 def test_constant_coefficients_are_kept():

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from keql import KernelPDESolver, OneStepKEqL, _joint_fits
+from keql import KernelPDESolver, OneStepKEqL, _joint_fits, one_step
 from keql._basis import FixedEquation, PolynomialBasis
+from keql._evolution import Followed
 from keql._joint import learned_jointly
 from keql._joint_fits import (
     FINALISTS,
@@ -154,22 +155,23 @@ def test_other_states_are_taken_if_they_predict_better(right):
         return Prior(*start, 0.0), fit.holding(*start, **SETTINGS)
 
     poor, worse = held(two_step)
-    search = KernelSearch(None, fit, [])
-    assert search.or_better(poor, worse, []) is search
+    search, worst = KernelSearch(None, fit, []), KernelSearch(poor, worse, [])
+    assert search.or_better(worst) is search
     fine, good = held(fit.two_step)
-    better = KernelSearch(poor, worse, []).or_better(fine, good, [])
-    assert better.prior is fine and better.fit is good
-    poor_search = KernelSearch(poor, worse, [])
+    best = KernelSearch(fine, good, [])
+    better = worst.or_better(best)
+    assert better is best
     small = good.error / worse.error
-    assert poor_search.or_better(fine, good, [], 1.1 * small).fit is good
-    assert poor_search.or_better(fine, good, [], 0.9 * small) is poor_search
+    assert worst.or_better(best, 1.1 * small) is best
+    assert worst.or_better(best, 0.9 * small) is worst
     unfinished = replace(good, result=replace(good.result, converged=False))
     converged = replace(worse, result=replace(worse.result, converged=True))
     sure = KernelSearch(poor, converged, [])
-    assert sure.or_better(fine, unfinished, []) is sure
+    assert sure.or_better(KernelSearch(fine, unfinished, [])) is sure
     assert better.fit.learned.equation.terms() == fit.learned.equation.terms()
     assert better.fit.result.loss_curve == fit.result.loss_curve
-    stopped = search.or_better(fine, good.interrupted("stopped"), [])
+    stopped = KernelSearch(fine, good.interrupted("stopped"), [])
+    stopped = search.or_better(stopped)
     assert stopped.fit.problem is fit.problem and stopped.fit.result.interrupted
 
 
@@ -178,7 +180,7 @@ class Found:
 
     def __init__(self, error, interrupted=False):
         self.error, self.is_poor, self.is_hidden = error, error > 0.1, error > 1
-        self.two_step = self.prior = self.candidate = None
+        self.two_step = self.prior = self.candidate = self.learned = None
         self.result = Result(interrupted)
 
     def interrupted(self, message):
@@ -250,6 +252,7 @@ def test_the_prior_of_the_two_steps_is_taken_if_clearly_better(
         None,
         lambda *_, **__: (None, None),
         lambda *_: next(fits),
+        lambda learned: None,
         n_restarts=0,
         free_noise=False,
         report=lambda two_step: SETTINGS["report"],
@@ -304,6 +307,7 @@ def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
         None,
         partial(lambda two_step: (None, None)),
         fit,
+        lambda learned: None,
         n_restarts=0,
         free_noise=free_noise,
         report=lambda two_step: None,
@@ -311,6 +315,47 @@ def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
     assert asked == ([None, pytest.approx(0.03)] if free_noise else [None])
     assert search.fit.error == [0.05, error][chosen]
     assert search.kernels[0].kernel == chosen + 1
+
+
+@pytest.mark.parametrize(
+    "ratio, asked, taken", [(0.5, 1, True), (0.9, 2, True), (1.1, 2, False)]
+)
+def test_states_follow_the_law_if_they_predict_better(ratio, asked, taken, monkeypatch):
+    """If clearly better from the first on, other laws are not looked for."""
+    told = []
+
+    def fit(*_):
+        found = Found(0.05)
+        found.is_settled = True
+        return found
+
+    def follow(learned):
+        told.append(learned)
+        return Followed("followed", ratio * 0.05)
+
+    kernels = [Candidate(0, None, np.ones(1), 0.0)]
+    prior = Prior(None, None, None, 0.0)
+    monkeypatch.setattr(_joint_fits, "compare_kernels", lambda *_: kernels)
+    monkeypatch.setattr(_joint_fits, "make_prior", lambda *_: prior)
+    search = _joint_fits.fit_with_best_kernel(
+        None,
+        None,
+        None,
+        fit,
+        follow,
+        n_restarts=0,
+        free_noise=True,
+        report=None,
+    )
+    assert len(told) == asked
+    assert (search.followed is not None) == taken
+    assert search.learned == ("followed" if taken else None)
+    assert search.error == min(ratio, 1) * 0.05
+
+
+def test_an_interrupted_fit_is_not_followed():
+    search = KernelSearch(None, Found(0.1, interrupted=True), [])
+    assert search.following(None) is search
 
 
 Problem = namedtuple("Problem", ["equation_noise"])
@@ -332,8 +377,9 @@ def test_a_fixed_equation_has_values_and_slopes_but_no_features():
     np.testing.assert_array_equal(fixed.gradient(S, none), basis.gradient(S, weights))
 
 
-def test_the_law_of_a_rougher_prior():
+def test_the_law_of_a_rougher_prior(monkeypatch):
     """Defaults find it where states that fill the gaps alone would bend it."""
+    monkeypatch.setattr(one_step, "follow_law", lambda *_, **__: None)
     data = make_burgers(60, collocation_shape=(14, 17), random_state=5)
     model = OneStepKEqL(**data.problem, n_terms="auto").fit(data.X, data.y)
     terms = model.equation_.terms()

@@ -1,0 +1,216 @@
+"""What an evolution equation leaves open, from observations that are linear in it.
+
+Unknown are the weights w of the equation and, for each function, its values z_m on the
+border of the box. Their priors are N(0, I) and N(0, K), K a kernel on the border. The
+linearised equation makes the observations of a function
+
+    y_m = a_m + B_m w + C_m z_m + noise / sqrt(weights).
+"""
+
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from keql._coverage import extent_of
+from keql._linalg import cholesky, inverse_from_cholesky, solve_cholesky, solve_lower
+from keql._regression import minimise_in_boxes, root_mean_square
+from keql._state_prior import NOISE_RANGE
+from keql._weights import WeightsPosterior
+from keql.kernels import Constant, Matern
+
+# Degrees of the kernels that are compared.
+DEGREES = (1.5, 2.5)
+# First length scale and range, in units of the extent of the border; range of the
+# variance, in units of the squared values; first noise level, in units of these.
+LENGTH, LENGTHS = 0.3, (0.02, 30.0)
+VARIANCES = (1e-2, 1e3)
+NOISE = 1e-3
+# Relative precision of log likelihoods, and the largest change of a log-hyperparameter
+# in one run of the optimiser.
+PRECISION, BOX = 1e-6, 2.0
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What is most probable, and how certain it is.
+
+    Parameters
+    ----------
+    unknowns : list of ndarray of shape (1 + p + c,)
+        1, weights and border values, for each function.
+    covariances : list of ndarray of shape (p + c, p + c)
+        Posterior covariance of these, without the 1.
+    weights : WeightsPosterior
+        That of the weights alone.
+    errors : list of ndarray of shape (N_m,)
+        Of the predictions of each observation from all others.
+    """
+
+    unknowns: list
+    covariances: list
+    weights: WeightsPosterior
+    errors: list
+
+    def leave_one_out(self):
+        """Errors of predictions, as linear models of the joint problem have them."""
+        return self.errors
+
+
+class BorderRegression:
+    """Weights and border values from observations.
+
+    Parameters
+    ----------
+    border : ndarray of shape (c, 2)
+        Points of the border.
+    maps : list of ndarray of shape (N_m, 1 + p + c)
+        (a_m, B_m, C_m) of each function.
+    regressions : list of Regression
+        The observations.
+    kernel : Kernel
+        Prior covariance on the border.
+    noise : float
+        Standard deviation of an observation of weight 1.
+    """
+
+    def __init__(self, border, maps, regressions, kernel, noise):
+        self.border, self.kernel, self.noise = border, kernel, noise
+        p = maps[0].shape[1] - 1 - len(border)
+        self.on_weights = np.concatenate([each[:, 1 : 1 + p] for each in maps])
+        self.on_border = [each[:, 1 + p :] for each in maps]
+        ends = np.cumsum([0, *map(len, maps)])
+        self.places = [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
+        values = np.concatenate([data.values for data in regressions])
+        self.size = root_mean_square(values)
+        self.target = values - np.concatenate([each[:, 0] for each in maps])
+        self.variances = 1 / np.concatenate([data.weights for data in regressions])
+
+    def _covariance(self, K, noise):
+        """Covariance (N, N) of the observations if the weights are known."""
+        G = np.diag(noise**2 * self.variances)
+        for at, C in zip(self.places, self.on_border, strict=True):
+            G[at, at] += C @ K @ C.T
+        return G
+
+    def log_likelihood(self, kernel, noise):
+        """Log marginal likelihood of the observations, up to a constant.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            Prior covariance on the border.
+        noise : float
+            Standard deviation of an observation of weight 1.
+
+        Returns
+        -------
+        value : float
+            The log likelihood.
+        gradient : ndarray of shape (kernel.n_dims + 1,)
+            Derivatives with respect to `kernel.theta` and log(noise).
+        """
+        K, layers = kernel(self.border, eval_gradient=True)
+        G = self._covariance(K, noise) + self.on_weights @ self.on_weights.T
+        L = cholesky(G)
+        alpha = solve_cholesky(L, self.target)
+        value = -0.5 * self.target @ alpha - np.log(np.diag(L)).sum()
+        # tr[(alpha alpha^T - G^-1) C dK C^T] / 2 for each hyperparameter
+        outer = np.outer(alpha, alpha) - inverse_from_cholesky(L)
+        pulled = sum(
+            C.T @ outer[at, at] @ C
+            for at, C in zip(self.places, self.on_border, strict=True)
+        )
+        gradient = 0.5 * np.einsum("ij,ijk->k", pulled, layers)
+        return value, np.r_[gradient, noise**2 * np.diag(outer) @ self.variances]
+
+    def with_best_prior(self, free_noise):
+        """The same with the prior, and the noise if that is free, of most likelihood.
+
+        Parameters
+        ----------
+        free_noise : bool
+            Whether the noise level is to be found too.
+
+        Returns
+        -------
+        regression : BorderRegression
+            With other hyperparameters.
+        loss : float
+            Minus its log likelihood, up to a constant that only the data decide.
+        """
+        levels = np.log(np.multiply(NOISE_RANGE, self.size))
+        n_free = self.kernel.n_dims + free_noise
+        bounds = np.array([*self.kernel.bounds, levels])[:n_free]
+        start = np.r_[self.kernel.theta, np.clip(np.log(self.noise), *levels)][:n_free]
+
+        def unpack(theta):
+            kernel = self.kernel.clone_with_theta(theta[: self.kernel.n_dims])
+            return kernel, np.exp(theta[-1]) if free_noise else self.noise
+
+        def objective(theta):
+            value, gradient = self.log_likelihood(*unpack(theta))
+            # In units of the values, so that the stopping rule knows none.
+            shift = len(self.target) * np.log(self.size)
+            return -value - shift, -gradient[:n_free]
+
+        theta, loss = minimise_in_boxes(
+            objective, start, bounds, BOX, options={"ftol": PRECISION}
+        )
+        found = copy(self)
+        found.kernel, found.noise = unpack(theta)
+        return found, loss
+
+    def solve(self):
+        """Weights and border values.
+
+        Returns
+        -------
+        solution : Solution
+            The most probable ones.
+        """
+        K, B = self.kernel(self.border), self.on_weights
+        G = self._covariance(K, self.noise)
+        L = cholesky(G + B @ B.T)
+        alpha = solve_cholesky(L, self.target)
+        weights, p = B.T @ alpha, B.shape[1]
+        prior = linalg.block_diag(np.eye(p), K)
+        unknowns, covariances = [], []
+        for at, C in zip(self.places, self.on_border, strict=True):
+            unknowns.append(np.r_[1.0, weights, K @ (C.T @ alpha[at])])
+            cross = np.zeros((len(G), p + len(K)))
+            cross[:, :p], cross[at, p:] = B, C @ K
+            explained = solve_lower(L, cross)
+            covariances.append(prior - explained.T @ explained)
+        # As in a ridge regression on the weights, whitened by what else is uncertain.
+        rows = np.vstack([solve_lower(cholesky(G), B), np.eye(p)])
+        lower = linalg.qr(rows, mode="r")[0][:p].T
+        posterior = WeightsPosterior(weights, lower, 0.5 * self.target @ alpha)
+        errors = alpha / np.diag(inverse_from_cholesky(L))
+        errors = [errors[at] for at in self.places]
+        return Solution(unknowns, covariances, posterior, errors)
+
+
+def border_kernels(points, values):
+    """Kernels on the border to start from.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, 2)
+        That cover the box.
+    values : ndarray of shape (N,)
+        The observations.
+
+    Returns
+    -------
+    kernels : list of Kernel
+        Of different smoothness.
+    """
+    extent, square = extent_of(points), root_mean_square(values) ** 2
+    offset = Constant(np.mean(values) ** 2, "fixed")
+    variance = Constant(square, tuple(np.multiply(VARIANCES, square)))
+    bounds = np.outer(extent, LENGTHS)
+    return [
+        offset + variance * Matern(LENGTH * extent, bounds, nu=nu) for nu in DEGREES
+    ]

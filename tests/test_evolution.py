@@ -1,0 +1,266 @@
+"""States that follow their law, against solutions in closed form."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from known_equations import make_equation, monomial
+from numpy.testing import assert_allclose
+
+from keql import OneStepKEqL, TwoStepKEqL, _evolution
+from keql._evolution import EvolvedState, follow_law, integrate, time_axis
+from keql._evolution_grid import EvolutionGrid
+from keql.kernels import Constant, Polynomial, Restriction
+from keql.operators import KernelExpansion, parse_operator
+
+DIFFUSION = 0.1
+GRID = EvolutionGrid(np.array([0.0, 1.0]), np.array([2.0, 3.0]), 0)
+LAW = monomial(2, 3) + monomial(4)
+# Exponents of t, x, u, u_x, u_xx in u u_x and u_xx.
+TERMS = [(0, 0, 1, 1, 0), (0, 0, 0, 0, 1)]
+
+
+def cole_hopf(t, x, amplitude=0.5, order=0):
+    """A solution of u_t = u u_x + 0.1 u_xx, zero at x = 0 and 1; or its u_x."""
+    e = amplitude * np.exp(-DIFFUSION * np.pi**2 * t)
+    c, s, below = np.cos(np.pi * x), np.sin(np.pi * x), 1 + e * np.cos(np.pi * x)
+    if order:
+        return -2 * DIFFUSION * np.pi**2 * e * (c + e) / below**2
+    return -2 * DIFFUSION * np.pi * e * s / below
+
+
+def points(n, seed=0):
+    """Both sides, the begin, and `n` points inside."""
+    rng = np.random.RandomState(seed)
+    t, x = np.linspace(0, 1, 9), np.linspace(0, 1, 12)
+    sides = [np.column_stack([t, np.full(9, side)]) for side in (0.0, 1.0)]
+    begin = np.column_stack([np.zeros(12), x])
+    return np.unique(np.concatenate([*sides, begin, rng.uniform(size=(n, 2))]), axis=0)
+
+
+SETTINGS = {
+    "operators": ("u", "u_x", "u_xx"),
+    "known_part": "u_t",
+    "variables": ("t", "x"),
+    "equation_kernel": Restriction(Polynomial(2), TERMS),
+    "optimizer": None,
+    "observation_noise": 1e-4,
+}
+
+
+def two_steps(X, y, **changes):
+    """What two steps learn, without a search for kernels."""
+    model = TwoStepKEqL(**(SETTINGS | changes))
+    return model._learn_in_two_steps(X, y, None)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    X = points(30)
+    return two_steps(X, cole_hopf(*X.T))
+
+
+@pytest.fixture(scope="module")
+def followed(learned):
+    return follow_law(learned)
+
+
+def wave(p):
+    """A solution of u_t + 0.3 u = 0.1 u_xx."""
+    return np.exp(-(0.3 + 0.1 * 9) * p[..., 0]) * np.sin(3 * p[..., 1] + 1)
+
+
+@pytest.mark.parametrize("at", ["the solution", "another state"])
+def test_linear_equations_are_integrated_from_wherever_they_are_linearised(at):
+    kernel = monomial(2) + monomial(4)
+    equation = make_equation(("u", "u_x", "u_xx"), "u_t", kernel, [0.3, -0.1])
+    state = wave(GRID.points) if at == "the solution" else np.cos(GRID.points[..., 0])
+    flow = integrate(GRID, equation, state.ravel())
+    found = flow @ np.r_[1, equation.weights, wave(GRID.border)]
+    assert_allclose(found, wave(GRID.points), rtol=0, atol=1e-7)
+
+
+def test_the_flow_is_the_derivative_of_solutions():
+    """Of the solution in the weights and border values, against differences."""
+    equation = make_equation(("u", "u_x", "u_xx"), "u_t", LAW, [-1.0, -DIFFUSION])
+    grid = EvolutionGrid(np.zeros(2), np.ones(2), 0)
+    rng = np.random.RandomState(0)
+    border = cole_hopf(*grid.border.T)
+
+    def solve(weights, border):
+        equation.weights, state = weights, cole_hopf(*np.moveaxis(grid.points, -1, 0))
+        for _ in range(4):
+            flow = integrate(grid, equation, state.ravel())
+            state = flow @ np.r_[1, weights, border]
+        return flow, state
+
+    weights, change = np.array([-1.0, -DIFFUSION]), np.array([0.3, -0.02])
+    flow, _ = solve(weights, border)
+    bump = np.sin(5 * grid.border @ rng.normal(size=2))
+    h = 1e-4
+    ends = [solve(weights + s * change, border + s * bump)[1] for s in (-h, h)]
+    expected = (ends[1] - ends[0]) / (2 * h)
+    assert_allclose(flow @ np.r_[0, change, bump], expected, atol=1e-5)
+
+
+def test_a_solution_is_found_with_its_law(learned, followed):
+    rng = np.random.RandomState(1)
+    P = rng.uniform(size=(200, 2))
+    before, after = learned.states[0], followed.learned.states[0]
+    size = np.abs(cole_hopf(*P.T)).max()
+    for name, order, tol in (("u", 0, 1e-4), ("u_x", 1, 2e-3)):
+        operator, truth = parse_operator(name, ("t", "x")), cole_hopf(*P.T, order=order)
+        missed = [s.evaluate(P, operator) - truth for s in (before, after)]
+        assert np.abs(missed[1]).max() < min(tol * size, 0.1 * np.abs(missed[0]).max())
+    terms = followed.learned.equation.terms()
+    assert terms["u u_x"] == pytest.approx(-1, abs=1e-3)
+    assert terms["u_xx"] == pytest.approx(-DIFFUSION, rel=1e-3)
+    equation = learned.equation.terms()
+    assert abs(terms["u u_x"] + 1) < 0.1 * abs(equation["u u_x"] + 1)
+    assert followed.error < 1e-3 * size
+
+
+def test_errors_are_within_what_is_said_of_them(learned, followed):
+    state, equation = followed.learned.states[0], followed.learned.equation
+    P = np.random.RandomState(2).uniform(size=(300, 2))
+    u = parse_operator("u", ("t", "x"))
+    std = np.sqrt(state.variance(P, u))
+    assert np.mean(np.abs(state.evaluate(P, u) - cole_hopf(*P.T)) < 2 * std) > 0.9
+    errors = equation.posterior.std(np.eye(2))
+    terms = equation.terms()
+    assert abs(terms["u u_x"] + 1) < 4 * errors[0]
+    assert np.all(equation.posterior.weights == equation.weights)
+    assert followed.learned.observation_noise < 1e-3
+
+
+def test_features_of_the_equation_are_those_of_its_states(followed):
+    new, u = followed.learned, parse_operator("u_xx", ("t", "x"))
+    S, x = new.equation.training_features, new.setup.collocation_points[0]
+    assert_allclose(S[:, 4], new.states[0].evaluate(x, u), rtol=1e-9, atol=1e-8)
+
+
+def test_a_noise_level_that_is_given_is_kept(learned):
+    found = follow_law(learned, 1e-4)
+    assert found.learned.observation_noise == 1e-4
+
+
+def test_the_order_of_the_coordinates_does_not_matter(learned, followed):
+    X = points(30)
+    other = two_steps(X[:, ::-1], cole_hopf(*X.T), variables=("x", "t"))
+    found = follow_law(other)
+    P = np.random.RandomState(3).uniform(size=(50, 2))
+    values = found.learned.states[0].evaluate(
+        P[:, ::-1], parse_operator("u", ("x", "t"))
+    )
+    expected = followed.learned.states[0].evaluate(P, parse_operator("u", ("t", "x")))
+    assert_allclose(values, expected, rtol=0, atol=1e-5)
+
+
+def test_units_do_not_matter(followed):
+    """u in millions, time in thousandths: u u_x has another coefficient then."""
+    X, units = points(30), np.array([1e3, 1.0])
+    y = 1e6 * cole_hopf(*X.T)
+    law = Restriction(Constant(1e6, "fixed") * Polynomial(2), TERMS)  # u_t in 1000
+    other = two_steps(X * units, y, observation_noise=1e2, equation_kernel=law)
+    found = follow_law(other)
+    P = np.random.RandomState(3).uniform(size=(50, 2))
+    u = parse_operator("u", ("t", "x"))
+    values = found.learned.states[0].evaluate(P * units, u) / 1e6
+    expected = followed.learned.states[0].evaluate(P, u)
+    assert_allclose(values, expected, rtol=0, atol=1e-5)
+    terms = found.learned.equation.terms()
+    assert terms["u u_x"] == pytest.approx(-1e-9, rel=1e-3)
+    assert terms["u_xx"] == pytest.approx(-1e-4, rel=1e-3)
+
+
+def test_several_functions_share_the_law():
+    X = [points(8, seed) for seed in range(2)]
+    values = [cole_hopf(*x.T, a) for x, a in zip(X, (0.5, -0.4), strict=True)]
+    table = [np.column_stack([x, np.full(len(x), m)]) for m, x in enumerate(X)]
+    start = two_steps(np.concatenate(table), np.concatenate(values), function_column=2)
+    new = follow_law(start).learned
+    P = np.random.RandomState(3).uniform(size=(50, 2))
+    for state, a in zip(new.states, (0.5, -0.4), strict=True):
+        found = state.evaluate(P, parse_operator("u", ("t", "x")))
+        assert_allclose(found, cole_hopf(*P.T, a), rtol=0, atol=1e-3)
+    assert new.equation.terms()["u u_x"] == pytest.approx(-1, abs=0.01)
+
+
+def test_outside_of_the_box_the_state_is_the_one_before(learned, followed):
+    P = np.array([[0.5, 0.5], [0.5, 1.2], [-0.1, 0.3]])
+    u = parse_operator("u", ("t", "x"))
+    before, after = learned.states[0], followed.learned.states[0]
+    assert_allclose(after.evaluate(P, u)[1:], before.evaluate(P, u)[1:])
+    assert_allclose(after.variance(P, u)[1:], before.variance(P, u)[1:])
+    assert after.evaluate(P, u)[0] != before.evaluate(P, u)[0]
+    assert np.all(after.variance(P, u) >= 0)
+
+
+def test_states_are_stored_with_all_that_they_need(followed):
+    state = followed.learned.states[0]
+    copy = pickle.loads(pickle.dumps(state))
+    P, u = np.array([[0.3, 0.4]]), parse_operator("u", ("t", "x"))
+    assert_allclose(copy.evaluate(P, u), state.evaluate(P, u), rtol=1e-12)
+    assert_allclose(copy.variance(P, u), state.variance(P, u), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "operators, known_part, variables, axis",
+    [
+        (("u", "u_x", "u_xx"), "u_t", ("t", "x"), 0),
+        (("u", "u_x", "u_xx"), "u_t", ("x", "t"), 1),
+        (("u", "u_t"), "u_xx", ("t", "x"), 0),
+        (("u", "u_x"), "u_t", ("t", "x"), None),
+        (("u", "u_xxx"), "u_t", ("t", "x"), None),
+        (("u", "u_xx"), "u_tt", ("t", "x"), None),
+        (("u", "u_tx", "u_xx"), "u_t", ("t", "x"), 0),
+        (("u",), "u_t", ("t",), None),
+        (("u", "u_xx"), "u_t", ("t", "x", "y"), None),
+    ],
+)
+def test_evolution_equations_are_recognised(operators, known_part, variables, axis):
+    X = np.random.RandomState(0).uniform(size=(6, len(variables)))
+    changes = {"operators": operators, "equation_kernel": None, "variables": variables}
+    found = two_steps(X, X[:, 0], known_part=known_part, **changes)
+    assert time_axis(found.setup, len(variables)) == axis
+    forced = replace(found.setup, has_forcing=True)
+    assert time_axis(forced, len(variables)) is None
+
+
+def test_time_is_not_followed_backwards(learned):
+    """As a law of diffusion with the wrong sign would."""
+    equation = make_equation(("u", "u_x", "u_xx"), "u_t", LAW, [0.0, DIFFUSION])
+    backwards = replace(learned, equation=equation)
+    assert follow_law(backwards) is None
+
+
+def test_what_takes_too_long_is_left_out(learned, monkeypatch):
+    monkeypatch.setattr(_evolution, "MOST_OBSERVATIONS", 10)
+    assert follow_law(learned) is None
+
+
+def test_what_does_not_settle_is_not_taken(learned, monkeypatch):
+    monkeypatch.setattr(_evolution, "MAX_STEPS", 1)
+    assert follow_law(learned) is None
+
+
+def test_defaults_follow_the_law_and_say_so():
+    X = points(20)
+    y = cole_hopf(*X.T)
+    settings = {k: SETTINGS[k] for k in ("operators", "known_part", "variables")}
+    model = OneStepKEqL(**settings, n_terms="auto", warm_start=True).fit(X, y)
+    assert isinstance(model.states_[0], EvolvedState)
+    assert "follow the law exactly" in str(model.fit_report_)
+    P = np.random.RandomState(3).uniform(size=(50, 2))
+    assert_allclose(model.predict(P), cole_hopf(*P.T), rtol=0, atol=1e-3)
+    terms = model.equation_.terms()
+    assert set(terms) == {"u u_x", "u_xx"}
+    again = model.fit(X, y)  # from there
+    assert_allclose(again.predict(P), cole_hopf(*P.T), rtol=0, atol=1e-3)
+
+
+def test_a_prior_that_is_given_is_kept():
+    X = points(20)
+    kernel = OneStepKEqL(**SETTINGS).fit(X, cole_hopf(*X.T)).states_[0]
+    assert isinstance(kernel, KernelExpansion)
