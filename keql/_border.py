@@ -46,12 +46,15 @@ class Solution:
         That of the weights alone.
     errors : list of ndarray of shape (N_m,)
         Of the predictions of each observation from all others.
+    misfit : float
+        Mean square of the residuals in units of the noise levels.
     """
 
     unknowns: list
     covariances: list
     weights: WeightsPosterior
     errors: list
+    misfit: float
 
     def leave_one_out(self):
         """Errors of predictions, as linear models of the joint problem have them."""
@@ -162,6 +165,19 @@ class BorderRegression:
         found.kernel, found.noise = unpack(theta)
         return found, loss
 
+    def whitened(self):
+        """What is left of the observations, and of the weights' part in them.
+
+        Returns
+        -------
+        target : ndarray of shape (N,)
+            Observations, in units of their uncertainty if the weights are known.
+        features : ndarray of shape (N, p)
+            What they are multiplied with by the weights, likewise.
+        """
+        L = cholesky(self._covariance(self.kernel(self.border), self.noise))
+        return solve_lower(L, self.target), solve_lower(L, self.on_weights)
+
     def solve(self):
         """Weights and border values.
 
@@ -189,7 +205,8 @@ class BorderRegression:
         posterior = WeightsPosterior(weights, lower, 0.5 * self.target @ alpha)
         errors = alpha / np.diag(inverse_from_cholesky(L))
         errors = [errors[at] for at in self.places]
-        return Solution(unknowns, covariances, posterior, errors)
+        misfit = self.noise**2 * np.mean(self.variances * alpha**2)
+        return Solution(unknowns, covariances, posterior, errors, float(misfit))
 
 
 def border_kernels(points, values):

@@ -108,6 +108,42 @@ class EvolvedState:
 
 
 @dataclass(frozen=True)
+class Trajectory:
+    """States on a grid, and the law that they follow.
+
+    Parameters
+    ----------
+    equation : LearnedEquation
+        The law.
+    states : list of ndarray of shape (N_STEPS * 4 * N_POINTS,)
+        Values of each function.
+    flows : list of ndarray
+        What :func:`integrate` says of them.
+    regression : BorderRegression
+        With the priors and the noise of most likelihood.
+    solution : Solution
+        Of the regression.
+    losses : list of float
+        Minus the log likelihood of the observations, up to a constant, in each step.
+    error : float
+        Root mean square error of the predictions of each observation from all others.
+    """
+
+    equation: object
+    states: list
+    flows: list
+    regression: BorderRegression
+    solution: object
+    losses: list
+    error: float
+
+    @property
+    def loss(self):
+        """Minus the log likelihood in the end."""
+        return self.losses[-1]
+
+
+@dataclass(frozen=True)
 class Followed:
     """States that follow their law.
 
@@ -115,70 +151,227 @@ class Followed:
     ----------
     learned : Learned
         States and law.
-    error : float
-        Root mean square error of the predictions of each observation from all others.
+    trajectory : Trajectory
+        What they were made from.
+    path : list of TermsStep
+        Laws that were compared.
     """
 
     learned: object
-    error: float
+    trajectory: object
+    path: list
+
+    @property
+    def error(self):
+        """Root mean square error of the predictions of observations."""
+        return self.trajectory.error
+
+    @property
+    def search(self):
+        """What a report says of it if nothing else was tried."""
+        laws = [(", ".join(step.terms), step.error) for step in self.path]
+        return {"alternatives": laws, "followed": self.error}
+
+    @property
+    def outcome(self):
+        """What an estimator says of it, by the names of its attributes."""
+        losses = self.trajectory.losses
+        return {
+            "loss_curve_": losses,
+            "damping_curve_": [0.0] * len(losses),
+            "n_iter_": len(losses),
+            "converged_": True,
+            "message_": "the states follow the law exactly.",
+            "misfit_": self.trajectory.solution.misfit,
+            "restarts_": [],
+            "terms_path_": self.path,
+        }
 
 
-def follow_law(learned, noise=None):
-    """States that follow the learned law exactly, and the law at its best for them.
+class Evolution:
+    """The problem of finding states that follow a law of evolution.
 
     Parameters
     ----------
     learned : Learned
-        States and law to start from.
-    noise : float, default=None
+        Observations and equation.
+    noise : float or None
         Standard deviation of an observation; None: it is estimated.
+    axis : {0, 1}
+        Which coordinate is the time.
+    """
+
+    def __init__(self, learned, noise, axis):
+        self.learned = learned
+        self.regressions = learned.observations.regressions
+        values = np.concatenate([data.values for data in self.regressions])
+        points = [data.points for data in self.regressions]
+        points = np.concatenate([*learned.setup.collocation_points, *points])
+        self.size = root_mean_square(values)
+        self.grid = EvolutionGrid(points.min(axis=0), points.max(axis=0), axis)
+        self.kernels = border_kernels(points, values)
+        self.is_noisy = noise is None
+        self.level = NOISE * self.size if noise is None else noise
+        self.level = max(self.level, EXACT * self.size)
+        self.identity = parse_operator("u", learned.variables)
+
+    def states_of(self, learned):
+        """Values of states on the grid."""
+        at = self.grid.points.reshape(-1, 2)
+        return [state.evaluate(at, self.identity) for state in learned.states]
+
+    def linearise(self, equation, states, near=None):
+        """The law linearised at states, and the observations in what it leaves open.
+
+        Parameters
+        ----------
+        equation : LearnedEquation
+            The law.
+        states : list of ndarray
+            Values on the grid.
+        near : BorderRegression, default=None
+            Whose priors and noise are to be started from.
+
+        Returns
+        -------
+        flows : list of ndarray or None
+            None if the law cannot be integrated.
+        regression : BorderRegression
+            Its priors, and the noise if that is not given, are those of most
+            likelihood.
+        loss : float
+            Minus the log likelihood, up to a constant.
+        """
+        flows = [integrate(self.grid, equation, state) for state in states]
+        if any(flow is None for flow in flows):
+            return None, None, np.inf
+        maps = [
+            self.grid.apply(flow, data.points, self.identity)
+            for flow, data in zip(flows, self.regressions, strict=True)
+        ]
+        kernels = self.kernels if near is None else [near.kernel]
+        level = self.level if near is None else near.noise
+        tried = [
+            BorderRegression(self.grid.border, maps, self.regressions, kernel, level)
+            for kernel in kernels
+        ]
+        tried = [each.with_best_prior(self.is_noisy) for each in tried]
+        return flows, *min(tried, key=lambda pair: pair[1])
+
+    def settle(self, equation, states, near=None, tol=TOL):
+        """Gauss-Newton steps from any states, until they follow the law.
+
+        Parameters
+        ----------
+        equation, states, near
+            As for :meth:`linearise`.
+        tol : float, default=1e-5
+            The change of the states, relative to their size, that ends the steps.
+
+        Returns
+        -------
+        trajectory : Trajectory or None
+            None if the law cannot be integrated, or the steps do not end.
+        """
+        losses = []
+        for _ in range(MAX_STEPS):
+            flows, near, loss = self.linearise(equation, states, near)
+            if flows is None:
+                return None
+            losses.append(float(loss))
+            solution = near.solve()
+            moved = [
+                (flow @ unknowns).ravel()
+                for flow, unknowns in zip(flows, solution.unknowns, strict=True)
+            ]
+            change = root_mean_square(np.concatenate(moved) - np.concatenate(states))
+            states, equation = moved, copy(equation)
+            equation.weights = solution.weights.weights
+            equation.posterior = solution.weights
+            if change < tol * self.size:
+                errors = left_out_errors(solution, self.regressions)
+                return Trajectory(
+                    equation,
+                    states,
+                    flows,
+                    near,
+                    solution,
+                    losses,
+                    root_mean_square(errors),
+                )
+        return None
+
+    def followed(self, trajectory, outside, path):
+        """A trajectory as states and equation.
+
+        Parameters
+        ----------
+        trajectory : Trajectory
+            The trajectory.
+        outside : list of KernelExpansion
+            The states outside of the box.
+        path : list of TermsStep
+            Laws that it was compared with.
+
+        Returns
+        -------
+        followed : Followed
+            What an estimator stores.
+        """
+        solution, learned = trajectory.solution, self.learned
+        states = [
+            self._state(*each)
+            for each in zip(
+                trajectory.flows,
+                solution.unknowns,
+                solution.covariances,
+                outside,
+                strict=True,
+            )
+        ]
+        imposed = [
+            np.concatenate([state.evaluate(x, L) for L in learned.setup.operators])
+            for state, x in zip(states, learned.setup.collocation_points, strict=True)
+        ]
+        equation = copy(trajectory.equation)
+        equation.training_features = learned.setup.features(imposed)
+        learned = replace(
+            learned,
+            states=states,
+            equation=equation,
+            observation_noise=trajectory.regression.noise,
+            equation_noise=0.0,
+        )
+        return Followed(learned, trajectory, path)
+
+    def _state(self, flow, unknowns, covariance, outside):
+        spread, directions = linalg.eigh(covariance)
+        kept = spread > NEGLIGIBLE * spread[-1]
+        roots = flow[..., 1:] @ (directions[:, kept] * np.sqrt(spread[kept]))
+        return EvolvedState(self.grid, flow @ unknowns, roots, outside)
+
+
+def find_evolution(learned, noise=None):
+    """The problem of following the law, where there is one of evolution.
+
+    Parameters
+    ----------
+    learned : Learned
+        Observations and equation.
+    noise : float, default=None
+        Standard deviation of an observation; None: it is to be estimated.
 
     Returns
     -------
-    followed : Followed or None
-        None if the law is not one of evolution in one space dimension, or cannot be
-        integrated.
+    evolution : Evolution or None
+        None if the equation is not one of evolution in one space dimension, or if
+        there are too many observations.
     """
-    regressions = learned.observations.regressions
-    values = np.concatenate([data.values for data in regressions])
     axis = time_axis(learned.setup, len(learned.variables))
-    if axis is None or len(values) > MOST_OBSERVATIONS:
+    counts = [len(data.values) for data in learned.observations.regressions]
+    if axis is None or sum(counts) > MOST_OBSERVATIONS:
         return None
-    points = [data.points for data in regressions]
-    points = np.concatenate([*learned.setup.collocation_points, *points])
-    grid = EvolutionGrid(points.min(axis=0), points.max(axis=0), axis)
-    at, identity = grid.points.reshape(-1, 2), parse_operator("u", learned.variables)
-    states = [each.evaluate(at, identity) for each in learned.states]
-    size = root_mean_square(values)
-    level = NOISE * size if noise is None else max(noise, EXACT * size)
-    kernels, equation = border_kernels(points, values), learned.equation
-    for _ in range(MAX_STEPS):
-        flows = [integrate(grid, equation, state) for state in states]
-        if any(flow is None for flow in flows):
-            return None
-        maps = [
-            grid.apply(flow, data.points, identity)
-            for flow, data in zip(flows, regressions, strict=True)
-        ]
-        tried = [
-            BorderRegression(grid.border, maps, regressions, kernel, level)
-            for kernel in kernels
-        ]
-        tried = [each.with_best_prior(noise is None) for each in tried]
-        best, _ = min(tried, key=lambda pair: pair[1])
-        kernels, level = [best.kernel], best.noise
-        solution = best.solve()
-        moved = [
-            (flow @ unknowns).ravel()
-            for flow, unknowns in zip(flows, solution.unknowns, strict=True)
-        ]
-        change = root_mean_square(np.concatenate(moved) - np.concatenate(states))
-        states, equation = moved, _with_weights(equation, solution.weights)
-        if change < TOL * size:
-            error = root_mean_square(left_out_errors(solution, regressions))
-            states = _evolved(grid, flows, solution, learned.states)
-            return Followed(_with_states(learned, states, equation, level), error)
-    return None
+    return Evolution(learned, noise, axis)
 
 
 def time_axis(setup, n_variables):
@@ -225,15 +418,19 @@ def integrate(grid, equation, state):
         None if small changes of these grow beyond bounds, as if time ran backwards.
     """
     n, p = N_POINTS, len(equation.weights)
+    still, moving = grid.matrices(equation.operators)
+    state = state.reshape(N_STEPS, 4 * n)
+    slopes, right = _linearise(grid, equation, still, moving, state)
     flow = np.zeros((N_STEPS, 4, n, 1 + p + n + 6 * N_STEPS))
     flow[0, 0, :, 1 + p : 1 + p + n] = np.eye(n)
     # Rows of the equation at both ends give way to the border values.
     sides = (n * np.arange(3)[:, None] + [0, n - 1]).ravel()
-    for step, values in enumerate(state.reshape(N_STEPS, -1)):
-        J, right = _linearise(grid, equation, step, values)
+    for step, h in enumerate(grid.steps):
+        J = np.einsum("kq,qkj->kj", slopes[step], still + moving / h)
         last = 1 + p + n + 6 * step
         known = np.zeros((3 * n, last + 6))
-        known[:, : 1 + p] = right
+        known[:, : 1 + p] = right[step]
+        known[:, 0] += J @ state[step]
         known -= J[:, :n] @ flow[step, 0, :, : last + 6]
         unknown = J[:, n:]
         unknown[sides], known[sides] = 0.0, 0.0
@@ -250,41 +447,16 @@ def integrate(grid, equation, state):
     return flow
 
 
-def _linearise(grid, equation, step, values):
-    """J and b with J u = b (1, w) for the equation at the Radau points of a step."""
-    L = grid.matrices(step, equation.operators)
-    S = np.column_stack([grid.points[step, 1:].reshape(-1, 2), (L @ values).T])
+def _linearise(grid, equation, still, moving, state):
+    """Slopes (N_STEPS, 3 n, Q') at the Radau points, and (-F + psi . w, -psi) there."""
+    features = [
+        ((still + moving / h) @ values).T
+        for h, values in zip(grid.steps, state, strict=True)
+    ]
+    points = grid.points[:, 1:].reshape(-1, 2)
+    S = np.column_stack([points, np.concatenate(features)])
     slopes = equation.gradient(S)[:, 2:]
     psi = equation.basis(S[:, : 2 + equation.n_operators])
-    J = np.einsum("kq,qkj->kj", slopes, L)
-    constant = J @ values - equation(S) + psi @ equation.weights
-    return J, np.column_stack([constant, -psi])
-
-
-def _with_weights(equation, posterior):
-    equation = copy(equation)
-    equation.weights, equation.posterior = posterior.weights, posterior
-    return equation
-
-
-def _evolved(grid, flows, solution, outside):
-    """The solution as states."""
-    states = []
-    for flow, unknowns, C, other in zip(
-        flows, solution.unknowns, solution.covariances, outside, strict=True
-    ):
-        spread, directions = linalg.eigh(C)
-        kept = spread > NEGLIGIBLE * spread[-1]
-        roots = flow[..., 1:] @ (directions[:, kept] * np.sqrt(spread[kept]))
-        states.append(EvolvedState(grid, flow @ unknowns, roots, other))
-    return states
-
-
-def _with_states(learned, states, equation, noise):
-    """States, and the equation with their features in place of those before."""
-    imposed = [
-        np.concatenate([state.evaluate(x, L) for L in learned.setup.operators])
-        for state, x in zip(states, learned.setup.collocation_points, strict=True)
-    ]
-    equation.training_features = learned.setup.features(imposed)
-    return replace(learned, states=states, equation=equation, observation_noise=noise)
+    right = np.column_stack([psi @ equation.weights - equation(S), -psi])
+    shape = N_STEPS, 3 * N_POINTS, -1
+    return slopes.reshape(shape), right.reshape(shape)

@@ -43,15 +43,10 @@ class EvolutionGrid:
         left, right = lower[1 - axis], upper[1 - axis]
         angles = np.linspace(0, np.pi, N_POINTS)
         self.x = left + (right - left) * (1 - np.cos(angles)) / 2
-        self._in_time = [_weights(STAGES, STAGES[1:], k) for k in range(ORDERS[0] + 1)]
-        self._in_space = [_weights(self.x, self.x, k) for k in range(ORDERS[1] + 1)]
-
-    @property
-    def points(self):
-        """All points, of shape (N_STEPS, 4, N_POINTS, 2)."""
         times = self.edges[:-1, None] + self.steps[:, None] * STAGES
         pair = np.broadcast_arrays(times[:, :, None], self.x)
-        return np.stack(pair if self.axis == 0 else pair[::-1], axis=-1)
+        # All points, of shape (N_STEPS, 4, N_POINTS, 2).
+        self.points = np.stack(pair if axis == 0 else pair[::-1], axis=-1)
 
     @property
     def border(self):
@@ -59,36 +54,36 @@ class EvolutionGrid:
 
         Those of the begin; then both ends in space at each Radau point of each step.
         """
-        points = self.points
-        sides = points[:, 1:][:, :, [0, -1]].reshape(-1, 2)
-        return np.concatenate([points[0, 0], sides])
+        sides = self.points[:, 1:][:, :, [0, -1]].reshape(-1, 2)
+        return np.concatenate([self.points[0, 0], sides])
 
     def contains(self, points):
         """Which of the points lie in the box, of shape (n,)."""
         return np.all((points >= self.lower) & (points <= self.upper), axis=1)
 
-    def matrices(self, step, operators):
+    def matrices(self, operators):
         """Operators at the Radau points of a step, from the values of the step.
 
         Parameters
         ----------
-        step : int
-            Which one.
         operators : list of DifferentialOperator
             Of the orders 1 in time and 2 in space at most.
 
         Returns
         -------
-        matrices : ndarray of shape (len(operators), 3 * N_POINTS, 4 * N_POINTS)
-            To be multiplied with the raveled values.
+        still, moving : ndarray of shape (len(operators), 3 * N_POINTS, 4 * N_POINTS)
+            Parts without and with a derivative in time: in a step of the length h,
+            still + moving / h is to be multiplied with its raveled values.
         """
-        shape = len(operators), 3 * N_POINTS, 4 * N_POINTS
-        h, matrices = self.steps[step], np.zeros(shape)
-        for matrix, operator in zip(matrices, operators, strict=True):
+        shape = ORDERS[0] + 1, len(operators), 3 * N_POINTS, 4 * N_POINTS
+        matrices = np.zeros(shape)
+        for q, operator in enumerate(operators):
             for orders, factor in operator.terms:
-                in_time = factor * h ** -orders[self.axis]
-                in_time = in_time * self._in_time[orders[self.axis]]
-                matrix += np.kron(in_time, self._in_space[orders[1 - self.axis]])
+                in_time, in_space = orders[self.axis], orders[1 - self.axis]
+                matrices[in_time, q] += np.kron(
+                    factor * _weights(STAGES, STAGES[1:], in_time),
+                    _weights(self.x, self.x, in_space),
+                )
         return matrices
 
     def apply(self, functions, points, operator):

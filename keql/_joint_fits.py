@@ -118,8 +118,13 @@ class JointFit:
     @property
     def is_poor(self):
         """Whether it does not predict observations."""
+        return self.error >= GOOD * self.size
+
+    @property
+    def size(self):
+        """Root mean square of the observations."""
         values = [data.values for data in self.two_step.observations.regressions]
-        return self.error >= GOOD * root_mean_square(np.concatenate(values))
+        return root_mean_square(np.concatenate(values))
 
     @property
     def is_hidden(self):
@@ -207,7 +212,8 @@ def fit_jointly(two_step, problem, start, *, n_terms, n_restarts, rng, **setting
         The fit.
     """
     if n_terms is not None:
-        find_terms(problem, n_terms)  # or refuse before the long part
+        # Or refuse before the long part.
+        find_terms(problem.basis.kernel, problem.n_unknown, n_terms)
     problem, result, _, tries = minimise_with_restarts(
         problem, start, n_restarts=n_restarts, rng=rng, **settings
     )
@@ -222,43 +228,6 @@ def fit_jointly(two_step, problem, start, *, n_terms, n_restarts, rng, **setting
             **settings,
         )
     return JointFit(two_step, two_step.state_kernel, problem, result, tries, path)
-
-
-def fit_finalists(priors, fit, n_restarts):
-    """The joint fit with the best kernel; if it is a poor one, with the best of some.
-
-    Kernels are compared with all terms in the equation. Where observations are few,
-    these are too many, and what predicts best then may not do so any more when
-    superfluous ones are gone.
-
-    Parameters
-    ----------
-    priors : iterable of Prior
-        The most promising first; it is not asked for more than are needed.
-    fit : callable
-        The joint fit from two steps, the joint problem made from them, a start and a
-        number of further tries.
-    n_restarts : int
-        Further tries with the first kernel; then others are tried instead.
-
-    Returns
-    -------
-    prior, fit : Prior, JointFit
-        The first of the fits that is not poor; or the first one, unless the one that
-        predicts best does so clearly better.
-    """
-    fits = []
-    for prior in islice(priors, FINALISTS):
-        tries = 0 if fits else n_restarts
-        found = fit(prior.two_step, prior.problem, prior.solution, tries)
-        if found.result.interrupted and fits:
-            prior, best = fits[0]
-            return prior, best.interrupted(found.result.message)
-        if found.result.interrupted or found.is_hidden or not found.is_poor:
-            return prior, found
-        fits.append((prior, found))
-    best = min(fits, key=lambda pair: pair[1].error)
-    return best if best[1].error < CLEARLY * fits[0][1].error else fits[0]
 
 
 def with_better_law(fit, other, **settings):
@@ -325,6 +294,11 @@ class KernelSearch:
         best = self.fit if self.followed is None else self.followed
         return best.error
 
+    @property
+    def is_poor(self):
+        """Whether they do not predict observations."""
+        return self.error >= GOOD * self.fit.size
+
     def following(self, follow, factor=1.0):
         """The same with states that follow the law, if these have smaller errors.
 
@@ -365,6 +339,48 @@ class KernelSearch:
             "dispersion": self.fit.problem.dispersion if is_fit else 1.0,
             "followed": None if is_fit else self.followed.error,
         }
+
+
+def fit_finalists(kernels, priors, fit, follow, n_restarts):
+    """The joint fit with the best kernel; if it is a poor one, with the best of some.
+
+    Kernels are compared with all terms in the equation. Where observations are few,
+    these are too many, and what predicts best then may not do so any more when
+    superfluous ones are gone, or when states follow the law exactly.
+
+    Parameters
+    ----------
+    kernels : list of Candidate
+        The kernels that were compared.
+    priors : iterable of Prior
+        The most promising first; it is not asked for more than are needed.
+    fit : callable
+        The joint fit from two steps, the joint problem made from them, a start and a
+        number of further tries.
+    follow : callable
+        Of states and equation: a :class:`keql._evolution.Followed`, or None.
+    n_restarts : int
+        Further tries with the first kernel; then others are tried instead.
+
+    Returns
+    -------
+    search : KernelSearch
+        The first of the fits that is not poor; or the first one, unless the one that
+        predicts best does so clearly better.
+    """
+    tried = []
+    for prior in islice(priors, FINALISTS):
+        tries = 0 if tried else n_restarts
+        found = fit(prior.two_step, prior.problem, prior.solution, tries)
+        search = KernelSearch(prior, found, kernels)
+        if found.result.interrupted:
+            return tried[0].or_better(search) if tried else search
+        search = search.following(follow, CLEARLY)
+        if found.is_hidden or not search.is_poor:
+            return search
+        tried.append(search)
+    best = min(tried, key=lambda search: search.error)
+    return tried[0].or_better(best, CLEARLY)
 
 
 def fit_with_best_kernel(
@@ -419,8 +435,7 @@ def fit_with_best_kernel(
     if kernels[0].error >= largest_error:
         return None
     priors = (make_prior(each, learn, solve_jointly) for each in kernels)
-    best = KernelSearch(*fit_finalists(priors, fit, n_restarts), kernels)
-    best = best.following(follow, CLEARLY)
+    best = fit_finalists(kernels, priors, fit, follow, n_restarts)
     if best.followed is not None:
         return best
     if free_noise and not best.fit.is_settled:

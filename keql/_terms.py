@@ -70,7 +70,7 @@ def fit_with_fewer_terms(
     path : list of TermsStep
         All fits, from all terms to few.
     """
-    exponents = find_terms(problem, n_terms)
+    exponents = find_terms(problem.basis.kernel, problem.n_unknown, n_terms)
     fits = [(list(range(len(exponents))), problem, result)]
     fewest = 1 if n_terms == "auto" else n_terms
     while len(fits[-1][0]) > fewest:
@@ -112,16 +112,29 @@ def fit_with_fewer_terms(
     return chosen, fit, path
 
 
-def find_terms(problem, n_terms):
-    """Exponents of the monomials that P may contain, of shape (q, d + Q).
+def find_terms(kernel, n_columns, n_terms):
+    """Exponents of the monomials that P may contain.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The equation kernel.
+    n_columns : int
+        Number of columns that P depends on.
+    n_terms : int or "auto"
+        What asks for them.
+
+    Returns
+    -------
+    exponents : ndarray of shape (q, n_columns)
+        One row for each.
 
     Raises
     ------
     ValueError
         If the equation kernel is not polynomial.
     """
-    kernel = problem.basis.kernel
-    polynomials = kernel.feature_polynomials(problem.n_unknown)
+    polynomials = kernel.feature_polynomials(n_columns)
     if polynomials is None:
         raise ValueError(
             f"n_terms={n_terms!r} needs a polynomial equation_kernel, and {kernel} has "
@@ -171,35 +184,34 @@ def _worse(errors, others):
     return larger or np.mean(excess) > significant
 
 
-def _coefficients(basis, exponents):
+def _with_one_less(problem, exponents, kept, smaller, fit):
+    """The terms kept if there is one less, their problem, and a start near a fit."""
+    solution = fit.solution
+    values = np.zeros(len(exponents))
+    values[kept] = coefficients(smaller.basis, exponents[kept]) @ (solution.weights)
+    weights = weights_of(problem.basis, exponents, values)
+    iterate = problem.iterate(solution.coefficients, weights)
+    posterior = problem.linearise(problem.evaluate(iterate)).posterior_weights()
+    in_terms = posterior.transform(coefficients(problem.basis, exponents))
+    kept = in_terms.exchange(in_terms.without_cheapest(kept)[1])
+    terms = exponents[kept]
+    basis = PolynomialBasis(
+        Restriction(problem.basis.kernel, [*map(tuple, terms.tolist())])
+    )
+    weights = weights_of(basis, terms, in_terms.restrict(kept).weights)
+    smaller = problem.with_basis(basis)
+    return kept, smaller, smaller.iterate(solution.coefficients, weights)
+
+
+def coefficients(basis, exponents):
     """Coefficients of monomials in the features, of shape (q, p)."""
     powers, table = basis.kernel.feature_polynomials(exponents.shape[1])
     rows = {tuple(each): i for i, each in enumerate(powers.tolist())}
     return table[[rows[tuple(each)] for each in exponents.tolist()]]
 
 
-def _with_one_less(problem, exponents, kept, smaller, fit):
-    """The terms kept if there is one less, their problem, and a start near a fit."""
-    solution = fit.solution
-    coefficients = np.zeros(len(exponents))
-    coefficients[kept] = _coefficients(smaller.basis, exponents[kept]) @ (
-        solution.weights
-    )
-    weights = _weights_of(problem.basis, exponents, coefficients)
-    iterate = problem.iterate(solution.coefficients, weights)
-    posterior = problem.linearise(problem.evaluate(iterate)).posterior_weights()
-    in_terms = posterior.transform(_coefficients(problem.basis, exponents))
-    kept = in_terms.exchange(in_terms.without_cheapest(kept)[1])
-    terms = exponents[kept]
-    basis = PolynomialBasis(
-        Restriction(problem.basis.kernel, [*map(tuple, terms.tolist())])
-    )
-    weights = _weights_of(basis, terms, in_terms.restrict(kept).weights)
-    smaller = problem.with_basis(basis)
-    return kept, smaller, smaller.iterate(solution.coefficients, weights)
-
-
-def _weights_of(basis, exponents, coefficients):
-    C = _coefficients(basis, exponents)
+def weights_of(basis, exponents, values):
+    """Weights (p,) or (p, m) of polynomials whose coefficients are the values."""
+    C = coefficients(basis, exponents)
     scale = linalg.norm(C, axis=1)  # the units of the coefficients differ
-    return linalg.solve(C / scale[:, None], coefficients / scale)
+    return linalg.solve(C / scale[:, None], (values.T / scale).T)

@@ -179,8 +179,10 @@ def describe_fit(model, learned, search=None):
     search : dict, default=None
         Of a state kernel that was chosen with the joint problem: `alternatives`, a list
         of (kernel, error) of all that were compared; `error`, that of the one chosen;
-        `dispersion`, by which variances were raised; and `followed`, the error of
-        states that follow the law exactly, None if these were not taken.
+        `learned_with`, the one that the law was learned with; `dispersion`, by which
+        variances were raised; and `followed`, the error of states that follow the law
+        exactly, None if these were not taken. If nothing else was tried, only that, and
+        laws as `alternatives`.
 
     Returns
     -------
@@ -193,13 +195,13 @@ def describe_fit(model, learned, search=None):
     if len(data) > 1:
         title += f" of {len(data)} functions"
     residuals = {"observations": _residual_of_observations(learned)}
-    cloud = None
+    cloud, search = None, search or {}
+    followed = search.get("followed") is not None
     if setup is not None:
         n_points = sum(map(len, setup.collocation_points))
         title += f", {n_points} collocation points"
-        residuals["equation"] = _residual_of_equation(learned)
-        cloud = _cloud(learned)
-    search = search or {}
+        residuals["equation"] = _residual_of_equation(learned, followed)
+        cloud = _cloud(learned, followed)
     alternatives = search.get("alternatives", [])
     alternatives = sorted(((str(k), float(e)) for k, e in alternatives), key=_error)
     return FitReport(
@@ -261,12 +263,14 @@ def _choices(model, learned, search):
     else:
         reason = _origin(as_kernel(model.equation_kernel), fitted)
     choices.append(Choice("equation kernel", str(kernel), reason))
-    if search:
+    if "learned_with" in search:
         kernel = str(search["learned_with"])
         reason = "the law with which observations are predicted best"
         choices.append(Choice("learned with", kernel, reason))
     if model.equation_noise is not None:
         reason = "given"
+    elif followed is not None:
+        reason = "none, as the law is followed exactly"
     elif hasattr(model, "loss_curve_"):
         reason = "a small part of the size of the unknown part"
         if search:
@@ -299,7 +303,7 @@ def _origin_of_state_kernel(model, fitted, search):
         return _origin(as_kernel(model.state_kernel), fitted)
     if not fitted:
         return "the default, not fitted, as optimizer=None"
-    if search:
+    if "learned_with" in search:
         return (
             f"the best of {len(search['alternatives'])} at predicting each observation "
             f"from all others and the equation, error {number(search['error'])}"
@@ -349,10 +353,15 @@ def _residual_of_observations(learned):
     return Residual(_rms(np.concatenate(misses)), noise, root_mean_square(values))
 
 
-def _residual_of_equation(learned):
+def _residual_of_equation(learned, followed):
     equation, target = learned.equation, learned.target
-    missed = _rms(equation.unknown_part(equation.training_features) - target)
-    return Residual(missed, float(learned.equation_noise), root_mean_square(target))
+    missed = equation.unknown_part(equation.training_features) - target
+    if followed:  # nothing is imposed on the border
+        points = equation.training_features[:, : len(learned.variables)]
+        lower, upper = points.min(axis=0), points.max(axis=0)
+        missed = missed[np.all((points > lower) & (points < upper), axis=1)]
+    noise = float(learned.equation_noise)
+    return Residual(_rms(missed), noise, root_mean_square(target))
 
 
 def _varies(learned):
@@ -366,8 +375,11 @@ def _rms(values):
     return root_mean_square(values) if np.any(values) else 0.0
 
 
-def _cloud(learned):
-    """How well the terms of the equation can be told apart; None without a list."""
+def _cloud(learned, followed):
+    """How well the terms of the equation can be told apart; None without a list.
+
+    Errors of derivatives do not matter if the states follow the equation.
+    """
     equation, d = learned.equation, len(learned.variables)
     terms = equation._find_terms()
     if terms is None:
@@ -384,7 +396,7 @@ def _cloud(learned):
         rows.append(np.arange(starts[m], starts[m + 1], stride))
         errors.append([state.variance(sample, operator) for operator in operators])
     S = equation.training_features[np.concatenate(rows), : d + n_operators]
-    errors = np.sqrt(np.concatenate(errors, axis=1))
+    errors = np.sqrt(np.concatenate(errors, axis=1)) * (not followed)
     columns = range(d, d + n_operators)
     if terms.exponents is not None:
         slopes = slopes_of_monomials(terms.exponents, S, columns)

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL, parallel_map
 from keql._equation_prior import hold_lengths, varying_law
-from keql._evolution import EvolvedState, follow_law
+from keql._evolution import EvolvedState
 from keql._joint import (
     advice,
     learned_jointly,
@@ -22,6 +22,7 @@ from keql._joint import (
     start_near,
 )
 from keql._joint_fits import CLEARLY, fit_jointly, fit_with_best_kernel
+from keql._law_search import follow_law, is_convincing
 from keql._regression import root_mean_square
 from keql._solver_mixin import SolverMixin
 from keql.fit_report import describe_fit
@@ -289,13 +290,17 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             best = fit(two_step, *self._solve_jointly(two_step), self.n_restarts)
             return best.learned, best.outcome, None
 
+        followed = self._follow_law(two_step, two_step)
+        if followed is not None and is_convincing(followed, two_step):
+            return followed.learned, followed.outcome, followed.search
+
         def search(learner, two_step, largest_error=np.inf):
             return fit_with_best_kernel(
                 two_step,
                 partial(learner._learn_from, two_step),
                 learner._solve_jointly,
                 fit,
-                partial(follow_law, noise=self.observation_noise),
+                partial(self._follow_law, two_step),
                 n_restarts=self.n_restarts,
                 free_noise=self.equation_noise is None,
                 report=report,
@@ -309,7 +314,14 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             found = search(other, start, CLEARLY * best.fit.error)
             if found is not None:
                 best = best.or_better(found, CLEARLY)
+        if followed is not None and followed.error < best.error:
+            best = replace(best, followed=followed)
         return best.learned, best.fit.outcome, best.outcome
+
+    def _follow_law(self, two_step, learned):
+        """States that follow a law exactly, if it is one of evolution."""
+        library, noise = two_step.equation, self.observation_noise
+        return follow_law(learned, library, self.n_terms, noise)
 
     def _chooses_kernel(self):
         return self.state_kernel is None and self.optimizer is not None

@@ -1,4 +1,4 @@
-"""Equations built by hand from coefficients that are known."""
+"""Equations built by hand from coefficients that are known, and a solution."""
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from keql.kernels import RBF, Constant, Polynomial
 from keql.operators import parse_operator
 
 TX = ("t", "x")
+DIFFUSION = 0.1
 
 
 def monomial(*columns):
@@ -52,3 +53,21 @@ def make_equation(
         S,
         has_forcing,
     )
+
+
+def cole_hopf(t, x, amplitude=0.5, order=0):
+    """A solution of u_t = u u_x + 0.1 u_xx, zero at x = 0 and 1; or its u_x."""
+    e = amplitude * np.exp(-DIFFUSION * np.pi**2 * t)
+    c, s, below = np.cos(np.pi * x), np.sin(np.pi * x), 1 + e * np.cos(np.pi * x)
+    if order:
+        return -2 * DIFFUSION * np.pi**2 * e * (c + e) / below**2
+    return -2 * DIFFUSION * np.pi * e * s / below
+
+
+def points_of_cole_hopf(n, seed=0):
+    """Both sides, the begin, and `n` points inside."""
+    rng = np.random.RandomState(seed)
+    t, x = np.linspace(0, 1, 9), np.linspace(0, 1, 12)
+    sides = [np.column_stack([t, np.full(9, side)]) for side in (0.0, 1.0)]
+    begin = np.column_stack([np.zeros(12), x])
+    return np.unique(np.concatenate([*sides, begin, rng.uniform(size=(n, 2))]), axis=0)

@@ -5,38 +5,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from known_equations import make_equation, monomial
+from known_equations import (
+    DIFFUSION,
+    cole_hopf,
+    make_equation,
+    monomial,
+    points_of_cole_hopf,
+)
 from numpy.testing import assert_allclose
 
 from keql import OneStepKEqL, TwoStepKEqL, _evolution
-from keql._evolution import EvolvedState, follow_law, integrate, time_axis
+from keql._evolution import EvolvedState, integrate, time_axis
 from keql._evolution_grid import EvolutionGrid
+from keql._law_search import follow_law
 from keql.kernels import Constant, Polynomial, Restriction
 from keql.operators import KernelExpansion, parse_operator
 
-DIFFUSION = 0.1
 GRID = EvolutionGrid(np.array([0.0, 1.0]), np.array([2.0, 3.0]), 0)
 LAW = monomial(2, 3) + monomial(4)
 # Exponents of t, x, u, u_x, u_xx in u u_x and u_xx.
 TERMS = [(0, 0, 1, 1, 0), (0, 0, 0, 0, 1)]
-
-
-def cole_hopf(t, x, amplitude=0.5, order=0):
-    """A solution of u_t = u u_x + 0.1 u_xx, zero at x = 0 and 1; or its u_x."""
-    e = amplitude * np.exp(-DIFFUSION * np.pi**2 * t)
-    c, s, below = np.cos(np.pi * x), np.sin(np.pi * x), 1 + e * np.cos(np.pi * x)
-    if order:
-        return -2 * DIFFUSION * np.pi**2 * e * (c + e) / below**2
-    return -2 * DIFFUSION * np.pi * e * s / below
-
-
-def points(n, seed=0):
-    """Both sides, the begin, and `n` points inside."""
-    rng = np.random.RandomState(seed)
-    t, x = np.linspace(0, 1, 9), np.linspace(0, 1, 12)
-    sides = [np.column_stack([t, np.full(9, side)]) for side in (0.0, 1.0)]
-    begin = np.column_stack([np.zeros(12), x])
-    return np.unique(np.concatenate([*sides, begin, rng.uniform(size=(n, 2))]), axis=0)
 
 
 SETTINGS = {
@@ -57,7 +45,7 @@ def two_steps(X, y, **changes):
 
 @pytest.fixture(scope="module")
 def learned():
-    X = points(30)
+    X = points_of_cole_hopf(30)
     return two_steps(X, cole_hopf(*X.T))
 
 
@@ -141,12 +129,12 @@ def test_features_of_the_equation_are_those_of_its_states(followed):
 
 
 def test_a_noise_level_that_is_given_is_kept(learned):
-    found = follow_law(learned, 1e-4)
+    found = follow_law(learned, noise=1e-4)
     assert found.learned.observation_noise == 1e-4
 
 
 def test_the_order_of_the_coordinates_does_not_matter(learned, followed):
-    X = points(30)
+    X = points_of_cole_hopf(30)
     other = two_steps(X[:, ::-1], cole_hopf(*X.T), variables=("x", "t"))
     found = follow_law(other)
     P = np.random.RandomState(3).uniform(size=(50, 2))
@@ -159,7 +147,7 @@ def test_the_order_of_the_coordinates_does_not_matter(learned, followed):
 
 def test_units_do_not_matter(followed):
     """u in millions, time in thousandths: u u_x has another coefficient then."""
-    X, units = points(30), np.array([1e3, 1.0])
+    X, units = points_of_cole_hopf(30), np.array([1e3, 1.0])
     y = 1e6 * cole_hopf(*X.T)
     law = Restriction(Constant(1e6, "fixed") * Polynomial(2), TERMS)  # u_t in 1000
     other = two_steps(X * units, y, observation_noise=1e2, equation_kernel=law)
@@ -175,7 +163,7 @@ def test_units_do_not_matter(followed):
 
 
 def test_several_functions_share_the_law():
-    X = [points(8, seed) for seed in range(2)]
+    X = [points_of_cole_hopf(8, seed) for seed in range(2)]
     values = [cole_hopf(*x.T, a) for x, a in zip(X, (0.5, -0.4), strict=True)]
     table = [np.column_stack([x, np.full(len(x), m)]) for m, x in enumerate(X)]
     start = two_steps(np.concatenate(table), np.concatenate(values), function_column=2)
@@ -246,7 +234,7 @@ def test_what_does_not_settle_is_not_taken(learned, monkeypatch):
 
 
 def test_defaults_follow_the_law_and_say_so():
-    X = points(20)
+    X = points_of_cole_hopf(20)
     y = cole_hopf(*X.T)
     settings = {k: SETTINGS[k] for k in ("operators", "known_part", "variables")}
     model = OneStepKEqL(**settings, n_terms="auto", warm_start=True).fit(X, y)
@@ -261,6 +249,6 @@ def test_defaults_follow_the_law_and_say_so():
 
 
 def test_a_prior_that_is_given_is_kept():
-    X = points(20)
+    X = points_of_cole_hopf(20)
     kernel = OneStepKEqL(**SETTINGS).fit(X, cole_hopf(*X.T)).states_[0]
     assert isinstance(kernel, KernelExpansion)

@@ -175,11 +175,16 @@ def test_other_states_are_taken_if_they_predict_better(right):
     assert stopped.fit.problem is fit.problem and stopped.fit.result.interrupted
 
 
+def error_of(error):
+    """What is asked of a trajectory."""
+    return namedtuple("Trajectory", ["error"])(error)
+
+
 class Found:
     """What is asked of a fit that is compared."""
 
     def __init__(self, error, interrupted=False):
-        self.error, self.is_poor, self.is_hidden = error, error > 0.1, error > 1
+        self.error, self.size, self.is_hidden = error, 1.0, error > 1
         self.two_step = self.prior = self.candidate = self.learned = None
         self.result = Result(interrupted)
 
@@ -214,18 +219,34 @@ def test_other_kernels_are_tried_while_predictions_are_poor(errors, best, n_fits
         return Found(errors[two_step])
 
     priors = (Prior(i, None, None, 0.0) for i in range(len(errors)))
-    prior, found = fit_finalists(priors, fit, 7)
-    assert prior.two_step == best and found.error == errors[best]
+    search = fit_finalists([], priors, fit, lambda learned: None, 7)
+    assert search.prior.two_step == best and search.error == errors[best]
     assert tries == [7] + [0] * (n_fits - 1)
     assert len(list(priors)) == len(errors) - n_fits, "no prior is made in vain"
+
+
+def test_states_of_poor_fits_may_follow_a_law_that_is_better():
+    found = [Found(0.4), Found(0.3), Found(0.2), Found(0.01)]
+    priors = [Prior(each, None, None, 0.0) for each in found]
+    followed = iter(
+        [
+            None,
+            Followed("wrong", error_of(0.25), []),
+            Followed("right", error_of(0.02), []),
+        ]
+    )
+    search = fit_finalists(
+        [], priors, lambda each, *_: each, lambda _: next(followed), 0
+    )
+    assert search.prior is priors[2] and search.learned == "right"
 
 
 def test_an_interrupted_finalist_ends_the_search():
     found = [Found(0.4), Found(0.3), Found(0.2, interrupted=True)]
     priors = [Prior(each, None, None, 0.0) for each in found]
-    prior, best = fit_finalists(priors, lambda each, *_: each, 0)
-    assert prior is priors[0]
-    assert best.error == 0.4 and best.result.interrupted
+    search = fit_finalists([], priors, lambda each, *_: each, lambda learned: None, 0)
+    assert search.prior is priors[0]
+    assert search.error == 0.4 and search.fit.result.interrupted
 
 
 @pytest.mark.parametrize("factor, chosen", [(0.5, True), (0.9, False)])
@@ -331,7 +352,7 @@ def test_states_follow_the_law_if_they_predict_better(ratio, asked, taken, monke
 
     def follow(learned):
         told.append(learned)
-        return Followed("followed", ratio * 0.05)
+        return Followed("followed", error_of(ratio * 0.05), [])
 
     kernels = [Candidate(0, None, np.ones(1), 0.0)]
     prior = Prior(None, None, None, 0.0)

@@ -60,6 +60,7 @@ LAYERS = {
     "keql._evolution_grid": 0,
     "keql._border": 3,
     "keql._evolution": 4,
+    "keql._law_search": 5,
     "keql._terms": 4,
     "keql._scales": 3,
     "keql.two_step": 10,

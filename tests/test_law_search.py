@@ -1,0 +1,162 @@
+"""The terms of a law of evolution, against evidence that is computed anew."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from known_equations import cole_hopf, points_of_cole_hopf
+from numpy.testing import assert_allclose
+from scipy import stats
+
+from keql import OneStepKEqL, TwoStepKEqL
+from keql._law_search import Library, follow_law, is_convincing
+from keql.datasets import make_burgers
+from keql.operators import parse_operator
+
+S = np.random.RandomState(0).normal(size=(40, 6))
+
+
+@pytest.fixture(scope="module")
+def two_step():
+    X = points_of_cole_hopf(20)
+    model = TwoStepKEqL(
+        operators=("u", "u_x", "u_xx"), known_part="u_t", variables=("t", "x")
+    )
+    return model._learn_in_two_steps(X, cole_hopf(*X.T), None)
+
+
+@pytest.fixture(scope="module")
+def three_terms(two_step):
+    return follow_law(two_step, two_step.equation, 3).learned
+
+
+@pytest.fixture(scope="module")
+def library(two_step):
+    return Library(two_step.equation)
+
+
+@pytest.fixture(scope="module")
+def regression():
+    rng = np.random.RandomState(1)
+    return rng.normal(size=25), rng.normal(size=(25, 10))
+
+
+def test_all_terms_are_on_offer(library):
+    """1, u, u_x, u_xx and their products."""
+    assert len(library.exponents) == 10
+    assert library.sets("auto", None) == sorted(library.sets("auto", None))
+    assert len(library.sets("auto", None)) == 10 + 45 + 120
+    assert len(library.sets(4, None)) == 210
+
+
+def test_larger_sets_are_near_the_best(library):
+    found = library.sets("auto", (0, 1, 2, 3))
+    assert (0, 1, 2, 3, 4) in found and (0, 1, 3, 9) in found and (1, 2, 3) in found
+    assert (0, 1, 8, 9) not in found
+
+
+def test_directions_are_those_of_laws_with_these_terms(library):
+    terms, equation = (1, 4, 7), library.equation
+    D = library.directions(terms)
+    assert_allclose(D.T @ D, np.eye(3), atol=1e-12)
+    powers, table = equation.basis.kernel.feature_polynomials(5)
+    chosen = library.exponents[list(terms)].tolist()
+    others = [i for i, each in enumerate(powers.tolist()) if each not in chosen]
+    sizes = np.linalg.norm(table, axis=1, keepdims=True)
+    assert np.all(np.abs((table @ D)[others]) < 1e-12 * sizes[others])
+
+
+def test_evidence_is_the_density_of_a_gaussian_vector(library, regression):
+    target, features = regression
+    sets = [(0,), (2, 5), (1, 3, 8), (4, 9)]
+    expected = []
+    for terms in sets:
+        A = features @ library.directions(terms)
+        density = stats.multivariate_normal(np.zeros(25), np.eye(25) + A @ A.T)
+        expected.append(library.price(terms) - density.logpdf(target))
+    order = [sets[i] for i in np.argsort(expected)]
+    assert library.ranked(sets, target, features) == order
+
+
+def test_a_law_is_the_ridge_regression_on_its_terms(library, regression):
+    target, features = regression
+    law = library.law((2, 5), target, features)
+    assert library.terms_of(law) == [2, 5]
+    A = features @ library.directions((2, 5))
+    weights = library.directions((2, 5)) @ np.linalg.solve(
+        A.T @ A + np.eye(2), A.T @ target
+    )
+    expected = library.equation.basis(S[:, :5]) @ weights
+    assert_allclose(law.unknown_part(S), expected, atol=1e-10)
+
+
+def test_the_complete_law_is_the_same(library, regression):
+    law = library.law((0, 6, 7), *regression)
+    complete = library.complete(law)
+    assert len(complete.weights) == 10
+    assert_allclose(complete(S), law(S), atol=1e-9)
+    assert not np.any(library.equation.weights)
+
+
+def test_the_law_is_found(two_step):
+    followed = follow_law(two_step, two_step.equation, "auto")
+    terms = followed.learned.equation.terms()
+    assert set(terms) == {"u u_x", "u_xx"}
+    assert terms["u u_x"] == pytest.approx(-1, rel=1e-3)
+    assert terms["u_xx"] == pytest.approx(-0.1, rel=1e-3)
+    sizes = [len(step.terms) for step in followed.path]
+    assert sizes == sorted(sizes, reverse=True)
+    best = min(followed.path, key=lambda step: step.loss)
+    assert set(best.terms) == set(terms)
+    assert is_convincing(followed, two_step)
+    assert followed.learned.equation_noise == 0
+    outcome = followed.outcome
+    assert outcome["n_iter_"] == len(outcome["loss_curve_"]) >= 1
+    assert outcome["terms_path_"] == followed.path
+    u = parse_operator("u", ("t", "x"))
+    data = two_step.observations.regressions[0]
+    missed = followed.learned.states[0].evaluate(data.points, u) - data.values
+    misfit = np.mean(missed**2) / followed.learned.observation_noise**2
+    assert outcome["misfit_"] == pytest.approx(misfit, rel=0.2, abs=1e-4)
+
+
+def test_as_many_terms_as_asked_for(three_terms):
+    terms = three_terms.equation.terms()
+    assert len(terms) == 3 and {"u u_x", "u_xx"} < set(terms)
+
+
+def test_superfluous_terms_go(two_step, three_terms):
+    followed = follow_law(three_terms, two_step.equation, "auto")
+    assert set(followed.learned.equation.terms()) == {"u u_x", "u_xx"}
+
+
+def test_without_a_number_of_terms_they_stay(three_terms):
+    followed = follow_law(three_terms)
+    terms = three_terms.equation.terms()
+    assert set(followed.learned.equation.terms()) == set(terms)
+    assert followed.path == []
+
+
+def test_a_law_that_noise_hides():
+    """Without u_xx the joint problem predicts as well here."""
+    data = make_burgers(100, noise=0.05, random_state=1)
+    model = OneStepKEqL(**data.problem, n_terms="auto").fit(data.X, data.y)
+    terms = model.equation_.terms()
+    assert set(terms) == {"u u_x", "u_xx"}
+    assert terms["u u_x"] == pytest.approx(-1, rel=0.05)
+    assert terms["u_xx"] == pytest.approx(-0.01, rel=0.2)
+    noise = np.std(data.y - data.truth(data.X))
+    assert model.observation_noise_ == pytest.approx(noise, rel=0.2)
+    report = str(model.fit_report_)
+    assert "u u_x, u_xx\n" in report and "none, as the law is followed" in report
+    assert "looks wrong\n  - nothing" in report
+
+
+def test_what_is_convincing(two_step):
+    class Found:
+        error = 1e-2
+
+    assert is_convincing(Found, replace(two_step, observation_noise=8e-3))
+    assert not is_convincing(Found, replace(two_step, observation_noise=5e-3))
+    Found.error = 1e-5
+    assert is_convincing(Found, replace(two_step, observation_noise=0.0))
