@@ -1,6 +1,7 @@
 """What a fit has chosen and why, how well it meets its data, and what looks wrong."""
 
 from html import escape
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -203,7 +204,9 @@ def describe_fit(model, learned, search=None):
         residuals["equation"] = _residual_of_equation(learned, followed)
         cloud = _cloud(learned, followed)
     alternatives = search.get("alternatives", [])
-    alternatives = sorted(((str(k), float(e)) for k, e in alternatives), key=_error)
+    alternatives = sorted(
+        ((str(k), float(e)) for k, e in alternatives), key=itemgetter(1)
+    )
     return FitReport(
         title,
         _choices(model, learned, search),
@@ -212,10 +215,6 @@ def describe_fit(model, learned, search=None):
         alternatives,
         _concerns(model, residuals, cloud),
     )
-
-
-def _error(alternative):
-    return alternative[1]
 
 
 # --- what was chosen ------------------------------------------------------------------
@@ -237,17 +236,14 @@ def _choices(model, learned, search):
         choices.append(Choice("length scales", lengths, "in the units of X"))
     followed = search.get("followed")
     if followed is not None:
-        reason = (
-            "from their values at the begin and on both sides, as they predict "
-            f"observations better then, error {number(followed)}"
-        )
+        reason = f"observations are predicted better then, error {number(followed)}"
         choices.append(Choice("states", "follow the law exactly", reason))
     if model.observation_noise is not None:
         reason = "given"
+    elif followed is not None:
+        reason = "of most likelihood given the law"
     elif fitted:
         reason = "fitted along with the state kernel"
-        if followed is not None:
-            reason = "of most likelihood given the law"
     else:
         reason = "not fitted, as optimizer=None"
     choices.append(
@@ -277,8 +273,8 @@ def _choices(model, learned, search):
             reason += ", or a tenth of that if it predicts better"
     else:
         reason = "fitted along with the equation kernel"
-    noise = number(learned.equation_noise)
-    choices.append(Choice("equation noise", noise, reason + raised))
+    level = number(learned.equation_noise)
+    choices.append(Choice("equation noise", level, reason + raised))
     tries = getattr(model, "restarts_", [])
     if tries:
         losses = [each["loss"] for each in tries]
@@ -360,15 +356,13 @@ def _residual_of_equation(learned, followed):
         points = equation.training_features[:, : len(learned.variables)]
         lower, upper = points.min(axis=0), points.max(axis=0)
         missed = missed[np.all((points > lower) & (points < upper), axis=1)]
-    noise = float(learned.equation_noise)
-    return Residual(_rms(missed), noise, root_mean_square(target))
+    return Residual(_rms(missed), learned.equation_noise, root_mean_square(target))
 
 
 def _varies(learned):
     """Whether coefficients of the equation vary with the coordinates."""
-    d = len(learned.variables)
-    columns = learned.equation.equation_kernel.depends_on(d + learned.setup.n_operators)
-    return bool(np.any(columns[:d]))
+    kernel, d = learned.equation.equation_kernel, len(learned.variables)
+    return bool(np.any(kernel.depends_on(d + learned.setup.n_operators)[:d]))
 
 
 def _rms(values):
@@ -376,10 +370,7 @@ def _rms(values):
 
 
 def _cloud(learned, followed):
-    """How well the terms of the equation can be told apart; None without a list.
-
-    Errors of derivatives do not matter if the states follow the equation.
-    """
+    """How well the terms of the equation can be told apart; None without a list."""
     equation, d = learned.equation, len(learned.variables)
     terms = equation._find_terms()
     if terms is None:
@@ -396,6 +387,7 @@ def _cloud(learned, followed):
         rows.append(np.arange(starts[m], starts[m + 1], stride))
         errors.append([state.variance(sample, operator) for operator in operators])
     S = equation.training_features[np.concatenate(rows), : d + n_operators]
+    # States that follow the equation do not have to be differentiated for it.
     errors = np.sqrt(np.concatenate(errors, axis=1)) * (not followed)
     columns = range(d, d + n_operators)
     if terms.exponents is not None:

@@ -61,7 +61,10 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         likelihood of the observations. None: an offset plus the RBF or Matern kernel
         whose joint fit predicts observations best from all others; the equation may be
         that of another fit, with the default kernel of :class:`keql.TwoStepKEqL`, if
-        observations are predicted better with it.
+        observations are predicted better with it. States of an equation of evolution in
+        one space dimension, u_t = G(t, x, u, u_x, u_xx), then follow it exactly, if
+        that predicts observations better: what is open is only their values at the
+        begin and on both sides, with a Matern kernel of maximum likelihood.
     equation_kernel : kernel, default=None
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance; if there are
@@ -85,7 +88,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         How many terms a polynomial P keeps. Terms are taken out one by one, the one
         that costs least each time, and all is fitted again; "auto" keeps those that
         cost clearly more than all before them, or those that predict observations
-        best. None: all terms are kept.
+        best; of states that follow an equation of evolution, those of the highest
+        evidence. None: all terms are kept.
     solver : {"auto", "dual", "primal"}, default="auto"
         How a state is represented: by representers, with as many unknowns as residuals
         (dual), or in an orthonormal basis of their span (primal), which is smaller for
@@ -114,21 +118,23 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     ----------
     equation_ : LearnedEquation or None
         The learned equation.
-    states_ : list of KernelExpansion
-        The fitted state of each function.
+    states_ : list of KernelExpansion or EvolvedState
+        The fitted state of each function; of the second kind if it was integrated.
     functions_ : tuple
         Labels of the functions; (None,) without a label column.
     state_kernel_, equation_kernel_ : Kernel
         With fitted hyperparameters.
     observation_noise_, equation_noise_ : float
         The noise levels, given or chosen; those of a chosen kernel that predicts well
-        but does not meet the data are raised, with all variances, to what is left.
+        but does not meet the data are raised, with all variances, to what is left. An
+        equation that states follow exactly has none.
     collocation_points_ : list of ndarray
         Of each function.
     variables_ : tuple of str
         Names of the coordinates.
     loss_curve_ : list of float
-        Loss at the start and after each accepted step, where the equation was learned.
+        Loss at the start and after each accepted step, where the equation was learned;
+        minus the log likelihood if nothing but integration was needed.
     damping_curve_ : list of float
         Damping of each accepted step.
     n_iter_ : int
@@ -143,7 +149,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         `draws` states with few of the collocation points, or the whole problem from
         another `start` than the two-step solution.
     terms_path_ : list of (terms, loss, misfit, error)
-        Fits with fewer and fewer terms; empty if `n_terms` is None.
+        Fits with fewer and fewer terms; empty if `n_terms` is None. Where states follow
+        an equation, those that were compared, with minus their log evidence.
     fit_report_ : FitReport
         What was chosen and why, how well data and equation are met, and what looks
         wrong; to be printed.
