@@ -32,12 +32,13 @@ from keql.operators import parse_operator
 MAX_STEPS, TOL = 15, 1e-5
 # A change on the border that has grown so many times is not followed further.
 UNSTABLE = 1e4
-# With more observations the covariance of all of them takes long to factor.
-MOST_OBSERVATIONS = 2000
+# With more observations the covariance of all of them takes long to factor; each
+# function needs some 50 MB.
+MOST_OBSERVATIONS, MOST_FUNCTIONS = 2000, 12
 # A noise level of zero is this small, relative to the data.
 EXACT = 1e-9
 # Directions with a smaller part of the largest posterior variance are left out.
-NEGLIGIBLE = 1e-12
+NEGLIGIBLE = 1e-10
 
 
 class EvolvedState:
@@ -242,9 +243,11 @@ class Evolution:
         loss : float
             Minus the log likelihood, up to a constant.
         """
-        flows = [integrate(self.grid, equation, state) for state in states]
+        failed = None, None, np.inf
+        with np.errstate(over="ignore", invalid="ignore"):  # it is looked at
+            flows = [integrate(self.grid, equation, state) for state in states]
         if any(flow is None for flow in flows):
-            return None, None, np.inf
+            return failed
         maps = [
             self.grid.apply(flow, data.points, self.identity)
             for flow, data in zip(flows, self.regressions, strict=True)
@@ -255,7 +258,10 @@ class Evolution:
             BorderRegression(self.grid.border, maps, self.regressions, kernel, level)
             for kernel in kernels
         ]
-        tried = [each.with_best_prior(self.is_noisy) for each in tried]
+        try:
+            tried = [each.with_best_prior(self.is_noisy) for each in tried]
+        except np.linalg.LinAlgError:  # of weights with effects beyond bounds
+            return failed
         return flows, *min(tried, key=lambda pair: pair[1])
 
     def settle(self, equation, states, near=None, tol=TOL):
@@ -364,12 +370,16 @@ def find_evolution(learned, noise=None):
     Returns
     -------
     evolution : Evolution or None
-        None if the equation is not one of evolution in one space dimension, or if
-        there are too many observations.
+        None if the equation is not one of evolution in one space dimension, if there
+        are too many observations, or if all are at one time or place.
     """
     axis = time_axis(learned.setup, len(learned.variables))
-    counts = [len(data.values) for data in learned.observations.regressions]
-    if axis is None or sum(counts) > MOST_OBSERVATIONS:
+    regressions = learned.observations.regressions
+    n_values = sum(len(data.values) for data in regressions)
+    many = n_values > MOST_OBSERVATIONS or len(regressions) > MOST_FUNCTIONS
+    if axis is None or many:
+        return None
+    if np.any(np.ptp(np.concatenate([d.points for d in regressions]), axis=0) == 0):
         return None
     return Evolution(learned, noise, axis)
 

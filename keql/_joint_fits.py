@@ -27,7 +27,7 @@ from keql._scales import (
     left_out_errors,
     make_prior,
 )
-from keql._terms import find_terms, fit_with_fewer_terms
+from keql._terms import fit_with_fewer_terms
 
 # First damping relative to the loss: the states are near.
 DAMPING = 1e-4
@@ -211,9 +211,6 @@ def fit_jointly(two_step, problem, start, *, n_terms, n_restarts, rng, **setting
     fit : JointFit
         The fit.
     """
-    if n_terms is not None:
-        # Or refuse before the long part.
-        find_terms(problem.basis.kernel, problem.n_unknown, n_terms)
     problem, result, _, tries = minimise_with_restarts(
         problem, start, n_restarts=n_restarts, rng=rng, **settings
     )

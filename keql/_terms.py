@@ -211,7 +211,7 @@ def coefficients(basis, exponents):
 
 
 def weights_of(basis, exponents, values):
-    """Weights (p,) or (p, m) of polynomials whose coefficients are the values."""
+    """Weights (p,) or (p, m) of least norm of polynomials with these coefficients."""
     C = coefficients(basis, exponents)
     scale = linalg.norm(C, axis=1)  # the units of the coefficients differ
-    return linalg.solve(C / scale[:, None], (values.T / scale).T)
+    return linalg.lstsq(C / scale[:, None], (values.T / scale).T)[0]

@@ -25,6 +25,7 @@ from keql._joint_fits import CLEARLY, fit_jointly, fit_with_best_kernel
 from keql._law_search import follow_law, is_convincing
 from keql._regression import root_mean_square
 from keql._solver_mixin import SolverMixin
+from keql._terms import find_terms
 from keql.fit_report import describe_fit
 
 
@@ -277,6 +278,9 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     def _learn_jointly(self, two_step, context, X, y):
         """The joint fit; with a kernel that is not given, one of the better law."""
         settings = {"max_iter": self.max_iter, "tol": self.tol}
+        if self.n_terms is not None:  # refuse before the long part
+            n_columns = len(two_step.variables) + two_step.setup.n_operators
+            find_terms(two_step.equation.basis.kernel, n_columns, self.n_terms)
 
         def report(two_step):
             return partial(self._report, context, X, y, two_step)
@@ -327,6 +331,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
     def _follow_law(self, two_step, learned):
         """States that follow a law exactly, if it is one of evolution."""
+        if self.equation_noise:
+            return None  # it is said not to hold exactly
         library, noise = two_step.equation, self.observation_noise
         return follow_law(learned, library, self.n_terms, noise)
 

@@ -15,6 +15,7 @@ from known_equations import (
 from numpy.testing import assert_allclose
 
 from keql import OneStepKEqL, TwoStepKEqL, _evolution
+from keql._border import BorderRegression
 from keql._evolution import EvolvedState, integrate, time_axis
 from keql._evolution_grid import EvolutionGrid
 from keql._law_search import follow_law
@@ -223,9 +224,32 @@ def test_time_is_not_followed_backwards(learned):
     assert follow_law(backwards) is None
 
 
-def test_what_takes_too_long_is_left_out(learned, monkeypatch):
-    monkeypatch.setattr(_evolution, "MOST_OBSERVATIONS", 10)
+@pytest.mark.parametrize("most", ["MOST_OBSERVATIONS", "MOST_FUNCTIONS"])
+def test_what_takes_too_much_is_left_out(learned, most, monkeypatch):
+    monkeypatch.setattr(_evolution, most, 0)
     assert follow_law(learned) is None
+
+
+def test_observations_of_one_time_are_not_followed():
+    X = np.column_stack([np.ones(8), np.linspace(0, 1, 8)])
+    assert follow_law(two_steps(X, np.sin(X[:, 1]))) is None
+
+
+def test_weights_of_effects_beyond_bounds_are_not_followed(learned, monkeypatch):
+    def failing(self, free_noise):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(BorderRegression, "with_best_prior", failing)
+    assert follow_law(learned) is None
+
+
+def test_an_equation_that_is_said_to_be_noisy_is_not_followed():
+    X = points_of_cole_hopf(5)
+    model = OneStepKEqL(**{**SETTINGS, "equation_noise": 0.1})
+    two_step = model._learn_in_two_steps(X, cole_hopf(*X.T), None)
+    assert model._follow_law(two_step, two_step) is None
+    model.set_params(equation_noise=None)
+    assert model._follow_law(two_step, two_step) is not None
 
 
 def test_what_does_not_settle_is_not_taken(learned, monkeypatch):

@@ -109,3 +109,18 @@ def test_an_equation_without_terms_is_refused():
         OneStepKEqL(**SETTINGS | {"equation_kernel": RBF(1.0)}, n_terms="auto").fit(
             DATA.X, DATA.y
         )
+
+
+def test_terms_of_a_sum_of_kernels():
+    """Several of its features are made of the same monomials."""
+    t = np.linspace(0, 6, 12)[:, None]
+    model = OneStepKEqL(
+        operators=("u",),
+        known_part="u_tt",
+        equation_kernel=Polynomial(1) + Polynomial(2),
+        variables=("t",),
+        n_terms="auto",
+        state_kernel=RBF(1.0),
+        observation_noise=1e-4,
+    ).fit(t, np.sin(2 * t.ravel()))
+    assert model.equation_.terms() == {"u": pytest.approx(4, rel=1e-3)}
