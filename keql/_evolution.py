@@ -125,7 +125,9 @@ class Trajectory:
     solution : Solution
         Of the regression.
     losses : list of float
-        Minus the log likelihood of the observations, up to a constant, in each step.
+        What is minimised, with the priors and the noise of each step.
+    surprise : float
+        Minus the log likelihood of the observations, up to a constant.
     error : float
         Root mean square error of the predictions of each observation from all others.
     """
@@ -136,12 +138,8 @@ class Trajectory:
     regression: BorderRegression
     solution: object
     losses: list
+    surprise: float
     error: float
-
-    @property
-    def loss(self):
-        """Minus the log likelihood in the end."""
-        return self.losses[-1]
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,7 @@ class Followed:
         losses = self.trajectory.losses
         return {
             "loss_curve_": losses,
-            "damping_curve_": [0.0] * len(losses),
+            "damping_curve_": [],  # undamped
             "n_iter_": len(losses),
             "converged_": True,
             "message_": "the states follow the law exactly.",
@@ -240,7 +238,7 @@ class Evolution:
         regression : BorderRegression
             Its priors, and the noise if that is not given, are those of most
             likelihood.
-        loss : float
+        surprise : float
             Minus the log likelihood, up to a constant.
         """
         failed = None, None, np.inf
@@ -281,11 +279,11 @@ class Evolution:
         """
         losses = []
         for _ in range(MAX_STEPS):
-            flows, near, loss = self.linearise(equation, states, near)
+            flows, near, surprise = self.linearise(equation, states, near)
             if flows is None:
                 return None
-            losses.append(float(loss))
             solution = near.solve()
+            losses.append(float(solution.weights.loss))
             moved = [
                 (flow @ unknowns).ravel()
                 for flow, unknowns in zip(flows, solution.unknowns, strict=True)
@@ -303,6 +301,7 @@ class Evolution:
                     near,
                     solution,
                     losses,
+                    surprise,
                     root_mean_square(errors),
                 )
         return None

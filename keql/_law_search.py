@@ -10,6 +10,7 @@ the more is asked of each.
 """
 
 from copy import copy
+from dataclasses import replace
 from itertools import combinations
 from math import comb, log
 
@@ -177,7 +178,7 @@ class LawSearch:
         found = self.evolution.settle(law, states, near, TOL)
         if found is None:
             return False
-        loss = found.loss + self.library.price(terms)
+        loss = found.surprise + self.library.price(terms)
         names = tuple(found.equation.terms())
         step = TermsStep(names, loss, found.solution.misfit, found.error)
         self.steps.append(step)
@@ -243,8 +244,14 @@ def follow_law(learned, library=None, n_terms=None, noise=None):
         search.go_on(states)
         best, path = search.best, search.path
         if best is not None:
-            best = evolution.settle(best.equation, best.states, best.regression)
+            best = _polished(evolution, best)
     return None if best is None else evolution.followed(best, learned.states, path)
+
+
+def _polished(evolution, found):
+    """The same, to the last digit."""
+    best = evolution.settle(found.equation, found.states, found.regression)
+    return best and replace(best, losses=found.losses + best.losses)
 
 
 def is_convincing(followed, two_step):

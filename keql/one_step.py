@@ -135,7 +135,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         Names of the coordinates.
     loss_curve_ : list of float
         Loss at the start and after each accepted step, where the equation was learned;
-        minus the log likelihood if nothing but integration was needed.
+        if nothing but integration was needed, at each of its steps, undamped.
     damping_curve_ : list of float
         Damping of each accepted step.
     n_iter_ : int
@@ -334,7 +334,11 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         if self.equation_noise:
             return None  # it is said not to hold exactly
         library, noise = two_step.equation, self.observation_noise
-        return follow_law(learned, library, self.n_terms, noise)
+        followed = follow_law(learned, library, self.n_terms, noise)
+        if self.verbose and followed is not None:
+            law = followed.learned.equation
+            print(f"followed  {law}  error of predictions {followed.error:.3g}")
+        return followed
 
     def _chooses_kernel(self):
         return self.state_kernel is None and self.optimizer is not None

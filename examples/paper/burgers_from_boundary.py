@@ -41,9 +41,6 @@ PROBLEM = {
     "layout": "boundary",
     "collocation_shape": (26, 26),
 }
-# Noise levels of ours, with the published kernels; and no setting at all.
-NOISE = {"observation_noise": 1e-6, "equation_noise": 1e-4}
-WITHOUT = "ours without settings"
 
 
 def new_initial_condition(x):
@@ -53,12 +50,9 @@ def new_initial_condition(x):
 
 def learn_boundary(method, data):
     """As elsewhere, but with the published kernels where there are settings."""
-    if method in (WITHOUT, "pinn-sr"):
-        return learn("ours" if method == WITHOUT else method, data)
-    if method == "ours":
-        settings = {**data.kernels, **NOISE, "n_terms": "auto"}
-        model = OneStepKEqL(**data.problem, **settings)
-    elif method == "published settings":
+    if method in ("ours", "pinn-sr"):
+        return learn(method, data)
+    if method == "published settings":
         model = OneStepKEqL(**data.problem, **data.kernels, n_restarts=0)
     else:
         model = TwoStepKEqL(**data.problem, **data.kernels)
@@ -142,7 +136,7 @@ def show(ax, figure, values, signed):
 def main(argv=None):
     """Measure, print beside the published figures, draw."""
     options = read_options(__doc__.splitlines()[0], argv)
-    methods = [*at_hand(METHODS), WITHOUT]
+    methods = at_hand(METHODS)
     path = options.output / "burgers_from_boundary.csv"
     tasks = [{"method": method} for method in methods]
     rows = run(path, tasks, measure, options.jobs)

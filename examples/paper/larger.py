@@ -11,7 +11,6 @@ each size, so that peaks do not mix.
 import sys
 
 import numpy as np
-from burgers_from_boundary import NOISE as BURGERS_NOISE
 from burgers_observations import true_features
 from darcy import NOISE as DARCY_NOISE
 from experiment import measured, new_figure, read_options, run, save, select
@@ -20,6 +19,8 @@ from keql import OneStepKEqL, ReducedOneStepKEqL
 from keql.datasets import make_burgers, make_darcy
 from keql.metrics import equation_error, relative_l2_error
 
+# Noise levels for Burgers' equation.
+BURGERS_NOISE = {"observation_noise": 1e-6, "equation_noise": 1e-4}
 # Points of the grid per side: K = side (side - 2).
 SIDES = {"quick": (26, 46), "full": (26, 46, 72)}
 FUNCTIONS = {"quick": (50, 200), "full": (50, 200, 1000)}
