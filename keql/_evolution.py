@@ -166,7 +166,7 @@ class Followed:
         return self.trajectory.error
 
     @property
-    def search(self):
+    def for_report(self):
         """What a report says of it if nothing else was tried."""
         laws = [(", ".join(step.terms), step.error) for step in self.path]
         return {"alternatives": laws, "followed": self.error}

@@ -282,14 +282,12 @@ class KernelSearch:
     @property
     def learned(self):
         """States and equation."""
-        best = self.fit if self.followed is None else self.followed
-        return best.learned
+        return (self.followed or self.fit).learned
 
     @property
     def error(self):
         """Root mean square error of their predictions of observations."""
-        best = self.fit if self.followed is None else self.followed
-        return best.error
+        return (self.followed or self.fit).error
 
     @property
     def is_poor(self):
@@ -304,7 +302,7 @@ class KernelSearch:
         follow : callable
             Of states and equation: a Followed, or None.
         factor : float, default=1.0
-            Of the errors: so many times those of the fit at most.
+            Of the errors: so many times those before at most.
 
         Returns
         -------
@@ -314,7 +312,7 @@ class KernelSearch:
         if self.fit.result.interrupted:
             return self
         followed = follow(self.fit.learned)
-        better = followed is not None and followed.error < factor * self.fit.error
+        better = followed is not None and followed.error < factor * self.error
         return replace(self, followed=followed) if better else self
 
     def or_better(self, other, factor=1.0):
@@ -327,6 +325,11 @@ class KernelSearch:
 
     @property
     def outcome(self):
+        """What an estimator says of it, by the names of its attributes."""
+        return (self.followed or self.fit).outcome
+
+    @property
+    def for_report(self):
         """What a report says of it."""
         is_fit = self.followed is None
         return {

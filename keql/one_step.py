@@ -277,7 +277,6 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
     def _learn_jointly(self, two_step, context, X, y):
         """The joint fit; with a kernel that is not given, one of the better law."""
-        settings = {"max_iter": self.max_iter, "tol": self.tol}
         if self.n_terms is not None:  # refuse before the long part
             n_columns = len(two_step.variables) + two_step.setup.n_operators
             find_terms(two_step.equation.basis.kernel, n_columns, self.n_terms)
@@ -294,16 +293,21 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
                 n_restarts=n_restarts,
                 rng=check_random_state(self.random_state),
                 report=report(two_step),
-                **settings,
+                max_iter=self.max_iter,
+                tol=self.tol,
             )
 
         if not self._chooses_kernel():
             best = fit(two_step, *self._solve_jointly(two_step), self.n_restarts)
             return best.learned, best.outcome, None
+        best = self._follow_law(two_step, two_step)
+        if best is None or not is_convincing(best, two_step):
+            found = self._find_kernel(two_step, fit, report)
+            best = found.following(lambda _, followed=best: followed)
+        return best.learned, best.outcome, best.for_report
 
-        followed = self._follow_law(two_step, two_step)
-        if followed is not None and is_convincing(followed, two_step):
-            return followed.learned, followed.outcome, followed.search
+    def _find_kernel(self, two_step, fit, report):
+        """The joint fit with the best kernel, of states and perhaps of the law."""
 
         def search(learner, two_step, largest_error=np.inf):
             return fit_with_best_kernel(
@@ -316,7 +320,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
                 free_noise=self.equation_noise is None,
                 report=report,
                 largest_error=largest_error,
-                **settings,
+                max_iter=self.max_iter,
+                tol=self.tol,
             )
 
         best = search(self, two_step)
@@ -325,9 +330,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             found = search(other, start, CLEARLY * best.fit.error)
             if found is not None:
                 best = best.or_better(found, CLEARLY)
-        if followed is not None and followed.error < best.error:
-            best = replace(best, followed=followed)
-        return best.learned, best.fit.outcome, best.outcome
+        return best
 
     def _follow_law(self, two_step, learned):
         """States that follow a law exactly, if it is one of evolution."""
