@@ -207,7 +207,8 @@ class LawSearch:
                     break  # the others are no better
                 if terms not in self.tried:
                     offered = library.law(terms, target, features)
-                    wanted -= self.offer(offered, states, regression)
+                    if self.offer(offered, states, regression):
+                        wanted -= 1
             if not self.loss < before:
                 return
 
