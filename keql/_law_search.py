@@ -27,7 +27,7 @@ from keql.kernels import Restriction
 # if they differ by one or two terms from the best so far.
 SIZES, LARGEST = 3, 20_000
 # In the first round so many sets are followed, in the others one; of so many at most.
-ROUNDS, WANTED, TRIED = 6, 3, 12
+ROUNDS, WANTED, TRIED = 6, 3, 24
 # Change of the states, relative to their size, up to which laws are followed that are
 # compared; and how much higher the log evidence of a better one is.
 TOL, BETTER = 1e-4, 0.1
@@ -163,7 +163,7 @@ class LawSearch:
         self.evolution = evolution
         self.library = library
         self.n_terms = n_terms
-        self.tried = set()
+        self.followed = set()
         self.best, self.loss, self.steps = None, np.inf, []
 
     @property
@@ -174,10 +174,10 @@ class LawSearch:
     def offer(self, law, states, near=None):
         """Follow a law from some states, and keep it if it is the best so far."""
         terms = tuple(self.library.terms_of(law))
-        self.tried.add(terms)
         found = self.evolution.settle(law, states, near, TOL)
         if found is None:
             return False
+        self.followed.add(terms)
         loss = found.surprise + self.library.price(terms)
         names = tuple(found.equation.terms())
         step = TermsStep(names, loss, found.solution.misfit, found.error)
@@ -205,7 +205,7 @@ class LawSearch:
             for terms in library.ranked(sets, target, features)[:TRIED]:
                 if terms == known or not wanted:
                     break  # the others are no better
-                if terms not in self.tried:
+                if terms not in self.followed:
                     offered = library.law(terms, target, features)
                     if self.offer(offered, states, regression):
                         wanted -= 1
@@ -250,9 +250,11 @@ def follow_law(learned, library=None, n_terms=None, noise=None):
 
 
 def _polished(evolution, found):
-    """The same, to the last digit."""
+    """The same, to the last digit if that can be had."""
     best = evolution.settle(found.equation, found.states, found.regression)
-    return best and replace(best, losses=found.losses + best.losses)
+    if best is None:
+        return found
+    return replace(best, losses=found.losses + best.losses)
 
 
 def is_convincing(followed, two_step):
