@@ -25,10 +25,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL, ReducedOneStepKEqL
 from keql.datasets import make_darcy
+from keql.kernels import RBF, Polynomial
 from keql.metrics import equation_error
 
 METHODS = {"full": OneStepKEqL, "reduced": ReducedOneStepKEqL}
 SETTINGS = {
+    # Coefficients that vary over the whole square.
+    "equation_kernel": RBF(1.0, "fixed", active_dims=("x1", "x2")) * Polynomial(1),
     "observation_noise": 1e-6,
     "equation_noise": 1e-3,
     "n_inducing": 400,
