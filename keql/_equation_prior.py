@@ -6,15 +6,15 @@ only several functions tell the two apart.
 """
 
 import numpy as np
-from sklearn.base import clone
 
 from keql._coverage import extent_of
 from keql.kernels import RBF, Constant, Polynomial
 
 # Bounds of a variance, relative to that of what P has to explain.
 VARIANCES = (1e-6, 1e6)
-# Length scale of varying coefficients and its bounds, in units of the points' extent.
-LENGTH, LENGTHS = 0.3, (0.05, 10.0)
+# Length scale of varying coefficients, in units of the points' extent: the features of
+# two-step states, from which it could be estimated, are too poor for that.
+LENGTH = 1.0
 
 
 def quadratic_law(size):
@@ -46,18 +46,11 @@ def varying_law(size, points):
     Returns
     -------
     kernel : Kernel
-        With a free variance, and a free length scale for each coordinate.
+        With a free variance.
     """
-    extent = extent_of(points)
-    bounds = np.outer(extent, LENGTHS)
     columns = tuple(range(points.shape[1]))
-    coefficients = RBF(LENGTH * extent, bounds, active_dims=columns)
+    coefficients = RBF(LENGTH * extent_of(points), "fixed", active_dims=columns)
     return _variance(size) * coefficients * Polynomial(1)
-
-
-def hold_lengths(kernel):
-    """A law of the second kind, of which only the variance is free any more."""
-    return clone(kernel).set_params(k1__k2__length_scale_bounds="fixed")
 
 
 def _variance(size):

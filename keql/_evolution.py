@@ -209,7 +209,7 @@ class Evolution:
         self.size = root_mean_square(values)
         self.grid = EvolutionGrid(points.min(axis=0), points.max(axis=0), axis)
         self.kernels = border_kernels(points, values)
-        self.is_noisy = noise is None
+        self.free_noise = noise is None
         self.level = NOISE * self.size if noise is None else noise
         self.level = max(self.level, EXACT * self.size)
         self.identity = parse_operator("u", learned.variables)
@@ -257,7 +257,7 @@ class Evolution:
             for kernel in kernels
         ]
         try:
-            tried = [each.with_best_prior(self.is_noisy) for each in tried]
+            tried = [each.with_best_prior(self.free_noise) for each in tried]
         except np.linalg.LinAlgError:  # of weights with effects beyond bounds
             return failed
         return flows, *min(tried, key=lambda pair: pair[1])
@@ -282,7 +282,10 @@ class Evolution:
             flows, near, surprise = self.linearise(equation, states, near)
             if flows is None:
                 return None
-            solution = near.solve()
+            try:
+                solution = near.solve()
+            except np.linalg.LinAlgError:
+                return None
             losses.append(float(solution.weights.loss))
             moved = [
                 (flow @ unknowns).ravel()

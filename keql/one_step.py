@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL, parallel_map
-from keql._equation_prior import hold_lengths, varying_law
+from keql._equation_prior import varying_law
 from keql._evolution import EvolvedState
 from keql._joint import (
     advice,
@@ -358,9 +358,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         points = np.concatenate(two_step.setup.collocation_points)
         law = varying_law(root_mean_square(two_step.target), points)
         other = clone(self).set_params(equation_kernel=law)
-        start = other._learn_from(two_step, two_step.state_kernel)
-        held = hold_lengths(start.equation.equation_kernel)
-        return other.set_params(equation_kernel=held), start
+        return other, other._learn_from(two_step, two_step.state_kernel)
 
     def _state_kernels(self, two_step):
         """Kernel of the state of each function."""

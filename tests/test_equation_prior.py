@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._equation_prior import hold_lengths, quadratic_law, varying_law
+from keql._equation_prior import quadratic_law, varying_law
 from keql._joint_fits import KernelSearch
 from keql.kernels import Polynomial
 
@@ -49,12 +49,8 @@ def test_a_varying_law_is_linear_with_coefficients_of_the_place():
     assert not bound(quadratic_law(1.0)).depends_on(4)[:2].any()
 
 
-def test_lengths_that_are_held_leave_the_variance_free():
-    free = varying_law(2.0, POINTS)
-    held = hold_lengths(free)
-    assert free.n_dims == 3
-    assert held.n_dims == 1
-    np.testing.assert_array_equal(bound(held)(S), bound(free)(S))
+def test_only_the_variance_is_free():
+    assert varying_law(2.0, POINTS).n_dims == 1
 
 
 # --- in a fit ------------------------------------------------------------------------
