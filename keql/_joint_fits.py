@@ -33,8 +33,10 @@ from keql._terms import fit_with_fewer_terms
 DAMPING = 1e-4
 # Kernels of the states that are tried to the last term while predictions are poor.
 FINALISTS = 8
-# An equation that is not said to be noisy is also tried with so much less noise.
-LESS_NOISE = 0.1
+# An equation that is not said to be noisy is also tried with so much less noise; or, if
+# residuals have so small a mean square in units of the noise levels that these do not
+# matter, with as much as its own residuals.
+LESS_NOISE, IDLE = 0.1, 0.1
 # That is worth being so much surer of the equation if predictions are so much better,
 # or better at all with fewer terms.
 CLEARLY = 0.75
@@ -111,6 +113,25 @@ class JointFit:
         return left_out_errors(model, self.two_step.observations.regressions)
 
     @property
+    def misfit(self):
+        """Mean square of the residuals in units of the noise levels."""
+        return self.problem.misfit(self.result.solution)
+
+    @property
+    def is_idle(self):
+        """Whether the noise levels are so high that they do not matter."""
+        return self.misfit < IDLE
+
+    @property
+    def less_noise(self):
+        """A lower level of noise of the equation, in units of the forcing."""
+        if not self.is_idle:
+            return LESS_NOISE * self.problem.equation_noise
+        residuals = self.problem.evaluate(self.result.solution).residuals
+        pairs = zip(self.problem.blocks, residuals, strict=True)
+        return root_mean_square(np.concatenate([r[len(b.values) :] for b, r in pairs]))
+
+    @property
     def error(self):
         """Root mean square of these."""
         return root_mean_square(self.errors)
@@ -179,7 +200,7 @@ class JointFit:
             "n_iter_": result.n_iter,
             "converged_": result.converged,
             "message_": result.message,
-            "misfit_": self.problem.misfit(result.solution),
+            "misfit_": self.misfit,
             "restarts_": self.tries,
             "terms_path_": self.path,
         }
@@ -438,17 +459,20 @@ def fit_with_best_kernel(
     best = fit_finalists(kernels, priors, fit, follow, n_restarts)
     if best.followed is not None:
         return best
+    solve = solve_jointly
     if free_noise and not best.fit.is_settled:
-        noise = LESS_NOISE * best.fit.problem.equation_noise
-        less = partial(solve_jointly, equation_noise=noise)
+        less = partial(solve_jointly, equation_noise=best.fit.less_noise)
         kernels = compare_kernels(two_step, learn, less)
         prior = make_prior(kernels[0], learn, less)
         found = fit(prior.two_step, prior.problem, prior.solution)
-        simpler = found.n_weights < best.fit.n_weights
-        less = KernelSearch(prior, found, kernels)
-        best = best.or_better(less, 1.0 if simpler else CLEARLY)
+        factor = 1.0 if found.n_weights < best.fit.n_weights else CLEARLY
+        is_idle, other = best.fit.is_idle, KernelSearch(prior, found, kernels)
+        # A level that does not matter need not be the worse one.
+        best = best.or_better(other, 1 / CLEARLY if is_idle else factor)
+        if is_idle and best is other:
+            solve = less
     if not best.fit.is_settled:
-        other = fit(two_step, *solve_jointly(two_step))
+        other = fit(two_step, *solve(two_step))
         kernels = [other.candidate, *best.kernels]
         best = best.or_better(KernelSearch(other.prior, other, kernels), CLEARLY)
         if best.fit is not other:

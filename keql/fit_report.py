@@ -270,7 +270,7 @@ def _choices(model, learned, search):
     elif hasattr(model, "loss_curve_"):
         reason = "a small part of the size of the unknown part"
         if search:
-            reason += ", or a tenth of that if it predicts better"
+            reason += ", or less if that suits the data better"
     else:
         reason = "fitted along with the equation kernel"
     level = number(learned.equation_noise)

@@ -79,7 +79,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         Standard deviation sigma_P of the equation's residual in units of the forcing;
         None: a thousandth of the root mean square of the unknown part, or, along with a
         state kernel that is not given, a tenth of that if observations are predicted
-        better.
+        better, or what the residuals are if they are far below it.
     state_penalty : float, default=1.0
         Weight lambda of the squared RKHS norm of the states.
     n_inducing : int, default=500

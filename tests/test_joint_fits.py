@@ -2,7 +2,6 @@
 
 from collections import namedtuple
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -286,26 +285,29 @@ def test_the_prior_of_the_two_steps_is_taken_if_clearly_better(
 
 
 @pytest.mark.parametrize(
-    "free_noise, error, n_weights, chosen",
+    "free_noise, error, n_weights, is_idle, chosen",
     [
-        (True, 0.01, 3, 1),
-        (True, 0.045, 3, 0),
-        (True, 0.045, 2, 1),
-        (True, 0.055, 2, 0),
-        (False, 0.01, 3, 0),
+        (True, 0.01, 3, False, 1),
+        (True, 0.045, 3, False, 0),
+        (True, 0.045, 2, False, 1),
+        (True, 0.055, 2, False, 0),
+        (True, 0.055, 3, True, 1),
+        (True, 0.07, 3, True, 0),
+        (False, 0.01, 3, False, 0),
     ],
 )
 def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
-    free_noise, error, n_weights, chosen, monkeypatch
+    free_noise, error, n_weights, is_idle, chosen, monkeypatch
 ):
     """A tenth of it is taken if predictions are clearly better; only if it is free.
 
-    If they are better with fewer terms, that is enough.
+    If they are better with fewer terms, that is enough; if the noise does not matter,
+    they need not be better.
     """
     asked = []
 
     def compare(two_step, learn, solve):
-        asked.append(solve.keywords.get("equation_noise"))
+        asked.append(getattr(solve, "keywords", {}).get("equation_noise"))
         return [Candidate(len(asked), None, np.ones(1), 0.0)]
 
     def make(candidate, learn, solve):
@@ -314,6 +316,7 @@ def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
     def fit(two_step, *_):
         found = Found([0.05, error][two_step == 2])
         found.n_weights = [3, n_weights][two_step == 2]
+        found.is_idle, found.less_noise = is_idle, 0.03
         found.is_settled = two_step == 2 or not free_noise
         found.problem = Problem(equation_noise=0.3)
         return found
@@ -326,7 +329,7 @@ def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
     search = _joint_fits.fit_with_best_kernel(
         None,
         None,
-        partial(lambda two_step: (None, None)),
+        lambda two_step, equation_noise=None: (None, None),
         fit,
         lambda learned: None,
         n_restarts=0,
@@ -372,6 +375,18 @@ def test_states_follow_the_law_if_they_predict_better(ratio, asked, taken, monke
     assert (search.followed is not None) == taken
     assert search.learned == ("followed" if taken else None)
     assert search.error == min(ratio, 1) * 0.05
+
+
+def test_noise_that_does_not_matter_is_that_of_the_residuals(right):
+    _, fit = right
+    noise = fit.problem.equation_noise
+    residual = fit.problem.evaluate(fit.result.solution).residuals[0]
+    n = len(fit.problem.blocks[0].values)
+    assert fit.misfit == fit.outcome["misfit_"] and not fit.is_idle
+    assert fit.less_noise == pytest.approx(0.1 * noise)
+    idle = replace(fit, problem=fit.problem.with_dispersion(1e6))
+    assert idle.is_idle
+    assert idle.less_noise == pytest.approx(np.sqrt(np.mean(residual[n:] ** 2)))
 
 
 def test_an_interrupted_fit_is_not_followed():
