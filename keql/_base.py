@@ -222,12 +222,9 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         ]
         equation, equation_noise = None, None
         if setup is not None:
-            imposed = [
-                np.concatenate([state.evaluate(x, L) for L in setup.operators])
-                for state, x in zip(states, setup.collocation_points, strict=True)
-            ]
+            S = setup.features_of(states)
             equation, equation_noise = self._learn_equation(
-                setup, setup.features(imposed), variables, kernel, rng
+                setup, S, variables, kernel, rng
             )
         return Learned(
             observations,

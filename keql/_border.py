@@ -40,8 +40,6 @@ class Solution:
     ----------
     unknowns : list of ndarray of shape (1 + p + c,)
         1, weights and border values, for each function.
-    covariances : list of ndarray of shape (p + c, p + c)
-        Posterior covariance of these, without the 1.
     weights : WeightsPosterior
         That of the weights alone.
     errors : list of ndarray of shape (N_m,)
@@ -51,7 +49,6 @@ class Solution:
     """
 
     unknowns: list
-    covariances: list
     weights: WeightsPosterior
     errors: list
     misfit: float
@@ -187,26 +184,40 @@ class BorderRegression:
             The most probable ones.
         """
         K, B = self.kernel(self.border), self.on_weights
-        G = self._covariance(K, self.noise)
-        L = cholesky(G + B @ B.T)
+        L = cholesky(self._covariance(K, self.noise) + B @ B.T)
         alpha = solve_cholesky(L, self.target)
-        weights, p = B.T @ alpha, B.shape[1]
-        prior = linalg.block_diag(np.eye(p), K)
-        unknowns, covariances = [], []
-        for at, C in zip(self.places, self.on_border, strict=True):
-            unknowns.append(np.r_[1.0, weights, K @ (C.T @ alpha[at])])
-            cross = np.zeros((len(G), p + len(K)))
-            cross[:, :p], cross[at, p:] = B, C @ K
-            explained = solve_lower(L, cross)
-            covariances.append(prior - explained.T @ explained)
+        weights = B.T @ alpha
+        unknowns = [
+            np.r_[1.0, weights, K @ (C.T @ alpha[at])]
+            for at, C in zip(self.places, self.on_border, strict=True)
+        ]
         # As in a ridge regression on the weights, whitened by what else is uncertain.
-        rows = np.vstack([solve_lower(cholesky(G), B), np.eye(p)])
-        lower = linalg.qr(rows, mode="r")[0][:p].T
+        rows = np.vstack([self.whitened()[1], np.eye(len(weights))])
+        lower = linalg.qr(rows, mode="r")[0][: len(weights)].T
         posterior = WeightsPosterior(weights, lower, 0.5 * self.target @ alpha)
         errors = alpha / np.diag(inverse_from_cholesky(L))
         errors = [errors[at] for at in self.places]
         misfit = self.noise**2 * np.mean(self.variances * alpha**2)
-        return Solution(unknowns, covariances, posterior, errors, float(misfit))
+        return Solution(unknowns, posterior, errors, float(misfit))
+
+    def covariances(self):
+        """Posterior covariance of weights and border values of each function.
+
+        Returns
+        -------
+        covariances : list of ndarray of shape (p + c, p + c)
+            For the prior and the noise at hand.
+        """
+        K, B = self.kernel(self.border), self.on_weights
+        L = cholesky(self._covariance(K, self.noise) + B @ B.T)
+        p = B.shape[1]
+        prior, covariances = linalg.block_diag(np.eye(p), K), []
+        for at, C in zip(self.places, self.on_border, strict=True):
+            cross = np.zeros((len(L), p + len(K)))
+            cross[:, :p], cross[at, p:] = B, C @ K
+            explained = solve_lower(L, cross)
+            covariances.append(prior - explained.T @ explained)
+        return covariances
 
 
 def border_kernels(points, values):

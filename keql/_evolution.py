@@ -1,10 +1,10 @@
-"""States that follow a learned law exactly, from what they are at the begin and sides.
+"""States that follow a learned law exactly, from their initial and side values.
 
 The joint problem imposes the law at its collocation points, and a prior tells what the
 states are in between. Where the law says how a state evolves, u_t = G(t, x, u, u_x,
-u_xx), it leaves open only what the state is on the border of the box: at the begin and
-on both sides. With a prior covariance K of these values z, the law integrated so that
-u depends on z and on the weights w of the law, what is minimised is
+u_xx), it leaves open only what the state is on the border of the box: initially and on
+both sides. With a prior covariance K of these values z, the law integrated so that u
+depends on z and on the weights w of the law, what is minimised is
 
     1/2 |w|^2 + sum_m [ 1/2 z_m^T K^-1 z_m + 1/2 r_m^T W_m r_m / sigma^2 ],
 
@@ -25,6 +25,7 @@ from keql._border import NOISE, BorderRegression, border_kernels
 from keql._evolution_grid import N_POINTS, N_STEPS, ORDERS, EvolutionGrid
 from keql._regression import root_mean_square
 from keql._scales import left_out_errors
+from keql._weights import EXACT
 from keql.operators import parse_operator
 
 # Gauss-Newton steps, and the change of the states, relative to their size, that ends
@@ -35,8 +36,6 @@ UNSTABLE = 1e4
 # With more observations the covariance of all of them takes long to factor; each
 # function needs some 50 MB.
 MOST_OBSERVATIONS, MOST_FUNCTIONS = 2000, 12
-# A noise level of zero is this small, relative to the data.
-EXACT = 1e-9
 # Directions with a smaller part of the largest posterior variance are left out.
 NEGLIGIBLE = 1e-10
 
@@ -126,7 +125,7 @@ class Trajectory:
         Of the regression.
     losses : list of float
         What is minimised, with the priors and the noise of each step.
-    surprise : float
+    negative_log_likelihood : float
         Minus the log likelihood of the observations, up to a constant.
     error : float
         Root mean square error of the predictions of each observation from all others.
@@ -138,7 +137,7 @@ class Trajectory:
     regression: BorderRegression
     solution: object
     losses: list
-    surprise: float
+    negative_log_likelihood: float
     error: float
 
 
@@ -238,7 +237,7 @@ class Evolution:
         regression : BorderRegression
             Its priors, and the noise if that is not given, are those of most
             likelihood.
-        surprise : float
+        negative_log_likelihood : float
             Minus the log likelihood, up to a constant.
         """
         failed = None, None, np.inf
@@ -279,7 +278,9 @@ class Evolution:
         """
         losses = []
         for _ in range(MAX_STEPS):
-            flows, near, surprise = self.linearise(equation, states, near)
+            flows, near, negative_log_likelihood = self.linearise(
+                equation, states, near
+            )
             if flows is None:
                 return None
             try:
@@ -304,7 +305,7 @@ class Evolution:
                     near,
                     solution,
                     losses,
-                    surprise,
+                    negative_log_likelihood,
                     root_mean_square(errors),
                 )
         return None
@@ -332,17 +333,13 @@ class Evolution:
             for each in zip(
                 trajectory.flows,
                 solution.unknowns,
-                solution.covariances,
+                trajectory.regression.covariances(),
                 outside,
                 strict=True,
             )
         ]
-        imposed = [
-            np.concatenate([state.evaluate(x, L) for L in learned.setup.operators])
-            for state, x in zip(states, learned.setup.collocation_points, strict=True)
-        ]
         equation = copy(trajectory.equation)
-        equation.training_features = learned.setup.features(imposed)
+        equation.training_features = learned.setup.features_of(states)
         learned = replace(
             learned,
             states=states,

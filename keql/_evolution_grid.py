@@ -1,7 +1,7 @@
 """A box of time and space, on which an evolution equation is integrated.
 
-Time goes in steps, short ones first: what is rough at the begin is soon smoothed. In
-each of them a function is a cubic through its begin, which is the end of the step
+Time goes in steps, short ones first: what is rough initially is soon smoothed. In
+each of them a function is a cubic through its start, which is the end of the step
 before, and the three Radau points, the last of which is its end; a differential
 equation that holds there is met to order 5 at the ends, and stiff ones are damped
 (Radau IIA). In space it is a polynomial through Chebyshev points.
@@ -15,7 +15,7 @@ from scipy.interpolate import BarycentricInterpolator
 
 # Steps in time, whose ends are at (k / N_STEPS)^GRADING of it, and points in space.
 N_STEPS, GRADING, N_POINTS = 40, 2.0, 80
-# Where values are known in a step, in units of it: its begin and the Radau points.
+# Where values are known in a step, in units of it: its start and the Radau points.
 STAGES = np.array([0.0, (4 - 6**0.5) / 10, (4 + 6**0.5) / 10, 1.0])
 # Highest order of derivatives in time and space.
 ORDERS = 1, 2
@@ -25,7 +25,7 @@ class EvolutionGrid:
     """Points in time and space, with interpolation and derivatives.
 
     An array of values on the grid has shape (N_STEPS, 4, N_POINTS): in time those of
-    each step, its begin included.
+    each step, its start included.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class EvolutionGrid:
     def border(self):
         """Points where an evolution equation leaves the solution open, (c, 2).
 
-        Those of the begin; then both ends in space at each Radau point of each step.
+        Those of the initial time; then both ends in space at all Radau points.
         """
         sides = self.points[:, 1:][:, :, [0, -1]].reshape(-1, 2)
         return np.concatenate([self.points[0, 0], sides])

@@ -36,7 +36,7 @@ TOL, BETTER = 1e-4, 0.1
 SMALL, AT_NOISE = 1e-3, 1.5
 
 
-class Library:
+class CandidateTerms:
     """The terms that a law may have.
 
     Parameters
@@ -144,8 +144,8 @@ class LawSearch:
     ----------
     evolution : Evolution
         The problem of following a law.
-    library : Library
-        The terms on offer.
+    candidates : CandidateTerms
+        The terms that the law may have.
     n_terms : int or "auto"
         How many there must be.
 
@@ -159,9 +159,9 @@ class LawSearch:
         All that were followed.
     """
 
-    def __init__(self, evolution, library, n_terms):
+    def __init__(self, evolution, candidates, n_terms):
         self.evolution = evolution
-        self.library = library
+        self.candidates = candidates
         self.n_terms = n_terms
         self.followed = set()
         self.best, self.loss, self.steps = None, np.inf, []
@@ -173,12 +173,12 @@ class LawSearch:
 
     def offer(self, law, states, near=None):
         """Follow a law from some states, and keep it if it is the best so far."""
-        terms = tuple(self.library.terms_of(law))
+        terms = tuple(self.candidates.terms_of(law))
         found = self.evolution.settle(law, states, near, TOL)
         if found is None:
             return False
         self.followed.add(terms)
-        loss = found.surprise + self.library.price(terms)
+        loss = found.negative_log_likelihood + self.candidates.price(terms)
         names = tuple(found.equation.terms())
         step = TermsStep(names, loss, found.solution.misfit, found.error)
         self.steps.append(step)
@@ -189,39 +189,39 @@ class LawSearch:
 
     def go_on(self, states):
         """Compare, follow and compare again, from the best law or from some states."""
-        library, near, known = self.library, None, None
-        law = library.equation
+        candidates, near, known = self.candidates, None, None
+        law = candidates.equation
         for _ in range(ROUNDS):
             if self.best is not None:
                 states, near = self.best.states, self.best.regression
-                known = tuple(library.terms_of(self.best.equation))
-                law = library.complete(self.best.equation)
+                known = tuple(candidates.terms_of(self.best.equation))
+                law = candidates.complete(self.best.equation)
             flows, regression, _ = self.evolution.linearise(law, states, near)
             if flows is None:
                 return
             before, wanted = self.loss, WANTED if near is None else 1
             target, features = regression.whitened()
-            sets = library.sets(self.n_terms, known)
-            for terms in library.ranked(sets, target, features)[:TRIED]:
+            sets = candidates.sets(self.n_terms, known)
+            for terms in candidates.ranked(sets, target, features)[:TRIED]:
                 if terms == known or not wanted:
                     break  # the others are no better
                 if terms not in self.followed:
-                    offered = library.law(terms, target, features)
+                    offered = candidates.law(terms, target, features)
                     if self.offer(offered, states, regression):
                         wanted -= 1
             if not self.loss < before:
                 return
 
 
-def follow_law(learned, library=None, n_terms=None, noise=None):
+def follow_law(learned, equation=None, n_terms=None, noise=None):
     """States that follow a law of evolution exactly, and the law at its best for them.
 
     Parameters
     ----------
     learned : Learned
         States and law to start from.
-    library : LearnedEquation, default=None
-        With all terms that are on offer; needed if `n_terms` is given.
+    equation : LearnedEquation, default=None
+        Of all terms that the law may have; needed if `n_terms` is given.
     n_terms : int, "auto" or None, default=None
         How many terms the law has; None: those that it had.
     noise : float, default=None
@@ -239,8 +239,8 @@ def follow_law(learned, library=None, n_terms=None, noise=None):
     if n_terms is None:
         best = evolution.settle(learned.equation, states)
     else:
-        search = LawSearch(evolution, Library(library), n_terms)
-        if learned.equation is not library:
+        search = LawSearch(evolution, CandidateTerms(equation), n_terms)
+        if learned.equation is not equation:
             search.offer(learned.equation, states)
         search.go_on(states)
         best, path = search.best, search.path

@@ -48,6 +48,14 @@ class EquationSetup:
             [np.column_stack([x, z.reshape(-1, len(x)).T]) for x, z in pairs]
         )
 
+    def features_of(self, states):
+        """The same of states, given by one object with `evaluate` for each function."""
+        imposed = [
+            np.concatenate([state.evaluate(x, L) for L in self.operators])
+            for state, x in zip(states, self.collocation_points, strict=True)
+        ]
+        return self.features(imposed)
+
 
 @dataclass(frozen=True)
 class Learned:

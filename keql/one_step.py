@@ -64,8 +64,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         that of another fit, with the default kernel of :class:`keql.TwoStepKEqL`, if
         observations are predicted better with it. States of an equation of evolution in
         one space dimension, u_t = G(t, x, u, u_x, u_xx), then follow it exactly, if
-        that predicts observations better: what is open is only their values at the
-        begin and on both sides, with a Matern kernel of maximum likelihood.
+        that predicts observations better: only their initial values and those on
+        both sides are open then, with a Matern kernel of maximum likelihood.
     equation_kernel : kernel, default=None
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance; if there are
@@ -336,8 +336,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         """States that follow a law exactly, if it is one of evolution."""
         if self.equation_noise:
             return None  # it is said not to hold exactly
-        library, noise = two_step.equation, self.observation_noise
-        followed = follow_law(learned, library, self.n_terms, noise)
+        everything, noise = two_step.equation, self.observation_noise
+        followed = follow_law(learned, everything, self.n_terms, noise)
         if self.verbose and followed is not None:
             law = followed.learned.equation
             print(f"followed  {law}  error of predictions {followed.error:.3g}")

@@ -78,12 +78,13 @@ def test_the_gradient_is_that_of_the_likelihood():
 def test_the_solution_is_the_conditional_distribution():
     maps, regressions = observed()
     y = np.concatenate([r.values for r in regressions])
-    solution = BorderRegression(BORDER, maps, regressions, KERNEL, 0.05).solve()
+    problem = BorderRegression(BORDER, maps, regressions, KERNEL, 0.05)
+    solution = problem.solve()
     mean, G, cross, prior = joint(maps, regressions, KERNEL, 0.05)
     expected = cross.T @ np.linalg.solve(G, y - mean)
     covariance = prior - cross.T @ np.linalg.solve(G, cross)
     for i, (found, spread) in enumerate(
-        zip(solution.unknowns, solution.covariances, strict=True)
+        zip(solution.unknowns, problem.covariances(), strict=True)
     ):
         place = np.r_[:P, P + i * C : P + (i + 1) * C]
         assert_allclose(found, np.r_[1, expected[place]], atol=1e-10)

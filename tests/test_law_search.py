@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._law_search import Library, follow_law, is_convincing
+from keql._law_search import CandidateTerms, follow_law, is_convincing
 from keql.datasets import make_burgers
 from keql.operators import parse_operator
 
@@ -31,8 +31,8 @@ def three_terms(two_step):
 
 
 @pytest.fixture(scope="module")
-def library(two_step):
-    return Library(two_step.equation)
+def candidates(two_step):
+    return CandidateTerms(two_step.equation)
 
 
 @pytest.fixture(scope="module")
@@ -41,61 +41,61 @@ def regression():
     return rng.normal(size=25), rng.normal(size=(25, 10))
 
 
-def test_all_terms_are_on_offer(library):
+def test_all_terms_are_on_offer(candidates):
     """1, u, u_x, u_xx and their products."""
-    assert len(library.exponents) == 10
-    assert library.sets("auto", None) == sorted(library.sets("auto", None))
-    assert len(library.sets("auto", None)) == 10 + 45 + 120
-    assert len(library.sets(4, None)) == 210
+    assert len(candidates.exponents) == 10
+    assert candidates.sets("auto", None) == sorted(candidates.sets("auto", None))
+    assert len(candidates.sets("auto", None)) == 10 + 45 + 120
+    assert len(candidates.sets(4, None)) == 210
 
 
-def test_larger_sets_are_near_the_best(library):
-    found = library.sets("auto", (0, 1, 2, 3))
+def test_larger_sets_are_near_the_best(candidates):
+    found = candidates.sets("auto", (0, 1, 2, 3))
     assert (0, 1, 2, 3, 4) in found and (0, 1, 3, 9) in found and (1, 2, 3) in found
     assert (0, 1, 8, 9) not in found
 
 
-def test_directions_are_those_of_laws_with_these_terms(library):
-    terms, equation = (1, 4, 7), library.equation
-    D = library.directions(terms)
+def test_directions_are_those_of_laws_with_these_terms(candidates):
+    terms, equation = (1, 4, 7), candidates.equation
+    D = candidates.directions(terms)
     assert_allclose(D.T @ D, np.eye(3), atol=1e-12)
     powers, table = equation.basis.kernel.feature_polynomials(5)
-    chosen = library.exponents[list(terms)].tolist()
+    chosen = candidates.exponents[list(terms)].tolist()
     others = [i for i, each in enumerate(powers.tolist()) if each not in chosen]
     sizes = np.linalg.norm(table, axis=1, keepdims=True)
     assert np.all(np.abs((table @ D)[others]) < 1e-12 * sizes[others])
 
 
-def test_evidence_is_the_density_of_a_gaussian_vector(library, regression):
+def test_evidence_is_the_density_of_a_gaussian_vector(candidates, regression):
     target, features = regression
     sets = [(0,), (2, 5), (1, 3, 8), (4, 9)]
     expected = []
     for terms in sets:
-        A = features @ library.directions(terms)
+        A = features @ candidates.directions(terms)
         density = stats.multivariate_normal(np.zeros(25), np.eye(25) + A @ A.T)
-        expected.append(library.price(terms) - density.logpdf(target))
+        expected.append(candidates.price(terms) - density.logpdf(target))
     order = [sets[i] for i in np.argsort(expected)]
-    assert library.ranked(sets, target, features) == order
+    assert candidates.ranked(sets, target, features) == order
 
 
-def test_a_law_is_the_ridge_regression_on_its_terms(library, regression):
+def test_a_law_is_the_ridge_regression_on_its_terms(candidates, regression):
     target, features = regression
-    law = library.law((2, 5), target, features)
-    assert library.terms_of(law) == [2, 5]
-    A = features @ library.directions((2, 5))
-    weights = library.directions((2, 5)) @ np.linalg.solve(
+    law = candidates.law((2, 5), target, features)
+    assert candidates.terms_of(law) == [2, 5]
+    A = features @ candidates.directions((2, 5))
+    weights = candidates.directions((2, 5)) @ np.linalg.solve(
         A.T @ A + np.eye(2), A.T @ target
     )
-    expected = library.equation.basis(S[:, :5]) @ weights
+    expected = candidates.equation.basis(S[:, :5]) @ weights
     assert_allclose(law.unknown_part(S), expected, atol=1e-10)
 
 
-def test_the_complete_law_is_the_same(library, regression):
-    law = library.law((0, 6, 7), *regression)
-    complete = library.complete(law)
+def test_the_complete_law_is_the_same(candidates, regression):
+    law = candidates.law((0, 6, 7), *regression)
+    complete = candidates.complete(law)
     assert len(complete.weights) == 10
     assert_allclose(complete(S), law(S), atol=1e-9)
-    assert not np.any(library.equation.weights)
+    assert not np.any(candidates.equation.weights)
 
 
 def test_the_law_is_found(two_step):
