@@ -41,7 +41,7 @@ def varying_law(size, points):
     size : float
         Of P: the root mean square of what it has to explain.
     points : ndarray of shape (n, d)
-        Where it is imposed, for the extent.
+        Where it is imposed or states are observed, for the extent.
 
     Returns
     -------

@@ -355,7 +355,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
     def _with_varying_coefficients(self, two_step):
         """An estimator that learns such a law, and its two steps."""
-        points = np.concatenate(two_step.setup.collocation_points)
+        observed = [data.points for data in two_step.observations.regressions]
+        points = np.concatenate(two_step.setup.collocation_points + observed)
         law = varying_law(root_mean_square(two_step.target), points)
         other = clone(self).set_params(equation_kernel=law)
         return other, other._learn_from(two_step, two_step.state_kernel)

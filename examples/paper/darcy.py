@@ -43,7 +43,7 @@ def learn(method, data, draw=0):
     """A fitted estimator and its equation."""
     settings = {**data.problem, **data.kernels, "random_state": draw}
     if method == "ours":
-        model = OneStepKEqL(**settings | NOISE | {"equation_kernel": LAW}, n_restarts=0)
+        model = OneStepKEqL(**settings | NOISE | {"equation_kernel": LAW})
     elif method == "published settings":
         model = ReducedOneStepKEqL(**settings, n_restarts=0)
     else:

@@ -35,7 +35,6 @@ SETTINGS = {
     "observation_noise": 1e-6,
     "equation_noise": 1e-3,
     "n_inducing": 400,
-    "n_restarts": 0,
     "solver": "dual",
 }
 KEY = ("n_functions", "n_interior", "draw", "method")
@@ -48,6 +47,7 @@ def main():
     parser.add_argument("--functions", type=int, nargs="+", default=[2, 4, 8, 16, 32])
     parser.add_argument("--observations", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--draws", type=int, default=1)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS])
     parser.add_argument("--csv", type=Path, help="keep and continue results here")
     arguments = parser.parse_args()
     cells = [(m, n) for m in arguments.functions for n in arguments.observations]
@@ -55,11 +55,11 @@ def main():
         (*cell, draw, method)
         for draw in range(arguments.draws)
         for cell in cells
-        for method in METHODS
+        for method in arguments.methods
     ]
     results = complete(arguments.csv, keys)
     for cell in cells:
-        report(cell, results, arguments.draws)
+        report(cell, results, arguments)
 
 
 def complete(path, keys):
@@ -119,14 +119,15 @@ def measure(n_functions, n_interior, draw, method):
     }
 
 
-def report(cell, results, draws):
-    """Print mean and range of the errors of both methods in one cell."""
+def report(cell, results, arguments):
+    """Print mean and range of the errors of the methods in one cell."""
     print(f"M = {cell[0]:3d}, {cell[1]} observations:", end="")
     errors = {
-        method: np.array(
-            [results[*cell, draw, method]["in_distribution"] for draw in range(draws)]
-        )
-        for method in METHODS
+        method: [
+            results[*cell, draw, method]["in_distribution"]
+            for draw in range(arguments.draws)
+        ]
+        for method in arguments.methods
     }
     figures = published(*cell)
     if figures:
