@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
 
 from keql._basis import make_basis
 from keql._columns import column_index, refuse_missing
-from keql._equation_prior import quadratic_law
+from keql._equation_prior import polynomial_law
 from keql._known_part import make_known_part
 from keql._linalg import ridge
 from keql._observations import (
@@ -291,7 +291,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def _bind_equation_kernel(self, setup, variables, unknown, target):
         if self.equation_kernel is None:
-            kernel = quadratic_law(root_mean_square(target))
+            kernel = polynomial_law(root_mean_square(target))
         else:
             kernel = as_kernel(self.equation_kernel)
         n_columns = len(variables) + setup.n_operators

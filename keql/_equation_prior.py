@@ -1,8 +1,8 @@
 """The laws that are tried when nothing is said about the equation.
 
-The first is a quadratic polynomial in the operators. One function, whatever it is, may
-as well solve a linear equation whose coefficients vary with the coordinates, so that
-only several functions tell the two apart.
+The first is a quadratic polynomial in the operators, the next one a cubic one. One
+function, whatever it is, may as well solve a linear equation whose coefficients vary
+with the coordinates, so that only several functions tell these apart.
 """
 
 import numpy as np
@@ -17,20 +17,22 @@ VARIANCES = (1e-6, 1e6)
 LENGTH = 1.0
 
 
-def quadratic_law(size):
-    """A kernel of quadratic polynomials in the operators.
+def polynomial_law(size, degree=2):
+    """A kernel of polynomials in the operators.
 
     Parameters
     ----------
     size : float
         Of P: the root mean square of what it has to explain.
+    degree : int, default=2
+        Of the polynomials.
 
     Returns
     -------
     kernel : Kernel
         With a free variance.
     """
-    return _variance(size) * Polynomial(2)
+    return _variance(size) * Polynomial(degree)
 
 
 def varying_law(size, points):

@@ -434,23 +434,29 @@ def integrate(grid, equation, state):
     flow[0, 0, :, 1 + p : 1 + p + n] = np.eye(n)
     # Rows of the equation at both ends give way to the border values.
     sides = (n * np.arange(3)[:, None] + [0, n - 1]).ravel()
+    on_sides = np.zeros((3 * n, 6))
+    on_sides[sides, np.arange(6)] = 1.0
     for step, h in enumerate(grid.steps):
         J = np.einsum("kq,qkj->kj", slopes[step], still + moving / h)
-        last = 1 + p + n + 6 * step
-        known = np.zeros((3 * n, last + 6))
-        known[:, : 1 + p] = right[step]
+        known = np.column_stack([right[step], -J[:, :n]])
         known[:, 0] += J @ state[step]
-        known -= J[:, :n] @ flow[step, 0, :, : last + 6]
         unknown = J[:, n:]
         unknown[sides], known[sides] = 0.0, 0.0
-        unknown[sides, sides], known[sides, last + np.arange(6)] = 1.0, 1.0
+        unknown[sides, sides] = 1.0
         try:
-            solved = np.linalg.solve(unknown, known)
+            solved = np.linalg.solve(unknown, np.column_stack([known, on_sides]))
         except np.linalg.LinAlgError:
             return None
-        if not np.max(np.abs(solved[:, 1 + p :])) < UNSTABLE:
+        # Of what is known, of the values where the step starts, and of both ends.
+        forced, moved, pulled = np.split(solved, [1 + p, 1 + p + n], axis=1)
+        last = 1 + p + n + 6 * step
+        passed = moved @ flow[step, 0, :, :last]
+        passed[:, : 1 + p] += forced
+        grown = [np.max(np.abs(part)) for part in (passed[:, 1 + p :], pulled)]
+        if not np.max(grown) < UNSTABLE:
             return None
-        flow[step, 1:, :, : last + 6] = solved.reshape(3, n, -1)
+        flow[step, 1:, :, :last] = passed.reshape(3, n, -1)
+        flow[step, 1:, :, last : last + 6] = pulled.reshape(3, n, -1)
         if step + 1 < N_STEPS:
             flow[step + 1, 0] = flow[step, -1]
     return flow

@@ -16,7 +16,7 @@ import numpy as np
 from keql._basis import FixedEquation
 from keql._joint import learned_jointly, term_name
 from keql._levenberg_marquardt import minimise
-from keql._regression import root_mean_square
+from keql._regression import root_mean_square, size_of
 from keql._restarts import minimise_with_restarts
 from keql._scales import (
     GOOD,
@@ -144,8 +144,7 @@ class JointFit:
     @property
     def size(self):
         """Root mean square of the observations."""
-        values = [data.values for data in self.two_step.observations.regressions]
-        return root_mean_square(np.concatenate(values))
+        return size_of(self.two_step.observations.regressions)
 
     @property
     def is_hidden(self):
@@ -406,6 +405,7 @@ def fit_finalists(kernels, priors, fit, follow, n_restarts):
 
 def fit_with_best_kernel(
     two_step,
+    kernels,
     learn,
     solve_jointly,
     fit,
@@ -414,7 +414,6 @@ def fit_with_best_kernel(
     n_restarts,
     free_noise,
     report,
-    largest_error=np.inf,
     **settings,
 ):
     """The joint fit with a kernel of the states that is not given.
@@ -429,6 +428,8 @@ def fit_with_best_kernel(
     ----------
     two_step, learn
         As for :func:`keql._scales.compare_kernels`.
+    kernels : list of Candidate
+        The outcome of that: which kernels there are.
     solve_jointly : callable
         As there; it takes a `law` that is held and a level of `equation_noise`, too.
     fit : callable
@@ -442,19 +443,14 @@ def fit_with_best_kernel(
         Whether the noise of the equation is not given.
     report : callable
         Of a two-step solution: what is called after each step.
-    largest_error : float, default=inf
-        Of predictions: if no kernel is below it, nothing is fitted to the end.
     **settings
         `max_iter` and `tol`.
 
     Returns
     -------
-    search : KernelSearch or None
+    search : KernelSearch
         The fit and what it was chosen from.
     """
-    kernels = compare_kernels(two_step, learn, solve_jointly)
-    if kernels[0].error >= largest_error:
-        return None
     priors = (make_prior(each, learn, solve_jointly) for each in kernels)
     best = fit_finalists(kernels, priors, fit, follow, n_restarts)
     if best.followed is not None:

@@ -19,7 +19,7 @@ from scipy import linalg
 
 from keql._basis import PolynomialBasis
 from keql._evolution import find_evolution
-from keql._regression import root_mean_square
+from keql._regression import size_of
 from keql._terms import TermsStep, coefficients, find_terms, weights_of
 from keql.kernels import Restriction
 
@@ -273,6 +273,5 @@ def is_convincing(followed, two_step):
         Observations are predicted to a small part of their size, or as well as their
         noise, as it would be without a law, allows.
     """
-    regressions = two_step.observations.regressions
-    size = root_mean_square(np.concatenate([data.values for data in regressions]))
+    size = size_of(two_step.observations.regressions)
     return followed.error < max(SMALL * size, AT_NOISE * two_step.observation_noise)

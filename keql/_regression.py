@@ -145,7 +145,7 @@ def maximise_likelihood(
     noise : float
         The given or the optimal noise level.
     """
-    size = root_mean_square(np.concatenate([data.values for data in regressions]))
+    size = size_of(regressions)
     n_values = sum(len(data.values) for data in regressions)
     lowest, highest = np.log(np.multiply(NOISE_RANGE, size))
     if optimizer is None:
@@ -244,7 +244,7 @@ def fit_state_prior(
     noise : float
         The given or the fitted noise level.
     """
-    size = root_mean_square(np.concatenate([data.values for data in regressions]))
+    size = size_of(regressions)
     prior = StatePrior(regressions, size, noise)
     if callable(optimizer):
         starts = [*prior.starts(), *_random_starts(prior.bounds, n_restarts, rng)]
@@ -350,3 +350,8 @@ def root_mean_square(values):
     if largest == 0:
         return 1.0
     return float(largest * np.sqrt(np.mean((values / largest) ** 2)))
+
+
+def size_of(regressions):
+    """Root mean square of the values of several functions."""
+    return root_mean_square(np.concatenate([data.values for data in regressions]))

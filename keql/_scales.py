@@ -13,7 +13,7 @@ import numpy as np
 
 from keql._coverage import extent_of
 from keql._levenberg_marquardt import minimise
-from keql._regression import root_mean_square
+from keql._regression import root_mean_square, size_of
 from keql.kernels import RBF, Constant, Matern
 
 # First damping relative to the loss, steps and tolerance of a fit that is compared.
@@ -248,9 +248,8 @@ def believed_dispersion(problem, solution, regressions):
     dispersion : float
         1 if the data are met, or if they are not predicted well either.
     """
-    values = np.concatenate([data.values for data in regressions])
     error = prediction_error(problem, solution, regressions)
-    if error >= GOOD * root_mean_square(values):
+    if error >= GOOD * size_of(regressions):
         return 1.0
     n_residuals = sum(map(len, problem.precisions))
     return max(1.0, 2 * problem.evaluate(solution).loss / n_residuals)

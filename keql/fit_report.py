@@ -252,12 +252,12 @@ def _choices(model, learned, search):
     if learned.equation is None:
         return choices
     kernel = learned.equation.equation_kernel
-    if model.equation_kernel is None and _varies(learned):
-        reason = "with it observations are predicted better than with constant ones"
-    elif model.equation_kernel is None:
+    if model.equation_kernel is not None:
+        reason = _origin(as_kernel(model.equation_kernel), fitted)
+    elif _is_quadratic(learned):
         reason = "the default" + (", its variance by maximum likelihood" * fitted)
     else:
-        reason = _origin(as_kernel(model.equation_kernel), fitted)
+        reason = "observations are predicted better than with a quadratic polynomial"
     choices.append(Choice("equation kernel", str(kernel), reason))
     if "learned_with" in search:
         kernel = str(search["learned_with"])
@@ -359,10 +359,11 @@ def _residual_of_equation(learned, followed):
     return Residual(_rms(missed), learned.equation_noise, root_mean_square(target))
 
 
-def _varies(learned):
-    """Whether coefficients of the equation vary with the coordinates."""
-    kernel, d = learned.equation.equation_kernel, len(learned.variables)
-    return bool(np.any(kernel.depends_on(d + learned.setup.n_operators)[:d]))
+def _is_quadratic(learned):
+    """Whether the equation is a polynomial of degree 2, or less."""
+    columns = np.ones(len(learned.variables) + learned.setup.n_operators, bool)
+    degree = learned.equation.equation_kernel.degree_in(columns)
+    return degree is not None and degree <= 2
 
 
 def _rms(values):

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL, parallel_map
-from keql._equation_prior import varying_law
+from keql._equation_prior import polynomial_law, varying_law
 from keql._evolution import EvolvedState
 from keql._joint import (
     advice,
@@ -23,7 +23,8 @@ from keql._joint import (
 )
 from keql._joint_fits import CLEARLY, fit_jointly, fit_with_best_kernel
 from keql._law_search import follow_law, is_convincing
-from keql._regression import root_mean_square
+from keql._regression import root_mean_square, size_of
+from keql._scales import GOOD, compare_kernels
 from keql._solver_mixin import SolverMixin
 from keql._terms import find_terms
 from keql.fit_report import describe_fit
@@ -68,10 +69,11 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         both sides are open then, with a Matern kernel of maximum likelihood.
     equation_kernel : kernel, default=None
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
-        :class:`keql.kernels.Polynomial` of degree 2 with fitted variance; if there are
-        several functions and neither a state kernel nor `n_terms` is given, a linear
-        equation whose coefficients vary with the coordinates, if with it observations
-        are predicted clearly better.
+        :class:`keql.kernels.Polynomial` of degree 2 with fitted variance. If no state
+        kernel is given either, it has degree 3 if observations are predicted poorly
+        with degree 2, and well with 3; or, if there are several functions and `n_terms`
+        is not given, it is one of linear equations whose coefficients vary with the
+        coordinates, if with it observations are predicted clearly better.
     observation_noise : float, default=None
         Standard deviation sigma_u of an observation of weight 1, in units of `y`;
         None: fitted with the state kernel.
@@ -300,18 +302,33 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         if not self._chooses_kernel():
             best = fit(two_step, *self._solve_jointly(two_step), self.n_restarts)
             return best.learned, best.outcome, None
-        best = self._follow_law(two_step, two_step)
+        best = self._follow_laws(two_step)
         if best is None or not is_convincing(best, two_step):
             found = self._find_kernel(two_step, fit, report)
             best = found.following(lambda _, followed=best: followed)
         return best.learned, best.outcome, best.for_report
 
+    def _follow_laws(self, two_step):
+        """States that follow a law exactly, a cubic one if that is clearly better."""
+        best = self._follow_law(two_step, two_step)
+        if best is None or not self._doubts(best.error, two_step):
+            return best
+        learner, start = self._with_cubic_law(two_step)
+        cubic = learner._follow_law(start, start)
+        better = cubic is not None and cubic.error < CLEARLY * best.error
+        return cubic if better else best
+
     def _find_kernel(self, two_step, fit, report):
         """The joint fit with the best kernel, of states and perhaps of the law."""
 
-        def search(learner, two_step, largest_error=np.inf):
+        def compare(learner, two_step):
+            learn = partial(learner._learn_from, two_step)
+            return compare_kernels(two_step, learn, learner._solve_jointly)
+
+        def search(learner, two_step, kernels):
             return fit_with_best_kernel(
                 two_step,
+                kernels,
                 partial(learner._learn_from, two_step),
                 learner._solve_jointly,
                 fit,
@@ -319,17 +336,22 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
                 n_restarts=self.n_restarts,
                 free_noise=self.equation_noise is None,
                 report=report,
-                largest_error=largest_error,
                 max_iter=self.max_iter,
                 tol=self.tol,
             )
 
-        best = search(self, two_step)
-        if self._chooses_law(best):
-            other, start = self._with_varying_coefficients(two_step)
-            found = search(other, start, CLEARLY * best.fit.error)
-            if found is not None:
-                best = best.or_better(found, CLEARLY)
+        law, kernels = (self, two_step), compare(self, two_step)
+        if self._doubts(kernels[0].error, two_step):
+            cubic = self._with_cubic_law(two_step)
+            others = compare(*cubic)
+            if not self._doubts(others[0].error, two_step):
+                law, kernels = cubic, others
+        best = search(*law, kernels)
+        if self._may_vary(best):
+            varying = self._with_varying_coefficients(two_step)
+            kernels = compare(*varying)
+            if kernels[0].error < CLEARLY * best.error:
+                best = best.or_better(search(*varying, kernels), CLEARLY)
         return best
 
     def _follow_law(self, two_step, learned):
@@ -346,18 +368,31 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     def _chooses_kernel(self):
         return self.state_kernel is None and self.optimizer is not None
 
-    def _chooses_law(self, search):
+    def _doubts(self, error, two_step):
+        """Whether a law that is not given and predicts poorly may be a cubic one."""
+        size = size_of(two_step.observations.regressions)
+        return self.equation_kernel is None and error >= GOOD * size
+
+    def _may_vary(self, search):
         """Whether a law that is not given may have varying coefficients, too."""
         is_free = self.equation_kernel is None and self.n_terms is None
         several = len(search.fit.two_step.observations.regressions) > 1
         hopeless = search.fit.result.interrupted or search.fit.is_hidden
         return is_free and several and not hopeless and search.followed is None
 
+    def _with_cubic_law(self, two_step):
+        """An estimator that learns a cubic polynomial, and its two steps."""
+        size = root_mean_square(two_step.target)
+        return self._with_law(polynomial_law(size, degree=3), two_step)
+
     def _with_varying_coefficients(self, two_step):
         """An estimator that learns such a law, and its two steps."""
         observed = [data.points for data in two_step.observations.regressions]
         points = np.concatenate(two_step.setup.collocation_points + observed)
         law = varying_law(root_mean_square(two_step.target), points)
+        return self._with_law(law, two_step)
+
+    def _with_law(self, law, two_step):
         other = clone(self).set_params(equation_kernel=law)
         return other, other._learn_from(two_step, two_step.state_kernel)
 

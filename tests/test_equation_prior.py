@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._equation_prior import quadratic_law, varying_law
+from keql._equation_prior import polynomial_law, varying_law
 from keql._joint_fits import KernelSearch
 from keql.kernels import Polynomial
 
@@ -25,7 +26,7 @@ def bound(kernel):
 
 
 def test_laws_follow_the_size():
-    for law in (quadratic_law, lambda size: varying_law(size, POINTS)):
+    for law in (polynomial_law, lambda size: varying_law(size, POINTS)):
         ratio = bound(law(1e3))(S) / bound(law(1.0))(S)
         np.testing.assert_allclose(ratio, 1e6)
         bounds = np.exp(law(1e3).bounds[0])
@@ -46,7 +47,7 @@ def test_a_varying_law_is_linear_with_coefficients_of_the_place():
     values = kernel(same_place, S)
     np.testing.assert_allclose(values[1], (values[0] + values[2]) / 2)
     assert kernel.depends_on(4).all()
-    assert not bound(quadratic_law(1.0)).depends_on(4)[:2].any()
+    assert not bound(polynomial_law(1.0)).depends_on(4)[:2].any()
 
 
 def test_only_the_variance_is_free():
@@ -73,7 +74,7 @@ def test_varying_coefficients_are_found():
     true = 1 + np.sin(2 * t.ravel()) / 2
     np.testing.assert_allclose(model.equation_.coefficient("u", t), true, atol=0.01)
     choices = {name: reason for name, _, reason in model.fit_report_.choices}
-    assert "better than with constant ones" in choices["equation kernel"]
+    assert "better than with a quadratic" in choices["equation kernel"]
 
 
 def test_one_function_does_not_tell():
@@ -104,10 +105,36 @@ def test_what_is_said_of_the_law_holds(said):
         result = type("Result", (), {"interrupted": False})
 
     search = KernelSearch(None, Fit, [])
-    assert not model._chooses_law(search)
-    assert OneStepKEqL(**SETTINGS)._chooses_law(search)
+    assert not model._may_vary(search)
+    assert OneStepKEqL(**SETTINGS)._may_vary(search)
     followed = KernelSearch(None, Fit, [], followed="states that follow it")
-    assert not OneStepKEqL(**SETTINGS)._chooses_law(followed)
+    assert not OneStepKEqL(**SETTINGS)._may_vary(followed)
+
+
+OSCILLATOR = {
+    "operators": ("u", "u_t"),
+    "known_part": "u_tt",
+    "collocation_points": np.linspace(0, 12, 60)[:, None],
+    "variables": ("t",),
+}
+
+
+def oscillation():
+    """Twelve values of a solution of u_tt = -u^3."""
+    t = np.linspace(0, 12, 12)
+    true = solve_ivp(
+        lambda t, u: (u[1], -(u[0] ** 3)), (0, 12), (1.0, 0.0), t_eval=t, rtol=1e-10
+    )
+    return t[:, None], true.y[0]
+
+
+def test_a_cubic_law_is_found():
+    model = OneStepKEqL(**OSCILLATOR, n_terms="auto").fit(*oscillation())
+    terms = model.equation_.terms()
+    assert abs(terms.pop("u^3") - 1) < 1e-3
+    assert all(abs(weight) < 1e-3 for weight in terms.values())
+    choices = {name: reason for name, _, reason in model.fit_report_.choices}
+    assert "better than with a quadratic" in choices["equation kernel"]
 
 
 def test_constant_coefficients_are_kept():

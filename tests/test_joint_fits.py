@@ -269,6 +269,7 @@ def test_the_prior_of_the_two_steps_is_taken_if_clearly_better(
     fits = iter([fit, other])
     search = _joint_fits.fit_with_best_kernel(
         fit.two_step,
+        [fit.candidate],
         None,
         lambda *_, **__: (None, None),
         lambda *_: next(fits),
@@ -326,10 +327,15 @@ def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
     monkeypatch.setattr(
         _joint_fits, "with_better_law", lambda fit, *_, **__: settle(fit)
     )
+
+    def solve(two_step, equation_noise=None):
+        return None, None
+
     search = _joint_fits.fit_with_best_kernel(
         None,
+        compare(None, None, solve),
         None,
-        lambda two_step, equation_noise=None: (None, None),
+        solve,
         fit,
         lambda learned: None,
         n_restarts=0,
@@ -359,10 +365,10 @@ def test_states_follow_the_law_if_they_predict_better(ratio, asked, taken, monke
 
     kernels = [Candidate(0, None, np.ones(1), 0.0)]
     prior = Prior(None, None, None, 0.0)
-    monkeypatch.setattr(_joint_fits, "compare_kernels", lambda *_: kernels)
     monkeypatch.setattr(_joint_fits, "make_prior", lambda *_: prior)
     search = _joint_fits.fit_with_best_kernel(
         None,
+        kernels,
         None,
         None,
         fit,

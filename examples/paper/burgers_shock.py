@@ -96,7 +96,7 @@ def draw_figure(path, target, methods, draw):
 def main(argv=None):
     """Measure, print beside the published figures, draw."""
     options = read_options(__doc__.splitlines()[0], argv)
-    chosen_draws = draws(options.draws or (5 if options.full else 1), FILE)
+    chosen_draws = draws(options, 5, FILE)
     methods = [m for m in at_hand(METHODS) if options.full or m != "pinn-sr"]
     path = options.output / "burgers_shock.csv"
     tasks = [{"draw": d, "method": m} for d in chosen_draws for m in methods]

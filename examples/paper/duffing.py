@@ -131,15 +131,15 @@ def solve(unknown_part, slope):
     return np.pad(u, (0, len(TIMES) - len(u)), mode="edge")
 
 
-def draw_figure(path, target, methods):
-    """States of draw 0, and solutions from new initial conditions."""
+def draw_figure(path, target, methods, draw):
+    """States of a draw, and solutions from new initial conditions."""
     figure, axes = new_figure(4, 1, figsize=(10, 11))
-    data = make_duffing()
+    data = use_draw(make_duffing(initial=initial(draw)), draw, FILE)
     truth = {"color": "black", "linewidth": 2.5, "alpha": 0.4, "label": "true"}
     axes[0].plot(data.X_test, data.y_test, **truth)
     axes[0].plot(data.X, data.y, "ko", markersize=5, label="observed")
     for method in methods:
-        arrays = read_arrays(path, {"draw": 0, "method": method})
+        arrays = read_arrays(path, {"draw": draw, "method": method})
         if "sindy" not in method:
             axes[0].plot(data.X_test, arrays["state"], linewidth=1, label=method)
         for ax, u, v in zip(axes[1:], arrays["new"], arrays["truth"], strict=True):
@@ -160,7 +160,7 @@ def draw_figure(path, target, methods):
 def main(argv=None):
     """Measure, print beside the published figures, draw."""
     options = read_options(__doc__.splitlines()[0], argv)
-    chosen_draws = draws(options.draws or (10 if options.full else 2), FILE)
+    chosen_draws = draws(options, 10, FILE)
     methods = [m for m in METHODS if "sindy" not in m or available()]
     tasks = [
         {"draw": draw, "method": method} for draw in chosen_draws for method in methods
@@ -177,7 +177,7 @@ def main(argv=None):
                     name = f"  {method}, draw {draw}"
                     report(name, select(chosen, draw=draw), figure, known)
             report(f"  {method}, all", chosen, figure)
-    draw_figure(path, options.output / "duffing.png", methods)
+    draw_figure(path, options.output / "duffing.png", methods, chosen_draws[0])
     return rows
 
 

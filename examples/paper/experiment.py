@@ -39,12 +39,15 @@ def read_options(description, argv=None):
     return chosen
 
 
-def draws(number, reference):
+def draws(options, number, reference):
     """Draws by number, after the published data if their file is there.
 
-    The environment variable KEQL_REFERENCE names the folder of such files.
+    The environment variable KEQL_REFERENCE names the folder of such files. A quick run
+    has the first one, if nothing else is said.
     """
-    return [*(["published"] if reference_path(reference) else []), *range(number)]
+    published = ["published"] if reference_path(reference) else []
+    chosen = [*published, *range(options.draws or number)]
+    return chosen if options.full or options.draws else chosen[:1]
 
 
 def use_draw(data, draw, reference):
