@@ -71,7 +71,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance. If no state
         kernel is given either, it has degree 3 if observations are predicted poorly
-        with degree 2, and well with 3; or, if there are several functions and `n_terms`
+        with degree 2, and clearly better with 3; or, if there are several functions and `n_terms`
         is not given, it is one of linear equations whose coefficients vary with the
         coordinates, if with it observations are predicted clearly better.
     observation_noise : float, default=None
@@ -344,7 +344,8 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         if self._doubts(kernels[0].error, two_step):
             cubic = self._with_cubic_law(two_step)
             others = compare(*cubic)
-            if not self._doubts(others[0].error, two_step):
+            better = others[0].error < CLEARLY * kernels[0].error
+            if better and not self._doubts(others[0].error, two_step):
                 law, kernels = cubic, others
         best = search(*law, kernels)
         if self._may_vary(best):
