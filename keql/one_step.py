@@ -71,9 +71,9 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance. If no state
         kernel is given either, it has degree 3 if observations are predicted poorly
-        with degree 2, and clearly better with 3; or, if there are several functions and `n_terms`
-        is not given, it is one of linear equations whose coefficients vary with the
-        coordinates, if with it observations are predicted clearly better.
+        with degree 2, and clearly better with 3; or, if there are several functions and
+        `n_terms` is not given, it is one of linear equations whose coefficients vary
+        with the coordinates, if with it observations are predicted clearly better.
     observation_noise : float, default=None
         Standard deviation sigma_u of an observation of weight 1, in units of `y`;
         None: fitted with the state kernel.
