@@ -218,9 +218,17 @@ def test_names_differ_from_those_of_the_gallery():
     names = {path.name for path in FOLDER.glob("*.py")}
     assert not names & {path.name for path in FOLDER.parent.glob("*.py")}
     index = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert [name for name in sorted(names) if f"`{name}`" not in index] == [
-        "run_all.py"
-    ]
+    assert all(f"`{name}`" in index for name in names)
+
+
+def test_all_experiments_are_run_and_a_failure_is_told(paper, capsys):
+    run_all = paper("run_all")
+    helpers = {"experiment", "published", "run_all"}
+    scripts = {path.stem for path in FOLDER.glob("*.py")} - helpers
+    assert set(run_all.SCRIPTS) == {s for s in scripts if not s.endswith("_baseline")}
+    with pytest.raises(SystemExit, match="no_such.py failed"):
+        run_all.run_script("no_such", ["--quick"])
+    assert capsys.readouterr().out.startswith("no_such: ")
 
 
 def test_a_benchmark_tells_what_has_become_slower(monkeypatch, capsys):
