@@ -1,5 +1,7 @@
 """The laws that are tried when nothing is said about the equation."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -7,6 +9,7 @@ from scipy.integrate import solve_ivp
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._equation_prior import polynomial_law, varying_law
 from keql._joint_fits import KernelSearch
+from keql._regression import size_of
 from keql.kernels import Polynomial
 
 POINTS = np.random.RandomState(0).uniform(size=(6, 2))
@@ -109,6 +112,34 @@ def test_what_is_said_of_the_law_holds(said):
     assert OneStepKEqL(**SETTINGS)._may_vary(search)
     followed = KernelSearch(None, Fit, [], followed="states that follow it")
     assert not OneStepKEqL(**SETTINGS)._may_vary(followed)
+
+
+@pytest.mark.parametrize(
+    "quadratic, cubic, degree",
+    [(0.05, 0.01, 2), (0.2, 0.1, 3), (0.2, 0.19, 2), (0.2, None, 2), (None, 0.1, None)],
+)
+def test_a_cubic_law_is_followed_if_clearly_better(
+    quadratic, cubic, degree, monkeypatch
+):
+    """Errors in units of the size of the observations; None: it cannot be followed."""
+    model = OneStepKEqL(**SETTINGS)
+    fit = model._learn_in_two_steps(*decays(3), None)
+
+    def follow(learner, two_step, learned):
+        kernel = two_step.equation.equation_kernel
+        found = kernel.degree_in([True, True])
+        error = {2: quadratic, 3: cubic}[found]
+        if error is None:
+            return None
+        size = size_of(two_step.observations.regressions)
+        return SimpleNamespace(error=error * size, degree=found)
+
+    monkeypatch.setattr(OneStepKEqL, "_follow_law", follow)
+    assert getattr(model._follow_laws(fit), "degree", None) == degree
+    # What is said of the law holds.
+    said = model.set_params(equation_kernel=Polynomial(2))
+    if degree is not None:
+        assert said._follow_laws(fit).degree == 2
 
 
 OSCILLATOR = {
