@@ -56,6 +56,7 @@ class PinnSR:
         import torch
 
         torch.manual_seed(self.random_state)
+        torch.set_num_threads(1)  # as all others, with which it runs side by side
         names = (*self.problem["operators"], self.problem["known_part"])
         variables = self.problem["variables"]
         self.orders = [parse_operator(name, variables).terms[0][0] for name in names]
