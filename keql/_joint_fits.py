@@ -429,7 +429,7 @@ def fit_with_best_kernel(
     two_step, learn
         As for :func:`keql._scales.compare_kernels`.
     kernels : list of Candidate
-        The outcome of that: which kernels there are.
+        What that has found of them, the best one first.
     solve_jointly : callable
         As there; it takes a `law` that is held and a level of `equation_noise`, too.
     fit : callable

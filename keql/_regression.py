@@ -353,5 +353,5 @@ def root_mean_square(values):
 
 
 def size_of(regressions):
-    """Root mean square of the values of several functions."""
+    """Root mean square of the values of several functions, in their units."""
     return root_mean_square(np.concatenate([data.values for data in regressions]))

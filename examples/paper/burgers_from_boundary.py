@@ -136,7 +136,7 @@ def show(ax, figure, values, signed):
 def main(argv=None):
     """Measure, print beside the published figures, draw."""
     options = read_options(__doc__.splitlines()[0], argv)
-    methods = [m for m in at_hand(METHODS) if options.full or m != "pinn-sr"]
+    methods = at_hand(METHODS, network=options.full)
     path = options.output / "burgers_from_boundary.csv"
     tasks = [{"method": method} for method in methods]
     rows = run(path, tasks, measure, options.jobs)

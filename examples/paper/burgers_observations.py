@@ -78,10 +78,11 @@ def published_kernels(data, noise=None):
     return data.kernels | {"state_kernel": RBF(lengths, "fixed")}
 
 
-def at_hand(methods):
-    """Those whose packages are installed."""
-    needs = {"sindy": sindy_baseline, "pinn-sr": pinn_baseline}
-    missing = [name for name, module in needs.items() if not module.available()]
+def at_hand(methods, network=True):
+    """Those whose packages are installed; the network only if that is wanted."""
+    missing = [] if sindy_baseline.available() else ["sindy"]
+    if not (network and pinn_baseline.available()):
+        missing.append("pinn-sr")
     return [m for m in methods if not any(name in m for name in missing)]
 
 

@@ -97,7 +97,7 @@ def main(argv=None):
     """Measure, print beside the published figures, draw."""
     options = read_options(__doc__.splitlines()[0], argv)
     chosen_draws = draws(options, 5, FILE)
-    methods = [m for m in at_hand(METHODS) if options.full or m != "pinn-sr"]
+    methods = at_hand(METHODS, network=options.full)
     path = options.output / "burgers_shock.csv"
     tasks = [{"draw": d, "method": m} for d in chosen_draws for m in methods]
     rows = run(path, tasks, measure, options.jobs)
