@@ -5,6 +5,7 @@ import numpy as np
 from keql._linalg import cholesky, solve_lower
 from keql.kernels import Product
 from keql.kernels._multi_index import leibniz
+from keql.kernels._restriction import unrestricted
 
 
 class PolynomialBasis:
@@ -31,6 +32,11 @@ class PolynomialBasis:
         """Partial derivatives of psi . weights, of shape (d, n)."""
         units = np.eye(S.shape[1], dtype=int)
         return np.stack([self.kernel.feature_map(S, tuple(e)) @ weights for e in units])
+
+    def unrestricted(self, weights, d):
+        """Features of d coordinates that are faster to compute, and weights in them."""
+        kernel, weights = unrestricted(self.kernel, weights, d)
+        return PolynomialBasis(kernel), weights
 
 
 class InducingBasis:

@@ -27,6 +27,9 @@ DEGREES = (1.5, 2.5)
 LENGTH, LENGTHS = 0.3, (0.02, 30.0)
 VARIANCES = (1e-2, 1e3)
 NOISE = 1e-3
+# Range of the prior scale of the weights, in units of what two steps say: far from the
+# true states laws seem to have no effect.
+SCALES = 1.0, 1e3
 # Relative precision of log likelihoods, and the largest change of a log-hyperparameter
 # in one run of the optimiser.
 PRECISION, BOX = 1e-6, 2.0
@@ -73,10 +76,13 @@ class BorderRegression:
         Prior covariance on the border.
     noise : float
         Standard deviation of an observation of weight 1.
+    scale : float, default=1.0
+        Prior standard deviation of the weights.
     """
 
-    def __init__(self, border, maps, regressions, kernel, noise):
-        self.border, self.kernel, self.noise = border, kernel, noise
+    def __init__(self, border, maps, regressions, kernel, noise, scale=1.0):
+        self.border, self.kernel = border, kernel
+        self.noise, self.scale = noise, scale
         p = maps[0].shape[1] - 1 - len(border)
         self.on_weights = np.concatenate([each[:, 1 : 1 + p] for each in maps])
         self.on_border = [each[:, 1 + p :] for each in maps]
@@ -94,7 +100,7 @@ class BorderRegression:
             G[at, at] += C @ K @ C.T
         return G
 
-    def log_likelihood(self, kernel, noise):
+    def log_likelihood(self, kernel, noise, scale):
         """Log marginal likelihood of the observations, up to a constant.
 
         Parameters
@@ -103,16 +109,19 @@ class BorderRegression:
             Prior covariance on the border.
         noise : float
             Standard deviation of an observation of weight 1.
+        scale : float
+            Prior standard deviation of the weights.
 
         Returns
         -------
         value : float
             The log likelihood.
-        gradient : ndarray of shape (kernel.n_dims + 1,)
-            Derivatives with respect to `kernel.theta` and log(noise).
+        gradient : ndarray of shape (kernel.n_dims + 2,)
+            Derivatives with respect to `kernel.theta`, log(noise) and log(scale).
         """
         K, layers = kernel(self.border, eval_gradient=True)
-        G = self._covariance(K, noise) + self.on_weights @ self.on_weights.T
+        B = scale * self.on_weights
+        G = self._covariance(K, noise) + B @ B.T
         L = cholesky(G)
         alpha = solve_cholesky(L, self.target)
         value = -0.5 * self.target @ alpha - np.log(np.diag(L)).sum()
@@ -123,15 +132,17 @@ class BorderRegression:
             for at, C in zip(self.places, self.on_border, strict=True)
         )
         gradient = 0.5 * np.einsum("ij,ijk->k", pulled, layers)
-        return value, np.r_[gradient, noise**2 * np.diag(outer) @ self.variances]
+        on_noise = noise**2 * np.diag(outer) @ self.variances
+        return value, np.r_[gradient, on_noise, np.sum(B * (outer @ B))]
 
-    def with_best_prior(self, free_noise):
+    def with_best_prior(self, free_noise, free_scale):
         """The same with the prior, and the noise if that is free, of most likelihood.
 
         Parameters
         ----------
-        free_noise : bool
-            Whether the noise level is to be found too.
+        free_noise, free_scale : bool
+            Whether the noise level, and the prior scale of the weights, are to be found
+            too.
 
         Returns
         -------
@@ -140,27 +151,36 @@ class BorderRegression:
         loss : float
             Minus its log likelihood, up to a constant that only the data decide.
         """
-        levels = np.log(np.multiply(NOISE_RANGE, self.size))
-        n_free = self.kernel.n_dims + free_noise
-        bounds = np.array([*self.kernel.bounds, levels])[:n_free]
-        start = np.r_[self.kernel.theta, np.clip(np.log(self.noise), *levels)][:n_free]
+        n, levels = self.kernel.n_dims, np.multiply(NOISE_RANGE, self.size)
+        free = np.r_[np.ones(n, dtype=bool), free_noise, free_scale]
+        bounds = np.vstack([self.kernel.bounds, np.log([levels, SCALES])])
+        full = np.r_[self.kernel.theta, np.log([self.noise, self.scale])]
 
         def unpack(theta):
-            kernel = self.kernel.clone_with_theta(theta[: self.kernel.n_dims])
-            return kernel, np.exp(theta[-1]) if free_noise else self.noise
+            values = full.copy()
+            values[free] = theta
+            levels = np.where(free[n:], np.exp(values[n:]), [self.noise, self.scale])
+            return self.kernel.clone_with_theta(values[:n]), *levels
 
         def objective(theta):
             value, gradient = self.log_likelihood(*unpack(theta))
             # In units of the values, so that the stopping rule knows none.
             shift = len(self.target) * np.log(self.size)
-            return -value - shift, -gradient[:n_free]
+            return -value - shift, -gradient[free]
 
+        start = np.clip(full[free], *bounds[free].T)
         theta, loss = minimise_in_boxes(
-            objective, start, bounds, BOX, options={"ftol": PRECISION}
+            objective, start, bounds[free], BOX, options={"ftol": PRECISION}
         )
         found = copy(self)
-        found.kernel, found.noise = unpack(theta)
+        found.kernel, found.noise, found.scale = unpack(theta)
         return found, loss
+
+    def with_noise_above(self, level):
+        """The same with a noise level that is not below another one."""
+        found = copy(self)
+        found.noise = max(self.noise, level)
+        return found
 
     def whitened(self):
         """What is left of the observations, and of the weights' part in them.
@@ -170,10 +190,12 @@ class BorderRegression:
         target : ndarray of shape (N,)
             Observations, in units of their uncertainty if the weights are known.
         features : ndarray of shape (N, p)
-            What they are multiplied with by the weights, likewise.
+            What they are multiplied with by the weights, in units of their prior
+            scale, likewise.
         """
         L = cholesky(self._covariance(self.kernel(self.border), self.noise))
-        return solve_lower(L, self.target), solve_lower(L, self.on_weights)
+        features = solve_lower(L, self.scale * self.on_weights)
+        return solve_lower(L, self.target), features
 
     def solve(self):
         """Weights and border values.
@@ -183,22 +205,50 @@ class BorderRegression:
         solution : Solution
             The most probable ones.
         """
-        K, B = self.kernel(self.border), self.on_weights
+        K, B = self.kernel(self.border), self.scale * self.on_weights
         L = cholesky(self._covariance(K, self.noise) + B @ B.T)
         alpha = solve_cholesky(L, self.target)
-        weights = B.T @ alpha
+        weights = self.scale * (B.T @ alpha)
         unknowns = [
             np.r_[1.0, weights, K @ (C.T @ alpha[at])]
             for at, C in zip(self.places, self.on_border, strict=True)
         ]
         # As in a ridge regression on the weights, whitened by what else is uncertain.
         rows = np.vstack([self.whitened()[1], np.eye(len(weights))])
-        lower = linalg.qr(rows, mode="r")[0][: len(weights)].T
+        lower = linalg.qr(rows, mode="r")[0][: len(weights)].T / self.scale
         posterior = WeightsPosterior(weights, lower, 0.5 * self.target @ alpha)
         errors = alpha / np.diag(inverse_from_cholesky(L))
         errors = [errors[at] for at in self.places]
         misfit = self.noise**2 * np.mean(self.variances * alpha**2)
         return Solution(unknowns, posterior, errors, float(misfit))
+
+    def loss(self, weights, border, missed):
+        """What is minimised, of any weights and border values.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (p,)
+            Of the equation.
+        border : list of ndarray of shape (c,)
+            Values on the border, of each function.
+        missed : ndarray of shape (N,)
+            Observations less what follows from these.
+
+        Returns
+        -------
+        loss : float
+            For the prior and the noise at hand.
+        """
+        L = cholesky(self.kernel(self.border))
+        norms = [np.sum(solve_lower(L, values) ** 2) for values in border]
+        misfit = np.sum(missed**2 / self.variances) / self.noise**2
+        return 0.5 * float(weights @ weights / self.scale**2 + sum(norms) + misfit)
+
+    def log_volume(self):
+        """What the evidence is lowered by because the unknowns are not certain."""
+        K, B = self.kernel(self.border), self.scale * self.on_weights
+        L = cholesky(self._covariance(K, self.noise) + B @ B.T)
+        return float(np.log(np.diag(L)).sum())
 
     def covariances(self):
         """Posterior covariance of weights and border values of each function.
@@ -208,13 +258,13 @@ class BorderRegression:
         covariances : list of ndarray of shape (p + c, p + c)
             For the prior and the noise at hand.
         """
-        K, B = self.kernel(self.border), self.on_weights
+        K, B = self.kernel(self.border), self.scale * self.on_weights
         L = cholesky(self._covariance(K, self.noise) + B @ B.T)
         p = B.shape[1]
-        prior, covariances = linalg.block_diag(np.eye(p), K), []
+        prior, covariances = linalg.block_diag(self.scale**2 * np.eye(p), K), []
         for at, C in zip(self.places, self.on_border, strict=True):
             cross = np.zeros((len(L), p + len(K)))
-            cross[:, :p], cross[at, p:] = B, C @ K
+            cross[:, :p], cross[at, p:] = self.scale * B, C @ K
             explained = solve_lower(L, cross)
             covariances.append(prior - explained.T @ explained)
         return covariances

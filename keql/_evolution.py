@@ -22,7 +22,8 @@ import numpy as np
 from scipy import linalg
 
 from keql._border import NOISE, BorderRegression, border_kernels
-from keql._evolution_grid import N_POINTS, N_STEPS, ORDERS, EvolutionGrid
+from keql._evolution_grid import ORDERS, EvolutionGrid
+from keql._integration import integrate
 from keql._regression import root_mean_square
 from keql._scales import left_out_errors
 from keql._weights import EXACT
@@ -31,8 +32,6 @@ from keql.operators import parse_operator
 # Gauss-Newton steps, and the change of the states, relative to their size, that ends
 # them.
 MAX_STEPS, TOL = 15, 1e-5
-# A change on the border that has grown so many times is not followed further.
-UNSTABLE = 1e4
 # With more observations the covariance of all of them takes long to factor; each
 # function needs some 50 MB.
 MOST_OBSERVATIONS, MOST_FUNCTIONS = 2000, 12
@@ -47,9 +46,9 @@ class EvolvedState:
     ----------
     grid : EvolutionGrid
         Where it is known.
-    values : ndarray of shape (N_STEPS, 4, N_POINTS)
+    values : ndarray of shape (n_steps, 4, n_points)
         What it is there.
-    roots : ndarray of shape (N_STEPS, 4, N_POINTS, r)
+    roots : ndarray of shape (n_steps, 4, n_points, r)
         Its posterior covariance there is their product with themselves over the last
         axis.
     outside : KernelExpansion
@@ -115,7 +114,7 @@ class Trajectory:
     ----------
     equation : LearnedEquation
         The law.
-    states : list of ndarray of shape (N_STEPS * 4 * N_POINTS,)
+    states : list of ndarray of shape (n_steps * 4 * n_points,)
         Values of each function.
     flows : list of ndarray
         What :func:`integrate` says of them.
@@ -209,9 +208,21 @@ class Evolution:
         self.grid = EvolutionGrid(points.min(axis=0), points.max(axis=0), axis)
         self.kernels = border_kernels(points, values)
         self.free_noise = noise is None
+        self.free_scale = learned.equation.basis.kernel.n_dims > 0
         self.level = NOISE * self.size if noise is None else noise
         self.level = max(self.level, EXACT * self.size)
         self.identity = parse_operator("u", learned.variables)
+
+    def coarser(self, n_steps, n_points):
+        """The same problem on a grid of so many steps in time and points in space."""
+        other, grid = copy(self), self.grid
+        other.grid = EvolutionGrid(grid.lower, grid.upper, grid.axis, n_steps, n_points)
+        return other
+
+    def carry(self, states, other):
+        """Values on the grid of states on that of another problem."""
+        at = self.grid.points.reshape(-1, 2)
+        return [other.values_at(state, at) for state in states]
 
     def states_of(self, learned):
         """Values of states on the grid."""
@@ -250,13 +261,14 @@ class Evolution:
             for flow, data in zip(flows, self.regressions, strict=True)
         ]
         kernels = self.kernels if near is None else [near.kernel]
-        level = self.level if near is None else near.noise
+        levels = (self.level, 1.0) if near is None else (near.noise, near.scale)
         tried = [
-            BorderRegression(self.grid.border, maps, self.regressions, kernel, level)
+            BorderRegression(self.grid.border, maps, self.regressions, kernel, *levels)
             for kernel in kernels
         ]
+        free = self.free_noise, self.free_scale
         try:
-            tried = [each.with_best_prior(self.free_noise) for each in tried]
+            tried = [each.with_best_prior(*free) for each in tried]
         except np.linalg.LinAlgError:  # of weights with effects beyond bounds
             return failed
         return flows, *min(tried, key=lambda pair: pair[1])
@@ -284,31 +296,41 @@ class Evolution:
             if flows is None:
                 return None
             try:
-                solution = near.solve()
+                found = self.trajectory(
+                    equation, flows, near, negative_log_likelihood, losses
+                )
             except np.linalg.LinAlgError:
                 return None
-            losses.append(float(solution.weights.loss))
-            moved = [
-                (flow @ unknowns).ravel()
-                for flow, unknowns in zip(flows, solution.unknowns, strict=True)
-            ]
-            change = root_mean_square(np.concatenate(moved) - np.concatenate(states))
-            states, equation = moved, copy(equation)
-            equation.weights = solution.weights.weights
-            equation.posterior = solution.weights
-            if change < tol * self.size:
-                errors = left_out_errors(solution, self.regressions)
-                return Trajectory(
-                    equation,
-                    states,
-                    flows,
-                    near,
-                    solution,
-                    losses,
-                    negative_log_likelihood,
-                    root_mean_square(errors),
-                )
+            moved, old = np.concatenate(found.states), np.concatenate(states)
+            if root_mean_square(moved - old) < tol * self.size:
+                return found
+            states, equation, losses = found.states, found.equation, found.losses
         return None
+
+    def values_at(self, state, points):
+        """Values at points of the box of a state on the grid."""
+        shape = self.grid.n_steps, 4, self.grid.n_points, 1
+        return self.grid.apply(state.reshape(shape), points, self.identity)[:, 0]
+
+    def trajectory(self, equation, flows, near, negative_log_likelihood, losses=()):
+        """States and law that solve the linearised problem."""
+        solution, equation = near.solve(), copy(equation)
+        equation.weights = solution.weights.weights
+        equation.posterior = solution.weights
+        states = [
+            (flow @ unknowns).ravel()
+            for flow, unknowns in zip(flows, solution.unknowns, strict=True)
+        ]
+        return Trajectory(
+            equation,
+            states,
+            flows,
+            near,
+            solution,
+            [*losses, float(solution.weights.loss)],
+            negative_log_likelihood,
+            root_mean_square(left_out_errors(solution, self.regressions)),
+        )
 
     def followed(self, trajectory, outside, path):
         """A trajectory as states and equation.
@@ -406,72 +428,3 @@ def time_axis(setup, n_variables):
     orders = [orders for operator in setup.operators for orders, _ in operator.terms]
     highest = tuple(np.max(orders, axis=0))
     return {ORDERS: 0, ORDERS[::-1]: 1}.get(highest)
-
-
-def integrate(grid, equation, state):
-    """The equation, linearised at a state, integrated from any border values.
-
-    Parameters
-    ----------
-    grid : EvolutionGrid
-        Where.
-    equation : LearnedEquation
-        The law, with p weights.
-    state : ndarray of shape (N_STEPS * 4 * N_POINTS,)
-        Values on the grid.
-
-    Returns
-    -------
-    flow : ndarray of shape (N_STEPS, 4, N_POINTS, 1 + p + c) or None
-        Its product with 1, the weights and the c values on the border is the solution;
-        None if small changes of these grow beyond bounds, as if time ran backwards.
-    """
-    n, p = N_POINTS, len(equation.weights)
-    still, moving = grid.matrices(equation.operators)
-    state = state.reshape(N_STEPS, 4 * n)
-    slopes, right = _linearise(grid, equation, still, moving, state)
-    flow = np.zeros((N_STEPS, 4, n, 1 + p + n + 6 * N_STEPS))
-    flow[0, 0, :, 1 + p : 1 + p + n] = np.eye(n)
-    # Rows of the equation at both ends give way to the border values.
-    sides = (n * np.arange(3)[:, None] + [0, n - 1]).ravel()
-    on_sides = np.zeros((3 * n, 6))
-    on_sides[sides, np.arange(6)] = 1.0
-    for step, h in enumerate(grid.steps):
-        J = np.einsum("kq,qkj->kj", slopes[step], still + moving / h)
-        known = np.column_stack([right[step], -J[:, :n]])
-        known[:, 0] += J @ state[step]
-        unknown = J[:, n:]
-        unknown[sides], known[sides] = 0.0, 0.0
-        unknown[sides, sides] = 1.0
-        try:
-            solved = np.linalg.solve(unknown, np.column_stack([known, on_sides]))
-        except np.linalg.LinAlgError:
-            return None
-        # Of what is known, of the values where the step starts, and of both ends.
-        forced, moved, pulled = np.split(solved, [1 + p, 1 + p + n], axis=1)
-        last = 1 + p + n + 6 * step
-        passed = moved @ flow[step, 0, :, :last]
-        passed[:, : 1 + p] += forced
-        grown = [np.max(np.abs(part)) for part in (passed[:, 1 + p :], pulled)]
-        if not np.max(grown) < UNSTABLE:
-            return None
-        flow[step, 1:, :, :last] = passed.reshape(3, n, -1)
-        flow[step, 1:, :, last : last + 6] = pulled.reshape(3, n, -1)
-        if step + 1 < N_STEPS:
-            flow[step + 1, 0] = flow[step, -1]
-    return flow
-
-
-def _linearise(grid, equation, still, moving, state):
-    """Slopes (N_STEPS, 3 n, Q') at the Radau points, and (-F + psi . w, -psi) there."""
-    features = [
-        ((still + moving / h) @ values).T
-        for h, values in zip(grid.steps, state, strict=True)
-    ]
-    points = grid.points[:, 1:].reshape(-1, 2)
-    S = np.column_stack([points, np.concatenate(features)])
-    slopes = equation.gradient(S)[:, 2:]
-    psi = equation.basis(S[:, : 2 + equation.n_operators])
-    right = np.column_stack([psi @ equation.weights - equation(S), -psi])
-    shape = N_STEPS, 3 * N_POINTS, -1
-    return slopes.reshape(shape), right.reshape(shape)

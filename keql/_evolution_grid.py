@@ -24,7 +24,7 @@ ORDERS = 1, 2
 class EvolutionGrid:
     """Points in time and space, with interpolation and derivatives.
 
-    An array of values on the grid has shape (N_STEPS, 4, N_POINTS): in time those of
+    An array of values on the grid has shape (n_steps, 4, n_points): in time those of
     each step, its start included.
 
     Parameters
@@ -33,19 +33,22 @@ class EvolutionGrid:
         Corners of the box.
     axis : {0, 1}
         Which coordinate is the time.
+    n_steps, n_points : int, default=40, 80
+        Steps in time and points in space.
     """
 
-    def __init__(self, lower, upper, axis):
+    def __init__(self, lower, upper, axis, n_steps=N_STEPS, n_points=N_POINTS):
         self.lower, self.upper, self.axis = lower, upper, axis
+        self.n_steps, self.n_points = n_steps, n_points
         begin, end = lower[axis], upper[axis]
-        self.edges = begin + (end - begin) * np.linspace(0, 1, N_STEPS + 1) ** GRADING
+        self.edges = begin + (end - begin) * np.linspace(0, 1, n_steps + 1) ** GRADING
         self.steps = np.diff(self.edges)
         left, right = lower[1 - axis], upper[1 - axis]
-        angles = np.linspace(0, np.pi, N_POINTS)
+        angles = np.linspace(0, np.pi, n_points)
         self.x = left + (right - left) * (1 - np.cos(angles)) / 2
         times = self.edges[:-1, None] + self.steps[:, None] * STAGES
         pair = np.broadcast_arrays(times[:, :, None], self.x)
-        # All points, of shape (N_STEPS, 4, N_POINTS, 2).
+        # All points, of shape (n_steps, 4, n_points, 2).
         self.points = np.stack(pair if axis == 0 else pair[::-1], axis=-1)
 
     @property
@@ -71,11 +74,12 @@ class EvolutionGrid:
 
         Returns
         -------
-        still, moving : ndarray of shape (len(operators), 3 * N_POINTS, 4 * N_POINTS)
+        still, moving : ndarray of shape (len(operators), 3 * n_points, 4 * n_points)
             Parts without and with a derivative in time: in a step of the length h,
             still + moving / h is to be multiplied with its raveled values.
         """
-        shape = ORDERS[0] + 1, len(operators), 3 * N_POINTS, 4 * N_POINTS
+        n = self.n_points
+        shape = ORDERS[0] + 1, len(operators), 3 * n, 4 * n
         matrices = np.zeros(shape)
         for q, operator in enumerate(operators):
             for orders, factor in operator.terms:
@@ -91,7 +95,7 @@ class EvolutionGrid:
 
         Parameters
         ----------
-        functions : ndarray of shape (N_STEPS, 4, N_POINTS, m)
+        functions : ndarray of shape (n_steps, 4, n_points, m)
             Values on the grid.
         points : ndarray of shape (n, 2)
             Where.
@@ -105,16 +109,16 @@ class EvolutionGrid:
         """
         applied = np.empty((len(points), functions.shape[-1]))
         found = np.searchsorted(self.edges, points[:, self.axis], side="right") - 1
-        found = np.clip(found, 0, N_STEPS - 1)
+        found = np.clip(found, 0, self.n_steps - 1)
         for step in np.unique(found):
             at = found == step
             rows = self._rows(step, points[at], operator)
-            applied[at] = rows @ functions[step].reshape(4 * N_POINTS, -1)
+            applied[at] = rows @ functions[step].reshape(4 * self.n_points, -1)
         return applied
 
     def _rows(self, step, points, operator):
-        """An operator at points of a step, from its values: (n, 4 * N_POINTS)."""
-        h, rows = self.steps[step], np.zeros((len(points), 4, N_POINTS))
+        """An operator at points of a step, from its values: (n, 4 * n_points)."""
+        h, rows = self.steps[step], np.zeros((len(points), 4, self.n_points))
         places = (points[:, self.axis] - self.edges[step]) / h
         for orders, factor in operator.terms:
             order = orders[self.axis]
@@ -122,7 +126,7 @@ class EvolutionGrid:
             order = orders[1 - self.axis]
             in_space = _weights(self.x, points[:, 1 - self.axis], order)
             rows += in_time[:, :, None] * in_space[:, None]
-        return rows.reshape(len(points), 4 * N_POINTS)
+        return rows.reshape(len(points), 4 * self.n_points)
 
 
 def _weights(nodes, places, order):

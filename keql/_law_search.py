@@ -33,7 +33,7 @@ ROUNDS, WANTED, TRIED = 6, 3, 24
 TOL, BETTER = 1e-4, 0.1
 # Errors of predictions with which a law is not doubted, in units of the size of the
 # observations and of their noise.
-SMALL, AT_NOISE = 1e-3, 1.5
+SMALL, AT_NOISE = 5e-3, 1.5
 
 
 class CandidateTerms:
@@ -58,12 +58,22 @@ class CandidateTerms:
         """Orthonormal directions of the weights of laws with some of the terms."""
         return linalg.qr(self.single[:, list(terms)], mode="economic")[0]
 
-    def law(self, terms, target, features):
-        """The most probable law with some of the terms, of a whitened regression."""
+    def law(self, terms, target, features, scale=1.0):
+        """The most probable law with some of the terms, of a whitened regression.
+
+        In it weights are in units of a scale.
+        """
         exponents, D = self.exponents[list(terms)], self.directions(terms)
         A = features @ D
-        weights = D @ linalg.solve(A.T @ A + np.eye(len(terms)), A.T @ target)
-        values = coefficients(self.equation.basis, exponents) @ weights
+        found = linalg.solve(A.T @ A + np.eye(len(terms)), A.T @ target)
+        weights = scale * (D @ found)
+        return self.with_values(
+            terms, coefficients(self.equation.basis, exponents) @ weights
+        )
+
+    def with_values(self, terms, values):
+        """The law that has some of the terms, with coefficients of given values."""
+        exponents = self.exponents[list(terms)]
         kernel = Restriction(
             self.equation.basis.kernel, [*map(tuple, exponents.tolist())]
         )
@@ -71,6 +81,10 @@ class CandidateTerms:
         law.basis = PolynomialBasis(kernel)
         law.weights = weights_of(law.basis, exponents, values)
         return law
+
+    def values_of(self, law):
+        """Coefficients of the terms of a law."""
+        return coefficients(law.basis, self.exponents[self.terms_of(law)]) @ law.weights
 
     def complete(self, law):
         """The same law in the features of all terms."""
@@ -166,17 +180,17 @@ class LawSearch:
         self.followed = set()
         self.best, self.loss, self.steps = None, np.inf, []
 
-    @property
-    def path(self):
-        """Those that were followed, from many terms to few."""
-        return sorted(self.steps, key=lambda step: -len(step.terms))
-
     def offer(self, law, states, near=None):
         """Follow a law from some states, and keep it if it is the best so far."""
-        terms = tuple(self.candidates.terms_of(law))
         found = self.evolution.settle(law, states, near, TOL)
         if found is None:
             return False
+        self.keep(found)
+        return True
+
+    def keep(self, found):
+        """Keep a trajectory if it is the best so far."""
+        terms = tuple(self.candidates.terms_of(found.equation))
         self.followed.add(terms)
         loss = found.negative_log_likelihood + self.candidates.price(terms)
         names = tuple(found.equation.terms())
@@ -185,7 +199,6 @@ class LawSearch:
         allowed = self.n_terms in ("auto", len(terms))
         if allowed and loss < self.loss - BETTER:
             self.best, self.loss = found, loss
-        return True
 
     def go_on(self, states):
         """Compare, follow and compare again, from the best law or from some states."""
@@ -206,11 +219,33 @@ class LawSearch:
                 if terms == known or not wanted:
                     break  # the others are no better
                 if terms not in self.followed:
-                    offered = candidates.law(terms, target, features)
+                    offered = candidates.law(terms, target, features, regression.scale)
                     if self.offer(offered, states, regression):
                         wanted -= 1
             if not self.loss < before:
                 return
+
+    def result(self, outside):
+        """The best, to the last digit if that can be had.
+
+        Parameters
+        ----------
+        outside : list of KernelExpansion
+            The states outside of the box.
+
+        Returns
+        -------
+        followed : Followed or None
+            None if no law could be followed.
+        """
+        best = self.best
+        if best is None:
+            return None
+        polished = self.evolution.settle(best.equation, best.states, best.regression)
+        if polished is not None:
+            best = replace(polished, losses=best.losses + polished.losses)
+        path = sorted(self.steps, key=lambda step: -len(step.terms))
+        return self.evolution.followed(best, outside, path)
 
 
 def follow_law(learned, equation=None, n_terms=None, noise=None):
@@ -235,26 +270,15 @@ def follow_law(learned, equation=None, n_terms=None, noise=None):
     evolution = find_evolution(learned, noise)
     if evolution is None:
         return None
-    states, path = evolution.states_of(learned), []
+    states = evolution.states_of(learned)
     if n_terms is None:
         best = evolution.settle(learned.equation, states)
-    else:
-        search = LawSearch(evolution, CandidateTerms(equation), n_terms)
-        if learned.equation is not equation:
-            search.offer(learned.equation, states)
-        search.go_on(states)
-        best, path = search.best, search.path
-        if best is not None:
-            best = _polished(evolution, best)
-    return None if best is None else evolution.followed(best, learned.states, path)
-
-
-def _polished(evolution, found):
-    """The same, to the last digit if that can be had."""
-    best = evolution.settle(found.equation, found.states, found.regression)
-    if best is None:
-        return found
-    return replace(best, losses=found.losses + best.losses)
+        return None if best is None else evolution.followed(best, learned.states, [])
+    search = LawSearch(evolution, CandidateTerms(equation), n_terms)
+    if learned.equation is not equation:
+        search.offer(learned.equation, states)
+    search.go_on(states)
+    return search.result(learned.states)
 
 
 def is_convincing(followed, two_step):

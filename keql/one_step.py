@@ -22,6 +22,7 @@ from keql._joint import (
     start_near,
 )
 from keql._joint_fits import CLEARLY, fit_jointly, fit_with_best_kernel
+from keql._law_growth import grow_law
 from keql._law_search import follow_law, is_convincing
 from keql._regression import root_mean_square, size_of
 from keql._scales import GOOD, compare_kernels
@@ -64,9 +65,10 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         whose joint fit predicts observations best from all others; the equation may be
         that of another fit, with the default kernel of :class:`keql.TwoStepKEqL`, if
         observations are predicted better with it. States of an equation of evolution in
-        one space dimension, u_t = G(t, x, u, u_x, u_xx), then follow it exactly, if
-        that predicts observations better: only their initial values and those on
-        both sides are open then, with a Matern kernel of maximum likelihood.
+        one space dimension, u_t = G(t, x, u, u_x, u_xx), follow it exactly, unless
+        observations are predicted clearly better without that: only their initial
+        values and those on both sides are open, with a Matern kernel of maximum
+        likelihood.
     equation_kernel : kernel, default=None
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance. If no state
@@ -304,22 +306,36 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             return best.learned, best.outcome, None
         best = self._follow_laws(two_step)
         if best is None or not is_convincing(best, two_step):
-            found = self._find_kernel(two_step, fit, report)
-            best = found.following(lambda _, followed=best: followed)
+            found = self._find_kernel(two_step, fit, report, best)
+            if found is not None:
+                best = found.following(lambda _, followed=best: followed)
         return best.learned, best.outcome, best.for_report
 
     def _follow_laws(self, two_step):
         """States that follow a law exactly, a cubic one if that is clearly better."""
-        best = self._follow_law(two_step, two_step)
+        best = self._follow_anyhow(two_step, two_step)
         if best is None or not self._doubts(best.error, two_step):
             return best
         learner, start = self._with_cubic_law(two_step)
-        cubic = learner._follow_law(start, start)
+        cubic = learner._follow_anyhow(start, two_step)
         better = cubic is not None and cubic.error < CLEARLY * best.error
         return cubic if better else best
 
-    def _find_kernel(self, two_step, fit, report):
-        """The joint fit with the best kernel, of states and perhaps of the law."""
+    def _follow_anyhow(self, learned, two_step):
+        """The same from two steps, or from nothing if they are not a good start."""
+        best = self._follow_law(learned, learned)
+        if best is not None and is_convincing(best, two_step):
+            return best
+        grown = self._follow_law(learned, learned, grow=True)
+        if best is None or (grown is not None and grown.error < best.error):
+            return grown
+        return best
+
+    def _find_kernel(self, two_step, fit, report, followed):
+        """The joint fit with the best kernel, of states and perhaps of the law.
+
+        None if no kernel promises clearly better predictions than what is followed.
+        """
 
         def compare(learner, two_step):
             learn = partial(learner._learn_from, two_step)
@@ -347,6 +363,9 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             better = others[0].error < CLEARLY * kernels[0].error
             if better and not self._doubts(others[0].error, two_step):
                 law, kernels = cubic, others
+        if followed is not None and kernels[0].error > CLEARLY * followed.error:
+            if followed.error < GOOD * size_of(two_step.observations.regressions):
+                return None
         best = search(*law, kernels)
         if self._may_vary(best):
             varying = self._with_varying_coefficients(two_step)
@@ -355,12 +374,13 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
                 best = best.or_better(search(*varying, kernels), CLEARLY)
         return best
 
-    def _follow_law(self, two_step, learned):
+    def _follow_law(self, two_step, learned, grow=False):
         """States that follow a law exactly, if it is one of evolution."""
         if self.equation_noise:
             return None  # it is said not to hold exactly
         everything, noise = two_step.equation, self.observation_noise
-        followed = follow_law(learned, everything, self.n_terms, noise)
+        follow = grow_law if grow else follow_law
+        followed = follow(learned, everything, self.n_terms, noise)
         if self.verbose and followed is not None:
             law = followed.learned.equation
             print(f"followed  {law}  error of predictions {followed.error:.3g}")

@@ -30,10 +30,10 @@ def observed(counts=(12, 9), noise=0.01, seed=0):
     return maps, regressions
 
 
-def joint(maps, regressions, kernel, noise):
+def joint(maps, regressions, kernel, noise, scale=1.0):
     """Mean and covariance of the observations, and their covariance with unknowns."""
     K, m = kernel(BORDER), len(maps)
-    prior = np.eye(P + m * C)
+    prior = scale**2 * np.eye(P + m * C)
     for i in range(m):
         prior[P + i * C : P + (i + 1) * C, P + i * C : P + (i + 1) * C] = K
     A = np.zeros((sum(map(len, maps)), P + m * C))
@@ -54,10 +54,10 @@ def test_the_likelihood_is_that_of_a_gaussian_vector():
     y = np.concatenate([r.values for r in regressions])
     problem = BorderRegression(BORDER, maps, regressions, KERNEL, 0.1)
     found, expected = [], []
-    for theta, noise in (([0.3, -1.0, 0.2], 0.02), ([1.0, 0.0, 1.0], 0.2)):
+    for theta, *levels in (([0.3, -1.0, 0.2], 0.02, 3.0), ([1.0, 0.0, 1.0], 0.2, 0.5)):
         kernel = KERNEL.clone_with_theta(np.array(theta))
-        mean, covariance, *_ = joint(maps, regressions, kernel, noise)
-        found.append(problem.log_likelihood(kernel, noise)[0])
+        mean, covariance, *_ = joint(maps, regressions, kernel, *levels)
+        found.append(problem.log_likelihood(kernel, *levels)[0])
         expected.append(stats.multivariate_normal(mean, covariance).logpdf(y))
     assert_allclose(np.diff(found), np.diff(expected))
 
@@ -67,20 +67,21 @@ def test_the_gradient_is_that_of_the_likelihood():
     problem = BorderRegression(BORDER, maps, regressions, KERNEL, 0.1)
 
     def value(theta, part):
-        kernel = KERNEL.clone_with_theta(theta[:-1])
-        return problem.log_likelihood(kernel, np.exp(theta[-1]))[part]
+        kernel = KERNEL.clone_with_theta(theta[:-2])
+        return problem.log_likelihood(kernel, *np.exp(theta[-2:]))[part]
 
-    theta = np.array([0.3, -1.0, 0.2, -2.0])
+    theta = np.array([0.3, -1.0, 0.2, -2.0, 0.7])
     found = optimize.approx_fprime(theta, value, 1e-6, 0)
     assert_allclose(value(theta, 1), found, rtol=1e-4)
 
 
-def test_the_solution_is_the_conditional_distribution():
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_the_solution_is_the_conditional_distribution(scale):
     maps, regressions = observed()
     y = np.concatenate([r.values for r in regressions])
-    problem = BorderRegression(BORDER, maps, regressions, KERNEL, 0.05)
+    problem = BorderRegression(BORDER, maps, regressions, KERNEL, 0.05, scale)
     solution = problem.solve()
-    mean, G, cross, prior = joint(maps, regressions, KERNEL, 0.05)
+    mean, G, cross, prior = joint(maps, regressions, KERNEL, 0.05, scale)
     expected = cross.T @ np.linalg.solve(G, y - mean)
     covariance = prior - cross.T @ np.linalg.solve(G, cross)
     for i, (found, spread) in enumerate(
@@ -91,6 +92,31 @@ def test_the_solution_is_the_conditional_distribution():
         assert_allclose(spread, covariance[np.ix_(place, place)], atol=1e-10)
     assert_allclose(solution.weights.weights, expected[:P])
     assert_allclose(solution.weights.std(np.eye(P)) ** 2, np.diag(covariance)[:P])
+
+
+def test_the_loss_is_least_at_the_solution():
+    maps, regressions = observed()
+    problem = BorderRegression(BORDER, maps, regressions, KERNEL, 0.05, 4.0)
+    solution = problem.solve()
+
+    def loss(factor):
+        """Where weights and border values are a multiple of the best."""
+        unknowns = [np.r_[1, factor * each[1:]] for each in solution.unknowns]
+        missed = [
+            data.values - A @ z
+            for data, A, z in zip(regressions, maps, unknowns, strict=True)
+        ]
+        border = [each[1 + P :] for each in unknowns]
+        weights = factor * solution.weights.weights
+        return problem.loss(weights, border, np.concatenate(missed))
+
+    assert loss(1.0) == pytest.approx(solution.weights.loss)
+    assert min(loss(0.99), loss(1.01)) > loss(1.0)
+    density = problem.log_likelihood(problem.kernel, problem.noise, problem.scale)[0]
+    assert loss(1.0) + problem.log_volume() == pytest.approx(-density)
+    noisier = problem.with_noise_above(0.1)
+    assert noisier.noise == 0.1 and problem.noise == 0.05
+    assert problem.with_noise_above(0.01).noise == 0.05
 
 
 def test_predictions_are_those_from_all_other_observations():
@@ -110,12 +136,14 @@ def test_predictions_are_those_from_all_other_observations():
 def test_prior_and_noise_are_those_of_most_likelihood():
     maps, regressions = observed((150,), noise=0.03)
     start = BorderRegression(BORDER, maps, regressions, KERNEL, 0.5)
-    best, loss = start.with_best_prior(True)
+    best, loss = start.with_best_prior(True, True)
     assert abs(np.log(best.noise / 0.03)) < 0.3
-    gradient = best.log_likelihood(best.kernel, best.noise)[1]
+    gradient = best.log_likelihood(best.kernel, best.noise, best.scale)[1]
     assert np.all(np.abs(gradient) < 0.05)
-    held, worse = start.with_best_prior(False)
-    assert held.noise == 0.5 and worse > loss
+    held, worse = start.with_best_prior(False, True)
+    assert held.noise == 0.5 and held.scale != 1 and worse > loss
+    held, worse = start.with_best_prior(True, False)
+    assert held.noise != 0.5 and held.scale == 1 and worse > loss
     assert start.kernel == KERNEL and start.noise == 0.5
 
 
@@ -128,7 +156,7 @@ def test_the_unit_of_the_values_does_not_matter():
     for unit, A, data in ((1.0, maps, regressions), (1e6, scaled, large)):
         kernel = border_kernels(BORDER, data[0].values)[0]
         problem = BorderRegression(BORDER, A, data, kernel, 0.1 * unit)
-        best, loss = problem.with_best_prior(True)
+        best, loss = problem.with_best_prior(True, True)
         found.append([best.noise / unit, loss, *best.kernel.theta[1:]])
     assert_allclose(*found, rtol=1e-6)
 

@@ -125,7 +125,7 @@ def test_a_cubic_law_is_followed_if_clearly_better(
     model = OneStepKEqL(**SETTINGS)
     fit = model._learn_in_two_steps(*decays(3), None)
 
-    def follow(learner, two_step, learned):
+    def follow(learner, two_step, learned, grow=False):
         kernel = two_step.equation.equation_kernel
         found = kernel.degree_in([True, True])
         error = {2: quadratic, 3: cubic}[found]

@@ -421,7 +421,8 @@ def test_a_fixed_equation_has_values_and_slopes_but_no_features():
 
 def test_the_law_of_a_rougher_prior(monkeypatch):
     """Defaults find it where states that fill the gaps alone would bend it."""
-    monkeypatch.setattr(one_step, "follow_law", lambda *_, **__: None)
+    for name in ("follow_law", "grow_law"):
+        monkeypatch.setattr(one_step, name, lambda *_, **__: None)
     data = make_burgers(60, collocation_shape=(14, 17), random_state=5)
     model = OneStepKEqL(**data.problem, n_terms="auto").fit(data.X, data.y)
     terms = model.equation_.terms()

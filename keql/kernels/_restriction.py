@@ -241,3 +241,28 @@ def parse_monomial(text, names):
         exponents[column[match[1]]] += int(match[2] or 1)
         rest = rest[match.end() :]
     return tuple(exponents)
+
+
+def unrestricted(kernel, weights, d):
+    """A function in the RKHS of a kernel in the features of one that is not restricted.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With a feature map.
+    weights : ndarray of shape (p,)
+        Of its features.
+    d : int
+        Number of coordinates.
+
+    Returns
+    -------
+    kernel : Kernel
+        The kernel that was restricted, or the same if none was.
+    weights : ndarray
+        Of its features, for the same function.
+    """
+    while isinstance(kernel, Restriction):
+        directions, _ = kernel._chosen(d)
+        kernel, weights = as_kernel(kernel.kernel), directions @ weights
+    return kernel, weights

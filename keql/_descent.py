@@ -1,0 +1,136 @@
+"""States that follow a law, found from states that are far from them.
+
+Gauss-Newton steps of :class:`keql._evolution.Evolution` may lead to states that are no
+better. Here each is so short that what is minimised becomes less, with the law
+integrated as it is and not linearised: it takes longer, but does not get lost.
+"""
+
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from keql._border import BorderRegression
+from keql._integration import simulate
+from keql._regression import root_mean_square
+
+# Parts of a step that are tried, and how much less, relatively, what is minimised is to
+# become.
+PARTS, FLAT = 0.5 ** np.arange(7), 1e-2
+
+
+@dataclass(frozen=True)
+class Descent:
+    """A law, and states that follow it.
+
+    Parameters
+    ----------
+    equation : LearnedEquation
+        The law.
+    states : list of ndarray of shape (n_steps * 4 * n_points,)
+        Values of each function on the grid.
+    border : list of ndarray of shape (c,)
+        Those on the border.
+    missed : ndarray of shape (N,)
+        Observations less values of the states.
+    flows : list of ndarray
+        What :func:`keql._integration.integrate` says of the states.
+    regression : BorderRegression
+        The observations, the law linearised at the states.
+    """
+
+    equation: object
+    states: list
+    border: list
+    missed: np.ndarray
+    flows: list
+    regression: BorderRegression
+
+    @property
+    def loss(self):
+        """What is minimised."""
+        return self.regression.loss(self.equation.weights, self.border, self.missed)
+
+    @property
+    def negative_log_evidence(self):
+        """Minus the log evidence for the law, up to a constant that only data decide.
+
+        That of the linearised problem is too high as long as steps are long: the noise
+        is taken to be no less than the residuals are.
+        """
+        regression = self.regression.with_noise_above(root_mean_square(self.missed))
+        loss = regression.loss(self.equation.weights, self.border, self.missed)
+        shift = len(self.missed) * np.log(regression.size)
+        return loss + regression.log_volume() - shift
+
+
+def descend(evolution, equation, states, near=None):
+    """Steps to states that follow a law and meet the observations.
+
+    Parameters
+    ----------
+    evolution : Evolution
+        The problem of following a law.
+    equation : LearnedEquation
+        The law to start from.
+    states : list of ndarray
+        Values on the grid; those on the border are started from.
+    near : BorderRegression, default=None
+        Whose priors and noise are to be started from.
+
+    Yields
+    ------
+    descent : Descent
+        Where it starts, and where each step leads to.
+    """
+    border = [evolution.values_at(state, evolution.grid.border) for state in states]
+    reached = _simulate(evolution, equation, border, states)
+    while reached is not None:
+        equation, border, states, missed = reached
+        flows, near, _ = evolution.linearise(equation, states, near)
+        if flows is None:
+            return
+        here = Descent(equation, states, border, missed, flows, near)
+        yield here
+        reached = _step(evolution, here)
+
+
+def _step(evolution, here):
+    """What :func:`_simulate` says after a step; None if none makes the loss less."""
+    near, p = here.regression, len(here.equation.weights)
+    to = evolution.trajectory(
+        here.equation, here.flows, near, here.negative_log_evidence
+    )
+    target = [unknowns[1 + p :] for unknowns in to.solution.unknowns]
+    for part in PARTS:
+        weights = _between(here.equation.weights, to.equation.weights, part)
+        equation = copy(here.equation)
+        equation.weights = weights
+        border = [
+            _between(*pair, part) for pair in zip(here.border, target, strict=True)
+        ]
+        guess = [
+            _between(*pair, part) for pair in zip(here.states, to.states, strict=True)
+        ]
+        reached = _simulate(evolution, equation, border, guess)
+        if reached is not None:
+            if near.loss(weights, border, reached[-1]) < (1 - FLAT) * here.loss:
+                return reached
+    return None
+
+
+def _between(start, end, part):
+    return (1 - part) * start + part * end
+
+
+def _simulate(evolution, equation, border, guess):
+    """Law, border, states with these values there, and what they miss; or None."""
+    states, missed = [], []
+    for values, near, data in zip(border, guess, evolution.regressions, strict=True):
+        with np.errstate(over="ignore", invalid="ignore"):  # it is looked at
+            state = simulate(evolution.grid, equation, values, near)
+        if state is None:
+            return None
+        states.append(state)
+        missed.append(data.values - evolution.values_at(state, data.points))
+    return equation, border, states, np.concatenate(missed)

@@ -1,0 +1,90 @@
+"""Laws that grow from a diffusion where no other start leads to them."""
+
+import numpy as np
+import pytest
+from known_equations import cole_hopf, points_of_cole_hopf
+
+from keql import OneStepKEqL, TwoStepKEqL
+from keql._law_growth import grow_law
+from keql.datasets import make_burgers
+from keql.kernels import RBF, Constant, Polynomial, Restriction
+from keql.operators import parse_operator
+
+SETTINGS = {
+    "operators": ("u", "u_x", "u_xx"),
+    "known_part": "u_t",
+    "variables": ("t", "x"),
+}
+U = parse_operator("u", ("t", "x"))
+# Exponents of t, x, u, u_x, u_xx in u u_x, u^2 and u_xx.
+FEW = [(0, 0, 1, 1, 0), (0, 0, 2, 0, 0), (0, 0, 0, 0, 1)]
+
+
+def two_steps(X, y, **changes):
+    return TwoStepKEqL(**(SETTINGS | changes))._learn_in_two_steps(X, y, None)
+
+
+@pytest.fixture(scope="module")
+def two_step():
+    X = points_of_cole_hopf(15)
+    kernel = Restriction(Polynomial(2), FEW)
+    return two_steps(X, cole_hopf(*X.T), equation_kernel=kernel)
+
+
+def test_the_law_is_found(two_step):
+    followed = grow_law(two_step, two_step.equation, "auto")
+    terms = followed.learned.equation.terms()
+    assert set(terms) == {"u u_x", "u_xx"}
+    assert terms["u u_x"] == pytest.approx(-1, rel=1e-2)
+    assert terms["u_xx"] == pytest.approx(-0.1, rel=1e-2)
+    X = np.random.RandomState(0).uniform(size=(50, 2))
+    found = followed.learned.states[0].evaluate(X, U)
+    assert np.max(np.abs(found - cole_hopf(*X.T))) < 1e-3
+
+
+def test_sign_and_units_do_not_matter():
+    X = points_of_cole_hopf(15)
+    units, factor = np.array([1e3, 1e-4]), -2.0
+    learned = two_steps(
+        X * units,
+        1e5 * cole_hopf(*X.T),
+        known_part={"u_t": factor},
+        equation_kernel=Constant(1.0, (1e-30, 1e30)) * Restriction(Polynomial(2), FEW),
+    )
+    terms = grow_law(learned, learned.equation, "auto").learned.equation.terms()
+    assert set(terms) == {"u u_x", "u_xx"}
+    assert terms["u_xx"] == pytest.approx(-0.1 * factor * 1e-8 / 1e3, rel=1e-2)
+
+
+def test_all_terms_are_kept_if_none_is_to_go(two_step):
+    law = grow_law(two_step, two_step.equation).learned.equation
+    assert len(law.terms()) == len(FEW)
+
+
+@pytest.mark.parametrize(
+    "equation_kernel", [RBF(1.0), Restriction(Polynomial(2), FEW[:2])]
+)
+def test_without_a_diffusion_nothing_grows(equation_kernel):
+    X = points_of_cole_hopf(15)
+    learned = two_steps(X, cole_hopf(*X.T), equation_kernel=equation_kernel)
+    assert grow_law(learned, learned.equation) is None
+
+
+def test_what_is_no_evolution_does_not_grow():
+    X = np.random.RandomState(0).uniform(size=(12, 2))
+    learned = two_steps(X, X[:, 0], operators=("u", "u_xx"), known_part="u_tt")
+    assert grow_law(learned, learned.equation, "auto") is None
+
+
+def test_ten_observations_inside_are_enough():
+    """Where the two-step state is so far off that following it finds another law."""
+    data = make_burgers(10, random_state=8)
+    kernel = Restriction(Polynomial(2), [*FEW, (0, 0, 1, 0, 0)])
+    model = OneStepKEqL(
+        **data.problem, equation_kernel=kernel, n_terms="auto", random_state=0
+    )
+    model.fit(data.X, data.y)
+    terms = model.equation_.terms()
+    assert set(terms) == {"u u_x", "u_xx"}
+    assert terms["u u_x"] == pytest.approx(-1, rel=1e-2)
+    assert terms["u_xx"] == pytest.approx(-0.01, rel=1e-2)
