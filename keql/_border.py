@@ -100,6 +100,14 @@ class BorderRegression:
             G[at, at] += C @ K @ C.T
         return G
 
+    def _factored(self):
+        """Prior covariance (c, c), part of the weights (N, p), Cholesky factor (N, N).
+
+        The factor is that of the covariance of the observations.
+        """
+        K, B = self.kernel(self.border), self.scale * self.on_weights
+        return K, B, cholesky(self._covariance(K, self.noise) + B @ B.T)
+
     def log_likelihood(self, kernel, noise, scale):
         """Log marginal likelihood of the observations, up to a constant.
 
@@ -205,8 +213,7 @@ class BorderRegression:
         solution : Solution
             The most probable ones.
         """
-        K, B = self.kernel(self.border), self.scale * self.on_weights
-        L = cholesky(self._covariance(K, self.noise) + B @ B.T)
+        K, B, L = self._factored()
         alpha = solve_cholesky(L, self.target)
         weights = self.scale * (B.T @ alpha)
         unknowns = [
@@ -246,9 +253,7 @@ class BorderRegression:
 
     def log_volume(self):
         """What the evidence is lowered by because the unknowns are not certain."""
-        K, B = self.kernel(self.border), self.scale * self.on_weights
-        L = cholesky(self._covariance(K, self.noise) + B @ B.T)
-        return float(np.log(np.diag(L)).sum())
+        return float(np.log(np.diag(self._factored()[-1])).sum())
 
     def covariances(self):
         """Posterior covariance of weights and border values of each function.
@@ -258,8 +263,7 @@ class BorderRegression:
         covariances : list of ndarray of shape (p + c, p + c)
             For the prior and the noise at hand.
         """
-        K, B = self.kernel(self.border), self.scale * self.on_weights
-        L = cholesky(self._covariance(K, self.noise) + B @ B.T)
+        K, B, L = self._factored()
         p = B.shape[1]
         prior, covariances = linalg.block_diag(self.scale**2 * np.eye(p), K), []
         for at, C in zip(self.places, self.on_border, strict=True):

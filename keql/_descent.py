@@ -1,8 +1,9 @@
 """States that follow a law, found from states that are far from them.
 
 Gauss-Newton steps of :class:`keql._evolution.Evolution` may lead to states that are no
-better. Here each is so short that what is minimised becomes less, with the law
-integrated as it is and not linearised: it takes longer, but does not get lost.
+better. Here they are damped: each is so short that what is minimised becomes less, with
+the law integrated as it is and not linearised. It takes longer, but does not get lost
+(Nocedal and Wright, Numerical Optimization, 2006, section 10.3).
 """
 
 from copy import copy
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keql._border import BorderRegression
+from keql._evolution import Trajectory
 from keql._integration import simulate
 from keql._regression import root_mean_square
 
@@ -33,35 +34,21 @@ class Descent:
         Those on the border.
     missed : ndarray of shape (N,)
         Observations less values of the states.
-    flows : list of ndarray
-        What :func:`keql._integration.integrate` says of the states.
-    regression : BorderRegression
-        The observations, the law linearised at the states.
+    target : Trajectory
+        Where a full step leads to, the law linearised at the states; its likelihood is
+        the evidence for the law.
     """
 
     equation: object
     states: list
     border: list
     missed: np.ndarray
-    flows: list
-    regression: BorderRegression
-
-    @property
-    def loss(self):
-        """What is minimised."""
-        return self.regression.loss(self.equation.weights, self.border, self.missed)
+    target: Trajectory
 
     @property
     def negative_log_evidence(self):
-        """Minus the log evidence for the law, up to a constant that only data decide.
-
-        That of the linearised problem is too high as long as steps are long: the noise
-        is taken to be no less than the residuals are.
-        """
-        regression = self.regression.with_noise_above(root_mean_square(self.missed))
-        loss = regression.loss(self.equation.weights, self.border, self.missed)
-        shift = len(self.missed) * np.log(regression.size)
-        return loss + regression.log_volume() - shift
+        """Minus the log evidence for the law, up to a constant."""
+        return self.target.negative_log_likelihood
 
 
 def descend(evolution, equation, states, near=None):
@@ -90,31 +77,48 @@ def descend(evolution, equation, states, near=None):
         flows, near, _ = evolution.linearise(equation, states, near)
         if flows is None:
             return
-        here = Descent(equation, states, border, missed, flows, near)
+        try:
+            loss = _negative_log_evidence(near, equation.weights, border, missed)
+            target = evolution.trajectory(equation, flows, near, loss)
+        except np.linalg.LinAlgError:  # of weights with effects beyond bounds
+            return
+        here = Descent(equation, states, border, missed, target)
         yield here
         reached = _step(evolution, here)
 
 
+def _negative_log_evidence(regression, weights, border, missed):
+    """Laplace's approximation of it, up to a constant that only data decide.
+
+    That of the linearised problem is too high as long as steps are long: the noise is
+    taken to be no less than the residuals are.
+    """
+    regression = regression.with_noise_above(root_mean_square(missed))
+    shift = len(missed) * np.log(regression.size)
+    return regression.loss(weights, border, missed) + regression.log_volume() - shift
+
+
 def _step(evolution, here):
     """What :func:`_simulate` says after a step; None if none makes the loss less."""
-    near, p = here.regression, len(here.equation.weights)
-    to = evolution.trajectory(
-        here.equation, here.flows, near, here.negative_log_evidence
-    )
-    target = [unknowns[1 + p :] for unknowns in to.solution.unknowns]
+    start, target, near = here.equation, here.target, here.target.regression
+    loss = near.loss(start.weights, here.border, here.missed)
+    p = len(start.weights)
+    target_border = [unknowns[1 + p :] for unknowns in target.solution.unknowns]
     for part in PARTS:
-        weights = _between(here.equation.weights, to.equation.weights, part)
-        equation = copy(here.equation)
-        equation.weights = weights
+        equation = copy(start)
+        equation.weights = _between(start.weights, target.equation.weights, part)
         border = [
-            _between(*pair, part) for pair in zip(here.border, target, strict=True)
+            _between(*pair, part)
+            for pair in zip(here.border, target_border, strict=True)
         ]
         guess = [
-            _between(*pair, part) for pair in zip(here.states, to.states, strict=True)
+            _between(*pair, part)
+            for pair in zip(here.states, target.states, strict=True)
         ]
         reached = _simulate(evolution, equation, border, guess)
         if reached is not None:
-            if near.loss(weights, border, reached[-1]) < (1 - FLAT) * here.loss:
+            missed = reached[-1]
+            if near.loss(equation.weights, border, missed) < (1 - FLAT) * loss:
                 return reached
     return None
 

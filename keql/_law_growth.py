@@ -77,13 +77,9 @@ def _best_pair(evolution, candidates, learned):
     if not reached:
         return None
     best = min(reached, key=lambda at: at.negative_log_evidence)
-    states = evolution.carry(best.states, coarse)
-    best = _last(descend(evolution, best.equation, states, best.regression), FINE_STEPS)
-    if best is None:
-        return None
-    return evolution.trajectory(
-        best.equation, best.flows, best.regression, best.negative_log_evidence
-    )
+    states, near = evolution.carry(best.states, coarse), best.target.regression
+    best = _last(descend(evolution, best.equation, states, near), FINE_STEPS)
+    return None if best is None else best.target
 
 
 def _diffusion_term(evolution, candidates):

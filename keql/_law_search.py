@@ -82,10 +82,6 @@ class CandidateTerms:
         law.weights = weights_of(law.basis, exponents, values)
         return law
 
-    def values_of(self, law):
-        """Coefficients of the terms of a law."""
-        return coefficients(law.basis, self.exponents[self.terms_of(law)]) @ law.weights
-
     def complete(self, law):
         """The same law in the features of all terms."""
         exponents = self.terms_of(law)

@@ -313,16 +313,16 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
     def _follow_laws(self, two_step):
         """States that follow a law exactly, a cubic one if that is clearly better."""
-        best = self._follow_anyhow(two_step, two_step)
+        best = self._follow_or_grow(two_step, two_step)
         if best is None or not self._doubts(best.error, two_step):
             return best
         learner, start = self._with_cubic_law(two_step)
-        cubic = learner._follow_anyhow(start, two_step)
+        cubic = learner._follow_or_grow(start, two_step)
         better = cubic is not None and cubic.error < CLEARLY * best.error
         return cubic if better else best
 
-    def _follow_anyhow(self, learned, two_step):
-        """The same from two steps, or from nothing if they are not a good start."""
+    def _follow_or_grow(self, learned, two_step):
+        """The same from two steps, or grown if these are not a good start."""
         best = self._follow_law(learned, learned)
         if best is not None and is_convincing(best, two_step):
             return best

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keql import TwoStepKEqL
 from keql._basis import InducingBasis, PolynomialBasis
 from keql._known_part import make_known_part
 from keql.equation import LearnedEquation
@@ -71,3 +72,15 @@ def points_of_cole_hopf(n, seed=0):
     sides = [np.column_stack([t, np.full(9, side)]) for side in (0.0, 1.0)]
     begin = np.column_stack([np.zeros(12), x])
     return np.unique(np.concatenate([*sides, begin, rng.uniform(size=(n, 2))]), axis=0)
+
+
+def learn_cole_hopf(n, **changes):
+    """What two steps learn from that solution, n observations of it inside."""
+    settings = {
+        "operators": ("u", "u_x", "u_xx"),
+        "known_part": "u_t",
+        "variables": TX,
+    }
+    X = points_of_cole_hopf(n)
+    model = TwoStepKEqL(**(settings | changes))
+    return model._learn_in_two_steps(X, cole_hopf(*X.T), None)

@@ -4,10 +4,9 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from known_equations import cole_hopf, points_of_cole_hopf
+from known_equations import learn_cole_hopf
 from numpy.testing import assert_allclose
 
-from keql import TwoStepKEqL
 from keql._descent import descend
 from keql._evolution import find_evolution
 from keql._law_search import CandidateTerms
@@ -15,11 +14,7 @@ from keql._law_search import CandidateTerms
 
 @pytest.fixture(scope="module")
 def two_step():
-    X = points_of_cole_hopf(15)
-    model = TwoStepKEqL(
-        operators=("u", "u_x", "u_xx"), known_part="u_t", variables=("t", "x")
-    )
-    return model._learn_in_two_steps(X, cole_hopf(*X.T), None)
+    return learn_cole_hopf(15)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +49,7 @@ def test_states_follow_their_law_all_the_way(evolution, descents):
         border = evolution.values_at(each.states[0], evolution.grid.border)
         assert_allclose(border, each.border[0], atol=1e-10)
         unknowns = np.r_[1, each.equation.weights, each.border[0]]
-        found = (each.flows[0] @ unknowns).ravel()
+        found = (each.target.flows[0] @ unknowns).ravel()
         assert_allclose(found, each.states[0], atol=1e-5)
         data = evolution.regressions[0]
         values = evolution.values_at(each.states[0], data.points)
@@ -63,7 +58,7 @@ def test_states_follow_their_law_all_the_way(evolution, descents):
 
 def test_it_ends_where_other_steps_end(evolution, descents):
     last = descents[-1]
-    settled = evolution.settle(last.equation, last.states, last.regression)
+    settled = evolution.settle(last.equation, last.states, last.target.regression)
     assert_allclose(settled.states[0], last.states[0], atol=1e-5)
     assert last.negative_log_evidence == pytest.approx(
         settled.negative_log_likelihood, abs=0.5
@@ -73,10 +68,12 @@ def test_it_ends_where_other_steps_end(evolution, descents):
 def test_evidence_counts_what_is_still_missed(descents):
     """The linearised problem knows of no residuals in the middle of a long step."""
     first = descents[0]
-    density = first.regression.log_likelihood(
-        first.regression.kernel, first.regression.noise, first.regression.scale
+    density = first.target.regression.log_likelihood(
+        first.target.regression.kernel,
+        first.target.regression.noise,
+        first.target.regression.scale,
     )[0]
-    shift = len(first.missed) * np.log(first.regression.size)
+    shift = len(first.missed) * np.log(first.target.regression.size)
     assert first.negative_log_evidence > -density - shift
     assert first.negative_log_evidence > descents[-1].negative_log_evidence + 10
 
@@ -89,7 +86,7 @@ def test_a_law_that_cannot_be_integrated_leads_nowhere(evolution, two_step):
 
 
 def test_priors_and_noise_are_started_from_others(evolution, law, descents):
-    near = descents[-1].regression
+    near = descents[-1].target.regression
     states = descents[-1].states
     found = next(descend(evolution, descents[-1].equation, states, near))
-    assert found.regression.noise == pytest.approx(near.noise, rel=0.05)
+    assert found.target.regression.noise == pytest.approx(near.noise, rel=0.05)

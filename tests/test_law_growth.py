@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from known_equations import cole_hopf, points_of_cole_hopf
+from known_equations import cole_hopf, learn_cole_hopf, points_of_cole_hopf
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._law_growth import grow_law
@@ -26,9 +26,7 @@ def two_steps(X, y, **changes):
 
 @pytest.fixture(scope="module")
 def two_step():
-    X = points_of_cole_hopf(15)
-    kernel = Restriction(Polynomial(2), FEW)
-    return two_steps(X, cole_hopf(*X.T), equation_kernel=kernel)
+    return learn_cole_hopf(15, equation_kernel=Restriction(Polynomial(2), FEW))
 
 
 def test_the_law_is_found(two_step):
@@ -65,8 +63,7 @@ def test_all_terms_are_kept_if_none_is_to_go(two_step):
     "equation_kernel", [RBF(1.0), Restriction(Polynomial(2), FEW[:2])]
 )
 def test_without_a_diffusion_nothing_grows(equation_kernel):
-    X = points_of_cole_hopf(15)
-    learned = two_steps(X, cole_hopf(*X.T), equation_kernel=equation_kernel)
+    learned = learn_cole_hopf(15, equation_kernel=equation_kernel)
     assert grow_law(learned, learned.equation) is None
 
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from known_equations import cole_hopf, points_of_cole_hopf
+from known_equations import learn_cole_hopf
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from keql import OneStepKEqL, TwoStepKEqL
+from keql import OneStepKEqL
 from keql._law_search import CandidateTerms, follow_law, is_convincing
 from keql.datasets import make_burgers
 from keql.operators import parse_operator
@@ -18,11 +18,7 @@ S = np.random.RandomState(0).normal(size=(40, 6))
 
 @pytest.fixture(scope="module")
 def two_step():
-    X = points_of_cole_hopf(20)
-    model = TwoStepKEqL(
-        operators=("u", "u_x", "u_xx"), known_part="u_t", variables=("t", "x")
-    )
-    return model._learn_in_two_steps(X, cole_hopf(*X.T), None)
+    return learn_cole_hopf(20)
 
 
 @pytest.fixture(scope="module")
