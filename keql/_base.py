@@ -3,15 +3,12 @@
 The only module that imports private helpers of scikit-learn.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from numbers import Integral, Real
 
 import numpy as np
-from joblib import cpu_count, effective_n_jobs
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import _safe_indexing, check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.parallel import _get_threadpool_controller
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_n_features,
@@ -26,7 +23,8 @@ from keql._basis import make_basis
 from keql._columns import column_index, refuse_missing
 from keql._equation_prior import polynomial_law
 from keql._known_part import make_known_part
-from keql._linalg import ridge
+from keql._numerics.linalg import ridge
+from keql._numerics.scaling import root_mean_square
 from keql._observations import (
     EquationSetup,
     Learned,
@@ -38,13 +36,7 @@ from keql._observations import (
     refuse_conflicts,
     sorted_labels,
 )
-from keql._regression import (
-    Regression,
-    fit_state,
-    fit_state_prior,
-    maximise_likelihood,
-    root_mean_square,
-)
+from keql._regression import Regression, fit_state, fit_state_prior, maximise_likelihood
 from keql._weights import regression_posterior
 from keql.equation import LearnedEquation
 from keql.kernels import Constant, as_kernel
@@ -53,26 +45,6 @@ from keql.operators import DifferentialOperator, parse_operator
 # Hyperparameters of the equation kernel are estimated from so many rows of features
 # at most, evenly spaced.
 LIKELIHOOD_ROWS = 500
-
-
-def parallel_map(n_jobs, function, items):
-    """Like `map`, in threads if `n_jobs` is more than one.
-
-    The threads share the cores: BLAS gets no more of its own for each of them than
-    would fill these, and never more than it is allowed outside. There are several maps
-    in each step of a fit, and joblib takes 30 ms to start one.
-    """
-    if n_jobs in (None, 1):
-        return map(function, items)
-    n_threads = effective_n_jobs(n_jobs)
-    blas = _get_threadpool_controller().select(user_api="blas")
-    allowed = [library.num_threads for library in blas.lib_controllers]
-    share = max(1, cpu_count() // n_threads)
-    with (
-        blas.limit(limits=min([share, *allowed])),
-        ThreadPoolExecutor(n_threads) as threads,
-    ):
-        return list(threads.map(function, items))
 
 
 class BaseKEqL(RegressorMixin, BaseEstimator):

@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from keql._linalg import cholesky, solve_lower
-from keql.kernels import Product
-from keql.kernels._multi_index import leibniz
-from keql.kernels._restriction import unrestricted
+from keql._numerics.linalg import cholesky, solve_lower
+from keql.kernels import Product, leibniz, unrestricted
 
 
 class PolynomialBasis:

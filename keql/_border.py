@@ -13,9 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from keql._coverage import extent_of
-from keql._linalg import cholesky, inverse_from_cholesky, solve_cholesky, solve_lower
-from keql._regression import minimise_in_boxes, root_mean_square
+from keql._numerics.bounded_search import minimise_in_boxes
+from keql._numerics.linalg import (
+    cholesky,
+    inverse_from_cholesky,
+    solve_cholesky,
+    solve_lower,
+)
+from keql._numerics.scaling import extent_of, root_mean_square
 from keql._state_prior import NOISE_RANGE
 from keql._weights import WeightsPosterior
 from keql.kernels import Constant, Matern

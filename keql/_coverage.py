@@ -6,23 +6,6 @@ import numpy as np
 NEGLIGIBLE = 1e-6
 
 
-def extent_of(points):
-    """Extent of points in each coordinate; 1 where they do not differ.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        Points.
-
-    Returns
-    -------
-    extent : ndarray of shape (d,)
-        In the units of the coordinates, positive.
-    """
-    extent = np.ptp(points, axis=0)
-    return np.where(extent > 0, extent, 1.0)
-
-
 def coverage_ratio(training, S):
     """How far out features are, in units of the region that others cover.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from keql._evolution import Trajectory
 from keql._integration import simulate
-from keql._regression import root_mean_square
+from keql._numerics.scaling import root_mean_square
 
 # Parts of a step that are tried, and how much less, relatively, what is minimised is to
 # become.

@@ -8,7 +8,7 @@ and are as rough as states are; with fewer collocation points one can try many o
 
 import numpy as np
 
-from keql._linalg import cholesky, solve_cholesky, solve_lower
+from keql._numerics.linalg import cholesky, solve_cholesky, solve_lower
 
 
 class StateDraws:

@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keql._linalg import cholesky, pivoted_cholesky, solve_cholesky, solve_lower
+from keql._numerics.linalg import (
+    cholesky,
+    pivoted_cholesky,
+    solve_cholesky,
+    solve_lower,
+)
 from keql._posterior import DualState
 from keql._problems import Block, Iterate
 from keql._weights import WeightsPosterior

@@ -7,7 +7,7 @@ with the coordinates, so that only several functions tell these apart.
 
 import numpy as np
 
-from keql._coverage import extent_of
+from keql._numerics.scaling import extent_of
 from keql.kernels import RBF, Constant, Polynomial
 
 # Bounds of a variance, relative to that of what P has to explain.

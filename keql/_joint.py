@@ -7,11 +7,11 @@ import numpy as np
 from keql._basis import FixedEquation
 from keql._dual import DualModel, make_dual_blocks
 from keql._formulas import as_factor, text_product
-from keql._linalg import pivoted_cholesky
+from keql._numerics.linalg import pivoted_cholesky
+from keql._numerics.scaling import root_mean_square
 from keql._observations import Learned
 from keql._primal import PrimalModel, make_primal_blocks
 from keql._problems import JointProblem
-from keql._regression import root_mean_square
 from keql._restarts import FAILED
 from keql.equation import LearnedEquation
 from keql.operators import gram, parse_operator

@@ -15,8 +15,9 @@ import numpy as np
 
 from keql._basis import FixedEquation
 from keql._joint import learned_jointly, term_name
-from keql._levenberg_marquardt import minimise
-from keql._regression import root_mean_square, size_of
+from keql._numerics.gauss_newton import minimise
+from keql._numerics.scaling import root_mean_square
+from keql._regression import size_of
 from keql._restarts import minimise_with_restarts
 from keql._scales import (
     GOOD,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keql._dual import DualBlock
-from keql._linalg import cholesky, solve_cholesky, solve_lower
+from keql._numerics.linalg import cholesky, solve_cholesky, solve_lower
 from keql.operators import KernelExpansion, gram, gram_diagonal
 
 # Relative differences of slopes by which linear equations are told.

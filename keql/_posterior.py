@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keql._linalg import solve_lower
+from keql._numerics.linalg import solve_lower
 from keql.operators import KernelExpansion, gram_diagonal
 
 

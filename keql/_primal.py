@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
-from keql._linalg import pivoted_cholesky, solve_lower
+from keql._numerics.linalg import pivoted_cholesky, solve_lower
 from keql._posterior import PrimalState
 from keql._problems import Block, Iterate
 from keql._weights import WeightsPosterior

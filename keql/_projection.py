@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keql._linalg import cholesky, solve_lower
+from keql._numerics.linalg import cholesky, solve_lower
 from keql.kernels import Kernel
 
 

@@ -4,17 +4,22 @@ from dataclasses import dataclass
 from math import log, pi
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import linalg
 from sklearn.base import clone
 
-from keql._linalg import cholesky, inverse_from_cholesky, solve_cholesky
+from keql._numerics.bounded_search import (
+    BOX,
+    MAX_BOXES,
+    lowest,
+    minimise_in_boxes,
+    minimise_within_bounds,
+    random_starts,
+)
+from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesky
+from keql._numerics.scaling import root_mean_square
 from keql._state_prior import NOISE_RANGE, StatePrior
 from keql.operators import KernelExpansion, gram
 
-# Largest change of a log-hyperparameter in one run of the optimiser, and runs.
-BOX, MAX_BOXES = 1.0, 30
-# What rounding may change a log likelihood of an ill-conditioned kernel by, relatively.
-ROUNDING = 1e-5
 # To what a log density is maximised where the prior is chosen.
 PRECISION = 1e-3
 # Rows of a function from which it is chosen first, before all of them are taken.
@@ -177,9 +182,11 @@ def maximise_likelihood(
     bounds = [*kernel.bounds] if kernel.n_dims else []
     bounds = np.array([*bounds, (lowest, highest)])[is_free]
     start = np.r_[kernel.theta, 0.5 * (lowest + highest)][is_free]
-    starts = [start, *_random_starts(bounds, n_restarts, rng)]
-    optima = [_minimise(optimizer, objective, start, bounds) for start in starts]
-    return unpack(_best(optima)[0])
+    starts = [start, *random_starts(bounds, n_restarts, rng)]
+    optima = [
+        minimise_within_bounds(optimizer, objective, start, bounds) for start in starts
+    ]
+    return unpack(lowest(optima)[0])
 
 
 def _spectra(kernel, regressions):
@@ -247,48 +254,20 @@ def fit_state_prior(
     size = size_of(regressions)
     prior = StatePrior(regressions, size, noise)
     if callable(optimizer):
-        starts = [*prior.starts(), *_random_starts(prior.bounds, n_restarts, rng)]
+        starts = [*prior.starts(), *random_starts(prior.bounds, n_restarts, rng)]
         optima = [optimizer(prior, start, bounds=prior.bounds) for start in starts]
-        return prior.unpack(_best(optima)[0])
+        return prior.unpack(lowest(optima)[0])
     thin = prior.thinned(COARSE_ROWS)
     starts = thin.starts()
     if optimizer is None:
         return prior.unpack(min(starts, key=lambda theta: thin(theta)[0]))
-    starts += _random_starts(prior.bounds, n_restarts, rng)
+    starts += random_starts(prior.bounds, n_restarts, rng)
     # A few steps tell which start is the most promising.
-    theta, _ = _best(_search(thin, start, FIRST_STEPS) for start in starts)
+    theta, _ = lowest(_search(thin, start, FIRST_STEPS) for start in starts)
     theta, _ = _search(thin, theta)
     if thin is not prior:
         theta, _ = _search(prior, theta)
     return prior.unpack(theta)
-
-
-def _best(optima):
-    return min(optima, key=lambda optimum: optimum[1])
-
-
-def _random_starts(bounds, n_restarts, rng):
-    if n_restarts == 0:
-        return []
-    if not np.all(np.isfinite(bounds)):
-        raise ValueError(
-            "n_restarts > 0 draws starts within the bounds of the kernel: all bounds "
-            "must be finite."
-        )
-    return [rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(n_restarts)]
-
-
-def _minimise(optimizer, objective, start, bounds):
-    """Minimise within the bounds; the method of ours goes in steps of limited size.
-
-    Far from the optimum the gradient is so large (noise levels are small) that one
-    step would cross the whole valley and end on the plateau of very short length
-    scales, where nothing is explained and the gradient vanishes. So L-BFGS-B works in
-    a box around the start, and again around the result while that lies on its border.
-    """
-    if callable(optimizer):
-        return optimizer(objective, start, bounds=bounds)
-    return _polish(objective, *minimise_in_boxes(objective, start, bounds, BOX), bounds)
 
 
 def _search(prior, start, n_steps=None):
@@ -301,55 +280,6 @@ def _search(prior, start, n_steps=None):
         options["maxiter"] = n_steps
     n_boxes = MAX_BOXES if n_steps is None else 1
     return minimise_in_boxes(prior, start, prior.bounds, 2 * BOX, n_boxes, options)
-
-
-def minimise_in_boxes(objective, start, bounds, size, n_boxes=MAX_BOXES, options=None):
-    value = np.inf
-    for _ in range(n_boxes):
-        box = np.clip(np.add.outer(start, [-size, size]), bounds[:, :1], bounds[:, 1:])
-        result = optimize.minimize(
-            objective, start, method="L-BFGS-B", jac=True, bounds=box, options=options
-        )
-        at_border = (result.x == box.T) & (box != bounds).T
-        if not at_border.any() or not result.fun < value:
-            break
-        start, value = result.x, result.fun
-    return result.x, result.fun
-
-
-def _polish(objective, theta, value, bounds):
-    """Move an optimum to the root of the gradient, unless the value rises there.
-
-    The value is flat there: minimising it leaves theta uncertain to the square root
-    of rounding errors, which a change of units would show.
-    """
-    inside = np.all((theta > bounds.T[0], theta < bounds.T[1]), axis=0)
-    if not inside.any():
-        return theta, value
-
-    def gradient(part):
-        moved = theta.copy()
-        moved[inside] = np.clip(part, *bounds[inside].T)
-        return objective(moved)[1][inside]
-
-    root = optimize.root(gradient, theta[inside], method="hybr")
-    is_near = np.all(np.abs(root.x - theta[inside]) < 0.1)
-    if not (root.success and is_near):
-        return theta, value
-    polished = theta.copy()
-    polished[inside] = np.clip(root.x, *bounds[inside].T)
-    reached = objective(polished, eval_gradient=False)
-    # Differences below the rounding errors of the value say nothing.
-    is_worse = reached > value + ROUNDING * max(1.0, abs(value))
-    return (theta, value) if is_worse else (polished, reached)
-
-
-def root_mean_square(values):
-    """Size of data: the root of their mean square, or 1 if they are all zero."""
-    largest = np.max(np.abs(values), initial=0.0)
-    if largest == 0:
-        return 1.0
-    return float(largest * np.sqrt(np.mean((values / largest) ** 2)))
 
 
 def size_of(regressions):

@@ -8,8 +8,8 @@ import numpy as np
 
 from keql._basis import InducingBasis, PolynomialBasis, make_basis
 from keql._draws import StateDraws, ThinnedProblem
-from keql._levenberg_marquardt import minimise
-from keql._linalg import ridge
+from keql._numerics.gauss_newton import minimise
+from keql._numerics.linalg import ridge
 from keql.kernels import Constant, Polynomial
 
 # First damping, relative to the loss at the start (both have no unit).
@@ -50,7 +50,7 @@ def minimise_with_restarts(problem, start, *, n_restarts, max_iter, tol, report,
         Largest number of further tries; each may take about as many steps as the first
         one, but on fewer collocation points and from several draws of the states.
     max_iter, tol
-        As for :func:`keql._levenberg_marquardt.minimise`.
+        As for :func:`keql._numerics.gauss_newton.minimise`.
     report : callable
         Called with the problem and the result so far after each accepted step.
     rng : numpy.random.RandomState

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._coverage import extent_of
-from keql._levenberg_marquardt import minimise
-from keql._regression import root_mean_square, size_of
+from keql._numerics.gauss_newton import minimise
+from keql._numerics.scaling import extent_of, root_mean_square
+from keql._regression import size_of
 from keql.kernels import RBF, Constant, Matern
 
 # First damping relative to the loss, steps and tolerance of a fit that is compared.

@@ -30,8 +30,8 @@ from keql._known_problem import (
     factorise,
     make_block,
 )
-from keql._levenberg_marquardt import minimise
-from keql._linalg import solve_lower
+from keql._numerics.gauss_newton import minimise
+from keql._numerics.linalg import solve_lower
 from keql.operators import gram
 
 # Noise variances relative to the prior ones, as they are tried. The last level is as
@@ -131,7 +131,7 @@ def solve_all(kernel, equation, problems, noise, settings, map_functions=map):
     noise : Noise
         How exactly conditions and equation hold.
     settings : dict
-        `max_iter` and `tol` of :func:`keql._levenberg_marquardt.minimise`.
+        `max_iter` and `tol` of :func:`keql._numerics.gauss_newton.minimise`.
     map_functions : callable, default=map
         Applies a function to each problem of a nonlinear equation.
 

@@ -13,8 +13,8 @@ from math import log
 
 import numpy as np
 
-from keql._coverage import extent_of
-from keql._linalg import cholesky, inverse_from_cholesky, solve_cholesky
+from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesky
+from keql._numerics.scaling import extent_of
 from keql.kernels import RBF, Constant, Envelope, RationalQuadratic
 
 # Noise level of exact data: what is fitted is not smaller, in units of the values.

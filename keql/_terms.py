@@ -6,8 +6,8 @@ import numpy as np
 from scipy import linalg
 
 from keql._basis import PolynomialBasis
-from keql._levenberg_marquardt import minimise
-from keql._regression import root_mean_square
+from keql._numerics.gauss_newton import minimise
+from keql._numerics.scaling import root_mean_square
 from keql._scales import left_out_errors
 from keql.kernels import Restriction
 
@@ -59,7 +59,7 @@ def fit_with_fewer_terms(
     regressions : list of Regression
         The observations.
     max_iter, tol, report
-        As for :func:`keql._levenberg_marquardt.minimise`.
+        As for :func:`keql._numerics.gauss_newton.minimise`.
 
     Returns
     -------

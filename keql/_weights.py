@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from keql._linalg import solve_lower
+from keql._numerics.linalg import solve_lower
 
 # A noise level of zero is this small, relative to the data.
 EXACT = 1e-9

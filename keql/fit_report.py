@@ -8,13 +8,12 @@ import numpy as np
 
 from keql._feature_cloud import FUNCTIONS, ROWS, feature_cloud, slopes_of_monomials
 from keql._formulas import number
-from keql._regression import root_mean_square
+from keql._numerics.scaling import root_mean_square
 from keql._restarts import POOR
 from keql.kernels import as_kernel
 from keql.operators import parse_operator
 
 __all__ = ["FitReport"]
-
 # Residuals this many times their noise level look wrong.
 FAR = 2.0
 # A residual of the equation that is this part of its terms is no small one.

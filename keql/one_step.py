@@ -10,7 +10,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from keql._base import BaseKEqL, parallel_map
+from keql._base import BaseKEqL
 from keql._equation_prior import polynomial_law, varying_law
 from keql._evolution import EvolvedState
 from keql._joint import (
@@ -24,7 +24,9 @@ from keql._joint import (
 from keql._joint_fits import CLEARLY, fit_jointly, fit_with_best_kernel
 from keql._law_growth import grow_law
 from keql._law_search import follow_law, is_convincing
-from keql._regression import root_mean_square, size_of
+from keql._numerics.parallel import parallel_map
+from keql._numerics.scaling import root_mean_square
+from keql._regression import size_of
 from keql._scales import GOOD, compare_kernels
 from keql._solver_mixin import SolverMixin
 from keql._terms import find_terms

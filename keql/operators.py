@@ -11,7 +11,7 @@ import numpy as np
 from autograd import elementwise_grad
 
 from keql._formulas import as_factor
-from keql._linalg import solve_lower
+from keql._numerics.linalg import solve_lower
 
 __all__ = [
     "DifferentialOperator",
@@ -21,7 +21,6 @@ __all__ = [
     "gram_diagonal",
     "parse_operator",
 ]
-
 # Rows of a Gram matrix that are held in memory at once, times its columns.
 BLOCK_ENTRIES = 2**21
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from keql._base import BaseKEqL, Interval, parallel_map
+from keql._base import BaseKEqL, Interval
 from keql._boundary import (
     BoundaryData,
     box_of,
@@ -22,6 +22,7 @@ from keql._boundary import (
 from keql._default_kernel import choose_kernel
 from keql._given_equation import GivenEquation
 from keql._known_problem import Conditions
+from keql._numerics.parallel import parallel_map
 from keql._observations import Observations, sorted_labels
 from keql._solving import LEVELS, Noise, solve_all
 from keql._windows import solve_in_windows

@@ -17,7 +17,7 @@ from keql._joint_fits import (
     fit_jointly,
     with_better_law,
 )
-from keql._levenberg_marquardt import minimise
+from keql._numerics.gauss_newton import minimise
 from keql._scales import Candidate, Prior
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant, Polynomial, Restriction

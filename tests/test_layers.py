@@ -17,8 +17,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "keql"
 # keql.kernels counts as one unit, within which its modules may import each other.
 LAYERS = {
     "keql.kernels": 0,
-    "keql._linalg": 0,
-    "keql._levenberg_marquardt": 0,
+    "keql._numerics": 0,
     "keql.metrics": 0,
     "keql._columns": 0,
     "keql.model_selection": 1,
@@ -75,7 +74,8 @@ LAYERS = {
 
 # What a module may import when it is itself imported, and what only inside the
 # functions that need it, because it is slow to import or optional.
-CORE = {"autograd", "joblib", "numpy", "scipy", "sklearn"} | sys.stdlib_module_names
+CORE = {"autograd", "joblib", "numpy", "scipy", "sklearn", "threadpoolctl"}
+CORE |= sys.stdlib_module_names
 LAZY = {"dask", "distributed", "matplotlib", "pandas", "rich", "sympy"}
 
 # scikit-learn may change its private helpers at any release: one module knows them.

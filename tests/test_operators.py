@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from keql import operators
-from keql._linalg import cholesky
+from keql._numerics.linalg import cholesky
 from keql.kernels import RBF, FunctionKernel, Matern, Polynomial
 from keql.operators import (
     DifferentialOperator,

@@ -8,10 +8,11 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Sum, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
 
+from keql._numerics.bounded_search import _polish
+from keql._numerics.scaling import root_mean_square
 from keql._regression import (
     COARSE_ROWS,
     Regression,
-    _polish,
     _search,
     _spectra,
     _spectral_likelihood,
@@ -19,7 +20,6 @@ from keql._regression import (
     fit_state_prior,
     log_marginal_likelihood,
     maximise_likelihood,
-    root_mean_square,
 )
 from keql._state_prior import NOISE_POWER, NOISE_RANGE, StatePrior
 from keql.kernels import RBF, Constant, Matern, Polynomial, RationalQuadratic

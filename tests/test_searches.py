@@ -18,7 +18,7 @@ from sklearn.model_selection import (
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._base import parallel_map
+from keql._numerics.parallel import parallel_map
 from keql.kernels import RBF, Polynomial
 from keql.metrics import filtering_scorer, make_equation_scorer
 from keql.model_selection import FunctionKFold

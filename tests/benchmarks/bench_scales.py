@@ -21,8 +21,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL
-from keql._levenberg_marquardt import minimise
-from keql._linalg import cholesky, solve_lower
+from keql._numerics.gauss_newton import minimise
+from keql._numerics.linalg import cholesky, solve_lower
 from keql._regression import log_marginal_likelihood
 from keql._scales import left_out_errors
 from keql.datasets import make_burgers, make_darcy, make_duffing

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import Ridge
 
-from keql._linalg import (
+from keql._numerics.linalg import (
     cholesky,
     inverse_from_cholesky,
     ridge,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from keql._levenberg_marquardt import minimise
+from keql._numerics.gauss_newton import minimise
 
 
 class DenseProblem:

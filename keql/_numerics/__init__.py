@@ -1,0 +1,1 @@
+"""Numerical methods that know no kernels: linear algebra, minimisers, scales."""

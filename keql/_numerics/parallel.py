@@ -1,0 +1,46 @@
+"""Maps over functions: one after the other, or in threads."""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+from joblib import cpu_count, effective_n_jobs
+from threadpoolctl import ThreadpoolController
+
+
+def parallel_map(n_jobs, function, items):
+    """Like `map`, in threads if `n_jobs` is more than one.
+
+    The threads share the cores: BLAS gets no more of its own for each of them than
+    would fill these, and never more than it is allowed outside. There are several maps
+    in each step of a fit, and joblib takes 30 ms to start one.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        Number of threads, as in joblib; None: one.
+    function : callable
+        What is applied to each item.
+    items : iterable
+        The items.
+
+    Returns
+    -------
+    results : iterable
+        In the order of the items.
+    """
+    if n_jobs in (None, 1):
+        return map(function, items)
+    n_threads = effective_n_jobs(n_jobs)
+    blas = _threadpool_controller().select(user_api="blas")
+    allowed = [library.num_threads for library in blas.lib_controllers]
+    share = max(1, cpu_count() // n_threads)
+    with (
+        blas.limit(limits=min([share, *allowed])),
+        ThreadPoolExecutor(n_threads) as threads,
+    ):
+        return list(threads.map(function, items))
+
+
+@cache  # it looks through all libraries that are loaded
+def _threadpool_controller():
+    return ThreadpoolController()
