@@ -33,7 +33,7 @@ LAYERS = {
     "keql._equation_prior": 1,
     "keql._draws": 1,
     "keql._restarts": 2,
-    "keql._projection": 1,
+    "keql.kernels._projected": 1,
     "keql._known_part": 2,
     "keql._observations": 2,
     "keql._posterior": 2,

@@ -12,6 +12,7 @@ from keql.kernels._envelope import Envelope
 from keql.kernels._function import FunctionKernel
 from keql.kernels._multi_index import leibniz
 from keql.kernels._polynomial import Constant, Polynomial
+from keql.kernels._projected import ProjectedKernel
 from keql.kernels._radial import RBF, Matern, RadialKernel, RationalQuadratic
 from keql.kernels._restriction import Restriction, parse_monomial, unrestricted
 from keql.kernels._stationary import Periodic
