@@ -9,6 +9,8 @@ import re
 
 import numpy as np
 
+from keql.operators import as_factor
+
 GREEK = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho "
     "sigma tau upsilon phi chi psi omega"
@@ -18,11 +20,6 @@ GREEK = (
 def number(value, digits=3):
     """A coefficient as text: three digits, no trailing point."""
     return f"{value:#.{digits}g}".rstrip(".")
-
-
-def as_factor(name):
-    """The name of an operator in a product: in brackets if it is a sum or multiple."""
-    return name if re.fullmatch(r"\w+|laplacian\(u\)", name) else f"({name})"
 
 
 def text_product(product):

@@ -6,7 +6,7 @@ import numpy as np
 
 from keql._basis import FixedEquation
 from keql._dual import DualModel, make_dual_blocks
-from keql._formulas import as_factor, text_product
+from keql._formulas import text_product
 from keql._numerics.linalg import pivoted_cholesky
 from keql._numerics.scaling import root_mean_square
 from keql._observations import Learned
@@ -14,7 +14,7 @@ from keql._primal import PrimalModel, make_primal_blocks
 from keql._problems import JointProblem
 from keql._restarts import FAILED
 from keql.equation import LearnedEquation
-from keql.operators import gram, parse_operator
+from keql.operators import as_factor, gram, parse_operator
 
 # Relative to the size of the unknown part: an equation that is not said to be noisy.
 EQUATION_NOISE = 1e-3

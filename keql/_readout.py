@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from keql._formulas import PrintableEquation, as_factor, import_pandas, text_product
+from keql._formulas import PrintableEquation, import_pandas, text_product
 from keql.kernels import (
     Constant,
     Dictionary,
@@ -16,6 +16,7 @@ from keql.kernels import (
     as_kernel,
     parse_monomial,
 )
+from keql.operators import as_factor
 
 
 class Terms(NamedTuple):

@@ -1,4 +1,4 @@
-"""The architecture: imports go strictly downward, and stay few.
+"""The architecture: packages import strictly downward, and stay small.
 
 Everything is read from the source with `ast`; nothing is imported.
 """
@@ -13,64 +13,26 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "keql"
 
-# A module imports from lower layers only, never from its own. A package such as
-# keql.kernels counts as one unit, within which its modules may import each other.
-LAYERS = {
-    "keql.kernels": 0,
-    "keql._numerics": 0,
-    "keql.metrics": 0,
-    "keql._columns": 0,
-    "keql.model_selection": 1,
-    "keql._feature_cloud": 0,
-    "keql.fit_report": 3,
-    "keql.operators": 1,
-    "keql.datasets": 1,
-    "keql._basis": 1,
-    "keql._formulas": 0,
-    "keql._readout": 1,
-    "keql._weights": 1,
-    "keql._state_prior": 1,
-    "keql._equation_prior": 1,
-    "keql._draws": 1,
-    "keql._restarts": 2,
-    "keql.kernels._projected": 1,
-    "keql._known_part": 2,
-    "keql._observations": 2,
-    "keql._posterior": 2,
-    "keql._regression": 2,
-    "keql._problems": 2,
-    "keql._dual": 3,
-    "keql._primal": 3,
-    "keql._coverage": 0,
-    "keql.exceptions": 0,
-    "keql._simulation": 1,
-    "keql.equation": 2,
-    "keql._given_equation": 3,
-    "keql._base": 3,
-    "keql._boundary": 3,
-    "keql._known_problem": 4,
-    "keql._windows": 5,
-    "keql._solving": 5,
-    "keql._default_kernel": 6,
-    "keql.pde_solver": 7,
-    "keql._solver_mixin": 8,
-    "keql._joint": 8,
-    "keql._joint_fits": 9,
-    "keql._evolution_grid": 0,
-    "keql._border": 3,
-    "keql._evolution": 4,
-    "keql._law_search": 5,
-    "keql._integration": 1,
-    "keql._descent": 5,
-    "keql._law_growth": 6,
-    "keql._terms": 4,
-    "keql._scales": 3,
-    "keql.two_step": 10,
-    "keql.one_step": 10,
-    "keql.reduced_one_step": 11,
-    "keql.plotting": 11,
-    "keql": 12,
-}
+# A package imports only from those before it, and within itself.
+ORDER = [
+    "exceptions",
+    "metrics",
+    "_numerics",
+    "kernels",
+    "operators",
+    "_observations",
+    "equation",
+    "_regression",
+    "_joint",
+    "_evolution",
+    "_solving",
+    "model_selection",
+    "fit_report",
+    "_estimators",
+    "datasets",
+    "plotting",
+    "keql",
+]
 
 # What a module may import when it is itself imported, and what only inside the
 # functions that need it, because it is slow to import or optional.
@@ -79,7 +41,7 @@ CORE |= sys.stdlib_module_names
 LAZY = {"dask", "distributed", "matplotlib", "pandas", "rich", "sympy"}
 
 # scikit-learn may change its private helpers at any release: one module knows them.
-SKLEARN_PRIVATE = "keql._base"
+SKLEARN_PRIVATE = "keql._estimators.base"
 
 
 @dataclass(frozen=True)
@@ -126,30 +88,43 @@ def module_name(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def unit_of(path):
-    """Return the unit of the table to which a dotted path inside keql belongs.
+def package_of(path):
+    """Return the entry of ORDER to which a dotted path inside keql belongs.
 
-    A name that is no unit of its own is one that keql/__init__.py defines.
+    A name that is no package of its own is one that keql/__init__.py defines.
     """
-    unit = ".".join(path.split(".")[:2])
-    return unit if unit in LAYERS else "keql"
+    second = [*path.split("."), "keql"][1]
+    return second if second in ORDER else "keql"
 
 
-def layer_violations(module, imports):
-    """Describe the imports of keql's own modules that do not go downward."""
-    own = unit_of(module)
+def order_violations(module, imports):
+    """Describe the imports of keql's own packages that do not go downward."""
+    own = package_of(module)
     return [
-        f"{module}:{item.line} (layer {LAYERS[own]}) imports {item.path} "
-        f"(layer {LAYERS[unit_of(item.path)]})"
+        f"{module}:{item.line} imports {item.path}, which is above it"
         for item in imports
         if item.path.split(".")[0] == "keql"
-        and unit_of(item.path) != own
-        and LAYERS[unit_of(item.path)] >= LAYERS[own]
+        and ORDER.index(package_of(item.path)) > ORDER.index(own)
     ]
 
 
-def package_violations(module, imports):
-    """Describe the imports of packages that keql does not allow itself."""
+def underscore_violations(module, imports):
+    """Describe the private names of one of keql's packages that another one imports.
+
+    Internal packages have an underscore themselves, and their modules have none; a
+    public package hands what others need on in its __init__.
+    """
+    return [
+        f"{module}:{item.line} imports {item.path}, a private name"
+        for item in imports
+        if item.path.split(".")[0] == "keql"
+        and package_of(item.path) != package_of(module)
+        and any(re.match("_(?!_)", part) for part in item.path.split(".")[2:])
+    ]
+
+
+def dependency_violations(module, imports):
+    """Describe the imports of other projects that keql does not allow itself."""
     found = []
     for item in imports:
         top = item.path.split(".")[0]
@@ -160,7 +135,7 @@ def package_violations(module, imports):
     return found
 
 
-def private_violations(module, imports):
+def sklearn_violations(module, imports):
     """Describe the imports of private names of scikit-learn."""
     return [
         f"{module}:{item.line} imports {item.path}: only {SKLEARN_PRIVATE} may"
@@ -171,14 +146,23 @@ def private_violations(module, imports):
     ]
 
 
-RULES = [layer_violations, package_violations, private_violations]
+RULES = [
+    order_violations,
+    underscore_violations,
+    dependency_violations,
+    sklearn_violations,
+]
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
-def test_every_module_has_a_layer():
-    top_level = {".".join(module_name(path).split(".")[:2]) for path in FILES}
+def test_every_module_belongs_to_a_package():
     assert FILES, f"no modules in {PACKAGE}"
-    assert top_level <= set(LAYERS), "modules missing from the table of layers"
+    assert {path.name for path in PACKAGE.glob("*.py")} == {
+        "__init__.py",
+        "exceptions.py",
+        "metrics.py",
+    }
+    assert {path.parent.name for path in FILES} <= set(ORDER)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -193,23 +177,30 @@ def test_imports_of_the_package(rule):
 
 
 # The rules themselves: a module, its text, and whether the rule objects.
-LAYER_CASES = [
-    ("keql.equation", "from keql.operators import features", False),
-    ("keql.equation", "from .operators import features", False),
-    ("keql.operators", "from keql.equation import LearnedEquation", True),
-    ("keql.operators", "from .equation import LearnedEquation", True),
-    ("keql.operators", "from . import equation", True),
-    ("keql.operators", "import keql.equation as e", True),
-    ("keql.operators", "def f():\n    from keql import equation", True),
-    ("keql.one_step", "from .two_step import TwoStepKEqL", True),
-    ("keql.metrics", "from ._linalg import solve", True),
+ORDER_CASES = [
+    ("keql.equation._learned", "from keql.operators import features", False),
+    ("keql.equation._learned", "from ..operators import features", False),
+    ("keql.operators._gram", "from keql.equation import LearnedEquation", True),
+    ("keql.operators._gram", "from ..equation import LearnedEquation", True),
+    ("keql.operators._gram", "from .. import equation", True),
+    ("keql.operators._gram", "import keql.equation as e", True),
+    ("keql.operators._gram", "def f():\n    from keql import equation", True),
+    ("keql.metrics", "from ._numerics.linalg import solve", True),
     ("keql.metrics", "from keql import TwoStepKEqL", True),
     ("keql.kernels._radial", "from ._base import Kernel", False),
-    ("keql.kernels._radial", "from .._base import validate", True),
-    ("keql.kernels._radial", "from ..metrics import relative_l2_error", True),
-    ("keql", "from .two_step import TwoStepKEqL", False),
+    ("keql.kernels._radial", "from ..metrics import relative_l2_error", False),
+    ("keql.kernels._radial", "from ..operators import gram", True),
+    ("keql", "from ._estimators.two_step import TwoStepKEqL", False),
 ]
-PACKAGE_CASES = [
+UNDERSCORE_CASES = [
+    ("keql.equation._learned", "from keql.equation._basis import make_basis", False),
+    ("keql._joint.dual", "from keql.equation import make_basis", False),
+    ("keql._joint.dual", "from keql.equation._basis import make_basis", True),
+    ("keql._joint.dual", "from keql.equation import _basis", True),
+    ("keql._joint.dual", "from keql._numerics.linalg import cholesky", False),
+    ("keql._joint.dual", "from keql._numerics.linalg import _cholesky", True),
+]
+DEPENDENCY_CASES = [
     ("keql.metrics", "import numpy as np\nimport math", False),
     ("keql.metrics", "from keql.kernels import RBF", False),
     ("keql.metrics", "import polars", True),
@@ -218,13 +209,13 @@ PACKAGE_CASES = [
     ("keql.plotting", "try:\n    import matplotlib\nexcept ImportError:\n    0", True),
     ("keql.plotting", "class A:\n    def f(self):\n        import matplotlib", False),
 ]
-PRIVATE_CASES = [
-    ("keql.two_step", "from sklearn import __version__", False),
-    ("keql.two_step", "from sklearn.base import BaseEstimator", False),
-    ("keql.two_step", "from sklearn.base import _fit_context", True),
-    ("keql.two_step", "from sklearn.utils._param_validation import Interval", True),
-    ("keql.two_step", "import sklearn.utils._param_validation", True),
-    ("keql._base", "from sklearn.utils._param_validation import Interval", False),
+SKLEARN_CASES = [
+    ("keql.metrics", "from sklearn import __version__", False),
+    ("keql.metrics", "from sklearn.base import BaseEstimator", False),
+    ("keql.metrics", "from sklearn.base import _fit_context", True),
+    ("keql.metrics", "from sklearn.utils._param_validation import Interval", True),
+    ("keql.metrics", "import sklearn.utils._param_validation", True),
+    (SKLEARN_PRIVATE, "from sklearn.utils._param_validation import Interval", False),
 ]
 
 
@@ -233,7 +224,9 @@ PRIVATE_CASES = [
     [
         (rule, *case)
         for rule, cases in zip(
-            RULES, [LAYER_CASES, PACKAGE_CASES, PRIVATE_CASES], strict=True
+            RULES,
+            [ORDER_CASES, UNDERSCORE_CASES, DEPENDENCY_CASES, SKLEARN_CASES],
+            strict=True,
         )
         for case in cases
     ],

@@ -270,7 +270,7 @@ def test_threads_of_a_fit_share_the_cores(n_cores, outside, monkeypatch):
             if library["user_api"] == "blas"
         ]
 
-    monkeypatch.setattr("keql._base.cpu_count", lambda: n_cores)
+    monkeypatch.setattr("keql._numerics.parallel.cpu_count", lambda: n_cores)
     with threadpool_limits(outside, user_api="blas"):
         before = allowed(0)
         inside = parallel_map(2, allowed, range(4))

@@ -1,0 +1,15 @@
+"""Linear differential operators: their names, Gram matrices and features."""
+
+from keql.operators._autodiff import apply_operator
+from keql.operators._differential import DifferentialOperator, as_factor, parse_operator
+from keql.operators._expansion import KernelExpansion
+from keql.operators._gram import gram, gram_diagonal
+
+__all__ = [
+    "DifferentialOperator",
+    "KernelExpansion",
+    "apply_operator",
+    "gram",
+    "gram_diagonal",
+    "parse_operator",
+]

@@ -1,0 +1,211 @@
+"""Linear differential operators and their names."""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from operator import index
+
+
+def as_factor(name):
+    """The name of an operator in a product: in brackets if it is a sum or multiple."""
+    return name if re.fullmatch(r"\w+|laplacian\(u\)", name) else f"({name})"
+
+
+@dataclass(frozen=True)
+class DifferentialOperator:
+    """A linear differential operator with constant coefficients.
+
+    Parameters
+    ----------
+    terms : tuple of (multi-index, float)
+        Orders of differentiation in each coordinate, and the coefficient, of each
+        term of the sum.
+    name : str
+        What the operator is called in printed equations and error messages.
+
+    See Also
+    --------
+    parse_operator : Make one from its name.
+
+    Examples
+    --------
+    >>> from keql.operators import parse_operator
+    >>> u_xx, u_yy = (parse_operator(name, ("x", "y")) for name in ("u_xx", "u_yy"))
+    >>> (u_xx + 2 * u_yy).terms
+    (((0, 2), 2.0), ((2, 0), 1.0))
+    """
+
+    terms: tuple
+    name: str
+
+    @property
+    def order(self):
+        """Highest total order of differentiation."""
+        return max(sum(a) for a, _ in self.terms)
+
+    def same_as(self, other):
+        """Whether two operators are the same map, whatever their names.
+
+        Parameters
+        ----------
+        other : DifferentialOperator
+            The operator to compare with.
+
+        Returns
+        -------
+        same : bool
+            True for "u_tx" and "u_xt".
+        """
+        return self.terms == other.terms
+
+    def __add__(self, other):
+        return _collect([*self.terms, *other.terms], f"{self.name} + {other.name}")
+
+    def __sub__(self, other):
+        negative = [(a, -value) for a, value in other.terms]
+        name = f"{self.name} - {as_factor(other.name)}"
+        return _collect([*self.terms, *negative], name)
+
+    def __rmul__(self, factor):
+        terms = [(a, factor * value) for a, value in self.terms]
+        return _collect(terms, f"{factor:g} {as_factor(self.name)}")
+
+
+def _collect(terms, name):
+    """An operator with equal multi-indices added up and the terms in order."""
+    total = defaultdict(float)
+    for a, coefficient in terms:
+        total[a] += float(coefficient)
+    kept = sorted(item for item in total.items() if item[1] != 0)
+    if not kept:
+        raise ValueError(f"the operator {name!r} is zero: its terms cancel.")
+    return DifferentialOperator(tuple(kept), name)
+
+
+def parse_operator(operator, variables):
+    """Make a differential operator from its name.
+
+    Parameters
+    ----------
+    operator : str, tuple of int, or DifferentialOperator
+        "u" (the state itself), "u_t", "u_xx", "u_tx" (derivatives, one variable after
+        the other), "laplacian(u)" (second derivatives in all variables but one called
+        "t"), sums and constant multiples such as "u_xx + 2 u_yy", or a multi-index
+        with one order for each variable.
+    variables : sequence of str
+        Names of the coordinates by position.
+
+    Returns
+    -------
+    operator : DifferentialOperator
+        An operator object is returned as it is.
+
+    Raises
+    ------
+    ValueError
+        If the name does not parse, names an unknown variable or has two readings.
+
+    Examples
+    --------
+    >>> from keql.operators import parse_operator
+    >>> parse_operator("u_tx", ("t", "x")).terms
+    (((1, 1), 1.0),)
+    >>> parse_operator("laplacian(u)", ("t", "x", "y")).terms
+    (((0, 0, 2), 1.0), ((0, 2, 0), 1.0))
+    """
+    variables = tuple(variables)
+    if isinstance(operator, DifferentialOperator):
+        _check_width(operator.terms, operator.name, variables)
+        return operator
+    if isinstance(operator, str):
+        return _parse_sum(operator, variables)
+    terms = ((_as_orders(operator), 1.0),)
+    _check_width(terms, operator, variables)
+    powers = zip(variables, terms[0][0], strict=True)
+    suffix = "".join(name * order for name, order in powers)
+    return DifferentialOperator(terms, f"u_{suffix}" if suffix else "u")
+
+
+def _as_orders(operator):
+    try:
+        return tuple(index(order) for order in operator)
+    except TypeError:
+        raise ValueError(
+            f"the operator {operator!r} must be a name such as 'u_xx', a multi-index "
+            "such as (0, 2), or a DifferentialOperator."
+        ) from None
+
+
+def _check_width(terms, name, variables):
+    for a, _ in terms:
+        if len(a) != len(variables) or min(a) < 0:
+            raise ValueError(
+                f"the operator {name!r} has the multi-index {a}: it must have one "
+                f"order >= 0 for each of the variables {', '.join(variables)}."
+            )
+
+
+_TERM = re.compile(
+    r"\s*(?P<sign>[+-])?\s*"
+    r"(?:(?P<factor>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\*?\s*)?"
+    r"(?P<atom>laplacian\(u\)|[A-Za-z]\w*)\s*"
+)
+
+
+def _parse_sum(text, variables):
+    terms, position = [], 0
+    while position < len(text):
+        match = _TERM.match(text, position)
+        if match is None or (terms and match["sign"] is None):
+            raise ValueError(
+                f"the operator {text!r} does not parse at {text[position:]!r}: write "
+                "'u', 'u_t', 'u_xx', 'laplacian(u)', or sums and multiples such as "
+                "'u_xx + 2 u_yy'."
+            )
+        factor = float(match["factor"] or 1) * (-1 if match["sign"] == "-" else 1)
+        terms += [(a, factor) for a in _parse_atom(match["atom"], text, variables)]
+        position = match.end()
+    if not terms:
+        raise ValueError("the operator '' is empty: write for example 'u' or 'u_x'.")
+    return _collect(terms, text.strip())
+
+
+def _parse_atom(atom, text, variables):
+    """Multi-indices of "u", "u_..." or "laplacian(u)"."""
+    if atom == "laplacian(u)":
+        space = [i for i, name in enumerate(variables) if name != "t"]
+        if not space:
+            raise ValueError(f"the operator {text!r} needs a variable other than t.")
+        return [tuple(2 * (j == i) for j in range(len(variables))) for i in space]
+    function, _, suffix = atom.partition("_")
+    if function != "u":
+        raise ValueError(
+            f"the operator {text!r} names the function {function!r}: the state is "
+            "called u, and systems of several states are not supported yet."
+        )
+    if atom == "u":
+        return [(0,) * len(variables)]
+    readings = _tokenise(suffix, variables) if suffix else []
+    if not readings:
+        raise ValueError(
+            f"the operator {text!r} names an unknown variable: {suffix!r} is not made "
+            f"of the variables {', '.join(variables)}."
+        )
+    if len(readings) > 1:
+        raise ValueError(
+            f"the operator {text!r} has {len(readings)} readings in the variables "
+            f"{', '.join(variables)}: give it as a multi-index such as {readings[0]}."
+        )
+    return readings
+
+
+def _tokenise(suffix, variables):
+    """All multi-indices whose names, in some order, spell the suffix."""
+    if not suffix:
+        return [(0,) * len(variables)]
+    readings = set()
+    for i, name in enumerate(variables):
+        if suffix.startswith(name):
+            for rest in _tokenise(suffix[len(name) :], variables):
+                readings.add((*rest[:i], rest[i] + 1, *rest[i + 1 :]))
+    return sorted(readings)
