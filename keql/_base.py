@@ -20,23 +20,25 @@ from sklearn.utils.validation import (
 )
 
 from keql._basis import make_basis
-from keql._columns import column_index, refuse_missing
 from keql._equation_prior import polynomial_law
 from keql._known_part import make_known_part
 from keql._numerics.linalg import ridge
 from keql._numerics.scaling import root_mean_square
-from keql._observations import (
-    EquationSetup,
-    Learned,
-    Observations,
+from keql._observations.collocation import (
     by_label,
     default_collocation,
     evaluate_forcing,
     low_discrepancy,
+)
+from keql._observations.columns import column_index, refuse_missing
+from keql._observations.data import (
+    Observations,
+    Regression,
     refuse_conflicts,
     sorted_labels,
 )
-from keql._regression import Regression, fit_state, fit_state_prior, maximise_likelihood
+from keql._regression import fit_state, fit_state_prior, maximise_likelihood
+from keql._setup import EquationSetup, Learned
 from keql._weights import regression_posterior
 from keql.equation import LearnedEquation
 from keql.kernels import Constant, as_kernel

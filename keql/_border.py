@@ -21,7 +21,7 @@ from keql._numerics.linalg import (
     solve_lower,
 )
 from keql._numerics.scaling import extent_of, root_mean_square
-from keql._state_prior import NOISE_RANGE
+from keql._observations.data import NOISE_RANGE
 from keql._weights import WeightsPosterior
 from keql.kernels import Constant, Matern
 

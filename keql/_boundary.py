@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from keql._numerics.scaling import extent_of
-from keql._observations import FILL_FACTOR, FILL_LIMITS, low_discrepancy
+from keql._observations.collocation import FILL_FACTOR, FILL_LIMITS, low_discrepancy
 from keql.exceptions import IllPosedWarning
 from keql.operators import DifferentialOperator, parse_operator
 

@@ -25,7 +25,7 @@ from keql._border import NOISE, BorderRegression, border_kernels
 from keql._evolution_grid import ORDERS, EvolutionGrid
 from keql._integration import integrate
 from keql._numerics.scaling import root_mean_square
-from keql._scales import left_out_errors
+from keql._observations.left_out import left_out_errors
 from keql._weights import EXACT
 from keql.operators import parse_operator
 

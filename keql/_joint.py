@@ -9,10 +9,10 @@ from keql._dual import DualModel, make_dual_blocks
 from keql._formulas import text_product
 from keql._numerics.linalg import pivoted_cholesky
 from keql._numerics.scaling import root_mean_square
-from keql._observations import Learned
 from keql._primal import PrimalModel, make_primal_blocks
 from keql._problems import JointProblem
 from keql._restarts import FAILED
+from keql._setup import Learned
 from keql.equation import LearnedEquation
 from keql.operators import as_factor, gram, parse_operator
 

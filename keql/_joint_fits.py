@@ -17,7 +17,8 @@ from keql._basis import FixedEquation
 from keql._joint import learned_jointly, term_name
 from keql._numerics.gauss_newton import minimise
 from keql._numerics.scaling import root_mean_square
-from keql._regression import size_of
+from keql._observations.data import size_of
+from keql._observations.left_out import left_out_errors
 from keql._restarts import minimise_with_restarts
 from keql._scales import (
     GOOD,
@@ -25,7 +26,6 @@ from keql._scales import (
     Prior,
     believed_dispersion,
     compare_kernels,
-    left_out_errors,
     make_prior,
 )
 from keql._terms import fit_with_fewer_terms

@@ -19,7 +19,7 @@ from scipy import linalg
 
 from keql._basis import PolynomialBasis
 from keql._evolution import find_evolution
-from keql._regression import size_of
+from keql._observations.data import size_of
 from keql._terms import TermsStep, coefficients, find_terms, weights_of
 from keql.kernels import Restriction
 

@@ -1,6 +1,5 @@
 """Kernel regression of a function, its hyperparameters by maximum likelihood."""
 
-from dataclasses import dataclass
 from math import log, pi
 
 import numpy as np
@@ -10,14 +9,14 @@ from sklearn.base import clone
 from keql._numerics.bounded_search import (
     BOX,
     MAX_BOXES,
-    lowest,
+    best_optimum,
     minimise_in_boxes,
     minimise_within_bounds,
     random_starts,
 )
 from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesky
-from keql._numerics.scaling import root_mean_square
-from keql._state_prior import NOISE_RANGE, StatePrior
+from keql._observations.data import NOISE_RANGE, size_of
+from keql._state_prior import StatePrior
 from keql.operators import KernelExpansion, gram
 
 # To what a log density is maximised where the prior is chosen.
@@ -26,25 +25,6 @@ PRECISION = 1e-3
 COARSE_ROWS = 200
 # Iterations by which its starts are compared.
 FIRST_STEPS = 20
-
-
-@dataclass(frozen=True)
-class Regression:
-    """Noisy values of one function: y_i = v(x_i) + noise / sqrt(weight_i).
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        The x_i.
-    values : ndarray of shape (n,)
-        The y_i.
-    weights : ndarray of shape (n,)
-        Positive; relative precisions of the values.
-    """
-
-    points: np.ndarray
-    values: np.ndarray
-    weights: np.ndarray
 
 
 def fit_state(kernel, noise, data, identity):
@@ -186,7 +166,7 @@ def maximise_likelihood(
     optima = [
         minimise_within_bounds(optimizer, objective, start, bounds) for start in starts
     ]
-    return unpack(lowest(optima)[0])
+    return unpack(best_optimum(optima)[0])
 
 
 def _spectra(kernel, regressions):
@@ -256,14 +236,14 @@ def fit_state_prior(
     if callable(optimizer):
         starts = [*prior.starts(), *random_starts(prior.bounds, n_restarts, rng)]
         optima = [optimizer(prior, start, bounds=prior.bounds) for start in starts]
-        return prior.unpack(lowest(optima)[0])
+        return prior.unpack(best_optimum(optima)[0])
     thin = prior.thinned(COARSE_ROWS)
     starts = thin.starts()
     if optimizer is None:
         return prior.unpack(min(starts, key=lambda theta: thin(theta)[0]))
     starts += random_starts(prior.bounds, n_restarts, rng)
     # A few steps tell which start is the most promising.
-    theta, _ = lowest(_search(thin, start, FIRST_STEPS) for start in starts)
+    theta, _ = best_optimum(_search(thin, start, FIRST_STEPS) for start in starts)
     theta, _ = _search(thin, theta)
     if thin is not prior:
         theta, _ = _search(prior, theta)
@@ -280,8 +260,3 @@ def _search(prior, start, n_steps=None):
         options["maxiter"] = n_steps
     n_boxes = MAX_BOXES if n_steps is None else 1
     return minimise_in_boxes(prior, start, prior.bounds, 2 * BOX, n_boxes, options)
-
-
-def size_of(regressions):
-    """Root mean square of the values of several functions, in their units."""
-    return root_mean_square(np.concatenate([data.values for data in regressions]))

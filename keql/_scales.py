@@ -13,7 +13,8 @@ import numpy as np
 
 from keql._numerics.gauss_newton import minimise
 from keql._numerics.scaling import extent_of, root_mean_square
-from keql._regression import size_of
+from keql._observations.data import size_of
+from keql._observations.left_out import left_out_errors
 from keql.kernels import RBF, Constant, Matern
 
 # First damping relative to the loss, steps and tolerance of a fit that is compared.
@@ -253,32 +254,3 @@ def believed_dispersion(problem, solution, regressions):
         return 1.0
     n_residuals = sum(map(len, problem.precisions))
     return max(1.0, 2 * problem.evaluate(solution).loss / n_residuals)
-
-
-def left_out_errors(model, regressions):
-    """Errors of the predictions of observations from all others.
-
-    Observations on the border of the box around their function's points are not
-    counted, unless there are hardly others: what lies there is extrapolated.
-
-    Parameters
-    ----------
-    model : DualModel or PrimalModel
-        Linearised joint problem.
-    regressions : list of Regression
-        The observations.
-
-    Returns
-    -------
-    errors : ndarray
-        In the units of the values, weighted as they are.
-    """
-    inner, border = [], []
-    for data, errors in zip(regressions, model.leave_one_out(), strict=True):
-        x = data.points
-        inside = np.all((x > x.min(axis=0)) & (x < x.max(axis=0)), axis=1)
-        scaled = errors * np.sqrt(data.weights)
-        inner.append(scaled[inside])
-        border.append(scaled[~inside])
-    inner, border = np.concatenate(inner), np.concatenate(border)
-    return inner if len(inner) >= 5 else np.concatenate([inner, border])

@@ -15,10 +15,9 @@ import numpy as np
 
 from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesky
 from keql._numerics.scaling import extent_of
+from keql._observations.data import NOISE_RANGE
 from keql.kernels import RBF, Constant, Envelope, RationalQuadratic
 
-# Noise level of exact data: what is fitted is not smaller, in units of the values.
-NOISE_RANGE = (1e-5, 1.0)
 # A search starts from exact and from noisy data, between which and a function that is
 # rough enough to look noisy there are barriers, and from multiples of the lengths.
 NOISES, START_FACTORS = (1e-3, 1e-1), (1.0, 0.5, 0.25, 0.125)

@@ -8,7 +8,7 @@ from scipy import linalg
 from keql._basis import PolynomialBasis
 from keql._numerics.gauss_newton import minimise
 from keql._numerics.scaling import root_mean_square
-from keql._scales import left_out_errors
+from keql._observations.left_out import left_out_errors
 from keql.kernels import Restriction
 
 # First damping after a term is taken out, relative to the loss: the states are near.

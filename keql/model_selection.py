@@ -7,7 +7,8 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_consistent_length, check_random_state
 
-from keql._columns import split_table
+from keql._observations.columns import split_table
+from keql._observations.left_out import on_border
 
 __all__ = ["FunctionKFold"]
 
@@ -227,31 +228,3 @@ class FunctionKFold(BaseEstimator, BaseCrossValidator):
                 "training."
             )
         return fold
-
-
-def on_border(points, labels):
-    """Which points lie on the border of the box around those of their function.
-
-    Coordinates that are the same for all points of a function have no border.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        The points.
-    labels : list of length n
-        Of the functions.
-
-    Returns
-    -------
-    mask : ndarray of bool of shape (n,)
-        True on the border.
-    """
-    rows_of = {}
-    for row, label in enumerate(labels):
-        rows_of.setdefault(label, []).append(row)
-    mask = np.zeros(len(points), dtype=bool)
-    for rows in rows_of.values():
-        x = points[rows]
-        lower, upper = x.min(axis=0), x.max(axis=0)
-        mask[rows] = np.any(((x == lower) | (x == upper)) & (lower < upper), axis=1)
-    return mask

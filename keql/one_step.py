@@ -26,7 +26,7 @@ from keql._law_growth import grow_law
 from keql._law_search import follow_law, is_convincing
 from keql._numerics.parallel import parallel_map
 from keql._numerics.scaling import root_mean_square
-from keql._regression import size_of
+from keql._observations.data import size_of
 from keql._scales import GOOD, compare_kernels
 from keql._solver_mixin import SolverMixin
 from keql._terms import find_terms

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import optimize, stats
 
 from keql._border import BorderRegression, border_kernels
-from keql._regression import Regression
+from keql._observations.data import Regression
 from keql.kernels import Constant, Matern
 
 P, C = 2, 30

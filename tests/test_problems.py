@@ -11,8 +11,8 @@ from scipy.linalg import block_diag
 from keql._basis import InducingBasis, PolynomialBasis
 from keql._dual import DualBlock, DualModel, make_dual_blocks
 from keql._known_part import make_known_part
+from keql._observations.data import Regression
 from keql._problems import JointProblem
-from keql._regression import Regression
 from keql.kernels import RBF, Matern, Polynomial
 from keql.operators import gram, parse_operator
 

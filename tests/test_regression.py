@@ -10,9 +10,9 @@ from sklearn.kernel_ridge import KernelRidge
 
 from keql._numerics.bounded_search import _polish
 from keql._numerics.scaling import root_mean_square
+from keql._observations.data import NOISE_RANGE, Regression
 from keql._regression import (
     COARSE_ROWS,
-    Regression,
     _search,
     _spectra,
     _spectral_likelihood,
@@ -21,7 +21,7 @@ from keql._regression import (
     log_marginal_likelihood,
     maximise_likelihood,
 )
-from keql._state_prior import NOISE_POWER, NOISE_RANGE, StatePrior
+from keql._state_prior import NOISE_POWER, StatePrior
 from keql.kernels import RBF, Constant, Matern, Polynomial, RationalQuadratic
 from keql.operators import gram, parse_operator
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from keql import OneStepKEqL, ReducedOneStepKEqL
-from keql._regression import Regression
-from keql._scales import Candidate, _search, _settle, left_out_errors
+from keql._observations.data import Regression
+from keql._observations.left_out import left_out_errors
+from keql._scales import Candidate, _search, _settle
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant
 from keql.metrics import relative_l2_error

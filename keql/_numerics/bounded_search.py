@@ -9,7 +9,7 @@ BOX, MAX_BOXES = 1.0, 30
 ROUNDING = 1e-5
 
 
-def lowest(optima):
+def best_optimum(optima):
     return min(optima, key=lambda optimum: optimum[1])
 
 

@@ -1,6 +1,4 @@
-"""Observations of several functions, and the points where their equation is imposed."""
-
-from dataclasses import dataclass
+"""The points where an equation is imposed, and its right-hand side there."""
 
 import numpy as np
 from scipy.stats import qmc
@@ -9,92 +7,6 @@ from sklearn.utils import check_array
 # Collocation points chosen by default: so many times the observations of a function,
 # within these limits for one function and for all together.
 FILL_FACTOR, FILL_LIMITS, FILL_TOTAL = 5, (200, 1000), 10_000
-
-
-@dataclass(frozen=True)
-class Observations:
-    """Validated data: one regression problem for each function."""
-
-    labels: tuple
-    regressions: list
-
-
-@dataclass(frozen=True)
-class EquationSetup:
-    """What is known about the equation before anything is learned."""
-
-    operators: list
-    n_operators: int
-    known_part: object
-    collocation_points: list
-    forcing: list
-    has_forcing: bool
-
-    def features(self, imposed):
-        """Features of shape (n, d + Q') at the collocation points of all functions.
-
-        Parameters
-        ----------
-        imposed : list of ndarray of shape (Q' K_m,)
-            Values of the operators, one after the other, at the points of a function.
-
-        Returns
-        -------
-        S : ndarray of shape (sum K_m, d + Q')
-            Coordinates, and a column for each operator.
-        """
-        pairs = zip(self.collocation_points, imposed, strict=True)
-        return np.concatenate(
-            [np.column_stack([x, z.reshape(-1, len(x)).T]) for x, z in pairs]
-        )
-
-    def features_of(self, states):
-        """The same of states, given by one object with `evaluate` for each function."""
-        imposed = [
-            np.concatenate([state.evaluate(x, L) for L in self.operators])
-            for state, x in zip(states, self.collocation_points, strict=True)
-        ]
-        return self.features(imposed)
-
-
-@dataclass(frozen=True)
-class Learned:
-    """States and equation, with what they were learned from."""
-
-    observations: Observations
-    variables: tuple
-    setup: EquationSetup | None
-    state_kernel: object
-    observation_noise: float
-    states: list
-    equation: object
-    equation_noise: float | None
-
-    @property
-    def target(self):
-        """What P has to explain, f - Pbar, at the features it was learned from.
-
-        Of shape (sum K_m,), in units of the forcing.
-        """
-        known = self.setup.known_part(self.equation.training_features)
-        return np.concatenate(self.setup.forcing) - known
-
-
-def sorted_labels(labels):
-    """Different labels in an order that does not depend on that of the rows."""
-    return sorted(set(labels), key=lambda label: (type(label).__name__, label))
-
-
-def refuse_conflicts(regressions):
-    """Refuse different values at one point, which exact observations cannot have."""
-    for data in regressions:
-        points, counts = np.unique(data.points, axis=0, return_counts=True)
-        if np.any(counts > 1):
-            raise ValueError(
-                f"y has {counts.max()} conflicting values at the point "
-                f"{points[counts.argmax()]} of X, but observation_noise=0 says that "
-                "they are exact: give a noise level, or leave it to be estimated."
-            )
 
 
 def by_label(given, labels, name):

@@ -1,0 +1,1 @@
+"""What was measured: columns, values of each function, collocation points."""
