@@ -4,7 +4,7 @@ Estimators with scikit-learn's interface that learn the state of a process and t
 differential equation it solves from scattered observations.
 """
 
-from keql.equation import LearnedEquation
+from keql.equation._learned import LearnedEquation
 from keql.exceptions import ExtrapolationWarning, IllPosedWarning, SimulationError
 from keql.one_step import OneStepKEqL
 from keql.pde_solver import KernelPDESolver

@@ -19,9 +19,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from keql._basis import make_basis
 from keql._equation_prior import polynomial_law
-from keql._known_part import make_known_part
 from keql._numerics.linalg import ridge
 from keql._numerics.scaling import root_mean_square
 from keql._observations.collocation import (
@@ -38,9 +36,14 @@ from keql._observations.data import (
     sorted_labels,
 )
 from keql._regression import fit_state, fit_state_prior, maximise_likelihood
-from keql._setup import EquationSetup, Learned
-from keql._weights import regression_posterior
-from keql.equation import LearnedEquation
+from keql.equation import (
+    EquationSetup,
+    Learned,
+    LearnedEquation,
+    make_basis,
+    make_known_part,
+    regression_posterior,
+)
 from keql.kernels import Constant, as_kernel
 from keql.operators import DifferentialOperator, parse_operator
 

@@ -22,7 +22,7 @@ from keql._numerics.linalg import (
 )
 from keql._numerics.scaling import extent_of, root_mean_square
 from keql._observations.data import NOISE_RANGE
-from keql._weights import WeightsPosterior
+from keql.equation import WeightsPosterior
 from keql.kernels import Constant, Matern
 
 # Degrees of the kernels that are compared.

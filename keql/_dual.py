@@ -17,7 +17,7 @@ from keql._numerics.linalg import (
 )
 from keql._posterior import DualState
 from keql._problems import Block, Iterate
-from keql._weights import WeightsPosterior
+from keql.equation import WeightsPosterior
 from keql.operators import gram
 
 # Rows of the normal matrix that are assembled at once: they stay in the cache.

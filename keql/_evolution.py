@@ -26,7 +26,7 @@ from keql._evolution_grid import ORDERS, EvolutionGrid
 from keql._integration import integrate
 from keql._numerics.scaling import root_mean_square
 from keql._observations.left_out import left_out_errors
-from keql._weights import EXACT
+from keql.equation import EXACT
 from keql.operators import parse_operator
 
 # Gauss-Newton steps, and the change of the states, relative to their size, that ends

@@ -4,17 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from keql._basis import FixedEquation
 from keql._dual import DualModel, make_dual_blocks
-from keql._formulas import text_product
 from keql._numerics.linalg import pivoted_cholesky
 from keql._numerics.scaling import root_mean_square
 from keql._primal import PrimalModel, make_primal_blocks
 from keql._problems import JointProblem
 from keql._restarts import FAILED
-from keql._setup import Learned
-from keql.equation import LearnedEquation
-from keql.operators import as_factor, gram, parse_operator
+from keql.equation import FixedEquation, Learned, LearnedEquation
+from keql.operators import gram, parse_operator
 
 # Relative to the size of the unknown part: an equation that is not said to be noisy.
 EQUATION_NOISE = 1e-3
@@ -210,15 +207,6 @@ def learned_jointly(two_step, problem, iterate):
         model.posterior_states(),
         equation,
         problem.equation_noise * root,
-    )
-
-
-def term_name(two_step, powers):
-    """Text of a product of what P depends on, from its exponents."""
-    operators = two_step.setup.operators[: two_step.setup.n_operators]
-    names = [*two_step.variables, *(operator.name for operator in operators)]
-    return text_product(
-        [(as_factor(n), p) for n, p in zip(names, powers, strict=True) if p]
     )
 
 

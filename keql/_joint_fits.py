@@ -13,8 +13,7 @@ from itertools import islice
 
 import numpy as np
 
-from keql._basis import FixedEquation
-from keql._joint import learned_jointly, term_name
+from keql._joint import learned_jointly
 from keql._numerics.gauss_newton import minimise
 from keql._numerics.scaling import root_mean_square
 from keql._observations.data import size_of
@@ -29,6 +28,7 @@ from keql._scales import (
     make_prior,
 )
 from keql._terms import fit_with_fewer_terms
+from keql.equation import FixedEquation, term_name
 
 # First damping relative to the loss: the states are near.
 DAMPING = 1e-4

@@ -11,10 +11,10 @@ from itertools import islice
 
 import numpy as np
 
-from keql._basis import PolynomialBasis
 from keql._descent import descend
 from keql._evolution import find_evolution
 from keql._law_search import CandidateTerms, LawSearch
+from keql.equation import PolynomialBasis
 
 # Steps in time and points in space of the coarse grid, and part of the squared extent
 # that the first diffusion spreads over.

@@ -17,10 +17,10 @@ from math import comb, log
 import numpy as np
 from scipy import linalg
 
-from keql._basis import PolynomialBasis
 from keql._evolution import find_evolution
 from keql._observations.data import size_of
-from keql._terms import TermsStep, coefficients, find_terms, weights_of
+from keql._terms import TermsStep
+from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
 from keql.kernels import Restriction
 
 # All sets of so many terms are compared, if there are no more than LARGEST; larger ones

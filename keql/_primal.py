@@ -16,7 +16,7 @@ from scipy import linalg
 from keql._numerics.linalg import pivoted_cholesky, solve_lower
 from keql._posterior import PrimalState
 from keql._problems import Block, Iterate
-from keql._weights import WeightsPosterior
+from keql.equation import WeightsPosterior
 from keql.operators import gram
 
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._basis import InducingBasis, PolynomialBasis, make_basis
 from keql._draws import StateDraws, ThinnedProblem
 from keql._numerics.gauss_newton import minimise
 from keql._numerics.linalg import ridge
+from keql.equation import InducingBasis, PolynomialBasis, make_basis
 from keql.kernels import Constant, Polynomial
 
 # First damping, relative to the loss at the start (both have no unit).

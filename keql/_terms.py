@@ -3,12 +3,11 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
 
-from keql._basis import PolynomialBasis
 from keql._numerics.gauss_newton import minimise
 from keql._numerics.scaling import root_mean_square
 from keql._observations.left_out import left_out_errors
+from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
 from keql.kernels import Restriction
 
 # First damping after a term is taken out, relative to the loss: the states are near.
@@ -112,38 +111,6 @@ def fit_with_fewer_terms(
     return chosen, fit, path
 
 
-def find_terms(kernel, n_columns, n_terms):
-    """Exponents of the monomials that P may contain.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The equation kernel.
-    n_columns : int
-        Number of columns that P depends on.
-    n_terms : int or "auto"
-        What asks for them.
-
-    Returns
-    -------
-    exponents : ndarray of shape (q, n_columns)
-        One row for each.
-
-    Raises
-    ------
-    ValueError
-        If the equation kernel is not polynomial.
-    """
-    polynomials = kernel.feature_polynomials(n_columns)
-    if polynomials is None:
-        raise ValueError(
-            f"n_terms={n_terms!r} needs a polynomial equation_kernel, and {kernel} has "
-            "no finite list of terms: leave n_terms=None, or use "
-            "keql.kernels.Polynomial."
-        )
-    return polynomials[0][np.any(polynomials[1] != 0, axis=1)]
-
-
 def largest_gap(losses, errors, n_residuals):
     """Where the next loss rises most, compared with all rises before.
 
@@ -201,17 +168,3 @@ def _with_one_less(problem, exponents, kept, smaller, fit):
     weights = weights_of(basis, terms, in_terms.restrict(kept).weights)
     smaller = problem.with_basis(basis)
     return kept, smaller, smaller.iterate(solution.coefficients, weights)
-
-
-def coefficients(basis, exponents):
-    """Coefficients of monomials in the features, of shape (q, p)."""
-    powers, table = basis.kernel.feature_polynomials(exponents.shape[1])
-    rows = {tuple(each): i for i, each in enumerate(powers.tolist())}
-    return table[[rows[tuple(each)] for each in exponents.tolist()]]
-
-
-def weights_of(basis, exponents, values):
-    """Weights (p,) or (p, m) of least norm of polynomials with these coefficients."""
-    C = coefficients(basis, exponents)
-    scale = linalg.norm(C, axis=1)  # the units of the coefficients differ
-    return linalg.lstsq(C / scale[:, None], (values.T / scale).T)[0]

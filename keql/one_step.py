@@ -29,7 +29,7 @@ from keql._numerics.scaling import root_mean_square
 from keql._observations.data import size_of
 from keql._scales import GOOD, compare_kernels
 from keql._solver_mixin import SolverMixin
-from keql._terms import find_terms
+from keql.equation import find_terms
 from keql.fit_report import describe_fit
 
 

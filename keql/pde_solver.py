@@ -20,13 +20,12 @@ from keql._boundary import (
     operators_of_rows,
 )
 from keql._default_kernel import choose_kernel
-from keql._given_equation import GivenEquation
 from keql._known_problem import Conditions
 from keql._numerics.parallel import parallel_map
 from keql._observations.data import Observations, sorted_labels
 from keql._solving import LEVELS, Noise, solve_all
 from keql._windows import solve_in_windows
-from keql.equation import LearnedEquation
+from keql.equation import GivenEquation, LearnedEquation
 from keql.exceptions import ExtrapolationWarning
 from keql.kernels import as_kernel
 from keql.operators import DifferentialOperator, parse_operator

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils import check_random_state
 
-from keql._basis import draw_rows
+from keql.equation import draw_rows
 from keql.kernels import ProjectedKernel
 from keql.one_step import OneStepKEqL
 

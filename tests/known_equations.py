@@ -3,9 +3,9 @@
 import numpy as np
 
 from keql import TwoStepKEqL
-from keql._basis import InducingBasis, PolynomialBasis
-from keql._known_part import make_known_part
 from keql.equation import LearnedEquation
+from keql.equation._basis import InducingBasis, PolynomialBasis
+from keql.equation._known import make_known_part
 from keql.kernels import RBF, Constant, Polynomial
 from keql.operators import parse_operator
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from keql._basis import InducingBasis, PolynomialBasis, combine, make_basis
+from keql.equation._basis import InducingBasis, PolynomialBasis, combine, make_basis
 from keql.kernels import RBF, Constant, FunctionKernel, Matern, Polynomial
 
 RNG = np.random.RandomState(0)

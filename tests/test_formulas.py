@@ -14,7 +14,7 @@ from test_equation import (
     rbf_equation,
 )
 
-from keql._formulas import html_name, latex_number, latex_symbol
+from keql.equation._formulas import html_name, latex_number, latex_symbol
 from keql.kernels import RBF, Constant, Dictionary
 
 POISSON = {"known_part": None, "has_forcing": True, "S": SAMPLE[:, :5]}

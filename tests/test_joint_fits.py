@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from keql import KernelPDESolver, OneStepKEqL, _joint_fits, one_step
-from keql._basis import FixedEquation, PolynomialBasis
 from keql._evolution import Followed
 from keql._joint import learned_jointly
 from keql._joint_fits import (
@@ -20,6 +19,7 @@ from keql._joint_fits import (
 from keql._numerics.gauss_newton import minimise
 from keql._scales import Candidate, Prior
 from keql.datasets import make_burgers
+from keql.equation._basis import FixedEquation, PolynomialBasis
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
 from keql.operators import parse_operator

@@ -9,7 +9,7 @@ import pytest
 from autograd import elementwise_grad
 from numpy.testing import assert_allclose, assert_array_equal
 
-from keql._known_part import FunctionKnownPart, LinearKnownPart, make_known_part
+from keql.equation._known import FunctionKnownPart, LinearKnownPart, make_known_part
 from keql.operators import parse_operator
 
 TX = ("t", "x")

@@ -8,11 +8,11 @@ import pytest
 from autograd import elementwise_grad
 from scipy.linalg import block_diag
 
-from keql._basis import InducingBasis, PolynomialBasis
 from keql._dual import DualBlock, DualModel, make_dual_blocks
-from keql._known_part import make_known_part
 from keql._observations.data import Regression
 from keql._problems import JointProblem
+from keql.equation._basis import InducingBasis, PolynomialBasis
+from keql.equation._known import make_known_part
 from keql.kernels import RBF, Matern, Polynomial
 from keql.operators import gram, parse_operator
 

@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose
 from test_equation import SAMPLE, burgers, make_equation, monomial, rbf_equation
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._weights import regression_posterior
 from keql.datasets import make_burgers, make_darcy, make_duffing
+from keql.equation._posterior import regression_posterior
 from keql.kernels import RBF, Constant, Polynomial
 from keql.metrics import relative_l2_error
 

@@ -7,9 +7,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL, ReducedOneStepKEqL
-from keql._basis import InducingBasis
 from keql._restarts import POOR
 from keql.datasets import make_duffing
+from keql.equation._basis import InducingBasis
 from keql.kernels import RBF, Constant, Polynomial
 from keql.metrics import relative_l2_error
 

@@ -10,10 +10,10 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from keql import ExtrapolationWarning, OneStepKEqL, SimulationError, TwoStepKEqL
-from keql._coverage import coverage_ratio
-from keql._given_equation import GivenEquation
-from keql._simulation import simulate
 from keql.datasets import make_burgers, make_duffing
+from keql.equation._extrapolation import coverage_ratio
+from keql.equation._known import GivenEquation
+from keql.equation._ode import simulate
 from keql.kernels import Polynomial
 from keql.metrics import relative_l2_error
 

@@ -4,13 +4,11 @@ from copy import copy
 
 import numpy as np
 
-from keql._basis import PolynomialBasis
-from keql._coverage import coverage_ratio
-from keql._readout import ReadableEquation
-from keql._simulation import simulate
+from keql.equation._basis import PolynomialBasis
+from keql.equation._extrapolation import coverage_ratio
+from keql.equation._ode import simulate
+from keql.equation._readout import ReadableEquation
 from keql.operators import apply_operator
-
-__all__ = ["LearnedEquation"]
 
 
 class LearnedEquation(ReadableEquation):

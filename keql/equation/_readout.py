@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from keql._formulas import PrintableEquation, import_pandas, text_product
+from keql.equation._formulas import PrintableEquation, import_pandas, text_product
 from keql.kernels import (
     Constant,
     Dictionary,

@@ -1,4 +1,4 @@
-"""Regions of points: their extent, and whether others lie within."""
+"""How far features lie from those that an equation was learned from."""
 
 import numpy as np
 

@@ -1,0 +1,17 @@
+"""What an equation is: known and learned parts, terms, formulas."""
+
+from keql.equation._basis import (
+    FixedEquation,
+    InducingBasis,
+    PolynomialBasis,
+    draw_rows,
+    make_basis,
+)
+from keql.equation._formulas import number
+from keql.equation._known import GivenEquation, make_known_part
+from keql.equation._learned import LearnedEquation
+from keql.equation._monomials import coefficients, find_terms, term_name, weights_of
+from keql.equation._posterior import EXACT, WeightsPosterior, regression_posterior
+from keql.equation._setup import EquationSetup, Learned
+
+__all__ = ["LearnedEquation"]
