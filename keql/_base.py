@@ -19,7 +19,6 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from keql._equation_prior import polynomial_law
 from keql._numerics.linalg import ridge
 from keql._numerics.scaling import root_mean_square
 from keql._observations.collocation import (
@@ -35,7 +34,10 @@ from keql._observations.data import (
     refuse_conflicts,
     sorted_labels,
 )
-from keql._regression import fit_state, fit_state_prior, maximise_likelihood
+from keql._regression.equation_prior import polynomial_law
+from keql._regression.likelihood import maximise_likelihood
+from keql._regression.state import fit_state
+from keql._regression.state_prior import fit_state_prior
 from keql.equation import (
     EquationSetup,
     Learned,

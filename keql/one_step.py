@@ -11,7 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL
-from keql._equation_prior import polynomial_law, varying_law
 from keql._evolution import EvolvedState
 from keql._joint import (
     advice,
@@ -27,6 +26,7 @@ from keql._law_search import follow_law, is_convincing
 from keql._numerics.parallel import parallel_map
 from keql._numerics.scaling import root_mean_square
 from keql._observations.data import size_of
+from keql._regression.equation_prior import polynomial_law, varying_law
 from keql._scales import GOOD, compare_kernels
 from keql._solver_mixin import SolverMixin
 from keql.equation import find_terms

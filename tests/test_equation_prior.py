@@ -7,9 +7,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._equation_prior import polynomial_law, varying_law
 from keql._joint_fits import KernelSearch
 from keql._observations.data import size_of
+from keql._regression.equation_prior import polynomial_law, varying_law
 from keql.kernels import Polynomial
 
 POINTS = np.random.RandomState(0).uniform(size=(6, 2))

@@ -11,17 +11,20 @@ from sklearn.kernel_ridge import KernelRidge
 from keql._numerics.bounded_search import _polish
 from keql._numerics.scaling import root_mean_square
 from keql._observations.data import NOISE_RANGE, Regression
-from keql._regression import (
-    COARSE_ROWS,
-    _search,
+from keql._regression.likelihood import (
     _spectra,
     _spectral_likelihood,
-    fit_state,
-    fit_state_prior,
     log_marginal_likelihood,
     maximise_likelihood,
 )
-from keql._state_prior import NOISE_POWER, StatePrior
+from keql._regression.state import fit_state
+from keql._regression.state_prior import (
+    COARSE_ROWS,
+    NOISE_POWER,
+    StatePrior,
+    _search,
+    fit_state_prior,
+)
 from keql.kernels import RBF, Constant, Matern, Polynomial, RationalQuadratic
 from keql.operators import gram, parse_operator
 

@@ -24,7 +24,7 @@ from keql import OneStepKEqL
 from keql._numerics.gauss_newton import minimise
 from keql._numerics.linalg import cholesky, solve_lower
 from keql._observations.left_out import left_out_errors
-from keql._regression import log_marginal_likelihood
+from keql._regression.likelihood import log_marginal_likelihood
 from keql.datasets import make_burgers, make_darcy, make_duffing
 from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.metrics import filtering_error

@@ -13,9 +13,16 @@ from math import log
 
 import numpy as np
 
+from keql._numerics.bounded_search import (
+    BOX,
+    MAX_BOXES,
+    best_optimum,
+    minimise_in_boxes,
+    random_starts,
+)
 from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesky
 from keql._numerics.scaling import extent_of
-from keql._observations.data import NOISE_RANGE
+from keql._observations.data import NOISE_RANGE, size_of
 from keql.kernels import RBF, Constant, Envelope, RationalQuadratic
 
 # A search starts from exact and from noisy data, between which and a function that is
@@ -276,3 +283,63 @@ def _chain_rule(part, data, slope, smooth, rough, distance):
 
 def _rounded(values):
     return np.round(values / STEP) * STEP
+
+
+# To what a log density is maximised where the prior is chosen.
+PRECISION = 1e-3
+# Rows of a function from which it is chosen first, before all of them are taken.
+COARSE_ROWS = 200
+# Iterations by which its starts are compared.
+FIRST_STEPS = 20
+
+
+def fit_state_prior(
+    regressions, noise=None, *, optimizer="fmin_l_bfgs_b", n_restarts=0, rng=None
+):
+    """Choose a prior for states about which nothing is said.
+
+    The most probable hyperparameters of :class:`keql._regression.state_prior.StatePrior`.
+
+    Parameters
+    ----------
+    regressions : list of Regression
+        The data of each function.
+    noise, optimizer, n_restarts, rng
+        As in :func:`maximise_likelihood`.
+
+    Returns
+    -------
+    kernel : Kernel
+        All of its hyperparameters are fixed.
+    noise : float
+        The given or the fitted noise level.
+    """
+    size = size_of(regressions)
+    prior = StatePrior(regressions, size, noise)
+    if callable(optimizer):
+        starts = [*prior.starts(), *random_starts(prior.bounds, n_restarts, rng)]
+        optima = [optimizer(prior, start, bounds=prior.bounds) for start in starts]
+        return prior.unpack(best_optimum(optima)[0])
+    thin = prior.thinned(COARSE_ROWS)
+    starts = thin.starts()
+    if optimizer is None:
+        return prior.unpack(min(starts, key=lambda theta: thin(theta)[0]))
+    starts += random_starts(prior.bounds, n_restarts, rng)
+    # A few steps tell which start is the most promising.
+    theta, _ = best_optimum(_search(thin, start, FIRST_STEPS) for start in starts)
+    theta, _ = _search(thin, theta)
+    if thin is not prior:
+        theta, _ = _search(prior, theta)
+    return prior.unpack(theta)
+
+
+def _search(prior, start, n_steps=None):
+    """Minimise to a precision that matters: far below 1 in a log density.
+
+    It need not be polished, as rounding errors are the same in all units.
+    """
+    options = {"ftol": PRECISION / max(1, abs(prior(start)[0])), "maxcor": 20}
+    if n_steps is not None:
+        options["maxiter"] = n_steps
+    n_boxes = MAX_BOXES if n_steps is None else 1
+    return minimise_in_boxes(prior, start, prior.bounds, 2 * BOX, n_boxes, options)

@@ -1,0 +1,1 @@
+"""States without their equation: kernel regression and the priors it needs."""
