@@ -13,12 +13,12 @@ from itertools import islice
 
 import numpy as np
 
-from keql._joint import learned_jointly
+from keql._joint.assembly import learned_jointly
+from keql._joint.restarts import minimise_with_restarts
 from keql._numerics.gauss_newton import minimise
 from keql._numerics.scaling import root_mean_square
 from keql._observations.data import size_of
 from keql._observations.left_out import left_out_errors
-from keql._restarts import minimise_with_restarts
 from keql._scales import (
     GOOD,
     Candidate,

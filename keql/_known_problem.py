@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._dual import DualBlock
+from keql._joint.dual import DualBlock
 from keql._numerics.linalg import cholesky, solve_cholesky, solve_lower
 from keql.operators import KernelExpansion, gram, gram_diagonal
 

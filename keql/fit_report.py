@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from keql._feature_cloud import FUNCTIONS, ROWS, feature_cloud, slopes_of_monomials
+from keql._joint.restarts import POOR
 from keql._numerics.scaling import root_mean_square
-from keql._restarts import POOR
 from keql.equation import number
 from keql.kernels import as_kernel
 from keql.operators import parse_operator

@@ -12,14 +12,9 @@ from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL
 from keql._evolution import EvolvedState
-from keql._joint import (
-    advice,
-    learned_jointly,
-    make_problem,
-    nothing_to_minimise,
-    start_at,
-    start_near,
-)
+from keql._joint.assembly import learned_jointly, make_problem
+from keql._joint.restarts import FAILED
+from keql._joint.starts import start_at, start_near
 from keql._joint_fits import CLEARLY, fit_jointly, fit_with_best_kernel
 from keql._law_growth import grow_law
 from keql._law_search import follow_law, is_convincing
@@ -499,3 +494,31 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         return step.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=attributes
         )
+
+
+def nothing_to_minimise():
+    """What an estimator says of a fit without an equation."""
+    return {
+        "loss_curve_": [],
+        "damping_curve_": [],
+        "n_iter_": 1,  # the linear regression of the states
+        "converged_": True,
+        "message_": "there is no equation to learn.",
+        "misfit_": 0.0,
+        "restarts_": [],
+        "terms_path_": [],
+    }
+
+
+def advice(converged, message, misfit):
+    """What to do about a fit that should not be relied on; None for others."""
+    if not converged:
+        return message
+    if misfit > FAILED:
+        return (
+            f"ended with misfit_={misfit:.3g}: residuals are {misfit**0.5:.0f} times "
+            "the noise levels, so that the minimum is a poor one or the levels are too "
+            "small. Raise n_restarts, try other kernels or operators, or a larger "
+            "observation_noise or equation_noise."
+        )
+    return None

@@ -5,7 +5,7 @@ import pytest
 from test_primal import in_the_primal
 from test_problems import PENALTY, STATE_KERNEL, make_case
 
-from keql._draws import StateDraws, ThinnedProblem, scattered
+from keql._joint.starts import StateDraws, ThinnedProblem, scattered
 from keql.operators import gram
 
 T = np.linspace(0.05, 2.95, 21)[:, None]

@@ -5,8 +5,8 @@ import pytest
 from test_problems import CASES, OPERATORS, STATE_KERNEL, make_case, solved
 
 from keql import OneStepKEqL, ReducedOneStepKEqL
-from keql._primal import PrimalModel, make_primal_blocks, span
-from keql._problems import JointProblem
+from keql._joint.primal import PrimalModel, make_primal_blocks, span
+from keql._joint.problem import JointProblem
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.operators import gram, parse_operator

@@ -8,9 +8,9 @@ import pytest
 from autograd import elementwise_grad
 from scipy.linalg import block_diag
 
-from keql._dual import DualBlock, DualModel, make_dual_blocks
+from keql._joint.dual import DualBlock, DualModel, make_dual_blocks
+from keql._joint.problem import JointProblem
 from keql._observations.data import Regression
-from keql._problems import JointProblem
 from keql.equation._basis import InducingBasis, PolynomialBasis
 from keql.equation._known import make_known_part
 from keql.kernels import RBF, Matern, Polynomial

@@ -7,7 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL, ReducedOneStepKEqL
-from keql._restarts import POOR
+from keql._joint.restarts import POOR
 from keql.datasets import make_duffing
 from keql.equation._basis import InducingBasis
 from keql.kernels import RBF, Constant, Polynomial

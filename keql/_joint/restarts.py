@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._draws import StateDraws, ThinnedProblem
+from keql._joint.starts import StateDraws, ThinnedProblem
 from keql._numerics.gauss_newton import minimise
 from keql._numerics.linalg import ridge
 from keql.equation import InducingBasis, PolynomialBasis, make_basis

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
+from keql._joint.problem import Block, Iterate
+from keql._joint.states import PrimalState
 from keql._numerics.linalg import pivoted_cholesky, solve_lower
-from keql._posterior import PrimalState
-from keql._problems import Block, Iterate
 from keql.equation import WeightsPosterior
 from keql.operators import gram
 
@@ -163,7 +163,7 @@ def make_primal_blocks(
     Parameters
     ----------
     kernels, regressions, collocation_points, forcing, operators, identity
-        As for :func:`keql._dual.make_dual_blocks`.
+        As for :func:`keql._joint.dual.make_dual_blocks`.
 
     Returns
     -------

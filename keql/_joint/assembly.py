@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from keql._dual import DualModel, make_dual_blocks
+from keql._joint.dual import DualModel, make_dual_blocks
+from keql._joint.primal import PrimalModel, make_primal_blocks
+from keql._joint.problem import JointProblem
 from keql._numerics.linalg import pivoted_cholesky
 from keql._numerics.scaling import root_mean_square
-from keql._primal import PrimalModel, make_primal_blocks
-from keql._problems import JointProblem
-from keql._restarts import FAILED
 from keql.equation import FixedEquation, Learned, LearnedEquation
 from keql.operators import gram, parse_operator
 
@@ -116,63 +115,6 @@ def _is_of_high_rank(
     return 2 * len(pivots) > n_data
 
 
-def start_at(problem, expansions, weights):
-    """An iterate from sums of representers.
-
-    Parameters
-    ----------
-    problem : JointProblem
-        The problem.
-    expansions : list of (functionals, coefficients)
-        The state of each function.
-    weights : ndarray of shape (p,)
-        Of the equation.
-
-    Returns
-    -------
-    iterate : Iterate or None
-        None if the problem cannot represent them.
-    """
-    coefficients = [
-        block.represent(*expansion)
-        for block, expansion in zip(problem.blocks, expansions, strict=True)
-    ]
-    if any(c is None for c in coefficients):
-        return None
-    return problem.iterate(coefficients, weights)
-
-
-def start_near(problem, values, weights):
-    """An iterate from any states: the solution of the problem linearised there.
-
-    Parameters
-    ----------
-    problem : JointProblem
-        The problem.
-    values : list of ndarray of shape (N_m + Q' K_m,)
-        Point values and operators of states of whatever kernel.
-    weights : ndarray of shape (p,)
-        Of the equation.
-
-    Returns
-    -------
-    iterate : Iterate
-        The iterate.
-    """
-    blocks = problem.blocks
-    origin = problem.iterate([np.zeros(b.n_unknowns) for b in blocks], weights)
-    there = problem.evaluate(replace(origin, values=values))
-    # The linearisation r(v) + T (. - v) as one around zero.
-    residuals = [
-        r - block.apply_functionals(z, problem.slopes(S, weights)[0])
-        for block, z, S, r in zip(
-            blocks, values, there.features, there.residuals, strict=True
-        )
-    ]
-    linear = replace(there, iterate=origin, residuals=residuals)
-    return problem.linearise(linear).step(0.0)[0]
-
-
 def learned_jointly(two_step, problem, iterate):
     """What the estimators store, from a solution of the joint problem.
 
@@ -208,31 +150,3 @@ def learned_jointly(two_step, problem, iterate):
         equation,
         problem.equation_noise * root,
     )
-
-
-def nothing_to_minimise():
-    """What an estimator says of a fit without an equation."""
-    return {
-        "loss_curve_": [],
-        "damping_curve_": [],
-        "n_iter_": 1,  # the linear regression of the states
-        "converged_": True,
-        "message_": "there is no equation to learn.",
-        "misfit_": 0.0,
-        "restarts_": [],
-        "terms_path_": [],
-    }
-
-
-def advice(converged, message, misfit):
-    """What to do about a fit that should not be relied on; None for others."""
-    if not converged:
-        return message
-    if misfit > FAILED:
-        return (
-            f"ended with misfit_={misfit:.3g}: residuals are {misfit**0.5:.0f} times "
-            "the noise levels, so that the minimum is a poor one or the levels are too "
-            "small. Raise n_restarts, try other kernels or operators, or a larger "
-            "observation_noise or equation_noise."
-        )
-    return None

@@ -6,6 +6,8 @@ end in a poor minimum. Draws from the same process agree with the observations a
 and are as rough as states are; with fewer collocation points one can try many of them.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from keql._numerics.linalg import cholesky, solve_cholesky, solve_lower
@@ -100,3 +102,60 @@ def scattered(points, size):
     order = np.lexsort(points.T[::-1])
     picked = np.linspace(0, len(points) - 1, min(len(points), size))
     return np.sort(order[picked.round().astype(int)])
+
+
+def start_at(problem, expansions, weights):
+    """An iterate from sums of representers.
+
+    Parameters
+    ----------
+    problem : JointProblem
+        The problem.
+    expansions : list of (functionals, coefficients)
+        The state of each function.
+    weights : ndarray of shape (p,)
+        Of the equation.
+
+    Returns
+    -------
+    iterate : Iterate or None
+        None if the problem cannot represent them.
+    """
+    coefficients = [
+        block.represent(*expansion)
+        for block, expansion in zip(problem.blocks, expansions, strict=True)
+    ]
+    if any(c is None for c in coefficients):
+        return None
+    return problem.iterate(coefficients, weights)
+
+
+def start_near(problem, values, weights):
+    """An iterate from any states: the solution of the problem linearised there.
+
+    Parameters
+    ----------
+    problem : JointProblem
+        The problem.
+    values : list of ndarray of shape (N_m + Q' K_m,)
+        Point values and operators of states of whatever kernel.
+    weights : ndarray of shape (p,)
+        Of the equation.
+
+    Returns
+    -------
+    iterate : Iterate
+        The iterate.
+    """
+    blocks = problem.blocks
+    origin = problem.iterate([np.zeros(b.n_unknowns) for b in blocks], weights)
+    there = problem.evaluate(replace(origin, values=values))
+    # The linearisation r(v) + T (. - v) as one around zero.
+    residuals = [
+        r - block.apply_functionals(z, problem.slopes(S, weights)[0])
+        for block, z, S, r in zip(
+            blocks, values, there.features, there.residuals, strict=True
+        )
+    ]
+    linear = replace(there, iterate=origin, residuals=residuals)
+    return problem.linearise(linear).step(0.0)[0]

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from keql._joint.problem import Block, Iterate
+from keql._joint.states import DualState
 from keql._numerics.linalg import (
     cholesky,
     pivoted_cholesky,
     solve_cholesky,
     solve_lower,
 )
-from keql._posterior import DualState
-from keql._problems import Block, Iterate
 from keql.equation import WeightsPosterior
 from keql.operators import gram
 

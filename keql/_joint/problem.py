@@ -7,7 +7,7 @@ span of orthonormal features psi. With r the residuals, the objective is
     r_m = (v_m(X_m) - y_m, (P + Pbar)(Phi(v_m, Y_m)) - f_m),   P = psi . w.
 
 How a state is represented, and how a Levenberg-Marquardt step is computed, is told by
-:mod:`keql._dual` and :mod:`keql._primal`.
+:mod:`keql._joint.dual` and :mod:`keql._joint.primal`.
 """
 
 from copy import copy

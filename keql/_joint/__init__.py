@@ -1,0 +1,1 @@
+"""States and equation together, the equation imposed at collocation points."""
