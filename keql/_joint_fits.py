@@ -379,7 +379,7 @@ def fit_finalists(kernels, priors, fit, follow, n_restarts):
         The joint fit from two steps, the joint problem made from them, a start and a
         number of further tries.
     follow : callable
-        Of states and equation: a :class:`keql._evolution.Followed`, or None.
+        Of states and equation: a :class:`keql._evolution.states.Followed`, or None.
     n_restarts : int
         Further tries with the first kernel; then others are tried instead.
 
@@ -437,7 +437,7 @@ def fit_with_best_kernel(
         The joint fit from two steps, the joint problem made from them, a start and a
         number of further tries.
     follow : callable
-        Of states and equation: a :class:`keql._evolution.Followed`, or None.
+        Of states and equation: a :class:`keql._evolution.states.Followed`, or None.
     n_restarts : int
         Largest number of further tries.
     free_noise : bool

@@ -2,7 +2,7 @@
 
 States that observations alone suggest may be so far from any that follow a law that
 none can be followed from them. Those of a diffusion, u_t = D u_xx, are smooth. Each
-other term is added to it, the pair followed (:mod:`keql._descent`) on a coarse grid,
+other term is added to it, the pair followed (:mod:`keql._evolution.descent`) on a coarse grid,
 and the one of the highest evidence is where the search among all sets of terms begins.
 """
 
@@ -11,8 +11,8 @@ from itertools import islice
 
 import numpy as np
 
-from keql._descent import descend
-from keql._evolution import find_evolution
+from keql._evolution.descent import descend
+from keql._evolution.problem import find_evolution
 from keql._law_search import CandidateTerms, LawSearch
 from keql.equation import PolynomialBasis
 

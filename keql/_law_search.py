@@ -17,7 +17,7 @@ from math import comb, log
 import numpy as np
 from scipy import linalg
 
-from keql._evolution import find_evolution
+from keql._evolution.problem import find_evolution
 from keql._observations.data import size_of
 from keql._terms import TermsStep
 from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of

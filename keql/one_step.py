@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from keql._base import BaseKEqL
-from keql._evolution import EvolvedState
+from keql._evolution.states import EvolvedState
 from keql._joint.assembly import learned_jointly, make_problem
 from keql._joint.restarts import FAILED
 from keql._joint.starts import start_at, start_near

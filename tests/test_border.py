@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import optimize, stats
 
-from keql._border import BorderRegression, border_kernels
+from keql._evolution.boundary_values import BorderRegression, border_kernels
 from keql._observations.data import Regression
 from keql.kernels import Constant, Matern
 

@@ -7,8 +7,8 @@ import pytest
 from known_equations import learn_cole_hopf
 from numpy.testing import assert_allclose
 
-from keql._descent import descend
-from keql._evolution import find_evolution
+from keql._evolution.descent import descend
+from keql._evolution.problem import find_evolution
 from keql._law_search import CandidateTerms
 
 

@@ -15,8 +15,9 @@ from known_equations import (
 from numpy.testing import assert_allclose
 
 from keql import OneStepKEqL, TwoStepKEqL, _evolution
-from keql._border import BorderRegression
-from keql._evolution import EvolvedState, time_axis
+from keql._evolution.boundary_values import BorderRegression
+from keql._evolution.form import time_axis
+from keql._evolution.states import EvolvedState
 from keql._law_search import follow_law
 from keql.kernels import Constant, Polynomial, Restriction
 from keql.operators import KernelExpansion, parse_operator

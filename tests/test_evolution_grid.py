@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from keql._evolution_grid import N_POINTS, N_STEPS, EvolutionGrid
+from keql._evolution.grid import N_POINTS, N_STEPS, EvolutionGrid
 from keql.operators import parse_operator
 
 LOWER, UPPER = np.array([-1.0, 2.0]), np.array([2.0, 2.5])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keql import KernelPDESolver, OneStepKEqL, _joint_fits, one_step
-from keql._evolution import Followed
+from keql._evolution.states import Followed
 from keql._joint.assembly import learned_jointly
 from keql._joint_fits import (
     FINALISTS,

@@ -298,7 +298,7 @@ def fit_state_prior(
 ):
     """Choose a prior for states about which nothing is said.
 
-    The most probable hyperparameters of :class:`keql._regression.state_prior.StatePrior`.
+    The most probable hyperparameters of :class:`StatePrior`.
 
     Parameters
     ----------

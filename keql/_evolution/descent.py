@@ -1,6 +1,6 @@
 """States that follow a law, found from states that are far from them.
 
-Gauss-Newton steps of :class:`keql._evolution.Evolution` may lead to states that are no
+Gauss-Newton steps of :class:`keql._evolution.problem.Evolution` may lead to states that are no
 better. Here they are damped: each is so short that what is minimised becomes less, with
 the law integrated as it is and not linearised. It takes longer, but does not get lost
 (Nocedal and Wright, Numerical Optimization, 2006, section 10.3).
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keql._evolution import Trajectory
-from keql._integration import simulate
+from keql._evolution.integration import simulate
+from keql._evolution.states import Trajectory
 from keql._numerics.scaling import root_mean_square
 
 # Parts of a step that are tried, and how much less, relatively, what is minimised is to

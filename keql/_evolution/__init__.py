@@ -1,0 +1,1 @@
+"""States that obey an equation of evolution exactly."""
