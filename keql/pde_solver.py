@@ -9,22 +9,21 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from keql._base import BaseKEqL, Interval
-from keql._boundary import (
+from keql._numerics.parallel import parallel_map
+from keql._observations.data import Observations, sorted_labels
+from keql._solving.conditions import (
     BoundaryData,
+    Conditions,
     box_of,
-    check_near,
-    check_posed,
     default_points,
     make_conditions,
     name_coordinates,
     operators_of_rows,
 )
-from keql._default_kernel import choose_kernel
-from keql._known_problem import Conditions
-from keql._numerics.parallel import parallel_map
-from keql._observations.data import Observations, sorted_labels
-from keql._solving import LEVELS, Noise, solve_all
-from keql._windows import solve_in_windows
+from keql._solving.default_kernel import choose_kernel
+from keql._solving.noise_levels import LEVELS, Noise, solve_all
+from keql._solving.well_posed import check_near, check_posed
+from keql._solving.windows import solve_in_windows
 from keql.equation import GivenEquation, LearnedEquation
 from keql.exceptions import ExtrapolationWarning
 from keql.kernels import as_kernel

@@ -20,7 +20,7 @@ from keql import (
     OneStepKEqL,
     TwoStepKEqL,
 )
-from keql._known_problem import KnownProblem
+from keql._solving.problem import KnownProblem
 from keql.datasets import make_darcy
 from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.metrics import relative_l2_error

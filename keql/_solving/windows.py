@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keql._known_problem import Conditions
+from keql._solving.conditions import Conditions
 from keql.operators import parse_operator
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from keql._known_problem import Conditions
-from keql._solving import solve_all
+from keql._solving.conditions import Conditions
+from keql._solving.noise_levels import solve_all
 from keql.kernels import RBF, Constant
 
 # Length scales tried, relative to the extent of the domain.

@@ -8,7 +8,7 @@ equation, each with a noise of its own variance s_i,
 """
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,35 +19,6 @@ from keql.operators import KernelExpansion, gram, gram_diagonal
 
 # Relative differences of slopes by which linear equations are told.
 SLOPES_DIFFER = 1e-5
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """Linear conditions on one function, and the right-hand side of its equation.
-
-    Parameters
-    ----------
-    functionals : list of (points, operator)
-        As in :func:`keql.operators.gram`.
-    values : ndarray of shape (N,)
-        In their order.
-    forcing : ndarray of shape (K,)
-        Right-hand side of the equation at the collocation points.
-    """
-
-    functionals: list
-    values: np.ndarray
-    forcing: np.ndarray
-
-    @property
-    def key(self):
-        """What is the same for functions with the same functionals."""
-        return tuple((at.tobytes(), o.terms) for at, o in self.functionals)
-
-    @property
-    def right(self):
-        """Values and forcing, of shape (N + K,)."""
-        return np.concatenate([self.values, self.forcing])
 
 
 def make_block(kernel, conditions, operators, points):

@@ -23,15 +23,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._known_problem import (
+from keql._numerics.gauss_newton import minimise
+from keql._numerics.linalg import solve_lower
+from keql._solving.problem import (
     KnownProblem,
     SolvedState,
     combine,
     factorise,
     make_block,
 )
-from keql._numerics.gauss_newton import minimise
-from keql._numerics.linalg import solve_lower
 from keql.operators import gram
 
 # Noise variances relative to the prior ones, as they are tried. The last level is as

@@ -1,0 +1,1 @@
+"""The equation is known, the state is sought."""
