@@ -15,17 +15,23 @@ from keql._evolution.states import EvolvedState
 from keql._joint.assembly import learned_jointly, make_problem
 from keql._joint.restarts import FAILED
 from keql._joint.starts import start_at, start_near
-from keql._joint_fits import CLEARLY, fit_jointly, fit_with_best_kernel
-from keql._law_growth import grow_law
-from keql._law_search import follow_law, is_convincing
 from keql._numerics.parallel import parallel_map
 from keql._numerics.scaling import root_mean_square
 from keql._observations.data import size_of
 from keql._regression.equation_prior import polynomial_law, varying_law
-from keql._scales import GOOD, compare_kernels
 from keql._solver_mixin import SolverMixin
 from keql.equation import find_terms
 from keql.fit_report import describe_fit
+from keql.model_selection import (
+    CLEARLY,
+    GOOD,
+    compare_kernels,
+    fit_jointly,
+    fit_with_best_kernel,
+    follow_law,
+    grow_law,
+    is_convincing,
+)
 
 
 class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 from keql._evolution.descent import descend
 from keql._evolution.problem import find_evolution
-from keql._law_search import CandidateTerms
+from keql.model_selection._evolution_terms import CandidateTerms
 
 
 @pytest.fixture(scope="module")

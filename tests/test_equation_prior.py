@@ -7,10 +7,10 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._joint_fits import KernelSearch
 from keql._observations.data import size_of
 from keql._regression.equation_prior import polynomial_law, varying_law
 from keql.kernels import Polynomial
+from keql.model_selection._search import KernelSearch
 
 POINTS = np.random.RandomState(0).uniform(size=(6, 2))
 # Coordinates, then two operators.

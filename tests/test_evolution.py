@@ -18,8 +18,8 @@ from keql import OneStepKEqL, TwoStepKEqL, _evolution
 from keql._evolution.boundary_values import BorderRegression
 from keql._evolution.form import time_axis
 from keql._evolution.states import EvolvedState
-from keql._law_search import follow_law
 from keql.kernels import Constant, Polynomial, Restriction
+from keql.model_selection._evolution_terms import follow_law
 from keql.operators import KernelExpansion, parse_operator
 
 LAW = monomial(2, 3) + monomial(4)

@@ -9,19 +9,14 @@ import pytest
 from keql import KernelPDESolver, OneStepKEqL, _joint_fits, one_step
 from keql._evolution.states import Followed
 from keql._joint.assembly import learned_jointly
-from keql._joint_fits import (
-    FINALISTS,
-    KernelSearch,
-    fit_finalists,
-    fit_jointly,
-    with_better_law,
-)
 from keql._numerics.gauss_newton import minimise
-from keql._scales import Candidate, Prior
 from keql.datasets import make_burgers
 from keql.equation._basis import FixedEquation, PolynomialBasis
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
+from keql.model_selection._joint_fit import fit_jointly, with_better_law
+from keql.model_selection._search import FINALISTS, KernelSearch, fit_finalists
+from keql.model_selection._state_kernels import Candidate, Prior
 from keql.operators import parse_operator
 
 KERNEL = Constant(4.0, "fixed") * RBF([0.4, 0.2], "fixed")

@@ -5,9 +5,9 @@ import pytest
 from known_equations import cole_hopf, learn_cole_hopf, points_of_cole_hopf
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._law_growth import grow_law
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant, Polynomial, Restriction
+from keql.model_selection._from_diffusion import grow_law
 from keql.operators import parse_operator
 
 SETTINGS = {

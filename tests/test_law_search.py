@@ -9,8 +9,12 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from keql import OneStepKEqL
-from keql._law_search import CandidateTerms, follow_law, is_convincing
 from keql.datasets import make_burgers
+from keql.model_selection._evolution_terms import (
+    CandidateTerms,
+    follow_law,
+    is_convincing,
+)
 from keql.operators import parse_operator
 
 S = np.random.RandomState(0).normal(size=(40, 6))

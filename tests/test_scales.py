@@ -6,10 +6,10 @@ import pytest
 from keql import OneStepKEqL, ReducedOneStepKEqL
 from keql._observations.data import Regression
 from keql._observations.left_out import left_out_errors
-from keql._scales import Candidate, _search, _settle
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant
 from keql.metrics import relative_l2_error
+from keql.model_selection._state_kernels import Candidate, _search, _settle
 
 
 class Model:

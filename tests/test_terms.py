@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from keql import OneStepKEqL
-from keql._terms import largest_gap
 from keql.datasets import make_burgers, make_duffing
 from keql.kernels import RBF, Constant, Polynomial
+from keql.model_selection._fewer_terms import largest_gap
 
 DATA = make_burgers(60, collocation_shape=(12, 15), random_state=0)
 SETTINGS = dict(

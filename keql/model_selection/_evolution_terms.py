@@ -19,9 +19,9 @@ from scipy import linalg
 
 from keql._evolution.problem import find_evolution
 from keql._observations.data import size_of
-from keql._terms import TermsStep
 from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
 from keql.kernels import Restriction
+from keql.model_selection._fewer_terms import TermsStep
 
 # All sets of so many terms are compared, if there are no more than LARGEST; larger ones
 # if they differ by one or two terms from the best so far.

@@ -10,8 +10,6 @@ from sklearn.utils import check_consistent_length, check_random_state
 from keql._observations.columns import split_table
 from keql._observations.left_out import on_border
 
-__all__ = ["FunctionKFold"]
-
 
 class FunctionKFold(BaseEstimator, BaseCrossValidator):
     """K folds inside every function; some rows may always be in training.

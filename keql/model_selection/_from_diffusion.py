@@ -13,8 +13,8 @@ import numpy as np
 
 from keql._evolution.descent import descend
 from keql._evolution.problem import find_evolution
-from keql._law_search import CandidateTerms, LawSearch
 from keql.equation import PolynomialBasis
+from keql.model_selection._evolution_terms import CandidateTerms, LawSearch
 
 # Steps in time and points in space of the coarse grid, and part of the squared extent
 # that the first diffusion spreads over.
