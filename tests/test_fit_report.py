@@ -10,8 +10,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
-from keql._feature_cloud import feature_cloud, slopes_of_monomials
 from keql.fit_report import FitReport, _disagreement
+from keql.fit_report._identifiability import feature_cloud, slopes_of_monomials
 from keql.kernels import RBF, Constant, Dictionary, Polynomial
 
 METHODS = (TwoStepKEqL, OneStepKEqL, ReducedOneStepKEqL)

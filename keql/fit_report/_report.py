@@ -1,0 +1,165 @@
+"""The report of a fit, as text and as a table."""
+
+from html import escape
+from typing import NamedTuple
+
+from keql.equation import number
+
+# So many of the kernels that were compared are printed.
+SHOWN = 5
+
+
+class Choice(NamedTuple):
+    """A quantity that a fit needed, its value as text, and where that is from."""
+
+    name: str
+    value: str
+    reason: str
+
+
+class Residual(NamedTuple):
+    """Root mean square residual, its noise level, and the size of the target."""
+
+    rms: float
+    noise: float
+    size: float
+
+
+class FitReport:
+    """What a fit has chosen and why, how well it meets its data, what looks wrong.
+
+    The attribute `fit_report_` of the estimators that learn; print it.
+
+    Parameters
+    ----------
+    title : str
+        What was fitted.
+    choices : list of (name, value, reason)
+        What was given or chosen, all of it text.
+    residuals : dict of str to (rms, noise, size)
+        Of the observations, in the units of `y`, and of the equation, in those of the
+        forcing: root mean square residual, noise level, root mean square of what was
+        to be met.
+    cloud : FeatureCloud or None
+        How well the terms of the equation can be told apart: `n_terms`, `rank`,
+        `condition` and `ties`. None for an equation without a list of terms.
+    alternatives : list of (str, float)
+        Kernels that were compared, with their criterion, the best first: the error of
+        predicting each observation from all others.
+    concerns : list of str
+        What looks wrong, and what to do about it.
+
+    Examples
+    --------
+    In a travelling wave derivatives in time and space are proportional, and no data of
+    one wave say which of them an equation should have:
+
+    >>> import numpy as np
+    >>> from keql import TwoStepKEqL
+    >>> from keql.kernels import Polynomial
+    >>> X = np.random.default_rng(0).uniform(0, 3, (100, 2))
+    >>> model = TwoStepKEqL(
+    ...     operators=("u_t", "u_x", "u_xx"),
+    ...     known_part="u_tt",
+    ...     variables=("t", "x"),
+    ...     equation_kernel=Polynomial(1),
+    ... ).fit(X, np.sin(X[:, 1] - 0.5 * X[:, 0]) + X[:, 1] - 0.5 * X[:, 0])
+    >>> report = model.fit_report_
+    >>> report.cloud.n_terms, report.cloud.rank
+    (4, 3)
+    >>> print(report.concerns[0][:43])
+    the terms u_x and u_t trade off against one
+    """
+
+    def __init__(self, title, choices, residuals, cloud, alternatives, concerns):
+        self.title = title
+        self.choices = choices
+        self.residuals = residuals
+        self.cloud = cloud
+        self.alternatives = alternatives
+        self.concerns = concerns
+
+    def sections(self):
+        """The report as a table.
+
+        Returns
+        -------
+        sections : dict of str to list of (str, str, str)
+            By heading, rows of a name, a value and a remark.
+        """
+        sections = {"Chosen": [tuple(choice) for choice in self.choices]}
+        if self.alternatives:
+            heading = "Compared, by the error of predicting what was left out"
+            sections[heading] = [
+                (number(error), kernel, "")
+                for kernel, error in self.alternatives[:SHOWN]
+            ]
+            if len(self.alternatives) > SHOWN:
+                more = f"{len(self.alternatives) - SHOWN} more"
+                sections[heading].append(("...", more, ""))
+        sections["Met, root mean square of the residuals"] = [
+            (
+                name,
+                number(residual.rms),
+                f"{_times(residual.rms, residual.noise)} the noise level, "
+                f"{_percent(residual.rms, residual.size)} of the {_sized(name)}",
+            )
+            for name, residual in self.residuals.items()
+        ]
+        if self.cloud is not None:
+            sections["Told apart"] = [
+                (
+                    "terms",
+                    f"{self.cloud.rank} of {self.cloud.n_terms}",
+                    f"condition number {number(self.cloud.condition)}",
+                )
+            ]
+        found = [("", concern, "") for concern in self.concerns]
+        sections["What looks wrong"] = found or [("", "nothing", "")]
+        return {heading: rows for heading, rows in sections.items() if rows}
+
+    def __str__(self):
+        lines = [self.title]
+        for heading, rows in self.sections().items():
+            lines += ["", heading]
+            width = max(len(name) for name, *_ in rows)
+            for name, value, remark in rows:
+                text = f"{name:{width}}  {value}" if width else f"- {value}"
+                lines.append("  " + text + (f"  ({remark})" if remark else ""))
+        return "\n".join(lines)
+
+    def __repr__(self):
+        n = len(self.concerns)
+        return f"<FitReport of {self.title}: {n} concern{'s' * (n != 1)}>"
+
+    def _repr_html_(self):
+        body = []
+        for heading, rows in self.sections().items():
+            body.append(
+                f'<tr><th colspan="3" style="text-align: left">{escape(heading)}</th>'
+                "</tr>"
+            )
+            for row in rows:
+                cells = "".join(
+                    f'<td style="text-align: left">{escape(text)}</td>' for text in row
+                )
+                body.append(f"<tr>{cells}</tr>")
+        return (
+            f"<table><caption>{escape(self.title)}</caption>"
+            f"<tbody>{''.join(body)}</tbody></table>"
+        )
+
+
+# --- text -----------------------------------------------------------------------------
+
+
+def _times(value, unit):
+    return f"{value / unit:.2g} times" if unit > 0 else "without comparison to"
+
+
+def _percent(value, size):
+    return f"{value / size:.2g}" if size <= 0 else f"{100 * value / size:.2g} %"
+
+
+def _sized(name):
+    return "known part and forcing" if name == "equation" else "values"
