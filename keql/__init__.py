@@ -4,12 +4,12 @@ Estimators with scikit-learn's interface that learn the state of a process and t
 differential equation it solves from scattered observations.
 """
 
+from keql._estimators.one_step import OneStepKEqL
+from keql._estimators.pde_solver import KernelPDESolver
+from keql._estimators.reduced_one_step import ReducedOneStepKEqL
+from keql._estimators.two_step import TwoStepKEqL
 from keql.equation._learned import LearnedEquation
 from keql.exceptions import ExtrapolationWarning, IllPosedWarning, SimulationError
-from keql.one_step import OneStepKEqL
-from keql.pde_solver import KernelPDESolver
-from keql.reduced_one_step import ReducedOneStepKEqL
-from keql.two_step import TwoStepKEqL
 
 __version__ = "0.1.0"
 

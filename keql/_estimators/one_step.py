@@ -10,7 +10,8 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from keql._base import BaseKEqL
+from keql._estimators.base import BaseKEqL
+from keql._estimators.learner import SolverMixin
 from keql._evolution.states import EvolvedState
 from keql._joint.assembly import learned_jointly, make_problem
 from keql._joint.restarts import FAILED
@@ -19,7 +20,6 @@ from keql._numerics.parallel import parallel_map
 from keql._numerics.scaling import root_mean_square
 from keql._observations.data import size_of
 from keql._regression.equation_prior import polynomial_law, varying_law
-from keql._solver_mixin import SolverMixin
 from keql.equation import find_terms
 from keql.fit_report import describe_fit
 from keql.model_selection import (

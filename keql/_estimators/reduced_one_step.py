@@ -3,9 +3,9 @@
 import numpy as np
 from sklearn.utils import check_random_state
 
+from keql._estimators.one_step import OneStepKEqL
 from keql.equation import draw_rows
 from keql.kernels import ProjectedKernel
-from keql.one_step import OneStepKEqL
 
 
 class ReducedOneStepKEqL(OneStepKEqL):

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from keql.pde_solver import KernelPDESolver
+from keql._estimators.pde_solver import KernelPDESolver
 
 # The solver takes the collocation points of different functions together if there are
 # no more.

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from keql._base import BaseKEqL, Interval
+from keql._estimators.base import BaseKEqL, Interval
 from keql._numerics.parallel import parallel_map
 from keql._observations.data import Observations, sorted_labels
 from keql._solving.conditions import (

@@ -1,7 +1,7 @@
 """Two-step kernel equation learning: the state first, then the equation."""
 
-from keql._base import BaseKEqL
-from keql._solver_mixin import SolverMixin
+from keql._estimators.base import BaseKEqL
+from keql._estimators.learner import SolverMixin
 from keql.fit_report import describe_fit
 
 
