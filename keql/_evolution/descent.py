@@ -1,6 +1,6 @@
 """States that follow a law, found from states that are far from them.
 
-Gauss-Newton steps of :class:`keql._evolution.problem.Evolution` may lead to states that are no
+Full Gauss-Newton steps (:mod:`keql._evolution.problem`) may lead to states that are no
 better. Here they are damped: each is so short that what is minimised becomes less, with
 the law integrated as it is and not linearised. It takes longer, but does not get lost
 (Nocedal and Wright, Numerical Optimization, 2006, section 10.3).

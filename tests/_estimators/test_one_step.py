@@ -271,7 +271,7 @@ def test_threads_change_nothing(two_functions, monkeypatch):
         used.append(n_threads)
         return ThreadPoolExecutor(n_threads)
 
-    monkeypatch.setattr("keql._estimators.base.ThreadPoolExecutor", spy)
+    monkeypatch.setattr("keql._numerics.parallel.ThreadPoolExecutor", spy)
     first, second = (
         OneStepKEqL(**OSCILLATOR, **FIXED, function_column=1, n_jobs=n_jobs).fit(X, y)
         for n_jobs in (1, 2)

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from keql import KernelPDESolver, OneStepKEqL, _joint_fits, one_step
+from keql import KernelPDESolver, OneStepKEqL
+from keql._estimators import one_step
 from keql._evolution.states import Followed
 from keql._joint.assembly import learned_jointly
 from keql._numerics.gauss_newton import minimise
@@ -14,6 +15,7 @@ from keql.datasets import make_burgers
 from keql.equation._basis import FixedEquation, PolynomialBasis
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
+from keql.model_selection import _search
 from keql.model_selection._joint_fit import fit_jointly, with_better_law
 from keql.model_selection._search import FINALISTS, KernelSearch, fit_finalists
 from keql.model_selection._state_kernels import Candidate, Prior
@@ -258,11 +260,11 @@ def test_the_prior_of_the_two_steps_is_taken_if_clearly_better(
         tried.append(found)
         return best.interrupted("enough")
 
-    monkeypatch.setattr(_joint_fits, "compare_kernels", lambda *_: [fit.candidate])
-    monkeypatch.setattr(_joint_fits, "make_prior", lambda *_: fit.prior)
-    monkeypatch.setattr(_joint_fits, "with_better_law", law)
+    monkeypatch.setattr(_search, "compare_kernels", lambda *_: [fit.candidate])
+    monkeypatch.setattr(_search, "make_prior", lambda *_: fit.prior)
+    monkeypatch.setattr(_search, "with_better_law", law)
     fits = iter([fit, other])
-    search = _joint_fits.fit_with_best_kernel(
+    search = _search.fit_with_best_kernel(
         fit.two_step,
         [fit.candidate],
         None,
@@ -317,8 +319,8 @@ def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
         found.problem = Problem(equation_noise=0.3)
         return found
 
-    monkeypatch.setattr(_joint_fits, "compare_kernels", compare)
-    monkeypatch.setattr(_joint_fits, "make_prior", make)
+    monkeypatch.setattr(_search, "compare_kernels", compare)
+    monkeypatch.setattr(_search, "make_prior", make)
     monkeypatch.setattr(
         _joint_fits, "with_better_law", lambda fit, *_, **__: settle(fit)
     )
@@ -326,7 +328,7 @@ def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
     def solve(two_step, equation_noise=None):
         return None, None
 
-    search = _joint_fits.fit_with_best_kernel(
+    search = _search.fit_with_best_kernel(
         None,
         compare(None, None, solve),
         None,
@@ -360,8 +362,8 @@ def test_states_follow_the_law_if_they_predict_better(ratio, asked, taken, monke
 
     kernels = [Candidate(0, None, np.ones(1), 0.0)]
     prior = Prior(None, None, None, 0.0)
-    monkeypatch.setattr(_joint_fits, "make_prior", lambda *_: prior)
-    search = _joint_fits.fit_with_best_kernel(
+    monkeypatch.setattr(_search, "make_prior", lambda *_: prior)
+    search = _search.fit_with_best_kernel(
         None,
         kernels,
         None,

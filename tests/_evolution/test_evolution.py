@@ -14,7 +14,8 @@ from known_equations import (
 )
 from numpy.testing import assert_allclose
 
-from keql import OneStepKEqL, TwoStepKEqL, _evolution
+from keql import OneStepKEqL, TwoStepKEqL
+from keql._evolution import problem as evolution_problem
 from keql._evolution.boundary_values import BorderRegression
 from keql._evolution.form import time_axis
 from keql._evolution.states import EvolvedState
@@ -187,7 +188,7 @@ def test_time_is_not_followed_backwards(learned):
 
 @pytest.mark.parametrize("most", ["MOST_OBSERVATIONS", "MOST_FUNCTIONS"])
 def test_what_takes_too_much_is_left_out(learned, most, monkeypatch):
-    monkeypatch.setattr(_evolution, most, 0)
+    monkeypatch.setattr(evolution_problem, most, 0)
     assert follow_law(learned) is None
 
 
@@ -214,7 +215,7 @@ def test_an_equation_that_is_said_to_be_noisy_is_not_followed():
 
 
 def test_what_does_not_settle_is_not_taken(learned, monkeypatch):
-    monkeypatch.setattr(_evolution, "MAX_STEPS", 1)
+    monkeypatch.setattr(evolution_problem, "MAX_STEPS", 1)
     assert follow_law(learned) is None
 
 

@@ -340,7 +340,7 @@ def test_functions_are_solved_as_one_by_one():
 
 
 def test_one_factorisation_for_a_linear_equation(monkeypatch):
-    import keql._solving as module
+    from keql._solving import noise_levels as module
 
     sizes = []
     factorise = module.factorise

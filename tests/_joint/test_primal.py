@@ -220,7 +220,7 @@ def test_a_part_of_the_representers_tells_of_a_high_rank(length, primal, monkeyp
         asked.append(make_primal_blocks(*arguments))
         return asked[-1]
 
-    monkeypatch.setattr("keql._joint.make_primal_blocks", spy)
+    monkeypatch.setattr("keql._joint.assembly.make_primal_blocks", spy)
     problem, _ = model._solve_jointly(two_step)
     assert (problem.linear_model is PrimalModel) == primal
     if not primal:
