@@ -3,7 +3,8 @@
 States that observations alone suggest may be so far from any that follow a law that
 none can be followed from them. Those of a diffusion, u_t = D u_xx, are smooth. Each
 other term is added to it, the pair followed on a coarse grid
-(:mod:`keql._evolution.descent`), and the one of the highest evidence is where the search among all sets of terms begins.
+(:mod:`keql._evolution.descent`), and the one of the highest evidence is where the
+search among all sets of terms begins.
 """
 
 from collections import deque

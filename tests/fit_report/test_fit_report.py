@@ -10,7 +10,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
-from keql.fit_report import FitReport, _disagreement
+from keql.fit_report import FitReport
+from keql.fit_report._concerns import _disagreement
 from keql.fit_report._identifiability import feature_cloud, slopes_of_monomials
 from keql.kernels import RBF, Constant, Dictionary, Polynomial
 

@@ -321,9 +321,7 @@ def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
 
     monkeypatch.setattr(_search, "compare_kernels", compare)
     monkeypatch.setattr(_search, "make_prior", make)
-    monkeypatch.setattr(
-        _joint_fits, "with_better_law", lambda fit, *_, **__: settle(fit)
-    )
+    monkeypatch.setattr(_search, "with_better_law", lambda fit, *_, **__: settle(fit))
 
     def solve(two_step, equation_noise=None):
         return None, None
