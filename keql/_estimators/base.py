@@ -29,8 +29,8 @@ from keql._observations.collocation import (
 )
 from keql._observations.columns import column_index, refuse_missing
 from keql._observations.data import (
+    FunctionData,
     Observations,
-    Regression,
     refuse_conflicts,
     sorted_labels,
 )
@@ -187,7 +187,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         self._validate_params()
         rng = check_random_state(self.random_state)
         observations = self._validate_observations(X, y, sample_weight)
-        variables = self._name_variables(observations.regressions[0].points.shape[1])
+        variables = self._name_variables(observations.functions[0].points.shape[1])
         setup = self._describe_equation(observations, variables)
         kernel, noise = self._fit_state_kernel(observations, variables, n_restarts, rng)
         return self._learn_with(kernel, noise, observations, variables, setup, rng)
@@ -197,7 +197,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         prior = Constant(1 / self.state_penalty, "fixed") * kernel
         identity = parse_operator("u", variables)
         states = [
-            fit_state(prior, noise, data, identity) for data in observations.regressions
+            fit_state(prior, noise, data, identity) for data in observations.functions
         ]
         equation, equation_noise = None, None
         if setup is not None:
@@ -230,11 +230,11 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         self.equation_kernel_ = None if setup is None else equation.equation_kernel
 
     def _fit_state_kernel(self, observations, variables, n_restarts, rng):
-        regressions = observations.regressions
+        functions = observations.functions
         # A prior covariance kernel / lambda has the likelihood of the kernel with all
         # variances, those of the noise included, times lambda.
         root = self.state_penalty**0.5
-        scaled = [Regression(d.points, d.values * root, d.weights) for d in regressions]
+        scaled = [FunctionData(d.points, d.values * root, d.weights) for d in functions]
         noise = self.observation_noise
         noise = None if noise is None else noise * root
         settings = {"optimizer": self.optimizer, "n_restarts": n_restarts, "rng": rng}
@@ -281,7 +281,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
     def _fit_equation_kernel(self, kernel, unknown, target):
         stride = -(-len(target) // LIKELIHOOD_ROWS)
         rows = slice(None, None, stride)
-        sample = Regression(unknown[rows], target[rows], np.ones(len(target[rows])))
+        sample = FunctionData(unknown[rows], target[rows], np.ones(len(target[rows])))
         return maximise_likelihood(
             kernel, self.equation_noise, [sample], optimizer=self.optimizer
         )
@@ -356,23 +356,23 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
                 f"X holds {used.sum()} observation(s) of positive weight "
                 f"(n_samples={len(points)}): too few, at least 2 are needed."
             )
-        functions = sorted_labels(labels[i] for i in np.flatnonzero(used))
-        position = {label: m for m, label in enumerate(functions)}
+        names = sorted_labels(labels[i] for i in np.flatnonzero(used))
+        position = {label: m for m, label in enumerate(names)}
         owner = np.array([position.get(label, -1) for label in labels], dtype=float)
         table = np.column_stack([owner, points, y.astype(np.float64)])[used]
         # Equal rows are one row with the sum of their weights, so that a weight means
         # a repetition; sorting makes the fit independent of the order of the rows.
         table, inverse = np.unique(table, axis=0, return_inverse=True)
         weights = np.bincount(inverse.ravel(), weights=weights[used])
-        regressions = []
-        for m in range(len(functions)):
+        functions = []
+        for m in range(len(names)):
             rows = table[:, 0] == m
-            regressions.append(
-                Regression(table[rows, 1:-1], table[rows, -1], weights[rows])
+            functions.append(
+                FunctionData(table[rows, 1:-1], table[rows, -1], weights[rows])
             )
         if self.observation_noise == 0:
-            refuse_conflicts(regressions)
-        return Observations(tuple(functions), regressions)
+            refuse_conflicts(functions)
+        return Observations(tuple(names), functions)
 
     def _name_variables(self, n_coordinates):
         """Names of the coordinates by position."""
@@ -431,9 +431,9 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         """Collocation points of each function."""
         given, labels = self.collocation_points, observations.labels
         if given is None:
-            return default_collocation(observations.regressions)
+            return default_collocation(observations.functions)
         if isinstance(given, Integral):
-            everything = np.concatenate([d.points for d in observations.regressions])
+            everything = np.concatenate([d.points for d in observations.functions])
             return [low_discrepancy(everything, given)] * len(labels)
         per_function = by_label(given, labels, "collocation_points")
         checked = {}

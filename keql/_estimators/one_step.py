@@ -367,7 +367,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             if better and not self._doubts(others[0].error, two_step):
                 law, kernels = cubic, others
         if followed is not None and kernels[0].error > CLEARLY * followed.error:
-            if followed.error < GOOD * size_of(two_step.observations.regressions):
+            if followed.error < GOOD * size_of(two_step.observations.functions):
                 return None
         best = search(*law, kernels)
         if self._may_vary(best):
@@ -394,13 +394,13 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
     def _doubts(self, error, two_step):
         """Whether a law that is not given and predicts poorly may be a cubic one."""
-        size = size_of(two_step.observations.regressions)
+        size = size_of(two_step.observations.functions)
         return self.equation_kernel is None and error >= GOOD * size
 
     def _may_vary(self, search):
         """Whether a law that is not given may have varying coefficients, too."""
         is_free = self.equation_kernel is None and self.n_terms is None
-        several = len(search.fit.two_step.observations.regressions) > 1
+        several = len(search.fit.two_step.observations.functions) > 1
         hopeless = search.fit.result.interrupted or search.fit.is_hidden
         return is_free and several and not hopeless and search.followed is None
 
@@ -411,7 +411,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
     def _with_varying_coefficients(self, two_step):
         """An estimator that learns such a law, and its two steps."""
-        observed = [data.points for data in two_step.observations.regressions]
+        observed = [data.points for data in two_step.observations.functions]
         points = np.concatenate(two_step.setup.collocation_points + observed)
         law = varying_law(root_mean_square(two_step.target), points)
         return self._with_law(law, two_step)
@@ -422,7 +422,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
     def _state_kernels(self, two_step):
         """Kernel of the state of each function."""
-        return [two_step.state_kernel] * len(two_step.observations.regressions)
+        return [two_step.state_kernel] * len(two_step.observations.functions)
 
     def _learn_from(self, two_step, kernel, values=None):
         """Two steps with another state kernel; the second one from given values."""
@@ -431,7 +431,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         if values is None:
             noise, observations = two_step.observation_noise, two_step.observations
             return self._learn_with(kernel, noise, observations, variables, setup, rng)
-        observed = [len(data.values) for data in two_step.observations.regressions]
+        observed = [len(data.values) for data in two_step.observations.functions]
         imposed = [z[n:] for z, n in zip(values, observed, strict=True)]
         S = setup.features(imposed)
         equation, noise = self._learn_equation(setup, S, variables, kernel, rng)

@@ -75,7 +75,7 @@ class BorderRegression:
         Points of the border.
     maps : list of ndarray of shape (N_m, 1 + p + c)
         (a_m, B_m, C_m) of each function.
-    regressions : list of Regression
+    functions : list of FunctionData
         The observations.
     kernel : Kernel
         Prior covariance on the border.
@@ -85,7 +85,7 @@ class BorderRegression:
         Prior standard deviation of the weights.
     """
 
-    def __init__(self, border, maps, regressions, kernel, noise, scale=1.0):
+    def __init__(self, border, maps, functions, kernel, noise, scale=1.0):
         self.border, self.kernel = border, kernel
         self.noise, self.scale = noise, scale
         p = maps[0].shape[1] - 1 - len(border)
@@ -93,10 +93,10 @@ class BorderRegression:
         self.on_border = [each[:, 1 + p :] for each in maps]
         ends = np.cumsum([0, *map(len, maps)])
         self.places = [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
-        values = np.concatenate([data.values for data in regressions])
+        values = np.concatenate([data.values for data in functions])
         self.size = root_mean_square(values)
         self.target = values - np.concatenate([each[:, 0] for each in maps])
-        self.variances = 1 / np.concatenate([data.weights for data in regressions])
+        self.variances = 1 / np.concatenate([data.weights for data in functions])
 
     def _covariance(self, K, noise):
         """Covariance (N, N) of the observations if the weights are known."""

@@ -130,7 +130,7 @@ def _between(start, end, part):
 def _simulate(evolution, equation, border, guess):
     """Law, border, states with these values there, and what they miss; or None."""
     states, missed = [], []
-    for values, near, data in zip(border, guess, evolution.regressions, strict=True):
+    for values, near, data in zip(border, guess, evolution.functions, strict=True):
         with np.errstate(over="ignore", invalid="ignore"):  # it is looked at
             state = simulate(evolution.grid, equation, values, near)
         if state is None:

@@ -56,9 +56,9 @@ class Evolution:
 
     def __init__(self, learned, noise, axis):
         self.learned = learned
-        self.regressions = learned.observations.regressions
-        values = np.concatenate([data.values for data in self.regressions])
-        points = [data.points for data in self.regressions]
+        self.functions = learned.observations.functions
+        values = np.concatenate([data.values for data in self.functions])
+        points = [data.points for data in self.functions]
         points = np.concatenate([*learned.setup.collocation_points, *points])
         self.size = root_mean_square(values)
         self.grid = EvolutionGrid(points.min(axis=0), points.max(axis=0), axis)
@@ -114,12 +114,12 @@ class Evolution:
             return failed
         maps = [
             self.grid.apply(flow, data.points, self.identity)
-            for flow, data in zip(flows, self.regressions, strict=True)
+            for flow, data in zip(flows, self.functions, strict=True)
         ]
         kernels = self.kernels if near is None else [near.kernel]
         levels = (self.level, 1.0) if near is None else (near.noise, near.scale)
         tried = [
-            BorderRegression(self.grid.border, maps, self.regressions, kernel, *levels)
+            BorderRegression(self.grid.border, maps, self.functions, kernel, *levels)
             for kernel in kernels
         ]
         free = self.free_noise, self.free_scale
@@ -185,7 +185,7 @@ class Evolution:
             solution,
             [*losses, float(solution.weights.loss)],
             negative_log_likelihood,
-            root_mean_square(left_out_errors(solution, self.regressions)),
+            root_mean_square(left_out_errors(solution, self.functions)),
         )
 
     def followed(self, trajectory, outside, path):
@@ -251,11 +251,11 @@ def find_evolution(learned, noise=None):
         are too many observations, or if all are at one time or place.
     """
     axis = time_axis(learned.setup, len(learned.variables))
-    regressions = learned.observations.regressions
-    n_values = sum(len(data.values) for data in regressions)
-    many = n_values > MOST_OBSERVATIONS or len(regressions) > MOST_FUNCTIONS
+    functions = learned.observations.functions
+    n_values = sum(len(data.values) for data in functions)
+    many = n_values > MOST_OBSERVATIONS or len(functions) > MOST_FUNCTIONS
     if axis is None or many:
         return None
-    if np.any(np.ptp(np.concatenate([d.points for d in regressions]), axis=0) == 0):
+    if np.any(np.ptp(np.concatenate([d.points for d in functions]), axis=0) == 0):
         return None
     return Evolution(learned, noise, axis)

@@ -54,8 +54,8 @@ def make_problem(
     problem : JointProblem
         The problem.
     """
-    setup, regressions = two_step.setup, two_step.observations.regressions
-    values = np.concatenate([data.values for data in regressions])
+    setup, functions = two_step.setup, two_step.observations.functions
+    values = np.concatenate([data.values for data in functions])
     size = root_mean_square(two_step.target)
     if equation_noise is None:
         equation_noise = EQUATION_NOISE * size
@@ -75,10 +75,10 @@ def make_problem(
 
 
 def _make_blocks(two_step, kernels, solver):
-    setup, regressions = two_step.setup, two_step.observations.regressions
+    setup, functions = two_step.setup, two_step.observations.functions
     arguments = (
         kernels,
-        regressions,
+        functions,
         setup.collocation_points,
         setup.forcing,
         setup.operators,
@@ -86,7 +86,7 @@ def _make_blocks(two_step, kernels, solver):
     )
     places = {id(points): len(points) for points in setup.collocation_points}
     n_representers = sum(places.values()) * len(setup.operators)
-    n_representers += sum(len(data.values) for data in regressions)
+    n_representers += sum(len(data.values) for data in functions)
     small = solver == "auto" and n_representers <= LARGEST
     if solver == "primal" or (small and not _is_of_high_rank(*arguments)):
         blocks = make_primal_blocks(*arguments)
@@ -97,14 +97,14 @@ def _make_blocks(two_step, kernels, solver):
 
 
 def _is_of_high_rank(
-    kernels, regressions, collocation_points, forcing, operators, identity
+    kernels, functions, collocation_points, forcing, operators, identity
 ):
     """Whether a part of the representers has a rank too high for the primal already.
 
     That of all is as high at least, and takes much longer to find out.
     """
-    n_data = len(regressions[0].values) + len(collocation_points[0])
-    functionals = [(regressions[0].points, identity)]
+    n_data = len(functions[0].values) + len(collocation_points[0])
+    functionals = [(functions[0].points, identity)]
     functionals += [(collocation_points[0], operator) for operator in operators]
     n_rows = sum(len(points) for points, _ in functionals)
     stride = max(1, int(n_rows / (SAMPLED * n_data)))

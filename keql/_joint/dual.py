@@ -171,7 +171,7 @@ class DualBlock(Block):
 
 
 def make_dual_blocks(
-    kernels, regressions, collocation_points, forcing, operators, identity
+    kernels, functions, collocation_points, forcing, operators, identity
 ):
     """Gram matrices of all functions; what functions share is computed once.
 
@@ -179,7 +179,7 @@ def make_dual_blocks(
     ----------
     kernels : list of Kernel
         State kernel of each function.
-    regressions : list of Regression
+    functions : list of FunctionData
         Observations of each function.
     collocation_points, forcing : list of ndarray
         Of each function.
@@ -195,7 +195,7 @@ def make_dual_blocks(
     """
     shared, blocks = {}, []
     for kernel, data, points, right in zip(
-        kernels, regressions, collocation_points, forcing, strict=True
+        kernels, functions, collocation_points, forcing, strict=True
     ):
         imposed = [(points, operator) for operator in operators]
         observed = [(data.points, identity)]

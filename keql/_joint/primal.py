@@ -156,13 +156,13 @@ class PrimalBlock(Block):
 
 
 def make_primal_blocks(
-    kernels, regressions, collocation_points, forcing, operators, identity
+    kernels, functions, collocation_points, forcing, operators, identity
 ):
     """Bases and what functionals give on them; what functions share is computed once.
 
     Parameters
     ----------
-    kernels, regressions, collocation_points, forcing, operators, identity
+    kernels, functions, collocation_points, forcing, operators, identity
         As for :func:`keql._joint.dual.make_dual_blocks`.
 
     Returns
@@ -173,7 +173,7 @@ def make_primal_blocks(
     blocks = [None] * len(kernels)
     for kernel in {id(kernel): kernel for kernel in kernels}.values():
         members = [m for m, other in enumerate(kernels) if other is kernel]
-        observed = np.concatenate([regressions[m].points for m in members])
+        observed = np.concatenate([functions[m].points for m in members])
         distinct, places = np.unique(observed, axis=0, return_inverse=True)
         imposed = {id(collocation_points[m]): collocation_points[m] for m in members}
         functionals = [(distinct, identity)]
@@ -184,10 +184,10 @@ def make_primal_blocks(
             start += len(operators) * len(points)
         basis, rows = span(kernel, functionals)
         places = np.split(
-            places.ravel(), np.cumsum([len(regressions[m].points) for m in members])
+            places.ravel(), np.cumsum([len(functions[m].points) for m in members])
         )
         for m, own in zip(members, places[:-1], strict=True):
-            data, points = regressions[m], collocation_points[m]
+            data, points = functions[m], collocation_points[m]
             start = starts[id(points)]
             shape = (len(operators), len(points), rows.shape[1])
             stop = start + len(operators) * len(points)

@@ -31,12 +31,12 @@ def low_discrepancy(points, n):
     return lower + (upper - lower) * sequence.random(n)
 
 
-def default_collocation(regressions):
+def default_collocation(functions):
     """The observation points of each function, and a low-discrepancy fill."""
-    everything = np.concatenate([data.points for data in regressions])
-    cap = max(FILL_LIMITS[0], FILL_TOTAL // len(regressions))
+    everything = np.concatenate([data.points for data in functions])
+    cap = max(FILL_LIMITS[0], FILL_TOTAL // len(functions))
     chosen = []
-    for data in regressions:
+    for data in functions:
         points = np.unique(data.points, axis=0)
         wanted = np.clip(FILL_FACTOR * len(points), *FILL_LIMITS)
         n_fill = max(0, min(int(wanted), cap) - len(points))

@@ -15,7 +15,7 @@ class Observations:
     """Validated data: one regression problem for each function."""
 
     labels: tuple
-    regressions: list
+    functions: list
 
 
 def sorted_labels(labels):
@@ -23,9 +23,9 @@ def sorted_labels(labels):
     return sorted(set(labels), key=lambda label: (type(label).__name__, label))
 
 
-def refuse_conflicts(regressions):
+def refuse_conflicts(functions):
     """Refuse different values at one point, which exact observations cannot have."""
-    for data in regressions:
+    for data in functions:
         points, counts = np.unique(data.points, axis=0, return_counts=True)
         if np.any(counts > 1):
             raise ValueError(
@@ -36,7 +36,7 @@ def refuse_conflicts(regressions):
 
 
 @dataclass(frozen=True)
-class Regression:
+class FunctionData:
     """Noisy values of one function: y_i = v(x_i) + noise / sqrt(weight_i).
 
     Parameters
@@ -54,6 +54,6 @@ class Regression:
     weights: np.ndarray
 
 
-def size_of(regressions):
+def size_of(functions):
     """Root mean square of the values of several functions, in their units."""
-    return root_mean_square(np.concatenate([data.values for data in regressions]))
+    return root_mean_square(np.concatenate([data.values for data in functions]))

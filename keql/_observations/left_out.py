@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def left_out_errors(model, regressions):
+def left_out_errors(model, functions):
     """Errors of the predictions of observations from all others.
 
     Observations on the border of the box around their function's points are not
@@ -13,7 +13,7 @@ def left_out_errors(model, regressions):
     ----------
     model : DualModel or PrimalModel
         Linearised joint problem.
-    regressions : list of Regression
+    functions : list of FunctionData
         The observations.
 
     Returns
@@ -22,7 +22,7 @@ def left_out_errors(model, regressions):
         In the units of the values, weighted as they are.
     """
     inner, border = [], []
-    for data, errors in zip(regressions, model.leave_one_out(), strict=True):
+    for data, errors in zip(functions, model.leave_one_out(), strict=True):
         x = data.points
         inside = np.all((x > x.min(axis=0)) & (x < x.max(axis=0)), axis=1)
         scaled = errors * np.sqrt(data.weights)

@@ -15,7 +15,7 @@ from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesk
 from keql._observations.data import NOISE_RANGE, size_of
 
 
-def log_marginal_likelihood(kernel, noise, regressions, eval_gradient=False):
+def log_marginal_likelihood(kernel, noise, functions, eval_gradient=False):
     """Log marginal likelihood of independent functions with one prior.
 
     sum_m log N(y_m; 0, K_m + noise^2 diag(1 / w_m)), as in Rasmussen and Williams,
@@ -27,7 +27,7 @@ def log_marginal_likelihood(kernel, noise, regressions, eval_gradient=False):
         Prior covariance.
     noise : float
         Standard deviation of a value of weight 1.
-    regressions : list of Regression
+    functions : list of FunctionData
         The data of each function.
     eval_gradient : bool, default=False
         Whether the gradient is returned.
@@ -41,7 +41,7 @@ def log_marginal_likelihood(kernel, noise, regressions, eval_gradient=False):
         log(noise).
     """
     value, gradient = 0.0, np.zeros(kernel.n_dims + 1)
-    for data in regressions:
+    for data in functions:
         if eval_gradient:
             K, layers = kernel(data.points, eval_gradient=True)
         else:
@@ -61,7 +61,7 @@ def log_marginal_likelihood(kernel, noise, regressions, eval_gradient=False):
 
 
 def maximise_likelihood(
-    kernel, noise, regressions, *, optimizer="fmin_l_bfgs_b", n_restarts=0, rng=None
+    kernel, noise, functions, *, optimizer="fmin_l_bfgs_b", n_restarts=0, rng=None
 ):
     """Fit the free hyperparameters of a kernel, and the noise level if it is None.
 
@@ -71,7 +71,7 @@ def maximise_likelihood(
         Start; its bounds say what is free.
     noise : float or None
         Standard deviation of the data; None: estimated along with the kernel.
-    regressions : list of Regression
+    functions : list of FunctionData
         The data of each function.
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
         As in :class:`sklearn.gaussian_process.GaussianProcessRegressor`: a callable
@@ -89,8 +89,8 @@ def maximise_likelihood(
     noise : float
         The given or the optimal noise level.
     """
-    size = size_of(regressions)
-    n_values = sum(len(data.values) for data in regressions)
+    size = size_of(functions)
+    n_values = sum(len(data.values) for data in functions)
     lowest, highest = np.log(np.multiply(NOISE_RANGE, size))
     if optimizer is None:
         return clone(kernel), np.exp(lowest) if noise is None else noise
@@ -102,12 +102,12 @@ def maximise_likelihood(
         level = np.exp(theta[-1]) if noise is None else noise
         return kernel.clone_with_theta(theta[: kernel.n_dims]), level
 
-    spectra = _spectra(kernel, regressions)
+    spectra = _spectra(kernel, functions)
 
     def objective(theta, eval_gradient=True):
         kernel, noise = unpack(theta)
         if spectra is None:
-            found = log_marginal_likelihood(kernel, noise, regressions, eval_gradient)
+            found = log_marginal_likelihood(kernel, noise, functions, eval_gradient)
         else:
             found = _spectral_likelihood(kernel, noise, spectra, eval_gradient)
         # n log(size) makes the value, and with it the stopping rule, independent of
@@ -128,7 +128,7 @@ def maximise_likelihood(
     return unpack(best_optimum(optima)[0])
 
 
-def _spectra(kernel, regressions):
+def _spectra(kernel, functions):
     """Eigenvalues of the weighted kernel matrices, for kernels exp(theta) times K.
 
     These, which are their own derivatives, need only be factored once and not at each
@@ -143,7 +143,7 @@ def _spectra(kernel, regressions):
     if kernel.n_dims != 1:
         return None
     kernel, spectra = kernel.clone_with_theta(np.zeros(1)), []
-    for data in regressions:
+    for data in functions:
         K, layers = kernel(data.points, eval_gradient=True)
         if not np.array_equal(layers[:, :, 0], K):
             return None

@@ -17,7 +17,7 @@ def fit_state(kernel, noise, data, identity):
         Prior covariance.
     noise : float
         Standard deviation of a value of weight 1.
-    data : Regression
+    data : FunctionData
         The values.
     identity : DifferentialOperator
         The operator "u" in the variables of the points.

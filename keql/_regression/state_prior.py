@@ -80,7 +80,7 @@ class StatePrior:
 
     Parameters
     ----------
-    regressions : list of Regression
+    functions : list of FunctionData
         The data of each function.
     size : float
         Size of the values.
@@ -93,11 +93,11 @@ class StatePrior:
         Of `theta`.
     """
 
-    def __init__(self, regressions, size, noise):
-        points = np.concatenate([data.points for data in regressions])
+    def __init__(self, functions, size, noise):
+        points = np.concatenate([data.points for data in functions])
         self.origin, self.extent = points.min(axis=0), extent_of(points)
         self.size, self.known_noise = size, noise
-        self.data = [self._scale(data) for data in regressions]
+        self.data = [self._scale(data) for data in functions]
         scaled = np.concatenate([data.values for data in self.data])
         self.offset = np.mean(scaled) ** 2
         # Where a coordinate takes few values, a length scale below half their spacing
@@ -294,7 +294,7 @@ FIRST_STEPS = 20
 
 
 def fit_state_prior(
-    regressions, noise=None, *, optimizer="fmin_l_bfgs_b", n_restarts=0, rng=None
+    functions, noise=None, *, optimizer="fmin_l_bfgs_b", n_restarts=0, rng=None
 ):
     """Choose a prior for states about which nothing is said.
 
@@ -302,7 +302,7 @@ def fit_state_prior(
 
     Parameters
     ----------
-    regressions : list of Regression
+    functions : list of FunctionData
         The data of each function.
     noise, optimizer, n_restarts, rng
         As in :func:`maximise_likelihood`.
@@ -314,8 +314,8 @@ def fit_state_prior(
     noise : float
         The given or the fitted noise level.
     """
-    size = size_of(regressions)
-    prior = StatePrior(regressions, size, noise)
+    size = size_of(functions)
+    prior = StatePrior(functions, size, noise)
     if callable(optimizer):
         starts = [*prior.starts(), *random_starts(prior.bounds, n_restarts, rng)]
         optima = [optimizer(prior, start, bounds=prior.bounds) for start in starts]

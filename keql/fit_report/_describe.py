@@ -40,7 +40,7 @@ def describe_fit(model, learned, search=None):
     report : FitReport
         The report.
     """
-    data, setup = learned.observations.regressions, learned.setup
+    data, setup = learned.observations.functions, learned.setup
     n_values = sum(len(each.values) for each in data)
     title = f"{type(model).__name__}, {n_values} observations"
     if len(data) > 1:
@@ -189,7 +189,7 @@ def length_scales(kernel, variables):
 
 def _residual_of_observations(learned):
     identity = parse_operator("u", learned.variables)
-    data = learned.observations.regressions
+    data = learned.observations.functions
     misses = [
         (state.evaluate(each.points, identity) - each.values) * np.sqrt(each.weights)
         for each, state in zip(data, learned.states, strict=True)
@@ -230,10 +230,10 @@ def _cloud(learned, followed):
     operators = learned.setup.operators[:n_operators]
     placed = learned.setup.collocation_points
     starts = np.cumsum([0, *map(len, placed)])
-    functions = range(0, len(placed), -(-len(placed) // FUNCTIONS))
-    stride = -(-sum(len(placed[m]) for m in functions) // ROWS)
+    chosen = range(0, len(placed), -(-len(placed) // FUNCTIONS))
+    stride = -(-sum(len(placed[m]) for m in chosen) // ROWS)
     rows, errors = [], []
-    for m in functions:
+    for m in chosen:
         sample, state = placed[m][::stride], learned.states[m]
         rows.append(np.arange(starts[m], starts[m + 1], stride))
         errors.append([state.variance(sample, operator) for operator in operators])

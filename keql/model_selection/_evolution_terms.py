@@ -293,5 +293,5 @@ def is_convincing(followed, two_step):
         Observations are predicted to a small part of their size, or as well as their
         noise, as it would be without a law, allows.
     """
-    size = size_of(two_step.observations.regressions)
+    size = size_of(two_step.observations.functions)
     return followed.error < max(SMALL * size, AT_NOISE * two_step.observation_noise)

@@ -34,7 +34,7 @@ class TermsStep(NamedTuple):
 
 
 def fit_with_fewer_terms(
-    problem, result, n_terms, names, regressions, *, max_iter, tol, report
+    problem, result, n_terms, names, functions, *, max_iter, tol, report
 ):
     """Take terms out of P one by one, fitting states and equation again each time.
 
@@ -55,7 +55,7 @@ def fit_with_fewer_terms(
         How many terms are kept.
     names : callable
         The name of a monomial from its exponents.
-    regressions : list of Regression
+    functions : list of FunctionData
         The observations.
     max_iter, tol, report
         As for :func:`keql._numerics.gauss_newton.minimise`.
@@ -87,7 +87,7 @@ def fit_with_fewer_terms(
         if fit.interrupted or fit.loss > HOPELESS * result.loss:
             break
     errors = [
-        left_out_errors(each.linearise(each.evaluate(fit.solution)), regressions)
+        left_out_errors(each.linearise(each.evaluate(fit.solution)), functions)
         for _, each, fit in fits
     ]
     path = [

@@ -96,7 +96,7 @@ class JointFit:
         Of shape (n,), without observations on the border, in the units of the values.
         """
         model = self.problem.linearise(self.problem.evaluate(self.result.solution))
-        return left_out_errors(model, self.two_step.observations.regressions)
+        return left_out_errors(model, self.two_step.observations.functions)
 
     @property
     def misfit(self):
@@ -130,7 +130,7 @@ class JointFit:
     @property
     def size(self):
         """Root mean square of the observations."""
-        return size_of(self.two_step.observations.regressions)
+        return size_of(self.two_step.observations.functions)
 
     @property
     def is_hidden(self):
@@ -148,10 +148,8 @@ class JointFit:
 
     def believing_predictions(self):
         """The same, its variances raised to what is left if predictions are good."""
-        regressions = self.two_step.observations.regressions
-        dispersion = believed_dispersion(
-            self.problem, self.result.solution, regressions
-        )
+        functions = self.two_step.observations.functions
+        dispersion = believed_dispersion(self.problem, self.result.solution, functions)
         return replace(self, problem=self.problem.with_dispersion(dispersion))
 
     def holding(self, two_step, problem, start, *, max_iter, tol, report):
@@ -227,7 +225,7 @@ def fit_jointly(two_step, problem, start, *, n_terms, n_restarts, rng, **setting
             result,
             n_terms,
             lambda powers: term_name(two_step, powers),
-            two_step.observations.regressions,
+            two_step.observations.functions,
             **settings,
         )
     return JointFit(two_step, two_step.state_kernel, problem, result, tries, path)

@@ -95,9 +95,9 @@ def compare_kernels(two_step, learn, solve_jointly, values=None):
     candidates : list of Candidate
         The one to be taken, then the others by the errors of their predictions.
     """
-    regressions = two_step.observations.regressions
-    points = np.concatenate([data.points for data in regressions])
-    observed = np.concatenate([data.values for data in regressions])
+    functions = two_step.observations.functions
+    points = np.concatenate([data.points for data in functions])
+    observed = np.concatenate([data.values for data in functions])
     extent = extent_of(points)
     offset, variance = (
         Constant(square, "fixed")
@@ -108,7 +108,7 @@ def compare_kernels(two_step, learn, solve_jointly, values=None):
     def evaluate(kernel, values):
         learned = learn(kernel, values)
         problem, start = solve_jointly(learned, values)
-        return _evaluate(kernel, problem, start, regressions)
+        return _evaluate(kernel, problem, start, functions)
 
     def smooth(fractions, values):
         kernel = offset + variance * RBF(extent * fractions, "fixed")
@@ -150,8 +150,8 @@ def make_prior(candidate, learn, solve_jointly):
     problem, solution = solve_jointly(two_step, candidate.values)
     there = replace(candidate.iterate, weights=solution.weights)
     solution = min(solution, there, key=lambda each: problem.evaluate(each).loss)
-    regressions = two_step.observations.regressions
-    dispersion = believed_dispersion(problem, solution, regressions)
+    functions = two_step.observations.functions
+    dispersion = believed_dispersion(problem, solution, functions)
     problem = problem.with_dispersion(dispersion)
     return Prior(two_step, problem, solution, candidate.error)
 
@@ -201,11 +201,11 @@ def _search(evaluate, path, shortest, values=None):
     return tried
 
 
-def _evaluate(kernel, problem, start, regressions):
+def _evaluate(kernel, problem, start, functions):
     first = DAMPING * problem.evaluate(start).loss
     result = minimise(problem, start, damping=first, max_iter=STEPS, tol=TOL)
     model = problem.linearise(problem.evaluate(result.solution))
-    errors = left_out_errors(model, regressions)
+    errors = left_out_errors(model, functions)
     return Candidate(kernel, result.solution, errors, result.loss)
 
 
@@ -226,13 +226,13 @@ def _settle(candidates):
     return min(filter(as_good, candidates), key=lambda candidate: candidate.loss)
 
 
-def prediction_error(problem, solution, regressions):
+def prediction_error(problem, solution, functions):
     """Root mean square of :func:`left_out_errors` of the problem linearised there."""
     model = problem.linearise(problem.evaluate(solution))
-    return root_mean_square(left_out_errors(model, regressions))
+    return root_mean_square(left_out_errors(model, functions))
 
 
-def believed_dispersion(problem, solution, regressions):
+def believed_dispersion(problem, solution, functions):
     """The factor of all variances that a solution suggests which predicts well.
 
     Parameters
@@ -241,7 +241,7 @@ def believed_dispersion(problem, solution, regressions):
         The problem.
     solution : Iterate
         Its solution.
-    regressions : list of Regression
+    functions : list of FunctionData
         The observations.
 
     Returns
@@ -249,8 +249,8 @@ def believed_dispersion(problem, solution, regressions):
     dispersion : float
         1 if the data are met, or if they are not predicted well either.
     """
-    error = prediction_error(problem, solution, regressions)
-    if error >= GOOD * size_of(regressions):
+    error = prediction_error(problem, solution, functions)
+    if error >= GOOD * size_of(functions):
         return 1.0
     n_residuals = sum(map(len, problem.precisions))
     return max(1.0, 2 * problem.evaluate(solution).loss / n_residuals)

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import optimize, stats
 
 from keql._evolution.boundary_values import BorderRegression, border_kernels
-from keql._observations.data import Regression
+from keql._observations.data import FunctionData
 from keql.kernels import Constant, Matern
 
 P, C = 2, 30
@@ -19,18 +19,18 @@ def observed(counts=(12, 9), noise=0.01, seed=0):
     rng = np.random.RandomState(seed)
     root = np.linalg.cholesky(KERNEL(BORDER) + 1e-12 * np.eye(C))
     weights = rng.normal(size=P)
-    maps, regressions = [], []
+    maps, functions = [], []
     for n in counts:
         A = rng.normal(size=(n, 1 + P + C)) / C**0.5
         values = A @ np.r_[1, weights, root @ rng.normal(size=C)]
         precisions = rng.uniform(0.5, 2, n)
         values += noise * rng.normal(size=n) / precisions**0.5
         maps.append(A)
-        regressions.append(Regression(rng.uniform(size=(n, 2)), values, precisions))
-    return maps, regressions
+        functions.append(FunctionData(rng.uniform(size=(n, 2)), values, precisions))
+    return maps, functions
 
 
-def joint(maps, regressions, kernel, noise, scale=1.0):
+def joint(maps, functions, kernel, noise, scale=1.0):
     """Mean and covariance of the observations, and their covariance with unknowns."""
     K, m = kernel(BORDER), len(maps)
     prior = scale**2 * np.eye(P + m * C)
@@ -45,26 +45,26 @@ def joint(maps, regressions, kernel, noise, scale=1.0):
         )
         row += len(each)
     mean = np.concatenate([each[:, 0] for each in maps])
-    variances = noise**2 / np.concatenate([r.weights for r in regressions])
+    variances = noise**2 / np.concatenate([r.weights for r in functions])
     return mean, A @ prior @ A.T + np.diag(variances), A @ prior, prior
 
 
 def test_the_likelihood_is_that_of_a_gaussian_vector():
-    maps, regressions = observed()
-    y = np.concatenate([r.values for r in regressions])
-    problem = BorderRegression(BORDER, maps, regressions, KERNEL, 0.1)
+    maps, functions = observed()
+    y = np.concatenate([r.values for r in functions])
+    problem = BorderRegression(BORDER, maps, functions, KERNEL, 0.1)
     found, expected = [], []
     for theta, *levels in (([0.3, -1.0, 0.2], 0.02, 3.0), ([1.0, 0.0, 1.0], 0.2, 0.5)):
         kernel = KERNEL.clone_with_theta(np.array(theta))
-        mean, covariance, *_ = joint(maps, regressions, kernel, *levels)
+        mean, covariance, *_ = joint(maps, functions, kernel, *levels)
         found.append(problem.log_likelihood(kernel, *levels)[0])
         expected.append(stats.multivariate_normal(mean, covariance).logpdf(y))
     assert_allclose(np.diff(found), np.diff(expected))
 
 
 def test_the_gradient_is_that_of_the_likelihood():
-    maps, regressions = observed()
-    problem = BorderRegression(BORDER, maps, regressions, KERNEL, 0.1)
+    maps, functions = observed()
+    problem = BorderRegression(BORDER, maps, functions, KERNEL, 0.1)
 
     def value(theta, part):
         kernel = KERNEL.clone_with_theta(theta[:-2])
@@ -77,11 +77,11 @@ def test_the_gradient_is_that_of_the_likelihood():
 
 @pytest.mark.parametrize("scale", [1.0, 4.0])
 def test_the_solution_is_the_conditional_distribution(scale):
-    maps, regressions = observed()
-    y = np.concatenate([r.values for r in regressions])
-    problem = BorderRegression(BORDER, maps, regressions, KERNEL, 0.05, scale)
+    maps, functions = observed()
+    y = np.concatenate([r.values for r in functions])
+    problem = BorderRegression(BORDER, maps, functions, KERNEL, 0.05, scale)
     solution = problem.solve()
-    mean, G, cross, prior = joint(maps, regressions, KERNEL, 0.05, scale)
+    mean, G, cross, prior = joint(maps, functions, KERNEL, 0.05, scale)
     expected = cross.T @ np.linalg.solve(G, y - mean)
     covariance = prior - cross.T @ np.linalg.solve(G, cross)
     for i, (found, spread) in enumerate(
@@ -95,8 +95,8 @@ def test_the_solution_is_the_conditional_distribution(scale):
 
 
 def test_the_loss_is_least_at_the_solution():
-    maps, regressions = observed()
-    problem = BorderRegression(BORDER, maps, regressions, KERNEL, 0.05, 4.0)
+    maps, functions = observed()
+    problem = BorderRegression(BORDER, maps, functions, KERNEL, 0.05, 4.0)
     solution = problem.solve()
 
     def loss(factor):
@@ -104,7 +104,7 @@ def test_the_loss_is_least_at_the_solution():
         unknowns = [np.r_[1, factor * each[1:]] for each in solution.unknowns]
         missed = [
             data.values - A @ z
-            for data, A, z in zip(regressions, maps, unknowns, strict=True)
+            for data, A, z in zip(functions, maps, unknowns, strict=True)
         ]
         border = [each[1 + P :] for each in unknowns]
         weights = factor * solution.weights.weights
@@ -120,10 +120,10 @@ def test_the_loss_is_least_at_the_solution():
 
 
 def test_predictions_are_those_from_all_other_observations():
-    maps, regressions = observed()
-    y = np.concatenate([r.values for r in regressions])
-    solution = BorderRegression(BORDER, maps, regressions, KERNEL, 0.05).solve()
-    mean, G, *_ = joint(maps, regressions, KERNEL, 0.05)
+    maps, functions = observed()
+    y = np.concatenate([r.values for r in functions])
+    solution = BorderRegression(BORDER, maps, functions, KERNEL, 0.05).solve()
+    mean, G, *_ = joint(maps, functions, KERNEL, 0.05)
     expected = []
     for i in range(len(y)):
         others = np.arange(len(y)) != i
@@ -134,8 +134,8 @@ def test_predictions_are_those_from_all_other_observations():
 
 
 def test_prior_and_noise_are_those_of_most_likelihood():
-    maps, regressions = observed((150,), noise=0.03)
-    start = BorderRegression(BORDER, maps, regressions, KERNEL, 0.5)
+    maps, functions = observed((150,), noise=0.03)
+    start = BorderRegression(BORDER, maps, functions, KERNEL, 0.5)
     best, loss = start.with_best_prior(True, True)
     assert abs(np.log(best.noise / 0.03)) < 0.3
     gradient = best.log_likelihood(best.kernel, best.noise, best.scale)[1]
@@ -148,12 +148,12 @@ def test_prior_and_noise_are_those_of_most_likelihood():
 
 
 def test_the_unit_of_the_values_does_not_matter():
-    maps, regressions = observed((40,))
-    large = [Regression(r.points, 1e6 * r.values, r.weights) for r in regressions]
+    maps, functions = observed((40,))
+    large = [FunctionData(r.points, 1e6 * r.values, r.weights) for r in functions]
     scaled = [each.copy() for each in maps]
     scaled[0][:, : 1 + P] *= 1e6  # weights have no unit
     found = []
-    for unit, A, data in ((1.0, maps, regressions), (1e6, scaled, large)):
+    for unit, A, data in ((1.0, maps, functions), (1e6, scaled, large)):
         kernel = border_kernels(BORDER, data[0].values)[0]
         problem = BorderRegression(BORDER, A, data, kernel, 0.1 * unit)
         best, loss = problem.with_best_prior(True, True)

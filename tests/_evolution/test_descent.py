@@ -51,7 +51,7 @@ def test_states_follow_their_law_all_the_way(evolution, descents):
         unknowns = np.r_[1, each.equation.weights, each.border[0]]
         found = (each.target.flows[0] @ unknowns).ravel()
         assert_allclose(found, each.states[0], atol=1e-5)
-        data = evolution.regressions[0]
+        data = evolution.functions[0]
         values = evolution.values_at(each.states[0], data.points)
         assert_allclose(each.missed, data.values - values)
 

@@ -26,7 +26,7 @@ def problem_of(form, noise=1e-3, **arguments):
 def test_draws_follow_the_process_given_the_observations(form):
     case, problem, _ = problem_of(form, noise=1e-5)
     block, precisions = problem.blocks[0], problem.precisions[0]
-    y = case.regressions[0].values
+    y = case.functions[0].values
     n = len(y)
     draw = StateDraws(block, precisions, PENALTY)
     rng = np.random.RandomState(0)

@@ -16,10 +16,10 @@ T = np.linspace(-1, 4, 40)[:, None]
 
 def in_the_primal(case):
     """The same problem with states in an orthonormal basis, at the same iterate."""
-    n_functions = len(case.regressions)
+    n_functions = len(case.functions)
     blocks = make_primal_blocks(
         [STATE_KERNEL] * n_functions,
-        case.regressions,
+        case.functions,
         case.points,
         case.forcing,
         OPERATORS,

@@ -10,7 +10,7 @@ from scipy.linalg import block_diag
 
 from keql._joint.dual import DualBlock, DualModel, make_dual_blocks
 from keql._joint.problem import JointProblem
-from keql._observations.data import Regression
+from keql._observations.data import FunctionData
 from keql.equation._basis import InducingBasis, PolynomialBasis
 from keql.equation._known import make_known_part
 from keql.kernels import RBF, Matern, Polynomial
@@ -67,8 +67,8 @@ def make_case(equation="polynomial", known="linear", n_functions=3, factor=1.0):
     observed = [np.sort(rng.uniform(0, 3, size=(n, 1)), axis=0) for n, _ in sizes]
     shared, own = (np.linspace(0.1, 2.9, k)[:, None] for k in (7, 6))
     points = [shared if k == 7 else own for _, k in sizes]
-    regressions = [
-        Regression(x, rng.normal(size=len(x)), rng.uniform(0.5, 2, size=len(x)))
+    functions = [
+        FunctionData(x, rng.normal(size=len(x)), rng.uniform(0.5, 2, size=len(x)))
         for x in observed
     ]
     forcing = [rng.normal(size=len(x)) for x in points]
@@ -81,7 +81,7 @@ def make_case(equation="polynomial", known="linear", n_functions=3, factor=1.0):
     basis = PolynomialBasis(kernel) if is_finite else InducingBasis(kernel, centers)
     kernels = [STATE_KERNEL] * n_functions
     blocks = make_dual_blocks(
-        kernels, regressions, points, forcing, OPERATORS, OPERATORS[0]
+        kernels, functions, points, forcing, OPERATORS, OPERATORS[0]
     )
     noises = (0.2, 0.7)
     problem = JointProblem(
@@ -100,7 +100,7 @@ def make_case(equation="polynomial", known="linear", n_functions=3, factor=1.0):
     return SimpleNamespace(
         problem=problem,
         iterate=problem.iterate(coefficients, weights),
-        regressions=regressions,
+        functions=functions,
         forcing=forcing,
         points=points,
         noises=noises,
@@ -138,7 +138,7 @@ def equation_residual(case, m, columns):
 
 
 def columns_of(case, m):
-    n = len(case.regressions[m].points)
+    n = len(case.functions[m].points)
     return case.iterate.values[m][n:].reshape(len(OPERATORS), -1)
 
 
@@ -157,7 +157,7 @@ def dense_jacobian(case):
     blocks, right = [], []
     for m, C in enumerate(roots):
         columns = columns_of(case, m)
-        n, n_points = len(case.regressions[m].points), columns.shape[1]
+        n, n_points = len(case.functions[m].points), columns.shape[1]
         T = np.zeros((n + n_points, len(C)))
         T[:n, :n] = np.eye(n)
         for q in range(len(OPERATORS)):
@@ -246,7 +246,7 @@ def test_precisions_are_inverse_variances():
     case = make_case()
     sigma_u, sigma_p = case.noises
     for data, points, precisions in zip(
-        case.regressions, case.points, case.problem.precisions, strict=True
+        case.functions, case.points, case.problem.precisions, strict=True
     ):
         n = len(data.values)
         np.testing.assert_allclose(precisions[:n], data.weights / sigma_u**2)
@@ -263,7 +263,7 @@ def test_residuals_and_loss_are_those_of_the_plain_formula(equation, known):
     evaluation = problem.evaluate(iterate)
     norm = case.beta @ case.kernel(case.centers) @ case.beta
     loss, squares, count = 0.5 * norm, 0.0, 0
-    for m, (data, G) in enumerate(zip(case.regressions, case.grams, strict=True)):
+    for m, (data, G) in enumerate(zip(case.functions, case.grams, strict=True)):
         c, n = iterate.coefficients[m], len(data.values)
         z = G @ c
         np.testing.assert_allclose(iterate.values[m], z, atol=1e-12)
@@ -385,7 +385,7 @@ def test_a_linear_known_equation_is_kernel_collocation():
     )
     t = np.linspace(0, 3, 50)[:, None]
     imposed = 2.0 * OPERATORS[2] - 0.5 * OPERATORS[0]
-    for m, data in enumerate(case.regressions):
+    for m, data in enumerate(case.functions):
         rows = [(data.points, OPERATORS[0]), (case.points[m], imposed)]
         covariance = gram(STATE_KERNEL, rows) / PENALTY
         covariance += np.diag(1 / problem.precisions[m])
@@ -462,7 +462,7 @@ def test_posterior_of_an_exact_and_of_a_vague_equation(noise):
         prior = gram(STATE_KERNEL, [(block.points, imposed)])
         assert state.variance(block.points, imposed).max() < 1e-8 * prior.max()
     else:
-        data = case.regressions[0]
+        data = case.functions[0]
         covariance = gram(STATE_KERNEL, [(data.points, OPERATORS[0])]) / PENALTY
         covariance += np.diag(0.2**2 / data.weights)
         q = gram(STATE_KERNEL, [(data.points, OPERATORS[0])], [(t, OPERATORS[0])])
@@ -482,7 +482,7 @@ def test_leave_one_out_is_that_of_fitting_without():
     J, r, roots = dense_jacobian(moved_to(case, evaluation.iterate))
     hat = J @ np.linalg.solve(J.T @ J, J.T)
     start = 0
-    for m, data in enumerate(case.regressions):
+    for m, data in enumerate(case.functions):
         n = len(data.values)
         rows = slice(start, start + n)
         scaled = np.sqrt(problem.precisions[m][:n])

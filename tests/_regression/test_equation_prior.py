@@ -131,7 +131,7 @@ def test_a_cubic_law_is_followed_if_clearly_better(
         error = {2: quadratic, 3: cubic}[found]
         if error is None:
             return None
-        size = size_of(two_step.observations.regressions)
+        size = size_of(two_step.observations.functions)
         return SimpleNamespace(error=error * size, degree=found)
 
     monkeypatch.setattr(OneStepKEqL, "_follow_law", follow)

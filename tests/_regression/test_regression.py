@@ -10,7 +10,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from keql._numerics.bounded_search import _polish
 from keql._numerics.scaling import root_mean_square
-from keql._observations.data import NOISE_RANGE, Regression
+from keql._observations.data import NOISE_RANGE, FunctionData
 from keql._regression.likelihood import (
     _spectra,
     _spectral_likelihood,
@@ -46,7 +46,7 @@ def sample(n, noise=NOISE, seed=0, weights=None):
     rng = np.random.RandomState(seed)
     points = rng.uniform(size=(n, 2))
     values = smooth(points) + noise * rng.normal(size=n)
-    return Regression(points, values, np.ones(n) if weights is None else weights)
+    return FunctionData(points, values, np.ones(n) if weights is None else weights)
 
 
 def process(kernel, alpha, optimizer=None):
@@ -91,10 +91,10 @@ def test_weight_is_a_repetition():
     weights = np.ones(40)
     weights[:3] = 3
     once = fit_state(
-        KERNELS[0], NOISE, Regression(DATA.points, DATA.values, weights), op("u")
+        KERNELS[0], NOISE, FunctionData(DATA.points, DATA.values, weights), op("u")
     )
     rows = np.r_[np.arange(40), [0, 1, 2], [0, 1, 2]]
-    repeated = Regression(DATA.points[rows], DATA.values[rows], np.ones(46))
+    repeated = FunctionData(DATA.points[rows], DATA.values[rows], np.ones(46))
     expected = fit_state(KERNELS[0], NOISE, repeated, op("u"))
     for name in ["u", "u_x"]:
         values, others = (s.evaluate(QUERIES, op(name)) for s in (once, expected))
@@ -244,7 +244,7 @@ def test_noise_stays_within_its_range():
     for size in (1e-6, 1.0, 1e6):
         # Without any structure: noise as large as the data explains it.
         values = size * rng.normal(size=30)
-        data = Regression(points, values, np.ones(30))
+        data = FunctionData(points, values, np.ones(30))
         variance = Constant(size**2, (1e-6 * size**2, size**2))
         _, noise = maximise_likelihood(variance * RBF(0.3, (0.2, 0.4)), None, [data])
         rms = root_mean_square(values)
@@ -275,7 +275,7 @@ UNITS = [(1e6, 3600.0), (1e-6, 1 / 3600), (1e-6, 1e6)]
 @pytest.mark.parametrize("noise", [NOISE, None])
 def test_units_do_not_matter(unit, time, noise):
     scales = np.array([time, 1.0])
-    converted = Regression(DATA.points * scales, DATA.values * unit, DATA.weights)
+    converted = FunctionData(DATA.points * scales, DATA.values * unit, DATA.weights)
     variance = (1e-3 * unit**2, 1e3 * unit**2)
     lengths = np.outer(scales, [1e-2, 1e2])
     start = Constant(unit**2, variance) * RBF(0.3 * scales, lengths)
@@ -435,7 +435,7 @@ def diffusing(points):
 def scatter(function, n, seed=0):
     """Exact values of a function at random points of the unit square."""
     points = np.random.RandomState(seed).uniform(size=(n, 2))
-    return Regression(points, function(points), np.ones(n))
+    return FunctionData(points, function(points), np.ones(n))
 
 
 def error_of(kernel, noise, data, function):
@@ -498,7 +498,7 @@ def test_default_prior_is_an_optimum():
 def test_default_prior_estimates_the_noise(level, size):
     # Above all, a rough function must not pass for noise, nor noise for one.
     data = sample(150, level)
-    data = Regression(data.points, size * data.values, data.weights)
+    data = FunctionData(data.points, size * data.values, data.weights)
     assert_allclose(fit_state_prior([data])[1], size * level, rtol=0.3)
 
 
@@ -540,7 +540,7 @@ def test_default_prior_of_a_smooth_state():
 
 def test_default_prior_has_an_offset():
     data = sample(80, noise=0.01)
-    shifted = Regression(data.points, 5 + data.values, data.weights)
+    shifted = FunctionData(data.points, 5 + data.values, data.weights)
     for observations, offset in [(data, 0), (shifted, 5)]:
         kernel, noise = fit_state_prior([observations])
         error = error_of(kernel, noise, observations, lambda p, c=offset: c + smooth(p))
@@ -554,9 +554,9 @@ def test_default_prior_has_an_offset():
 @pytest.mark.parametrize("level", [None, NOISE])
 def test_default_prior_has_no_units(unit, time, level):
     data = sample(30, 0.01)
-    data = Regression(data.points + 3, 1 + data.values, data.weights)
+    data = FunctionData(data.points + 3, 1 + data.values, data.weights)
     scales = np.array([time, 1.0])
-    converted = Regression(data.points * scales, data.values * unit, data.weights)
+    converted = FunctionData(data.points * scales, data.values * unit, data.weights)
     kernel, noise = fit_state_prior([data], level)
     other, changed = fit_state_prior([converted], level and level * unit)
     assert_allclose(changed, noise * unit, rtol=1e-12)
@@ -568,7 +568,7 @@ def test_default_prior_finds_the_length_scale():
     x = np.linspace(0, 1, 100)[:, None]
     for frequency in (2, 30, 90):
         values = np.sin(frequency * x[:, 0])
-        data = Regression(x, values, np.ones(100))
+        data = FunctionData(x, values, np.ones(100))
         operator = parse_operator("u", ("x",))
         state = fit_state(*fit_state_prior([data]), data, operator)
         between = 0.5 * (x[1:] + x[:-1])
@@ -584,7 +584,7 @@ def test_default_prior_respects_the_sampling():
     points = np.concatenate([np.column_stack([np.full(20, t), x]) for t, _ in levels])
     values = np.concatenate([size * np.sin(4 * x) for _, size in levels])
     halves = np.array_split(np.arange(60), 2)  # values of two functions count together
-    data = [Regression(points[i], values[i], np.ones(30)) for i in halves]
+    data = [FunctionData(points[i], values[i], np.ones(30)) for i in halves]
     prior = StatePrior(data, 1.0, None)
     for name in ("smooth length", "rough length"):
         lower, upper = np.exp(prior.bounds[prior.parts[name]]).T
@@ -601,7 +601,7 @@ def test_default_prior_respects_the_sampling():
 def test_default_prior_of_degenerate_data():
     points = np.column_stack([np.linspace(0, 1, 5), np.full(5, 2.0)])
     for values in (np.zeros(5), np.full(5, 3.0)):
-        data = [Regression(points, values, np.ones(5))]
+        data = [FunctionData(points, values, np.ones(5))]
         kernel, noise = fit_state_prior(data)
         state = fit_state(kernel, noise, data[0], op("u"))
         assert_allclose(state.evaluate(points, op("u")), values, atol=1e-3)
@@ -622,7 +622,7 @@ def test_default_prior_with_an_own_optimizer_and_restarts():
 
 def test_polynomial_prior_recovers_a_polynomial():
     values = 1 + 2 * DATA.points[:, 0] * DATA.points[:, 1]
-    data = Regression(DATA.points, values, DATA.weights)
+    data = FunctionData(DATA.points, values, DATA.weights)
     kernel = Constant(1.0, (1e-3, 1e3)) * Polynomial(2, scale=1.0, center=0.0)
     kernel, noise = maximise_likelihood(kernel, 1e-6, [data])
     state = fit_state(kernel, noise, data, op("u"))

@@ -157,7 +157,7 @@ def all_functionals(two_step):
     """Point evaluations of the first function, and its operators everywhere."""
     points = two_step.setup.collocation_points[0]
     identity = parse_operator("u", two_step.variables)
-    observed = two_step.observations.regressions[0].points
+    observed = two_step.observations.functions[0].points
     imposed = [(points, operator) for operator in two_step.setup.operators]
     return [(observed, identity), *imposed]
 

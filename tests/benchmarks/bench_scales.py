@@ -105,7 +105,7 @@ def judge(data, kernel, noise):
         random_state=0,
     )
     two_step = model._learn_in_two_steps(data.X, data.y, None)
-    regressions = two_step.observations.regressions
+    functions = two_step.observations.functions
     problem, start = model._solve_jointly(two_step)
     first = 1e-4 * problem.evaluate(start).loss
     result = minimise(problem, start, damping=first, max_iter=60, tol=1e-4)
@@ -128,10 +128,10 @@ def judge(data, kernel, noise):
     )
     variances = errors / scaled
     return {
-        "likelihood": -log_marginal_likelihood(kernel, noise, regressions),
+        "likelihood": -log_marginal_likelihood(kernel, noise, functions),
         "evidence": evaluation.loss + log_det,
         "density": np.mean(np.log(variances) + errors**2 / variances),
-        "error": np.mean(left_out_errors(linear, regressions) ** 2),
+        "error": np.mean(left_out_errors(linear, functions) ** 2),
         "best": state_error(data, result, problem, two_step),
     }
 

@@ -77,9 +77,9 @@ def test_only_laws_that_predict_are_held(right):
     fit = right[1]
     assert not fit.is_settled
     assert fit.interrupted("").is_settled
-    data = fit.two_step.observations.regressions[0]
+    data = fit.two_step.observations.functions[0]
     small = replace(data, values=1e-3 * data.values)
-    observations = replace(fit.two_step.observations, regressions=[small])
+    observations = replace(fit.two_step.observations, functions=[small])
     two_step = replace(fit.two_step, observations=observations)
     assert replace(fit, two_step=two_step).is_settled
     noisy = replace(fit.two_step, observation_noise=0.1)

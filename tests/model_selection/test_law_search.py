@@ -114,7 +114,7 @@ def test_the_law_is_found(two_step):
     assert outcome["n_iter_"] == len(outcome["loss_curve_"]) >= 1
     assert outcome["terms_path_"] == followed.path
     u = parse_operator("u", ("t", "x"))
-    data = two_step.observations.regressions[0]
+    data = two_step.observations.functions[0]
     missed = followed.learned.states[0].evaluate(data.points, u) - data.values
     misfit = np.mean(missed**2) / followed.learned.observation_noise**2
     assert outcome["misfit_"] == pytest.approx(misfit, rel=0.2, abs=1e-4)

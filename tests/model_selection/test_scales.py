@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keql import OneStepKEqL, ReducedOneStepKEqL
-from keql._observations.data import Regression
+from keql._observations.data import FunctionData
 from keql._observations.left_out import left_out_errors
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant
@@ -23,7 +23,7 @@ class Model:
 
 
 def regression(points):
-    return Regression(points, np.zeros(len(points)), np.ones(len(points)))
+    return FunctionData(points, np.zeros(len(points)), np.ones(len(points)))
 
 
 def test_errors_on_the_border_do_not_count():
@@ -41,7 +41,7 @@ def test_errors_on_the_border_do_not_count():
 
 def test_errors_of_precise_values_count_more():
     points = np.arange(8.0)[:, None]
-    data = Regression(points, np.zeros(8), np.full(8, 4.0))
+    data = FunctionData(points, np.zeros(8), np.full(8, 4.0))
     np.testing.assert_array_equal(left_out_errors(Model(np.ones(8)), [data]), 2.0)
 
 
