@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
 )
 
 from keql._numerics.linalg import ridge
-from keql._numerics.scaling import root_mean_square
+from keql._numerics.scaling import size_or_one
 from keql._observations.collocation import (
     by_label,
     default_collocation,
@@ -270,7 +270,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def _bind_equation_kernel(self, setup, variables, unknown, target):
         if self.equation_kernel is None:
-            kernel = polynomial_law(root_mean_square(target))
+            kernel = polynomial_law(size_or_one(target))
         else:
             kernel = as_kernel(self.equation_kernel)
         n_columns = len(variables) + setup.n_operators

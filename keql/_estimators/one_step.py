@@ -17,7 +17,7 @@ from keql._joint.assembly import learned_jointly, make_problem
 from keql._joint.restarts import FAILED
 from keql._joint.starts import start_at, start_near
 from keql._numerics.parallel import parallel_map
-from keql._numerics.scaling import root_mean_square
+from keql._numerics.scaling import size_or_one
 from keql._observations.data import size_of
 from keql._regression.equation_prior import polynomial_law, varying_law
 from keql.equation import find_terms
@@ -406,14 +406,14 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
     def _with_cubic_law(self, two_step):
         """An estimator that learns a cubic polynomial, and its two steps."""
-        size = root_mean_square(two_step.target)
+        size = size_or_one(two_step.target)
         return self._with_law(polynomial_law(size, degree=3), two_step)
 
     def _with_varying_coefficients(self, two_step):
         """An estimator that learns such a law, and its two steps."""
         observed = [data.points for data in two_step.observations.functions]
         points = np.concatenate(two_step.setup.collocation_points + observed)
-        law = varying_law(root_mean_square(two_step.target), points)
+        law = varying_law(size_or_one(two_step.target), points)
         return self._with_law(law, two_step)
 
     def _with_law(self, law, two_step):

@@ -20,7 +20,7 @@ from keql._numerics.linalg import (
     solve_cholesky,
     solve_lower,
 )
-from keql._numerics.scaling import extent_of, root_mean_square
+from keql._numerics.scaling import extent_of, size_or_one
 from keql._observations.data import NOISE_RANGE
 from keql.equation import WeightsPosterior
 from keql.kernels import Constant, Matern
@@ -94,7 +94,7 @@ class BorderRegression:
         ends = np.cumsum([0, *map(len, maps)])
         self.places = [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
         values = np.concatenate([data.values for data in functions])
-        self.size = root_mean_square(values)
+        self.size = size_or_one(values)
         self.target = values - np.concatenate([each[:, 0] for each in maps])
         self.variances = 1 / np.concatenate([data.weights for data in functions])
 
@@ -294,7 +294,7 @@ def border_kernels(points, values):
     kernels : list of Kernel
         Of different smoothness.
     """
-    extent, square = extent_of(points), root_mean_square(values) ** 2
+    extent, square = extent_of(points), size_or_one(values) ** 2
     offset = Constant(np.mean(values) ** 2, "fixed")
     variance = Constant(square, tuple(np.multiply(VARIANCES, square)))
     bounds = np.outer(extent, LENGTHS)

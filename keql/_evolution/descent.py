@@ -13,7 +13,7 @@ import numpy as np
 
 from keql._evolution.integration import simulate
 from keql._evolution.states import Trajectory
-from keql._numerics.scaling import root_mean_square
+from keql._numerics.scaling import rms
 
 # Parts of a step that are tried, and how much less, relatively, what is minimised is to
 # become.
@@ -93,7 +93,7 @@ def _negative_log_evidence(regression, weights, border, missed):
     That of the linearised problem is too high as long as steps are long: the noise is
     taken to be no less than the residuals are.
     """
-    regression = regression.with_noise_above(root_mean_square(missed))
+    regression = regression.with_noise_above(rms(missed))
     shift = len(missed) * np.log(regression.size)
     return regression.loss(weights, border, missed) + regression.log_volume() - shift
 

@@ -26,7 +26,7 @@ from keql._evolution.form import time_axis
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import integrate
 from keql._evolution.states import EvolvedState, Followed, Trajectory
-from keql._numerics.scaling import root_mean_square
+from keql._numerics.scaling import rms, size_or_one
 from keql._observations.left_out import left_out_errors
 from keql.equation import EXACT
 from keql.operators import parse_operator
@@ -60,7 +60,7 @@ class Evolution:
         values = np.concatenate([data.values for data in self.functions])
         points = [data.points for data in self.functions]
         points = np.concatenate([*learned.setup.collocation_points, *points])
-        self.size = root_mean_square(values)
+        self.size = size_or_one(values)
         self.grid = EvolutionGrid(points.min(axis=0), points.max(axis=0), axis)
         self.kernels = border_kernels(points, values)
         self.free_noise = noise is None
@@ -158,7 +158,7 @@ class Evolution:
             except np.linalg.LinAlgError:
                 return None
             moved, old = np.concatenate(found.states), np.concatenate(states)
-            if root_mean_square(moved - old) < tol * self.size:
+            if rms(moved - old) < tol * self.size:
                 return found
             states, equation, losses = found.states, found.equation, found.losses
         return None
@@ -185,7 +185,7 @@ class Evolution:
             solution,
             [*losses, float(solution.weights.loss)],
             negative_log_likelihood,
-            root_mean_square(left_out_errors(solution, self.functions)),
+            rms(left_out_errors(solution, self.functions)),
         )
 
     def followed(self, trajectory, outside, path):

@@ -8,7 +8,7 @@ from keql._joint.dual import DualModel, make_dual_blocks
 from keql._joint.primal import PrimalModel, make_primal_blocks
 from keql._joint.problem import JointProblem
 from keql._numerics.linalg import pivoted_cholesky
-from keql._numerics.scaling import root_mean_square
+from keql._numerics.scaling import size_or_one
 from keql.equation import FixedEquation, Learned, LearnedEquation
 from keql.operators import gram, parse_operator
 
@@ -56,10 +56,10 @@ def make_problem(
     """
     setup, functions = two_step.setup, two_step.observations.functions
     values = np.concatenate([data.values for data in functions])
-    size = root_mean_square(two_step.target)
+    size = size_or_one(two_step.target)
     if equation_noise is None:
         equation_noise = EQUATION_NOISE * size
-    sigma_u = max(two_step.observation_noise, EXACT * root_mean_square(values))
+    sigma_u = max(two_step.observation_noise, EXACT * size_or_one(values))
     sigma_p = max(equation_noise, EXACT * size)
     blocks, linear_model = _make_blocks(two_step, kernels, solver)
     return JointProblem(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keql._numerics.scaling import root_mean_square
+from keql._numerics.scaling import size_or_one
 
 # Noise level of exact data: what is fitted is not smaller, in units of the values.
 NOISE_RANGE = (1e-5, 1.0)
@@ -56,4 +56,4 @@ class FunctionData:
 
 def size_of(functions):
     """Root mean square of the values of several functions, in their units."""
-    return root_mean_square(np.concatenate([data.values for data in functions]))
+    return size_or_one(np.concatenate([data.values for data in functions]))

@@ -25,6 +25,7 @@ import numpy as np
 
 from keql._numerics.gauss_newton import minimise
 from keql._numerics.linalg import solve_lower
+from keql._numerics.scaling import rms
 from keql._solving.problem import (
     KnownProblem,
     SolvedState,
@@ -212,7 +213,7 @@ def _solve_linear(problem, group, noise):
     for m, conditions in enumerate(group):
         c = coefficients[:, m]
         state = SolvedState(problem.kernel, block.functionals, c, slopes, variances, L)
-        residual = root_mean_square(imposed[:, m] - conditions.forcing)
+        residual = rms(imposed[:, m] - conditions.forcing)
         outcomes.append(
             Outcome(state, block.features(values[:, m]), *summary, residual)
         )
@@ -322,15 +323,10 @@ def _solve_nonlinear(problem, noise, settings):
         level,
         likelihood,
         scale,
-        root_mean_square(model.evaluation.residuals[n:]),
+        rms(model.evaluation.residuals[n:]),
         linear=False,
         n_iter=n_iter,
         converged=result.converged,
         message=result.message,
         loss_curve=result.loss_curve,
     )
-
-
-def root_mean_square(values):
-    """Of an array; 0 if it is empty."""
-    return float(np.sqrt(np.mean(values**2))) if values.size else 0.0

@@ -4,7 +4,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from keql._numerics.scaling import root_mean_square
+from keql._numerics.scaling import rms, size_or_one
 from keql.equation import number
 from keql.fit_report._concerns import find_concerns
 from keql.fit_report._identifiability import (
@@ -196,7 +196,7 @@ def _residual_of_observations(learned):
     ]
     values = np.concatenate([each.values for each in data])
     noise = float(learned.observation_noise)
-    return Residual(_rms(np.concatenate(misses)), noise, root_mean_square(values))
+    return Residual(rms(np.concatenate(misses)), noise, size_or_one(values))
 
 
 def _residual_of_equation(learned, followed):
@@ -206,7 +206,7 @@ def _residual_of_equation(learned, followed):
         points = equation.training_features[:, : len(learned.variables)]
         lower, upper = points.min(axis=0), points.max(axis=0)
         missed = missed[np.all((points > lower) & (points < upper), axis=1)]
-    return Residual(_rms(missed), learned.equation_noise, root_mean_square(target))
+    return Residual(rms(missed), learned.equation_noise, size_or_one(target))
 
 
 def _is_quadratic(learned):
@@ -214,10 +214,6 @@ def _is_quadratic(learned):
     columns = np.ones(len(learned.variables) + learned.setup.n_operators, bool)
     degree = learned.equation.equation_kernel.degree_in(columns)
     return degree is not None and degree <= 2
-
-
-def _rms(values):
-    return root_mean_square(values) if np.any(values) else 0.0
 
 
 def _cloud(learned, followed):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keql._numerics.gauss_newton import minimise
-from keql._numerics.scaling import root_mean_square
+from keql._numerics.scaling import rms
 from keql._observations.left_out import left_out_errors
 from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
 from keql.kernels import Restriction
@@ -95,7 +95,7 @@ def fit_with_fewer_terms(
             tuple(map(names, exponents[kept])),
             fit.loss,
             each.misfit(fit.solution),
-            root_mean_square(missed),
+            rms(missed),
         )
         for (kept, each, fit), missed in zip(fits, errors, strict=True)
     ]
@@ -139,7 +139,7 @@ def largest_gap(losses, errors, n_residuals):
             place, widest = i, rise / highest
         highest = max(highest, rise)
     if place is None:
-        return int(np.argmin([root_mean_square(missed) for missed in errors]))
+        return int(np.argmin([rms(missed) for missed in errors]))
     return place
 
 
@@ -147,7 +147,7 @@ def _worse(errors, others):
     """Whether errors are larger than others of the same observations."""
     excess = errors**2 - others**2
     significant = SIGNIFICANT * np.std(excess) / len(excess) ** 0.5
-    larger = root_mean_square(errors) > WORSE * root_mean_square(others)
+    larger = rms(errors) > WORSE * rms(others)
     return larger or np.mean(excess) > significant
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from keql._joint.assembly import learned_jointly
 from keql._joint.restarts import minimise_with_restarts
 from keql._numerics.gauss_newton import minimise
-from keql._numerics.scaling import root_mean_square
+from keql._numerics.scaling import rms
 from keql._observations.data import size_of
 from keql._observations.left_out import left_out_errors
 from keql.equation import FixedEquation, term_name
@@ -115,12 +115,12 @@ class JointFit:
             return LESS_NOISE * self.problem.equation_noise
         residuals = self.problem.evaluate(self.result.solution).residuals
         pairs = zip(self.problem.blocks, residuals, strict=True)
-        return root_mean_square(np.concatenate([r[len(b.values) :] for b, r in pairs]))
+        return rms(np.concatenate([r[len(b.values) :] for b, r in pairs]))
 
     @property
     def error(self):
         """Root mean square of these."""
-        return root_mean_square(self.errors)
+        return rms(self.errors)
 
     @property
     def is_poor(self):

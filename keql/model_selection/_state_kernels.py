@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keql._numerics.gauss_newton import minimise
-from keql._numerics.scaling import extent_of, root_mean_square
+from keql._numerics.scaling import extent_of, rms, size_or_one
 from keql._observations.data import size_of
 from keql._observations.left_out import left_out_errors
 from keql.kernels import RBF, Constant, Matern
@@ -64,7 +64,7 @@ class Candidate:
     @property
     def error(self):
         """Root mean square error of the predictions of what was left out."""
-        return root_mean_square(self.errors)
+        return rms(self.errors)
 
 
 def compare_kernels(two_step, learn, solve_jointly, values=None):
@@ -101,7 +101,7 @@ def compare_kernels(two_step, learn, solve_jointly, values=None):
     extent = extent_of(points)
     offset, variance = (
         Constant(square, "fixed")
-        for square in (np.mean(observed) ** 2, root_mean_square(observed) ** 2)
+        for square in (np.mean(observed) ** 2, size_or_one(observed) ** 2)
     )
     order = max(operator.order for operator in two_step.setup.operators)
 
@@ -229,7 +229,7 @@ def _settle(candidates):
 def prediction_error(problem, solution, functions):
     """Root mean square of :func:`left_out_errors` of the problem linearised there."""
     model = problem.linearise(problem.evaluate(solution))
-    return root_mean_square(left_out_errors(model, functions))
+    return rms(left_out_errors(model, functions))
 
 
 def believed_dispersion(problem, solution, functions):

@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import Sum, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
 
 from keql._numerics.bounded_search import _polish
-from keql._numerics.scaling import root_mean_square
+from keql._numerics.scaling import size_or_one
 from keql._observations.data import NOISE_RANGE, FunctionData
 from keql._regression.likelihood import (
     _spectra,
@@ -247,7 +247,7 @@ def test_noise_stays_within_its_range():
         data = FunctionData(points, values, np.ones(30))
         variance = Constant(size**2, (1e-6 * size**2, size**2))
         _, noise = maximise_likelihood(variance * RBF(0.3, (0.2, 0.4)), None, [data])
-        rms = root_mean_square(values)
+        rms = size_or_one(values)
         assert NOISE_RANGE[0] * rms <= noise <= NOISE_RANGE[1] * rms * (1 + 1e-12)
         assert noise > 0.5 * rms
 
@@ -477,7 +477,7 @@ def test_density_of_the_default_prior(level):
 
 def test_default_prior_is_an_optimum():
     data = [sample(100)]
-    prior = StatePrior(data, root_mean_square(data[0].values), None)
+    prior = StatePrior(data, size_or_one(data[0].values), None)
     kernel, noise = fit_state_prior(data)
     assert kernel.n_dims == 0
     best = log_marginal_likelihood(kernel, noise, data)
@@ -512,7 +512,7 @@ def test_default_prior_of_many_rows():
     assert {tuple(row) for row in thin.data[1].points} < rows
     data = [sample(300)]
     best = log_marginal_likelihood(*fit_state_prior(data), data)
-    prior = StatePrior(data, root_mean_square(data[0].values), None)
+    prior = StatePrior(data, size_or_one(data[0].values), None)
     theta, _ = _search(prior.thinned(COARSE_ROWS), prior.starts()[0])
     assert best > log_marginal_likelihood(*prior.unpack(theta), data) + 0.5
 
@@ -611,7 +611,7 @@ def test_default_prior_with_an_own_optimizer_and_restarts():
     optimizer, rng = RecordingOptimizer(), np.random.RandomState(0)
     kernel, _ = fit_state_prior([DATA], optimizer=optimizer, n_restarts=3, rng=rng)
     assert len(optimizer.starts) == 8 + 3
-    prior = StatePrior([DATA], root_mean_square(DATA.values), None)
+    prior = StatePrior([DATA], size_or_one(DATA.values), None)
     assert kernel == prior.unpack(optimizer.starts[np.argmin(optimizer.values)])[0]
     values = []
     for n_restarts in (0, 2):
@@ -632,6 +632,6 @@ def test_polynomial_prior_recovers_a_polynomial():
 @pytest.mark.parametrize("factor", [1e-300, 1e-6, 1.0, 1e6, 1e300])
 def test_root_mean_square(factor):
     values = np.array([3.0, -4.0, 0.0, 0.0])
-    assert_allclose(root_mean_square(values * factor), 2.5 * factor, rtol=1e-14)
-    assert root_mean_square(0 * values) == 1.0
-    assert root_mean_square([]) == 1.0
+    assert_allclose(size_or_one(values * factor), 2.5 * factor, rtol=1e-14)
+    assert size_or_one(0 * values) == 1.0
+    assert size_or_one([]) == 1.0
