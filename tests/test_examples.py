@@ -54,7 +54,7 @@ def test_demo(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     true, learned = (
         coefficients(re.search(rf"{word} equation: +u_t = (.*)", printed)[1])
-        for word in ("True", "Learned")
+        for word in ("True", "LearnedModel")
     )
     assert true == {"u u_x": 0.5, "u_xx": 0.01}
     # What the demo claims: the two true terms and no others, right to three digits.

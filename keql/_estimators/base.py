@@ -40,8 +40,8 @@ from keql._regression.state import fit_state
 from keql._regression.state_prior import fit_state_prior
 from keql.equation import (
     EquationSetup,
-    Learned,
     LearnedEquation,
+    LearnedModel,
     make_basis,
     make_known_part,
     regression_posterior,
@@ -205,7 +205,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             equation, equation_noise = self._learn_equation(
                 setup, S, variables, kernel, rng
             )
-        return Learned(
+        return LearnedModel(
             observations,
             variables,
             setup,

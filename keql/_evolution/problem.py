@@ -46,7 +46,7 @@ class Evolution:
 
     Parameters
     ----------
-    learned : Learned
+    learned : LearnedModel
         Observations and equation.
     noise : float or None
         Standard deviation of an observation; None: it is estimated.
@@ -239,7 +239,7 @@ def find_evolution(learned, noise=None):
 
     Parameters
     ----------
-    learned : Learned
+    learned : LearnedModel
         Observations and equation.
     noise : float, default=None
         Standard deviation of an observation; None: it is to be estimated.

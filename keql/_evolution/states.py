@@ -114,7 +114,7 @@ class Followed:
 
     Parameters
     ----------
-    learned : Learned
+    learned : LearnedModel
         States and law.
     trajectory : Trajectory
         What they were made from.

@@ -9,7 +9,7 @@ from keql._joint.primal import PrimalModel, make_primal_blocks
 from keql._joint.problem import JointProblem
 from keql._numerics.linalg import pivoted_cholesky
 from keql._numerics.scaling import size_or_one
-from keql.equation import FixedEquation, Learned, LearnedEquation
+from keql.equation import FixedEquation, LearnedEquation, LearnedModel
 from keql.operators import gram, parse_operator
 
 # Relative to the size of the unknown part: an equation that is not said to be noisy.
@@ -35,7 +35,7 @@ def make_problem(
 
     Parameters
     ----------
-    two_step : Learned
+    two_step : LearnedModel
         Observations, equation and noise levels.
     kernels : list of Kernel
         State kernel of each function.
@@ -140,7 +140,7 @@ def learned_jointly(two_step, problem, iterate):
         setup.has_forcing,
         law.posterior if fixed else model.posterior_weights(),
     )
-    return Learned(
+    return LearnedModel(
         two_step.observations,
         two_step.variables,
         setup,

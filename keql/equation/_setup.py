@@ -46,7 +46,7 @@ class EquationSetup:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedModel:
     """States and equation, with what they were learned from."""
 
     observations: Observations

@@ -25,7 +25,7 @@ def describe_fit(model, learned, search=None):
     ----------
     model : estimator
         With its parameters, and all fitted attributes but this one.
-    learned : Learned
+    learned : LearnedModel
         What it has stored.
     search : dict, default=None
         Of a state kernel that was chosen with the joint problem: `alternatives`, a list

@@ -249,7 +249,7 @@ def follow_law(learned, equation=None, n_terms=None, noise=None):
 
     Parameters
     ----------
-    learned : Learned
+    learned : LearnedModel
         States and law to start from.
     equation : LearnedEquation, default=None
         Of all terms that the law may have; needed if `n_terms` is given.
@@ -284,7 +284,7 @@ def is_convincing(followed, two_step):
     ----------
     followed : Followed
         The states.
-    two_step : Learned
+    two_step : LearnedModel
         What the observations alone suggest.
 
     Returns

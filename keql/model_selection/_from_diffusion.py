@@ -30,7 +30,7 @@ def grow_law(learned, equation, n_terms=None, noise=None):
 
     Parameters
     ----------
-    learned : Learned
+    learned : LearnedModel
         Observations, and the states outside of what is integrated.
     equation : LearnedEquation
         Of all terms that the law may have.

@@ -36,7 +36,7 @@ class JointFit:
 
     Parameters
     ----------
-    two_step : Learned
+    two_step : LearnedModel
         What it started from.
     learned_with : Kernel
         The state kernel with which the law was learned.
@@ -194,7 +194,7 @@ def fit_jointly(two_step, problem, start, *, n_terms, n_restarts, rng, **setting
 
     Parameters
     ----------
-    two_step : Learned
+    two_step : LearnedModel
         What the problem was made from.
     problem : JointProblem
         The problem.

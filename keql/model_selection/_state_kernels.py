@@ -78,7 +78,7 @@ def compare_kernels(two_step, learn, solve_jointly, values=None):
 
     Parameters
     ----------
-    two_step : Learned
+    two_step : LearnedModel
         The two-step solution with the kernel that the observations alone suggest.
     learn : callable
         Makes the two-step solution for another kernel, from the observations or from
