@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._joint.starts import StateDraws, ThinnedProblem
+from keql._joint.starts import ConditionalSamples, SubsampledProblem
 from keql._numerics.gauss_newton import minimise
 from keql._numerics.linalg import ridge
 from keql.equation import InducingBasis, PolynomialBasis, make_basis
@@ -129,7 +129,7 @@ def _search(outcome, problem, n_restarts, settings, rng):
     """
     if outcome.settled:
         return outcome
-    few = ThinnedProblem(problem, FEW_POINTS)
+    few = SubsampledProblem(problem, FEW_POINTS)
     draw = _Draws(few.problem, settings, rng)
     best, losses = None, []
     for _ in range(n_restarts):
@@ -165,7 +165,7 @@ class _Draws:
         tol = max(settings["tol"], DRAW_TOL)
         self.settings = {**settings, "max_iter": steps, "tol": tol}
         self.states = [
-            StateDraws(block, precision, problem.penalty)
+            ConditionalSamples(block, precision, problem.penalty)
             for block, precision in zip(problem.blocks, problem.precisions, strict=True)
         ]
 

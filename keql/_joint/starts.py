@@ -13,7 +13,7 @@ import numpy as np
 from keql._numerics.linalg import cholesky, solve_cholesky, solve_lower
 
 
-class StateDraws:
+class ConditionalSamples:
     """Draws of the state of one function given its observations, without the equation.
 
     A draw of the prior is corrected by what interpolates its errors (Matheron's rule).
@@ -50,7 +50,7 @@ class StateDraws:
         return c + self.block.expand_values(solve_cholesky(self.factor, missing))
 
 
-class ThinnedProblem:
+class SubsampledProblem:
     """A joint problem with the equation imposed at few of the collocation points.
 
     Parameters

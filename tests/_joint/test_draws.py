@@ -5,7 +5,7 @@ import pytest
 from test_primal import in_the_primal
 from test_problems import PENALTY, STATE_KERNEL, make_case
 
-from keql._joint.starts import StateDraws, ThinnedProblem, scattered
+from keql._joint.starts import ConditionalSamples, SubsampledProblem, scattered
 from keql.operators import gram
 
 T = np.linspace(0.05, 2.95, 21)[:, None]
@@ -28,7 +28,7 @@ def test_draws_follow_the_process_given_the_observations(form):
     block, precisions = problem.blocks[0], problem.precisions[0]
     y = case.functions[0].values
     n = len(y)
-    draw = StateDraws(block, precisions, PENALTY)
+    draw = ConditionalSamples(block, precisions, PENALTY)
     rng = np.random.RandomState(0)
     values = np.array([block.evaluate(draw(rng)) for _ in range(3000)])
     np.testing.assert_allclose(
@@ -59,7 +59,7 @@ def test_draws_have_the_units_of_the_observations(form):
         object.__setattr__(block, "values", unit * block.values)
         # The noise relative to the prior is what it was.
         precisions = problem.precisions[0] * unit**2
-        draw = StateDraws(block, precisions, PENALTY)
+        draw = ConditionalSamples(block, precisions, PENALTY)
         drawn.append(draw(np.random.RandomState(0)) / unit)
     np.testing.assert_allclose(*drawn, rtol=1e-10, atol=1e-12)
 
@@ -67,7 +67,7 @@ def test_draws_have_the_units_of_the_observations(form):
 @pytest.mark.parametrize("form", ["dual", "primal"])
 def test_a_thinned_problem_is_the_problem_at_its_points(form):
     _, whole, start = problem_of(form)
-    few = ThinnedProblem(whole, 4)
+    few = SubsampledProblem(whole, 4)
     rng = np.random.RandomState(1)
     coefficients = [rng.normal(size=b.n_unknowns) for b in few.problem.blocks]
     iterate = few.problem.iterate(coefficients, start.weights)
@@ -96,7 +96,7 @@ def test_a_thinned_problem_is_the_problem_at_its_points(form):
 
 def test_a_thinned_block_knows_its_representers():
     _, whole, _ = problem_of("dual")
-    blocks = ThinnedProblem(whole, 4).problem.blocks
+    blocks = SubsampledProblem(whole, 4).problem.blocks
     for block in blocks:
         n = len(block.values)
         G = gram(STATE_KERNEL, block.functionals)
@@ -110,7 +110,7 @@ def test_a_thinned_block_knows_its_representers():
 @pytest.mark.parametrize("form", ["dual", "primal"])
 def test_a_problem_of_few_points_is_not_thinned(form):
     _, whole, iterate = problem_of(form)
-    few = ThinnedProblem(whole, 7)
+    few = SubsampledProblem(whole, 7)
     assert few.problem.evaluate(iterate).loss == pytest.approx(
         whole.evaluate(iterate).loss, rel=1e-12
     )
