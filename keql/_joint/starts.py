@@ -64,7 +64,7 @@ class SubsampledProblem:
 
     def __init__(self, whole, size):
         self.whole = whole
-        self.rows = [scattered(block.points, size) for block in whole.blocks]
+        self.rows = [evenly_spread(block.points, size) for block in whole.blocks]
         shared, blocks, precisions = {}, [], []
         for block, rows, precision in zip(
             whole.blocks, self.rows, whole.precisions, strict=True
@@ -82,7 +82,7 @@ class SubsampledProblem:
         return self.whole.iterate(coefficients, iterate.weights)
 
 
-def scattered(points, size):
+def evenly_spread(points, size):
     """Rows of `size` of the points, evenly spread; all rows if there are fewer.
 
     Parameters

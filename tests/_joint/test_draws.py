@@ -5,7 +5,7 @@ import pytest
 from test_primal import in_the_primal
 from test_problems import PENALTY, STATE_KERNEL, make_case
 
-from keql._joint.starts import ConditionalSamples, SubsampledProblem, scattered
+from keql._joint.starts import ConditionalSamples, SubsampledProblem, evenly_spread
 from keql.operators import gram
 
 T = np.linspace(0.05, 2.95, 21)[:, None]
@@ -117,14 +117,14 @@ def test_a_problem_of_few_points_is_not_thinned(form):
 
 
 def test_scattered_points():
-    np.testing.assert_array_equal(scattered(T, 100), np.arange(len(T)))
+    np.testing.assert_array_equal(evenly_spread(T, 100), np.arange(len(T)))
     rng = np.random.RandomState(0)
     shuffled = rng.permutation(T)
-    rows = scattered(shuffled, 11)
+    rows = evenly_spread(shuffled, 11)
     assert np.all(np.diff(rows) > 0)
     np.testing.assert_allclose(np.sort(shuffled[rows, 0]), T[::2, 0])
     grid = np.stack(np.meshgrid(np.arange(26), np.arange(29)), axis=-1).reshape(-1, 2)
-    rows = scattered(grid, 350)
+    rows = evenly_spread(grid, 350)
     for column in grid[rows].T:
         counts = np.bincount(column)
         assert counts.min() > 0.7 * counts.max()
