@@ -13,9 +13,9 @@ from sklearn.utils import check_random_state
 from keql._estimators.base import BaseKEqL
 from keql._estimators.learner import SolverMixin
 from keql._evolution.states import EvolvedState
-from keql._joint.assembly import learned_jointly, make_problem
+from keql._joint.assembly import assemble_learned, make_problem
 from keql._joint.restarts import FAILED
-from keql._joint.starts import start_at, start_near
+from keql._joint.starts import linearised_start, start_at
 from keql._numerics.parallel import parallel_map
 from keql._numerics.scaling import size_or_one
 from keql._observations.data import size_of
@@ -459,7 +459,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         if law is not None:
             problem, weights = problem.with_basis(law), np.empty(0)
         if values is not None:
-            return problem, start_near(problem, values, weights)
+            return problem, linearised_start(problem, values, weights)
         return problem, self._start(problem, two_step)
 
     def _start(self, problem, two_step):
@@ -494,7 +494,7 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
 
         def attributes():
             snapshot = type(self)(**self.get_params(deep=False))
-            snapshot._store(learned_jointly(two_step, problem, result.solution))
+            snapshot._store(assemble_learned(two_step, problem, result.solution))
             return vars(snapshot) | {"n_features_in_": self.n_features_in_}
 
         return step.call_on_fit_task_end(

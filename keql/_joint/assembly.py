@@ -115,7 +115,7 @@ def _is_of_high_rank(
     return 2 * len(pivots) > n_data
 
 
-def learned_jointly(two_step, problem, iterate):
+def assemble_learned(two_step, problem, iterate):
     """What the estimators store, from a solution of the joint problem.
 
     If the equation was fixed, states are as uncertain as if it were not, and it is

@@ -130,7 +130,7 @@ def start_at(problem, expansions, weights):
     return problem.iterate(coefficients, weights)
 
 
-def start_near(problem, values, weights):
+def linearised_start(problem, values, weights):
     """An iterate from any states: the solution of the problem linearised there.
 
     Parameters

@@ -5,7 +5,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from keql._joint.assembly import learned_jointly
+from keql._joint.assembly import assemble_learned
 from keql._joint.restarts import minimise_with_restarts
 from keql._numerics.gauss_newton import minimise
 from keql._numerics.scaling import rms
@@ -60,7 +60,7 @@ class JointFit:
     @property
     def learned(self):
         """States and equation."""
-        return learned_jointly(self.two_step, self.problem, self.result.solution)
+        return assemble_learned(self.two_step, self.problem, self.result.solution)
 
     @property
     def prior(self):

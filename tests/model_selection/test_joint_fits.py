@@ -9,7 +9,7 @@ import pytest
 from keql import KernelPDESolver, OneStepKEqL
 from keql._estimators import one_step
 from keql._evolution.states import Followed
-from keql._joint.assembly import learned_jointly
+from keql._joint.assembly import assemble_learned
 from keql._numerics.gauss_newton import minimise
 from keql.datasets import make_burgers
 from keql.equation._basis import FixedEquation, PolynomialBasis
@@ -126,7 +126,7 @@ def test_states_are_as_uncertain_as_if_the_law_were_not_held(right):
     free = fit.learned
     held = fit.problem.with_basis(fit.law)
     iterate = replace(fit.result.solution, weights=np.empty(0))
-    other = learned_jointly(fit.two_step, held, iterate)
+    other = assemble_learned(fit.two_step, held, iterate)
     identity = parse_operator("u", fit.two_step.variables)
     points = np.random.RandomState(0).uniform(size=(50, 2))
     np.testing.assert_array_equal(
