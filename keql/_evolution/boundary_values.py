@@ -22,7 +22,7 @@ from keql._numerics.linalg import (
 )
 from keql._numerics.scaling import extent_of, size_or_one
 from keql._observations.data import NOISE_RANGE
-from keql.equation import WeightsPosterior
+from keql.equation import WeightPosterior
 from keql.kernels import Constant, Matern
 
 # Degrees of the kernels that are compared.
@@ -48,7 +48,7 @@ class Solution:
     ----------
     unknowns : list of ndarray of shape (1 + p + c,)
         1, weights and border values, for each function.
-    weights : WeightsPosterior
+    weights : WeightPosterior
         That of the weights alone.
     errors : list of ndarray of shape (N_m,)
         Of the predictions of each observation from all others.
@@ -57,7 +57,7 @@ class Solution:
     """
 
     unknowns: list
-    weights: WeightsPosterior
+    weights: WeightPosterior
     errors: list
     misfit: float
 
@@ -228,7 +228,7 @@ class BorderRegression:
         # As in a ridge regression on the weights, whitened by what else is uncertain.
         rows = np.vstack([self.whitened()[1], np.eye(len(weights))])
         lower = linalg.qr(rows, mode="r")[0][: len(weights)].T / self.scale
-        posterior = WeightsPosterior(weights, lower, 0.5 * self.target @ alpha)
+        posterior = WeightPosterior(weights, lower, 0.5 * self.target @ alpha)
         errors = alpha / np.diag(inverse_from_cholesky(L))
         errors = [errors[at] for at in self.places]
         misfit = self.noise**2 * np.mean(self.variances * alpha**2)

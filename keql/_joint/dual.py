@@ -17,7 +17,7 @@ from keql._numerics.linalg import (
     solve_cholesky,
     solve_lower,
 )
-from keql.equation import WeightsPosterior
+from keql.equation import WeightPosterior
 from keql.operators import gram
 
 # Rows of the normal matrix that are assembled at once: they stay in the cache.
@@ -387,6 +387,6 @@ class DualModel:
             for m, features in enumerate(self.features)
         )
         factor = cholesky(np.eye(len(weights)) + sum(Y.T @ Y for Y in whitened))
-        return WeightsPosterior(weights, factor, evaluation.loss).dispersed(
+        return WeightPosterior(weights, factor, evaluation.loss).with_dispersion(
             self.problem.dispersion
         )

@@ -16,7 +16,7 @@ from scipy import linalg
 from keql._joint.problem import Block, Iterate
 from keql._joint.states import PrimalState
 from keql._numerics.linalg import pivoted_cholesky, solve_lower
-from keql.equation import WeightsPosterior
+from keql.equation import WeightPosterior
 from keql.operators import gram
 
 
@@ -356,9 +356,9 @@ class PrimalModel:
         """What the data say about the weights of P, whatever the states are."""
         evaluation = self.evaluation
         _, root, _ = self._eliminate(self.problem.penalty, 1.0)
-        return WeightsPosterior(
+        return WeightPosterior(
             evaluation.iterate.weights, root.T, evaluation.loss
-        ).dispersed(self.problem.dispersion)
+        ).with_dispersion(self.problem.dispersion)
 
 
 def triangle(A):

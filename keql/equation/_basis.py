@@ -86,7 +86,7 @@ class FixedEquation:
         Features of the equation.
     weights : ndarray of shape (p,)
         Its coefficients.
-    posterior : WeightsPosterior
+    posterior : WeightPosterior
         What it was learned from says about them.
     """
 

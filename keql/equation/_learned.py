@@ -39,7 +39,7 @@ class LearnedEquation(ReadableEquation):
         Features of the learned states at the collocation points.
     has_forcing : bool, default=False
         Whether the right-hand side f is other than zero.
-    posterior : WeightsPosterior, default=None
+    posterior : WeightPosterior, default=None
         What the data say about the weights; gives standard errors and sparse
         equations.
 

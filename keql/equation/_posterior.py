@@ -22,7 +22,7 @@ EXACT = 1e-9
 DEPENDENT = 1e-12
 
 
-class WeightsPosterior:
+class WeightPosterior:
     """The quadratic approximation of the loss in the weights.
 
     Parameters
@@ -40,10 +40,10 @@ class WeightsPosterior:
         self.factor = factor
         self.loss = loss
 
-    def dispersed(self, dispersion):
+    def with_dispersion(self, dispersion):
         """The posterior with all variances, of priors and noise, multiplied."""
         factor = self.factor / dispersion**0.5
-        return WeightsPosterior(self.weights, factor, self.loss / dispersion)
+        return WeightPosterior(self.weights, factor, self.loss / dispersion)
 
     def std(self, A):
         """Standard deviations of A w for A of shape (n, p)."""
@@ -62,7 +62,7 @@ class WeightsPosterior:
         # Lambda = R^-1 R^-T, and its lower factor by orthogonalising R^-T.
         inverse = solve_lower(upper.T, np.eye(len(A)))
         lower = linalg.qr(inverse, mode="r")[0].T / scale[:, None]
-        return WeightsPosterior(A @ self.weights, lower, self.loss)
+        return WeightPosterior(A @ self.weights, lower, self.loss)
 
     def restrict(self, kept):
         """What is left when the other weights are zero, at the best of these.
@@ -74,14 +74,14 @@ class WeightsPosterior:
 
         Returns
         -------
-        posterior : WeightsPosterior
+        posterior : WeightPosterior
             Of these weights, with the higher loss.
         """
         target = self.factor.T @ self.weights
         Q, R = linalg.qr(self.factor.T[:, list(kept)], mode="economic")
         weights = linalg.solve_triangular(R, Q.T @ target)
         rise = 0.5 * np.sum((target - Q @ (Q.T @ target)) ** 2)
-        return WeightsPosterior(weights, R.T, self.loss + rise)
+        return WeightPosterior(weights, R.T, self.loss + rise)
 
     def eliminate(self):
         """Set weights to zero one by one, each time the one that costs least.
@@ -127,7 +127,7 @@ class WeightsPosterior:
         out = int(np.argmin(costs))
         return some.loss + costs[out], kept[:out] + kept[out + 1 :]
 
-    def exchange(self, kept):
+    def swap_terms(self, kept):
         """Exchange weights that are not zero for others while that lowers the loss.
 
         Taking out the cheapest one by one may end with two terms that stand in for a
@@ -180,7 +180,7 @@ def regression_posterior(features, target, noise, weights):
 
     Returns
     -------
-    posterior : WeightsPosterior
+    posterior : WeightPosterior
         Of the weights.
     """
     noise = max(noise, EXACT * linalg.norm(target) / len(target) ** 0.5) or 1.0
@@ -188,4 +188,4 @@ def regression_posterior(features, target, noise, weights):
     lower = linalg.qr(rows, mode="r")[0][: rows.shape[1]].T
     residual = (features @ weights - target) / noise
     loss = 0.5 * (weights @ weights + residual @ residual)
-    return WeightsPosterior(weights, lower, loss)
+    return WeightPosterior(weights, lower, loss)

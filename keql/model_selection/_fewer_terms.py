@@ -160,7 +160,7 @@ def _with_one_less(problem, exponents, kept, smaller, fit):
     iterate = problem.iterate(solution.coefficients, weights)
     posterior = problem.linearise(problem.evaluate(iterate)).posterior_weights()
     in_terms = posterior.transform(coefficients(problem.basis, exponents))
-    kept = in_terms.exchange(in_terms.without_cheapest(kept)[1])
+    kept = in_terms.swap_terms(in_terms.without_cheapest(kept)[1])
     terms = exponents[kept]
     basis = PolynomialBasis(
         Restriction(problem.basis.kernel, [*map(tuple, terms.tolist())])

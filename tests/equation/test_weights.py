@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import BayesianRidge, Ridge
 
-from keql.equation._posterior import WeightsPosterior, regression_posterior
+from keql.equation._posterior import WeightPosterior, regression_posterior
 
 RNG = np.random.RandomState(0)
 FEATURES = RNG.normal(size=(40, 5)) * [1.0, 3.0, 0.2, 1.0, 0.5]
@@ -116,7 +116,7 @@ def test_elimination_of_correlated_terms(seed):
     b = rng.normal(size=30)
     precision = A.T @ A + 0.1 * np.eye(5)
     weights = np.linalg.solve(precision, A.T @ b)
-    posterior = WeightsPosterior(weights, np.linalg.cholesky(precision), 0.0)
+    posterior = WeightPosterior(weights, np.linalg.cholesky(precision), 0.0)
     for before, after in pairwise(posterior.eliminate()):
         rises = {}
         for kept in combinations(before.kept, len(before.kept) - 1):
@@ -138,7 +138,7 @@ def test_elimination_does_not_depend_on_units():
 @pytest.mark.parametrize("n_kept", [1, 2, 3])
 def test_no_exchange_is_left_that_lowers_the_loss(n_kept):
     for start in combinations(range(5), n_kept):
-        kept = POSTERIOR.exchange(list(start))
+        kept = POSTERIOR.swap_terms(list(start))
         assert len(kept) == n_kept
         lowest = loss(best(kept))
         assert lowest <= loss(best(start)) * (1 + 1e-9)
@@ -155,13 +155,13 @@ def test_a_term_comes_back_for_its_stand_ins():
     b = A[:, 2] + 0.2 * rng.normal(size=60)
     precision = A.T @ A / 0.2**2
     weights = np.linalg.solve(precision, A.T @ b / 0.2**2)
-    posterior = WeightsPosterior(weights, np.linalg.cholesky(precision), 0.0)
-    assert posterior.exchange([0]) == [2]
+    posterior = WeightPosterior(weights, np.linalg.cholesky(precision), 0.0)
+    assert posterior.swap_terms([0]) == [2]
     cheapest = posterior.without_cheapest([0, 1, 2])[0]
     assert cheapest == pytest.approx(posterior.eliminate()[1].loss)
 
 
 def test_zero_data():
     posterior = regression_posterior(FEATURES, np.zeros(40), 0.0, np.zeros(5))
-    assert isinstance(posterior, WeightsPosterior)
+    assert isinstance(posterior, WeightPosterior)
     assert np.all(np.isfinite(posterior.factor))
