@@ -34,7 +34,7 @@ from keql._observations.data import (
     refuse_conflicts,
     sorted_labels,
 )
-from keql._regression.equation_prior import polynomial_law
+from keql._regression.equation_prior import polynomial_kernel
 from keql._regression.likelihood import maximise_likelihood
 from keql._regression.state import fit_state
 from keql._regression.state_prior import fit_state_prior
@@ -270,7 +270,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def _bind_equation_kernel(self, setup, variables, unknown, target):
         if self.equation_kernel is None:
-            kernel = polynomial_law(size_or_one(target))
+            kernel = polynomial_kernel(size_or_one(target))
         else:
             kernel = as_kernel(self.equation_kernel)
         n_columns = len(variables) + setup.n_operators

@@ -19,7 +19,10 @@ from keql._joint.starts import linearised_start, start_at
 from keql._numerics.parallel import parallel_map
 from keql._numerics.scaling import size_or_one
 from keql._observations.data import size_of
-from keql._regression.equation_prior import polynomial_law, varying_law
+from keql._regression.equation_prior import (
+    polynomial_kernel,
+    varying_coefficient_kernel,
+)
 from keql.equation import find_terms
 from keql.fit_report import describe_fit
 from keql.model_selection import (
@@ -407,13 +410,13 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
     def _with_cubic_law(self, two_step):
         """An estimator that learns a cubic polynomial, and its two steps."""
         size = size_or_one(two_step.target)
-        return self._with_law(polynomial_law(size, degree=3), two_step)
+        return self._with_law(polynomial_kernel(size, degree=3), two_step)
 
     def _with_varying_coefficients(self, two_step):
         """An estimator that learns such a law, and its two steps."""
         observed = [data.points for data in two_step.observations.functions]
         points = np.concatenate(two_step.setup.collocation_points + observed)
-        law = varying_law(size_or_one(two_step.target), points)
+        law = varying_coefficient_kernel(size_or_one(two_step.target), points)
         return self._with_law(law, two_step)
 
     def _with_law(self, law, two_step):

@@ -9,7 +9,7 @@ from keql._joint.primal import PrimalModel, make_primal_blocks
 from keql._joint.problem import JointProblem
 from keql._numerics.linalg import pivoted_cholesky
 from keql._numerics.scaling import size_or_one
-from keql.equation import FixedEquation, LearnedEquation, LearnedModel
+from keql.equation import FixedUnknownPart, LearnedEquation, LearnedModel
 from keql.operators import gram, parse_operator
 
 # Relative to the size of the unknown part: an equation that is not said to be noisy.
@@ -122,7 +122,7 @@ def assemble_learned(two_step, problem, iterate):
     itself as uncertain as where it was learned.
     """
     law = problem.basis
-    fixed = isinstance(law, FixedEquation)
+    fixed = isinstance(law, FixedUnknownPart)
     if fixed:
         problem = problem.with_basis(law.basis)
         iterate = replace(iterate, weights=law.weights)

@@ -17,7 +17,7 @@ VARIANCES = (1e-6, 1e6)
 LENGTH = 1.0
 
 
-def polynomial_law(size, degree=2):
+def polynomial_kernel(size, degree=2):
     """A kernel of polynomials in the operators.
 
     Parameters
@@ -35,7 +35,7 @@ def polynomial_law(size, degree=2):
     return _variance(size) * Polynomial(degree)
 
 
-def varying_law(size, points):
+def varying_coefficient_kernel(size, points):
     """A kernel of linear laws whose coefficients vary smoothly.
 
     Parameters

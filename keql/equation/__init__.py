@@ -1,7 +1,7 @@
 """What an equation is: known and learned parts, terms, formulas."""
 
 from keql.equation._basis import (
-    FixedEquation,
+    FixedUnknownPart,
     InducingBasis,
     PolynomialBasis,
     draw_rows,

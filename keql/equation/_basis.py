@@ -77,7 +77,7 @@ class InducingBasis:
         return np.stack([column[:, 0] for column in columns])
 
 
-class FixedEquation:
+class FixedUnknownPart:
     """An equation that is not sought any more: it has no features with free weights.
 
     Parameters

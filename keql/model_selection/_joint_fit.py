@@ -11,7 +11,7 @@ from keql._numerics.gauss_newton import minimise
 from keql._numerics.scaling import rms
 from keql._observations.data import size_of
 from keql._observations.left_out import left_out_errors
-from keql.equation import FixedEquation, term_name
+from keql.equation import FixedUnknownPart, term_name
 from keql.model_selection._fewer_terms import fit_with_fewer_terms
 from keql.model_selection._state_kernels import (
     GOOD,
@@ -82,12 +82,12 @@ class JointFit:
     @property
     def law(self):
         """The equation, which is not to be sought any more."""
-        if isinstance(self.problem.basis, FixedEquation):
+        if isinstance(self.problem.basis, FixedUnknownPart):
             return self.problem.basis
         fit = self.believing_predictions()
         model = fit.problem.linearise(fit.problem.evaluate(fit.result.solution))
         weights = fit.result.solution.weights
-        return FixedEquation(fit.problem.basis, weights, model.posterior_weights())
+        return FixedUnknownPart(fit.problem.basis, weights, model.posterior_weights())
 
     @cached_property
     def errors(self):

@@ -8,7 +8,10 @@ from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._observations.data import size_of
-from keql._regression.equation_prior import polynomial_law, varying_law
+from keql._regression.equation_prior import (
+    polynomial_kernel,
+    varying_coefficient_kernel,
+)
 from keql.kernels import Polynomial
 from keql.model_selection._search import KernelSearch
 
@@ -29,7 +32,10 @@ def bound(kernel):
 
 
 def test_laws_follow_the_size():
-    for law in (polynomial_law, lambda size: varying_law(size, POINTS)):
+    for law in (
+        polynomial_kernel,
+        lambda size: varying_coefficient_kernel(size, POINTS),
+    ):
         ratio = bound(law(1e3))(S) / bound(law(1.0))(S)
         np.testing.assert_allclose(ratio, 1e6)
         bounds = np.exp(law(1e3).bounds[0])
@@ -38,23 +44,25 @@ def test_laws_follow_the_size():
 
 def test_a_varying_law_follows_the_units_of_coordinates():
     units = np.array([1e-3, 1e4])
-    here = bound(varying_law(1.0, POINTS))(S)
+    here = bound(varying_coefficient_kernel(1.0, POINTS))(S)
     there = np.column_stack([S[:, :2] * units, S[:, 2:]])
-    np.testing.assert_allclose(bound(varying_law(1.0, POINTS * units))(there), here)
+    np.testing.assert_allclose(
+        bound(varying_coefficient_kernel(1.0, POINTS * units))(there), here
+    )
 
 
 def test_a_varying_law_is_linear_with_coefficients_of_the_place():
-    kernel = bound(varying_law(1.0, POINTS))
+    kernel = bound(varying_coefficient_kernel(1.0, POINTS))
     same_place = np.tile(S[:1], (3, 1))
     same_place[:, 2:] = [[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]]
     values = kernel(same_place, S)
     np.testing.assert_allclose(values[1], (values[0] + values[2]) / 2)
     assert kernel.depends_on(4).all()
-    assert not bound(polynomial_law(1.0)).depends_on(4)[:2].any()
+    assert not bound(polynomial_kernel(1.0)).depends_on(4)[:2].any()
 
 
 def test_only_the_variance_is_free():
-    assert varying_law(2.0, POINTS).n_dims == 1
+    assert varying_coefficient_kernel(2.0, POINTS).n_dims == 1
 
 
 # --- in a fit ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from keql._evolution.states import Followed
 from keql._joint.assembly import assemble_learned
 from keql._numerics.gauss_newton import minimise
 from keql.datasets import make_burgers
-from keql.equation._basis import FixedEquation, PolynomialBasis
+from keql.equation._basis import FixedUnknownPart, PolynomialBasis
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
 from keql.model_selection import _search
@@ -407,7 +407,7 @@ def test_a_fixed_equation_has_values_and_slopes_but_no_features():
     basis = PolynomialBasis(Polynomial(2, center=0.0, scale=1.0))
     S = np.random.RandomState(0).normal(size=(4, 2))
     weights = np.arange(6.0)
-    fixed = FixedEquation(basis, weights, None)
+    fixed = FixedUnknownPart(basis, weights, None)
     assert fixed(S).shape == (4, 0)
     none = np.empty(0)
     np.testing.assert_array_equal(fixed.values(S, none), basis.values(S, weights))
