@@ -17,7 +17,7 @@ from keql.model_selection._state_kernels import (
     GOOD,
     Candidate,
     Prior,
-    believed_dispersion,
+    residual_dispersion,
 )
 
 # First damping relative to the loss: the states are near.
@@ -84,7 +84,7 @@ class JointFit:
         """The equation, which is not to be sought any more."""
         if isinstance(self.problem.basis, FixedUnknownPart):
             return self.problem.basis
-        fit = self.believing_predictions()
+        fit = self.with_residual_dispersion()
         model = fit.problem.linearise(fit.problem.evaluate(fit.result.solution))
         weights = fit.result.solution.weights
         return FixedUnknownPart(fit.problem.basis, weights, model.posterior_weights())
@@ -146,10 +146,10 @@ class JointFit:
         """
         return self.result.interrupted or self.is_poor or self.is_hidden
 
-    def believing_predictions(self):
+    def with_residual_dispersion(self):
         """The same, its variances raised to what is left if predictions are good."""
         functions = self.two_step.observations.functions
-        dispersion = believed_dispersion(self.problem, self.result.solution, functions)
+        dispersion = residual_dispersion(self.problem, self.result.solution, functions)
         return replace(self, problem=self.problem.with_dispersion(dispersion))
 
     def holding(self, two_step, problem, start, *, max_iter, tol, report):

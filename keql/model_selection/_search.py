@@ -228,7 +228,7 @@ def fit_with_best_kernel(
         to_user = report(prior.two_step)
         found = best.fit.holding(*prior[:3], report=to_user, **settings)
         best = best.or_better(KernelSearch(prior, found, kernels))
-    best = replace(best, fit=best.fit.believing_predictions())
+    best = replace(best, fit=best.fit.with_residual_dispersion())
     return best.following(follow)
 
 

@@ -151,7 +151,7 @@ def make_prior(candidate, learn, solve_jointly):
     there = replace(candidate.iterate, weights=solution.weights)
     solution = min(solution, there, key=lambda each: problem.evaluate(each).loss)
     functions = two_step.observations.functions
-    dispersion = believed_dispersion(problem, solution, functions)
+    dispersion = residual_dispersion(problem, solution, functions)
     problem = problem.with_dispersion(dispersion)
     return Prior(two_step, problem, solution, candidate.error)
 
@@ -232,7 +232,7 @@ def prediction_error(problem, solution, functions):
     return rms(left_out_errors(model, functions))
 
 
-def believed_dispersion(problem, solution, functions):
+def residual_dispersion(problem, solution, functions):
     """The factor of all variances that a solution suggests which predicts well.
 
     Parameters

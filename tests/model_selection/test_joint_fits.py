@@ -187,7 +187,7 @@ class Found:
     def interrupted(self, message):
         return Found(self.error, True)
 
-    def believing_predictions(self):
+    def with_residual_dispersion(self):
         return self
 
 
