@@ -19,10 +19,10 @@ AT_BOUND = 1e-6
 # --- what looks wrong -----------------------------------------------------------------
 
 
-def find_concerns(model, residuals, cloud):
+def find_concerns(model, residuals, identifiability):
     concerns = []
-    if cloud is not None:
-        concerns += _ties(cloud)
+    if identifiability is not None:
+        concerns += _dependent_terms(identifiability)
     for name, residual in residuals.items():
         if residual.rms > FAR * residual.noise > 0:
             parameter = (
@@ -45,11 +45,11 @@ def find_concerns(model, residuals, cloud):
     return concerns
 
 
-def _ties(cloud):
+def _dependent_terms(identifiability):
     """What is said of terms that the data do not tell apart."""
-    if not cloud.ties:
+    if not identifiability.dependent_terms:
         return
-    names, size, error = cloud.ties[0]
+    names, size, error = identifiability.dependent_terms[0]
     if len(names) == 1:
         subject = f"the term {names[0]} is made of errors"
     else:
@@ -60,8 +60,8 @@ def _ties(cloud):
         f"of which errors of the derivatives alone would make {error:.1g}, so that the "
         "data do not tell their coefficients"
     )
-    if len(cloud.ties) > 1:
-        text += f"; the same holds for {len(cloud.ties) - 1} more combinations of terms"
+    if len(identifiability.dependent_terms) > 1:
+        text += f"; the same holds for {len(identifiability.dependent_terms) - 1} more combinations of terms"
     yield text + (
         ". Observe more, or states that differ more, or leave some of these terms out "
         "of the equation kernel"

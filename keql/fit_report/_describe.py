@@ -10,7 +10,7 @@ from keql.fit_report._concerns import find_concerns
 from keql.fit_report._identifiability import (
     FUNCTIONS,
     ROWS,
-    feature_cloud,
+    identifiability,
     slopes_of_monomials,
 )
 from keql.fit_report._report import Choice, FitReport, Residual
@@ -46,13 +46,13 @@ def describe_fit(model, learned, search=None):
     if len(data) > 1:
         title += f" of {len(data)} functions"
     residuals = {"observations": _residual_of_observations(learned)}
-    cloud, search = None, search or {}
+    identifiability, search = None, search or {}
     followed = search.get("followed") is not None
     if setup is not None:
         n_points = sum(map(len, setup.collocation_points))
         title += f", {n_points} collocation points"
         residuals["equation"] = _residual_of_equation(learned, followed)
-        cloud = _cloud(learned, followed)
+        identifiability = _identify(learned, followed)
     alternatives = search.get("alternatives", [])
     alternatives = sorted(
         ((str(k), float(e)) for k, e in alternatives), key=itemgetter(1)
@@ -61,9 +61,9 @@ def describe_fit(model, learned, search=None):
         title,
         _choices(model, learned, search),
         residuals,
-        cloud,
+        identifiability,
         alternatives,
-        find_concerns(model, residuals, cloud),
+        find_concerns(model, residuals, identifiability),
     )
 
 
@@ -216,7 +216,7 @@ def _is_quadratic(learned):
     return degree is not None and degree <= 2
 
 
-def _cloud(learned, followed):
+def _identify(learned, followed):
     """How well the terms of the equation can be told apart; None without a list."""
     equation, d = learned.equation, len(learned.variables)
     terms = equation._find_terms()
@@ -243,4 +243,4 @@ def _cloud(learned, followed):
         units, kernel = np.eye(S.shape[1], dtype=int), equation.equation_kernel
         layers = [kernel.feature_map(S, tuple(units[j])) for j in columns]
         slopes = np.stack(layers) / kernel.feature_scales()
-    return feature_cloud(terms.names, terms.values, slopes, errors)
+    return identifiability(terms.names, terms.values, slopes, errors)

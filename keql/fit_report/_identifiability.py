@@ -21,7 +21,7 @@ PART = 0.3
 ROWS, FUNCTIONS = 100, 4
 
 
-class FeatureCloud(NamedTuple):
+class Identifiability(NamedTuple):
     """How well terms can be told apart, and which cannot.
 
     Attributes
@@ -32,7 +32,7 @@ class FeatureCloud(NamedTuple):
         How many combinations of them the data determine.
     condition : float
         Condition number of the terms' values, each scaled to unit root mean square.
-    ties : list of (tuple of str, float, float)
+    dependent_terms : list of (tuple of str, float, float)
         Terms that combine to hardly more than errors; to what, relative to their size,
         and what it would be by errors alone. The thinnest combination first.
     """
@@ -40,10 +40,10 @@ class FeatureCloud(NamedTuple):
     n_terms: int
     rank: int
     condition: float
-    ties: list
+    dependent_terms: list
 
 
-def feature_cloud(names, values, slopes, errors):
+def identifiability(names, values, slopes, errors):
     """Find combinations of terms that are made of errors.
 
     With all terms scaled to unit size, the singular vectors of their values are
@@ -63,7 +63,7 @@ def feature_cloud(names, values, slopes, errors):
 
     Returns
     -------
-    cloud : FeatureCloud
+    identifiability : Identifiability
         With the combinations that say nothing.
     """
     size = np.sqrt(np.mean(values**2, axis=0))
@@ -71,7 +71,7 @@ def feature_cloud(names, values, slopes, errors):
     scaled = values[:, used] / size[used] / len(values) ** 0.5
     _, sizes, combinations = linalg.svd(scaled, full_matrices=len(scaled) < len(used))
     sizes = np.append(sizes, np.zeros(len(used) - len(sizes)))
-    ties = []
+    dependent_terms = []
     for s, combination in zip(sizes[::-1], combinations[::-1], strict=True):
         moved = slopes[:, :, used] @ (combination / size[used]) * errors
         error = np.sqrt(np.mean(np.sum(moved**2, axis=0)))
@@ -81,9 +81,11 @@ def feature_cloud(names, values, slopes, errors):
             by_size = np.argsort(-np.round(parts, 1), kind="stable")
             order = [i for i in by_size if parts[i] > PART]
             named = tuple(names[used[i]] for i in order)
-            ties.append((named, float(s), float(error)))
+            dependent_terms.append((named, float(s), float(error)))
     condition = sizes[0] / sizes[-1] if sizes[-1] > 0 else np.inf
-    return FeatureCloud(len(names), len(used) - len(ties), float(condition), ties)
+    return Identifiability(
+        len(names), len(used) - len(dependent_terms), float(condition), dependent_terms
+    )
 
 
 def slopes_of_monomials(exponents, S, columns):

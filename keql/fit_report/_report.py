@@ -40,9 +40,9 @@ class FitReport:
         Of the observations, in the units of `y`, and of the equation, in those of the
         forcing: root mean square residual, noise level, root mean square of what was
         to be met.
-    cloud : FeatureCloud or None
+    identifiability : Identifiability or None
         How well the terms of the equation can be told apart: `n_terms`, `rank`,
-        `condition` and `ties`. None for an equation without a list of terms.
+        `condition` and `dependent_terms`. None for an equation without a list of terms.
     alternatives : list of (str, float)
         Kernels that were compared, with their criterion, the best first: the error of
         predicting each observation from all others.
@@ -65,17 +65,19 @@ class FitReport:
     ...     equation_kernel=Polynomial(1),
     ... ).fit(X, np.sin(X[:, 1] - 0.5 * X[:, 0]) + X[:, 1] - 0.5 * X[:, 0])
     >>> report = model.fit_report_
-    >>> report.cloud.n_terms, report.cloud.rank
+    >>> report.identifiability.n_terms, report.identifiability.rank
     (4, 3)
     >>> print(report.concerns[0][:43])
     the terms u_x and u_t trade off against one
     """
 
-    def __init__(self, title, choices, residuals, cloud, alternatives, concerns):
+    def __init__(
+        self, title, choices, residuals, identifiability, alternatives, concerns
+    ):
         self.title = title
         self.choices = choices
         self.residuals = residuals
-        self.cloud = cloud
+        self.identifiability = cloud
         self.alternatives = alternatives
         self.concerns = concerns
 
@@ -106,12 +108,12 @@ class FitReport:
             )
             for name, residual in self.residuals.items()
         ]
-        if self.cloud is not None:
+        if self.identifiability is not None:
             sections["Told apart"] = [
                 (
                     "terms",
-                    f"{self.cloud.rank} of {self.cloud.n_terms}",
-                    f"condition number {number(self.cloud.condition)}",
+                    f"{self.identifiability.rank} of {self.identifiability.n_terms}",
+                    f"condition number {number(self.identifiability.condition)}",
                 )
             ]
         found = [("", concern, "") for concern in self.concerns]

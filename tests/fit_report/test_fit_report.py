@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 from keql.fit_report import FitReport
 from keql.fit_report._concerns import _disagreement
-from keql.fit_report._identifiability import feature_cloud, slopes_of_monomials
+from keql.fit_report._identifiability import identifiability, slopes_of_monomials
 from keql.kernels import RBF, Constant, Dictionary, Polynomial
 
 METHODS = (TwoStepKEqL, OneStepKEqL, ReducedOneStepKEqL)
@@ -52,8 +52,8 @@ def travelling():
 def test_a_travelling_wave_does_not_tell_derivatives_apart(method):
     settings = {"state_kernel": RBF(1.5, "fixed"), "observation_noise": 1e-5}
     report = method(**WAVES, **settings).fit(*waves(to_the_right)).fit_report_
-    assert (report.cloud.n_terms, report.cloud.rank) == (4, 3)
-    ((names, size, error),) = report.cloud.ties
+    assert (report.identifiability.n_terms, report.identifiability.rank) == (4, 3)
+    ((names, size, error),) = report.identifiability.ties
     assert set(names) == {"u_t", "u_x"}
     assert size < 2 * error < 1e-2
     assert "the terms u_x and u_t trade off against one another" in report.concerns[0]
@@ -65,14 +65,14 @@ def test_two_waves_do(method):
     X, y = waves(to_the_right, lambda z: np.cos(1.7 * z))
     settings = {"state_kernel": RBF(1.5, "fixed"), "observation_noise": 1e-5}
     report = method(**WAVES, **settings).fit(X, y).fit_report_
-    assert report.cloud.rank == report.cloud.n_terms == 4
+    assert report.identifiability.rank == report.identifiability.n_terms == 4
     assert report.concerns == []
     assert "nothing" in str(report) and "0 concerns" in repr(report)
 
 
 def test_an_orbit_on_a_circle_does_not_tell_squares_apart():
     model = TwoStepKEqL(operators=("u", "u_t"), known_part="u_tt", variables=("t",))
-    (tie,) = model.fit(TIMES, np.sin(2 * TIMES[:, 0])).fit_report_.cloud.ties
+    (tie,) = model.fit(TIMES, np.sin(2 * TIMES[:, 0])).fit_report_.identifiability.ties
     # u^2 + u_t^2 / 4 = 1
     assert set(tie[0]) == {"1", "u^2", "u_t^2"}
     damped = np.sin(2 * TIMES[:, 0]) * np.exp(-0.1 * TIMES[:, 0])
@@ -91,9 +91,9 @@ def test_a_narrow_range_is_no_matter_of_units():
         )
         for level in (1e-5, 1.0)
     )
-    assert exact.fit_report_.cloud.rank == 3
-    assert noisy.fit_report_.cloud.rank < 3
-    assert exact.fit_report_.cloud.condition > 1e5
+    assert exact.fit_report_.identifiability.rank == 3
+    assert noisy.fit_report_.identifiability.rank < 3
+    assert exact.fit_report_.identifiability.condition > 1e5
 
 
 def test_functions_of_a_dictionary_are_named():
@@ -108,7 +108,7 @@ def test_functions_of_a_dictionary_are_named():
         optimizer=None,
         equation_noise=1e-3,
     ).fit(TIMES, np.sin(2 * TIMES[:, 0]))
-    ((names, size, _),) = model.fit_report_.cloud.ties
+    ((names, size, _),) = model.fit_report_.identifiability.ties
     assert set(names) == {"u", "2 u"} and size < 1e-10
 
 
@@ -116,7 +116,7 @@ def test_equations_without_terms_have_no_cloud():
     settings = {"operators": ("u",), "known_part": "u_tt", "variables": ("t",)}
     model = TwoStepKEqL(**settings, equation_kernel=RBF(1.0), random_state=0)
     report = model.fit(TIMES, np.sin(2 * TIMES[:, 0])).fit_report_
-    assert report.cloud is None and "Told apart" not in str(report)
+    assert report.identifiability is None and "Told apart" not in str(report)
     plain = TwoStepKEqL().fit(TIMES, np.sin(TIMES[:, 0])).fit_report_
     assert set(plain.residuals) == {"observations"}
     assert "equation" not in str(plain)
@@ -128,20 +128,22 @@ def test_the_cloud_of_a_table():
     A[:, 3] = A[:, 0] + 1e-3 * rng.standard_normal(200)
     scaled = A / np.sqrt(np.mean(A**2, axis=0))
     names, exact = list("abcd"), np.zeros((1, 200))
-    cloud = feature_cloud(names, A, np.zeros((1, 200, 4)), exact)
-    assert cloud.rank == 4 and cloud.ties == []
-    assert cloud.condition == pytest.approx(np.linalg.cond(scaled))
+    identifiability = identifiability(names, A, np.zeros((1, 200, 4)), exact)
+    assert identifiability.rank == 4 and identifiability.dependent_terms == []
+    assert identifiability.condition == pytest.approx(np.linalg.cond(scaled))
     # Column d is a feature with an error that hides its difference from a.
     slopes = np.zeros((1, 200, 4))
     slopes[0, :, 3] = 1.0
-    cloud = feature_cloud(names, A, slopes, exact + 1e-2)
-    ((tied, size, error),) = cloud.ties
-    assert cloud.rank == 3 and tied == ("a", "d")
+    identifiability = identifiability(names, A, slopes, exact + 1e-2)
+    ((tied, size, error),) = identifiability.ties
+    assert identifiability.rank == 3 and tied == ("a", "d")
     assert size == pytest.approx(np.linalg.svd(scaled)[1][-1] / 200**0.5)
     assert error == pytest.approx(1e-2 / 2**0.5, rel=0.1)
     # Fewer rows than terms, and a term that is always zero.
-    cloud = feature_cloud(names, A[:2] * [1, 1, 1, 0], slopes[:, :2], exact[:, :2])
-    assert (cloud.n_terms, cloud.rank) == (4, 2)
+    identifiability = identifiability(
+        names, A[:2] * [1, 1, 1, 0], slopes[:, :2], exact[:, :2]
+    )
+    assert (identifiability.n_terms, identifiability.rank) == (4, 2)
 
 
 def test_slopes_of_monomials():
@@ -354,7 +356,7 @@ def test_text_and_html_say_the_same(travelling):
     assert text.startswith("TwoStepKEqL, 150 observations, 150 collocation points")
     assert re.match(r"<FitReport of TwoStepKEqL, .*: 1 concern>", repr(travelling))
     copy = pickle.loads(pickle.dumps(travelling))
-    assert str(copy) == text and copy.cloud == travelling.cloud
+    assert str(copy) == text and copy.identifiability == travelling.identifiability
 
 
 def test_alternatives_and_special_characters():
@@ -383,5 +385,5 @@ def test_scale_of_the_data_does_not_matter():
     for unit in (1.0, 1e-6, 1e6):
         settings = {**WAVES, "equation_kernel": None}
         report = TwoStepKEqL(**settings).fit(X, unit * y).fit_report_
-        found.append((report.cloud.rank, len(report.concerns)))
+        found.append((report.identifiability.rank, len(report.concerns)))
     assert found[0] == found[1] == found[2] and found[0][1] > 0
