@@ -74,7 +74,7 @@ def refuse_missing(entries, column, parameter):
         )
 
 
-def split_table(X, column, parameter):
+def split_labels(X, column, parameter):
     """Coordinates and labels of the rows of a table.
 
     Parameters

@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_consistent_length, check_random_state
 
-from keql._observations.columns import split_table
+from keql._observations.columns import split_labels
 from keql._observations.left_out import on_border
 
 
@@ -143,7 +143,7 @@ class FunctionKFold(BaseEstimator, BaseCrossValidator):
         """
         self._check_parameters()
         check_consistent_length(X, y, groups)
-        points, labels = split_table(X, self.function_column, "function_column")
+        points, labels = split_labels(X, self.function_column, "function_column")
         kept = self._rows_always_trained(X, points, labels)
         if groups is None:
             groups = range(len(labels))

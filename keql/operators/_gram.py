@@ -43,17 +43,17 @@ def gram(kernel, rows, columns=None):
            [0., 4.]])
     """
     symmetric = columns is None
-    left = _stations(kernel, rows)
-    right = left if symmetric else _stations(kernel, columns)
+    left = _group_by_points(kernel, rows)
+    right = left if symmetric else _group_by_points(kernel, columns)
     G = np.empty((left[-1].stop, right[-1].stop))
     for i, station in enumerate(left):
         for other in right[: i + 1] if symmetric else right:
-            _fill(G, kernel, station, other, mirror=symmetric)
+            _fill_block(G, kernel, station, other, mirror=symmetric)
     return G
 
 
 @dataclass
-class _Station:
+class _FunctionalGroup:
     """Consecutive functionals on one array of points."""
 
     points: np.ndarray
@@ -70,7 +70,7 @@ class _Station:
             yield slice(self.start + j * n, self.start + (j + 1) * n), operator
 
 
-def _stations(kernel, functionals):
+def _group_by_points(kernel, functionals):
     stations = []
     for points, operator in functionals:
         for a, _ in operator.terms:
@@ -79,11 +79,11 @@ def _stations(kernel, functionals):
             stations[-1].operators.append(operator)
         else:
             start = stations[-1].stop if stations else 0
-            stations.append(_Station(points, [operator], start))
+            stations.append(_FunctionalGroup(points, [operator], start))
     return stations
 
 
-def _fill(G, kernel, station, other, mirror):
+def _fill_block(G, kernel, station, other, mirror):
     """Write the block of two stations, and its mirror image."""
     blocks = [
         (rows, first, columns, second)
