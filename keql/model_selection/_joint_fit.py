@@ -15,8 +15,8 @@ from keql.equation import FixedUnknownPart, term_name
 from keql.model_selection._fewer_terms import fit_with_fewer_terms
 from keql.model_selection._state_kernels import (
     GOOD,
-    Candidate,
-    Prior,
+    KernelCandidate,
+    WarmStart,
     residual_dispersion,
 )
 
@@ -65,14 +65,14 @@ class JointFit:
     @property
     def prior(self):
         """The prior of its states."""
-        return Prior(self.two_step, self.problem, self.result.solution, self.error)
+        return WarmStart(self.two_step, self.problem, self.result.solution, self.error)
 
     @property
     def candidate(self):
         """Its kernel, to be compared with others."""
         result = self.result
         kernel = self.two_step.state_kernel
-        return Candidate(kernel, result.solution, self.errors, result.loss)
+        return KernelCandidate(kernel, result.solution, self.errors, result.loss)
 
     @property
     def n_weights(self):

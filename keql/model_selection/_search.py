@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 
 from keql.model_selection._joint_fit import JointFit, with_better_law
-from keql.model_selection._state_kernels import GOOD, compare_kernels, make_prior
+from keql.model_selection._state_kernels import GOOD, compare_kernels, warm_start
 
 # Kernels of the states that are tried to the last term while predictions are poor.
 FINALISTS = 8
@@ -27,11 +27,11 @@ class KernelSearch:
 
     Parameters
     ----------
-    prior : Prior
+    prior : WarmStart
         The prior of the states.
     fit : JointFit
         The fit.
-    kernels : list of Candidate
+    kernels : list of KernelCandidate
         All kernels that were compared, under the same conditions.
     followed : Followed, default=None
         States that follow the law exactly; None if those of the fit are better.
@@ -113,9 +113,9 @@ def fit_finalists(kernels, priors, fit, follow, n_restarts):
 
     Parameters
     ----------
-    kernels : list of Candidate
+    kernels : list of KernelCandidate
         The kernels that were compared.
-    priors : iterable of Prior
+    priors : iterable of WarmStart
         The most promising first; it is not asked for more than are needed.
     fit : callable
         The joint fit from two steps, the joint problem made from them, a start and a
@@ -171,7 +171,7 @@ def fit_with_best_kernel(
     ----------
     two_step, learn
         As for :func:`keql.model_selection._state_kernels.compare_kernels`.
-    kernels : list of Candidate
+    kernels : list of KernelCandidate
         What that has found of them, the best one first.
     solve_jointly : callable
         As there; it takes a `law` that is held and a level of `equation_noise`, too.
@@ -194,7 +194,7 @@ def fit_with_best_kernel(
     search : KernelSearch
         The fit and what it was chosen from.
     """
-    priors = (make_prior(each, learn, solve_jointly) for each in kernels)
+    priors = (warm_start(each, learn, solve_jointly) for each in kernels)
     best = fit_finalists(kernels, priors, fit, follow, n_restarts)
     if best.followed is not None:
         return best
@@ -202,7 +202,7 @@ def fit_with_best_kernel(
     if free_noise and not best.fit.is_settled:
         less = partial(solve_jointly, equation_noise=best.fit.less_noise)
         kernels = compare_kernels(two_step, learn, less)
-        prior = make_prior(kernels[0], learn, less)
+        prior = warm_start(kernels[0], learn, less)
         found = fit(prior.two_step, prior.problem, prior.solution)
         factor = 1.0 if found.n_weights < best.fit.n_weights else CLEARLY
         is_idle, other = best.fit.is_idle, KernelSearch(prior, found, kernels)
@@ -224,7 +224,7 @@ def fit_with_best_kernel(
         learn = partial(_with_kernel, best.fit.two_step)
         values = best.fit.result.solution.values
         kernels = compare_kernels(two_step, learn, held, values)
-        prior = make_prior(kernels[0], learn, held)
+        prior = warm_start(kernels[0], learn, held)
         to_user = report(prior.two_step)
         found = best.fit.holding(*prior[:3], report=to_user, **settings)
         best = best.or_better(KernelSearch(prior, found, kernels))

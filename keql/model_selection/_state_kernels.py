@@ -35,7 +35,7 @@ ALIKE = 0.25
 GOOD = 0.1
 
 
-class Prior(NamedTuple):
+class WarmStart(NamedTuple):
     """The joint problem with the kernel chosen, near its solution.
 
     `error` is that of its predictions.
@@ -48,7 +48,7 @@ class Prior(NamedTuple):
 
 
 @dataclass
-class Candidate:
+class KernelCandidate:
     """A joint fit with one kernel: its states, and how well they predict and fit."""
 
     kernel: object
@@ -92,7 +92,7 @@ def compare_kernels(two_step, learn, solve_jointly, values=None):
 
     Returns
     -------
-    candidates : list of Candidate
+    candidates : list of KernelCandidate
         The one to be taken, then the others by the errors of their predictions.
     """
     functions = two_step.observations.functions
@@ -131,19 +131,19 @@ def compare_kernels(two_step, learn, solve_jointly, values=None):
     return [best, *sorted(others, key=lambda candidate: candidate.error)]
 
 
-def make_prior(candidate, learn, solve_jointly):
+def warm_start(candidate, learn, solve_jointly):
     """The joint problem with a kernel that was compared, near its solution.
 
     Parameters
     ----------
-    candidate : Candidate
+    candidate : KernelCandidate
         The kernel.
     learn, solve_jointly
         As for :func:`compare_kernels`.
 
     Returns
     -------
-    prior : Prior
+    prior : WarmStart
         Where the data are predicted well but not met, with a dispersion above 1.
     """
     two_step = learn(candidate.kernel, candidate.values)
@@ -153,7 +153,7 @@ def make_prior(candidate, learn, solve_jointly):
     functions = two_step.observations.functions
     dispersion = residual_dispersion(problem, solution, functions)
     problem = problem.with_dispersion(dispersion)
-    return Prior(two_step, problem, solution, candidate.error)
+    return WarmStart(two_step, problem, solution, candidate.error)
 
 
 def _search(evaluate, path, shortest, values=None):
@@ -206,7 +206,7 @@ def _evaluate(kernel, problem, start, functions):
     result = minimise(problem, start, damping=first, max_iter=STEPS, tol=TOL)
     model = problem.linearise(problem.evaluate(result.solution))
     errors = left_out_errors(model, functions)
-    return Candidate(kernel, result.solution, errors, result.loss)
+    return KernelCandidate(kernel, result.solution, errors, result.loss)
 
 
 def _settle(candidates):

@@ -18,7 +18,7 @@ from keql.metrics import relative_l2_error
 from keql.model_selection import _search
 from keql.model_selection._joint_fit import fit_jointly, with_better_law
 from keql.model_selection._search import FINALISTS, KernelSearch, fit_finalists
-from keql.model_selection._state_kernels import Candidate, Prior
+from keql.model_selection._state_kernels import KernelCandidate, WarmStart
 from keql.operators import parse_operator
 
 KERNEL = Constant(4.0, "fixed") * RBF([0.4, 0.2], "fixed")
@@ -148,7 +148,7 @@ def test_other_states_are_taken_if_they_predict_better(right):
 
     def held(two_step):
         start = two_step, *model._solve_jointly(two_step, *known)
-        return Prior(*start, 0.0), fit.holding(*start, **SETTINGS)
+        return WarmStart(*start, 0.0), fit.holding(*start, **SETTINGS)
 
     poor, worse = held(two_step)
     search, worst = KernelSearch(None, fit, []), KernelSearch(poor, worse, [])
@@ -214,7 +214,7 @@ def test_other_kernels_are_tried_while_predictions_are_poor(errors, best, n_fits
         tries.append(n_restarts)
         return Found(errors[two_step])
 
-    priors = (Prior(i, None, None, 0.0) for i in range(len(errors)))
+    priors = (WarmStart(i, None, None, 0.0) for i in range(len(errors)))
     search = fit_finalists([], priors, fit, lambda learned: None, 7)
     assert search.prior.two_step == best and search.error == errors[best]
     assert tries == [7] + [0] * (n_fits - 1)
@@ -223,7 +223,7 @@ def test_other_kernels_are_tried_while_predictions_are_poor(errors, best, n_fits
 
 def test_states_of_poor_fits_may_follow_a_law_that_is_better():
     found = [Found(0.4), Found(0.3), Found(0.2), Found(0.01)]
-    priors = [Prior(each, None, None, 0.0) for each in found]
+    priors = [WarmStart(each, None, None, 0.0) for each in found]
     followed = iter(
         [
             None,
@@ -239,7 +239,7 @@ def test_states_of_poor_fits_may_follow_a_law_that_is_better():
 
 def test_an_interrupted_finalist_ends_the_search():
     found = [Found(0.4), Found(0.3), Found(0.2, interrupted=True)]
-    priors = [Prior(each, None, None, 0.0) for each in found]
+    priors = [WarmStart(each, None, None, 0.0) for each in found]
     search = fit_finalists([], priors, lambda each, *_: each, lambda learned: None, 0)
     assert search.prior is priors[0]
     assert search.error == 0.4 and search.fit.result.interrupted
@@ -261,7 +261,7 @@ def test_the_prior_of_the_two_steps_is_taken_if_clearly_better(
         return best.interrupted("enough")
 
     monkeypatch.setattr(_search, "compare_kernels", lambda *_: [fit.candidate])
-    monkeypatch.setattr(_search, "make_prior", lambda *_: fit.prior)
+    monkeypatch.setattr(_search, "warm_start", lambda *_: fit.prior)
     monkeypatch.setattr(_search, "with_better_law", law)
     fits = iter([fit, other])
     search = _search.fit_with_best_kernel(
@@ -306,10 +306,10 @@ def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
 
     def compare(two_step, learn, solve):
         asked.append(getattr(solve, "keywords", {}).get("equation_noise"))
-        return [Candidate(len(asked), None, np.ones(1), 0.0)]
+        return [KernelCandidate(len(asked), None, np.ones(1), 0.0)]
 
     def make(candidate, learn, solve):
-        return Prior(candidate.kernel, None, None, 0.0)
+        return WarmStart(candidate.kernel, None, None, 0.0)
 
     def fit(two_step, *_):
         found = Found([0.05, error][two_step == 2])
@@ -320,7 +320,7 @@ def test_the_noise_of_an_equation_is_chosen_with_the_kernel(
         return found
 
     monkeypatch.setattr(_search, "compare_kernels", compare)
-    monkeypatch.setattr(_search, "make_prior", make)
+    monkeypatch.setattr(_search, "warm_start", make)
     monkeypatch.setattr(_search, "with_better_law", lambda fit, *_, **__: settle(fit))
 
     def solve(two_step, equation_noise=None):
@@ -358,9 +358,9 @@ def test_states_follow_the_law_if_they_predict_better(ratio, asked, taken, monke
         told.append(learned)
         return Followed("followed", error_of(ratio * 0.05), [])
 
-    kernels = [Candidate(0, None, np.ones(1), 0.0)]
-    prior = Prior(None, None, None, 0.0)
-    monkeypatch.setattr(_search, "make_prior", lambda *_: prior)
+    kernels = [KernelCandidate(0, None, np.ones(1), 0.0)]
+    prior = WarmStart(None, None, None, 0.0)
+    monkeypatch.setattr(_search, "warm_start", lambda *_: prior)
     search = _search.fit_with_best_kernel(
         None,
         kernels,

@@ -9,7 +9,7 @@ from keql._observations.left_out import left_out_errors
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant
 from keql.metrics import relative_l2_error
-from keql.model_selection._state_kernels import Candidate, _search, _settle
+from keql.model_selection._state_kernels import KernelCandidate, _search, _settle
 
 
 class Model:
@@ -71,14 +71,14 @@ def test_search_descends_and_continues_from_where_it_is():
 def test_of_equal_predictions_the_lowest_loss():
     rng = np.random.RandomState(0)
     errors = rng.standard_normal(200)
-    best = Candidate(None, None, errors, 300.0)
-    as_good = Candidate(None, None, 1.001 * errors[::-1], 200.0)
-    costly = Candidate(None, None, 1.0005 * errors[::-1], 250.0)
-    worse = Candidate(None, None, 1.1 * errors, 100.0)
+    best = KernelCandidate(None, None, errors, 300.0)
+    as_good = KernelCandidate(None, None, 1.001 * errors[::-1], 200.0)
+    costly = KernelCandidate(None, None, 1.0005 * errors[::-1], 250.0)
+    worse = KernelCandidate(None, None, 1.1 * errors, 100.0)
     assert _settle([best, as_good, costly, worse]) is as_good
     # one observation alone can make a difference
     outlier = errors + 10.0 * (np.arange(200) == 7)
-    assert _settle([best, Candidate(None, None, outlier, 100.0)]) is best
+    assert _settle([best, KernelCandidate(None, None, outlier, 100.0)]) is best
 
 
 @pytest.fixture(scope="module")
