@@ -61,7 +61,8 @@ def _dependent_terms(identifiability):
         "data do not tell their coefficients"
     )
     if len(identifiability.dependent_terms) > 1:
-        text += f"; the same holds for {len(identifiability.dependent_terms) - 1} more combinations of terms"
+        more = len(identifiability.dependent_terms) - 1
+        text += f"; the same holds for {more} more combinations of terms"
     yield text + (
         ". Observe more, or states that differ more, or leave some of these terms out "
         "of the equation kernel"

@@ -10,7 +10,7 @@ from keql.fit_report._concerns import find_concerns
 from keql.fit_report._identifiability import (
     FUNCTIONS,
     ROWS,
-    identifiability,
+    identify,
     slopes_of_monomials,
 )
 from keql.fit_report._report import Choice, FitReport, Residual
@@ -243,4 +243,4 @@ def _identify(learned, followed):
         units, kernel = np.eye(S.shape[1], dtype=int), equation.equation_kernel
         layers = [kernel.feature_map(S, tuple(units[j])) for j in columns]
         slopes = np.stack(layers) / kernel.feature_scales()
-    return identifiability(terms.names, terms.values, slopes, errors)
+    return identify(terms.names, terms.values, slopes, errors)

@@ -43,7 +43,7 @@ class Identifiability(NamedTuple):
     dependent_terms: list
 
 
-def identifiability(names, values, slopes, errors):
+def identify(names, values, slopes, errors):
     """Find combinations of terms that are made of errors.
 
     With all terms scaled to unit size, the singular vectors of their values are

@@ -77,7 +77,7 @@ class FitReport:
         self.title = title
         self.choices = choices
         self.residuals = residuals
-        self.identifiability = cloud
+        self.identifiability = identifiability
         self.alternatives = alternatives
         self.concerns = concerns
 

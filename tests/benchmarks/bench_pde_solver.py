@@ -345,7 +345,7 @@ def burgers_from_its_boundary():
 
 
 def duffing_extrapolation():
-    """LearnedModel from one trajectory, integrated from three other initial conditions."""
+    """Learned from one trajectory, integrated from three other initial conditions."""
     path = REFERENCE / "duffing_trajectory.npz"
     if not path.is_file():
         print(f"Duffing: no {path}, see KEQL_REFERENCE")

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 from keql.fit_report import FitReport
 from keql.fit_report._concerns import _disagreement
-from keql.fit_report._identifiability import identifiability, slopes_of_monomials
+from keql.fit_report._identifiability import identify, slopes_of_monomials
 from keql.kernels import RBF, Constant, Dictionary, Polynomial
 
 METHODS = (TwoStepKEqL, OneStepKEqL, ReducedOneStepKEqL)
@@ -53,7 +53,7 @@ def test_a_travelling_wave_does_not_tell_derivatives_apart(method):
     settings = {"state_kernel": RBF(1.5, "fixed"), "observation_noise": 1e-5}
     report = method(**WAVES, **settings).fit(*waves(to_the_right)).fit_report_
     assert (report.identifiability.n_terms, report.identifiability.rank) == (4, 3)
-    ((names, size, error),) = report.identifiability.ties
+    ((names, size, error),) = report.identifiability.dependent_terms
     assert set(names) == {"u_t", "u_x"}
     assert size < 2 * error < 1e-2
     assert "the terms u_x and u_t trade off against one another" in report.concerns[0]
@@ -72,7 +72,9 @@ def test_two_waves_do(method):
 
 def test_an_orbit_on_a_circle_does_not_tell_squares_apart():
     model = TwoStepKEqL(operators=("u", "u_t"), known_part="u_tt", variables=("t",))
-    (tie,) = model.fit(TIMES, np.sin(2 * TIMES[:, 0])).fit_report_.identifiability.ties
+    (tie,) = model.fit(
+        TIMES, np.sin(2 * TIMES[:, 0])
+    ).fit_report_.identifiability.dependent_terms
     # u^2 + u_t^2 / 4 = 1
     assert set(tie[0]) == {"1", "u^2", "u_t^2"}
     damped = np.sin(2 * TIMES[:, 0]) * np.exp(-0.1 * TIMES[:, 0])
@@ -108,7 +110,7 @@ def test_functions_of_a_dictionary_are_named():
         optimizer=None,
         equation_noise=1e-3,
     ).fit(TIMES, np.sin(2 * TIMES[:, 0]))
-    ((names, size, _),) = model.fit_report_.identifiability.ties
+    ((names, size, _),) = model.fit_report_.identifiability.dependent_terms
     assert set(names) == {"u", "2 u"} and size < 1e-10
 
 
@@ -128,19 +130,19 @@ def test_the_cloud_of_a_table():
     A[:, 3] = A[:, 0] + 1e-3 * rng.standard_normal(200)
     scaled = A / np.sqrt(np.mean(A**2, axis=0))
     names, exact = list("abcd"), np.zeros((1, 200))
-    identifiability = identifiability(names, A, np.zeros((1, 200, 4)), exact)
+    identifiability = identify(names, A, np.zeros((1, 200, 4)), exact)
     assert identifiability.rank == 4 and identifiability.dependent_terms == []
     assert identifiability.condition == pytest.approx(np.linalg.cond(scaled))
     # Column d is a feature with an error that hides its difference from a.
     slopes = np.zeros((1, 200, 4))
     slopes[0, :, 3] = 1.0
-    identifiability = identifiability(names, A, slopes, exact + 1e-2)
-    ((tied, size, error),) = identifiability.ties
+    identifiability = identify(names, A, slopes, exact + 1e-2)
+    ((tied, size, error),) = identifiability.dependent_terms
     assert identifiability.rank == 3 and tied == ("a", "d")
     assert size == pytest.approx(np.linalg.svd(scaled)[1][-1] / 200**0.5)
     assert error == pytest.approx(1e-2 / 2**0.5, rel=0.1)
     # Fewer rows than terms, and a term that is always zero.
-    identifiability = identifiability(
+    identifiability = identify(
         names, A[:2] * [1, 1, 1, 0], slopes[:, :2], exact[:, :2]
     )
     assert (identifiability.n_terms, identifiability.rank) == (4, 2)
