@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keql._joint.starts import ConditionalSamples, SubsampledProblem
-from keql._numerics.gauss_newton import minimise
+from keql._numerics.gauss_newton import Damping, minimise
 from keql._numerics.linalg import ridge
 from keql.equation import InducingBasis, PolynomialBasis, make_basis
 from keql.kernels import Constant, Polynomial
@@ -104,17 +104,17 @@ class Outcome(NamedTuple):
         best = min(self, other, key=lambda outcome: outcome.result.loss)
         return best._replace(tries=self.tries + other.tries)
 
-    def stopped(self, message):
+    def stopped(self, stop):
         """The same as the result of a fit that was stopped while it tried again."""
-        stop = {"interrupted": True, "converged": False, "message": message}
-        return self._replace(result=replace(self.result, **stop))
+        return self._replace(result=replace(self.result, stop=stop))
 
 
 def _minimise(problem, start, settings, /, **how):
     """One minimisation; `how` tells a user what it was."""
     report = partial(settings["report"], problem)
-    damping = DAMPING * problem.evaluate(start).loss
-    result = minimise(problem, start, damping=damping, **{**settings, "report": report})
+    control = Damping(DAMPING * problem.evaluate(start).loss, settings["tol"])
+    max_iter = settings["max_iter"]
+    result = minimise(problem, start, control, max_iter=max_iter, report=report)
     misfit = problem.misfit(result.solution)
     figures = {"loss": result.loss, "misfit": misfit, "n_iter": result.n_iter}
     return Outcome(problem, result, misfit, [{**how, **figures}])
@@ -136,7 +136,7 @@ def _search(outcome, problem, n_restarts, settings, rng):
         drawn = draw()
         outcome = outcome.noting(drawn.tries)
         if drawn.result.interrupted:
-            return outcome.stopped(drawn.result.message)
+            return outcome.stopped(drawn.result.stop)
         if drawn.misfit <= POOR:
             outcome = outcome.or_better(_go_on(few, drawn, settings))
             if outcome.settled:

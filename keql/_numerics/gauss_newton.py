@@ -1,13 +1,38 @@
-"""A Levenberg-Marquardt loop that knows no kernels and no linear algebra."""
+"""The one loop for nonlinear least squares; how steps are chosen is a value.
+
+The loop knows no kernels, no equations and no linear algebra: a problem is linearised,
+its model offers steps, and a control says which of them is taken.
+"""
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 import numpy as np
 
-# A step is accepted if the loss falls by more than ACCEPT of what the linear model
-# promised; the damping falls after a step that kept more than GOOD of the promise.
-ACCEPT, GOOD = 1e-4, 0.75
-DECREASE, INCREASE = 1 / 5, 4.0
+
+class Stop(Enum):
+    """Why a loop ended."""
+
+    CONVERGED = "converged"
+    STALLED = "stalled"
+    FAILED = "failed"
+    MAX_ITER = "max_iter"
+    CALLBACK = "callback"
+    KEYBOARD = "keyboard"
+
+
+ADVICE = {
+    Stop.CONVERGED: "converged in {n_iter} steps.",
+    Stop.STALLED: "stalled after {n_iter} steps: no damping lowers the loss; raise "
+    "observation_noise or equation_noise, which are small beside rounding errors.",
+    Stop.FAILED: "failed after {n_iter} steps: the equation cannot be integrated from "
+    "there.",
+    Stop.MAX_ITER: "not converged within max_iter={n_iter} steps (the loss is "
+    "{loss:.3g}): raise max_iter, or tol if the result is good enough.",
+    Stop.CALLBACK: "stopped by a callback after {n_iter} steps.",
+    Stop.KEYBOARD: "interrupted after {n_iter} steps: the best iterate is kept; fit "
+    "again with warm_start=True to go on.",
+}
 
 
 @dataclass
@@ -20,118 +45,210 @@ class Result:
         The best iterate, as the problem represents it.
     loss : float
         Its loss.
-    converged : bool
-        Whether a stopping rule was met.
-    message : str
-        Why the loop ended, and what to do if it ended early.
+    model : LinearModel
+        The last linearisation; the best iterate is a step from there, or where it is.
+    stop : Stop
+        Why the loop ended.
     loss_curve : list of float
         Loss at the start and after each accepted step.
     damping_curve : list of float
-        Damping of each accepted step.
+        Damping of each accepted step; 0 for steps that are not damped.
     n_iter : int
         Number of steps tried.
-    interrupted : bool
-        Whether the loop was stopped from the keyboard or by a callback.
     """
 
     solution: object
     loss: float
-    converged: bool = False
-    message: str = ""
+    model: object = None
+    stop: Stop = Stop.MAX_ITER
     loss_curve: list = field(default_factory=list)
     damping_curve: list = field(default_factory=list)
     n_iter: int = 0
-    interrupted: bool = False
+
+    @property
+    def converged(self):
+        """Whether a stopping rule was met."""
+        return self.stop is Stop.CONVERGED
+
+    @property
+    def interrupted(self):
+        """Whether the loop was stopped from the keyboard or by a callback."""
+        return self.stop in (Stop.CALLBACK, Stop.KEYBOARD)
+
+    @property
+    def message(self):
+        """Why the loop ended, and what to do if it ended early."""
+        return ADVICE[self.stop].format(n_iter=self.n_iter, loss=self.loss)
 
 
-def minimise(problem, start, *, damping, max_iter, tol, report=None):
-    """Minimise a nonlinear least-squares problem by damped Gauss-Newton steps.
+def minimise(problem, start, control, *, max_iter, report=None):
+    """Minimise a nonlinear least-squares problem by Gauss-Newton steps.
 
     Parameters
     ----------
-    problem : object
-        With ``evaluate(x)`` returning an evaluation that has a ``loss``, and
-        ``linearise(evaluation)`` returning a linear model whose ``step(damping)``
-        gives the new iterate and the decrease of the loss that the model predicts.
+    problem : Problem
+        As in :mod:`keql._numerics.protocols`.
     start : object
         First iterate.
-    damping : float
-        First damping, positive.
+    control : Damping, FullSteps or Backtracking
+        How steps are chosen, and when the loop ends; made anew for each call.
     max_iter : int
         Largest number of steps tried.
-    tol : float
-        The loop ends when an accepted step was predicted to lower, and did lower,
-        the loss by less than `tol` times the loss.
     report : callable, default=None
         Called after each accepted step with the result so far; returns True to stop.
 
     Returns
     -------
-    result : Result
-        The best iterate, also when interrupted from the keyboard.
+    result : Result or None
+        The best iterate, also when interrupted from the keyboard; None if the problem
+        cannot be evaluated at the start.
+    """
+    current = problem.evaluate(start)
+    if current is None:
+        return None
+    result = Result(start, current.loss, loss_curve=[current.loss])
+    try:
+        _iterate(problem, current, control, result, max_iter, report)
+    except KeyboardInterrupt:
+        result.stop = Stop.KEYBOARD
+    return result
+
+
+def _iterate(problem, current, control, result, max_iter, report):
+    result.model = problem.linearise(current)
+    while result.model is not None and result.n_iter < max_iter:
+        result.n_iter += 1
+        damping = control.damping
+        trial, stop = control.advance(result.model)
+        if trial is not None:
+            result.solution, result.loss = trial.iterate, trial.loss
+            result.loss_curve.append(trial.loss)
+            result.damping_curve.append(damping)
+            if report is not None and report(result):
+                result.stop = Stop.CALLBACK
+                return
+        if stop is not None:
+            result.stop = stop
+            return
+        if trial is not None and result.n_iter < max_iter:
+            result.model = result.model.problem.linearise(trial)
+    if result.model is None:
+        result.stop = Stop.FAILED
+
+
+@dataclass
+class Damping:
+    """Levenberg-Marquardt: the damping falls after good steps, rises after bad ones.
+
+    Parameters
+    ----------
+    damping : float
+        The first one, positive, in the units of the weights of the squared norms.
+    tol : float
+        Converged when a step was predicted to lower, and did lower, the loss by less
+        than `tol` times the loss.
+    accept : float
+        A step is taken if the loss falls by more than so large a part of what the
+        linear model promised.
+    good : float
+        A step that keeps more than this part of the promise lowers the damping; one
+        that keeps less than what is missing to one raises it.
+    decrease, increase : float
+        Factors of the damping after a good and after a rejected step; after one that
+        is taken but is not good, half of `increase`. From the second rejection on the
+        factor doubles each time, which leaves a region that is far too large quickly.
+    max_rejections : int
+        Stalled after so many rejections in a row.
 
     References
     ----------
     Madsen, Nielsen, Tingleff, "Methods for non-linear least squares problems", 2004,
     section 3.2; More, "The Levenberg-Marquardt algorithm", 1978.
     """
-    current = problem.evaluate(start)
-    result = Result(start, current.loss, loss_curve=[current.loss])
-    try:
-        _iterate(problem, current, result, damping, max_iter, tol, report)
-    except KeyboardInterrupt:
-        result.interrupted = True
-        result.message = (
-            f"interrupted after {result.n_iter} steps: the best iterate is kept; fit "
-            "again with warm_start=True to go on."
-        )
-    return result
 
+    damping: float
+    tol: float
+    accept: float = 1e-4
+    good: float = 0.75
+    decrease: float = 0.2
+    increase: float = 4.0
+    max_rejections: int = 12
+    rejections: int = 0
 
-def _iterate(problem, current, result, damping, max_iter, tol, report):
-    model, rejected = problem.linearise(current), 0
-    while result.n_iter < max_iter:
-        result.n_iter += 1
-        solution, predicted = model.step(damping)
-        trial = problem.evaluate(solution)
-        decrease = current.loss - trial.loss
+    def advance(self, model):
+        """Try a step: the evaluation there, if it is taken, and why to stop, if so."""
+        current = model.evaluation
+        iterate, predicted = model.step(self.damping)
+        trial = model.problem.evaluate(iterate)
+        decrease, small = current.loss - trial.loss, self.tol * current.loss
         gain = decrease / predicted if predicted > 0 else -np.inf
-        small = tol * current.loss
-        if not gain > ACCEPT:  # also when the trial loss is not a number
-            # Rounding may make either of them negative.
-            if abs(predicted) <= small and abs(decrease) <= small:
-                result.converged = True
-                result.message = "converged: no step lowers the loss noticeably."
-                return
-            # Doubling the factor leaves a region that is far too large quickly.
-            damping *= INCREASE * 2**rejected
-            rejected += 1
-            if rejected > 12:
-                result.message = (
-                    f"stalled after {result.n_iter} steps: no damping lowers the loss; "
-                    "raise observation_noise or equation_noise, which are small "
-                    "beside rounding errors."
-                )
-                return
-            continue
-        current, rejected = trial, 0
-        result.solution, result.loss = solution, trial.loss
-        result.loss_curve.append(trial.loss)
-        result.damping_curve.append(damping)
-        if gain > GOOD:
-            damping *= DECREASE
-        elif gain < 1 - GOOD:
-            damping *= INCREASE / 2
-        if report is not None and report(result):
-            result.interrupted = True
-            result.message = f"stopped by a callback after {result.n_iter} steps."
-            return
-        if max(predicted, decrease) <= small:
-            result.converged = True
-            result.message = f"converged in {result.n_iter} steps."
-            return
-        model = problem.linearise(current)
-    result.message = (
-        f"not converged within max_iter={max_iter} steps (the loss is "
-        f"{result.loss:.3g}): raise max_iter, or tol if the result is good enough."
-    )
+        if gain > self.accept:
+            self._accept(gain)
+            return trial, Stop.CONVERGED if max(predicted, decrease) <= small else None
+        # Also when the trial loss is not a number. Rounding may make either negative.
+        if abs(predicted) <= small and abs(decrease) <= small:
+            return None, Stop.CONVERGED
+        self.damping *= self.increase * 2**self.rejections
+        self.rejections += 1
+        return None, Stop.STALLED if self.rejections > self.max_rejections else None
+
+    def _accept(self, gain):
+        self.rejections = 0
+        if gain > self.good:
+            self.damping *= self.decrease
+        elif gain < 1 - self.good:
+            self.damping *= self.increase / 2
+
+
+@dataclass
+class FullSteps:
+    """Undamped steps, for problems near their solution.
+
+    Parameters
+    ----------
+    tol : float
+        Converged when the problem says that a step changed less, relatively
+        (`problem.change`).
+    """
+
+    tol: float
+    damping: float = 0.0
+
+    def advance(self, model):
+        """Take the step: the evaluation there, and why to stop, if so."""
+        iterate, _ = model.step(0.0)
+        trial = model.problem.evaluate(iterate)
+        change = model.problem.change(model.evaluation.iterate, iterate)
+        return trial, Stop.CONVERGED if change < self.tol else None
+
+
+@dataclass
+class Backtracking:
+    """The largest of some fractions of the full step that lowers the loss enough.
+
+    Parameters
+    ----------
+    sufficient_decrease : float
+        What the loss has to fall by, relatively; converged when no fraction does that.
+    n_halvings : int
+        How often the step is halved at most.
+
+    References
+    ----------
+    Nocedal and Wright, Numerical Optimization, 2006, section 10.3.
+    """
+
+    sufficient_decrease: float = 1e-2
+    n_halvings: int = 6
+    damping: float = 0.0
+
+    def advance(self, model):
+        """Try fractions: the evaluation of the one taken, and why to stop, if so."""
+        start, (end, _) = model.evaluation, model.step(0.0)
+        for fraction in 0.5 ** np.arange(self.n_halvings + 1):
+            between = model.problem.interpolate(start.iterate, end, fraction)
+            trial = model.problem.evaluate(between)
+            enough = (1 - self.sufficient_decrease) * start.loss
+            if trial is not None and trial.loss < enough:
+                return trial, None
+        return None, Stop.CONVERGED

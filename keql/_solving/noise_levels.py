@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._numerics.gauss_newton import minimise
+from keql._numerics.gauss_newton import Damping, minimise
 from keql._numerics.linalg import solve_lower
 from keql._numerics.scaling import rms
 from keql._solving.problem import (
@@ -132,7 +132,7 @@ def solve_all(kernel, equation, problems, noise, settings, map_functions=map):
     noise : Noise
         How exactly conditions and equation hold.
     settings : dict
-        `max_iter` and `tol` of :func:`keql._numerics.gauss_newton.minimise`.
+        `max_iter` and `tol` of the loop.
     map_functions : callable, default=map
         Applies a function to each problem of a nonlinear equation.
 
@@ -301,7 +301,8 @@ def _solve_nonlinear(problem, noise, settings):
     iterate, best, n_iter = (np.zeros(size), np.zeros(size)), None, 0
     for level in LEVELS:
         stage = problem.with_variances(tried[level])
-        result = minimise(stage, iterate, damping=DAMPING, **settings)
+        control = Damping(DAMPING, settings["tol"])
+        result = minimise(stage, iterate, control, max_iter=settings["max_iter"])
         n_iter += result.n_iter
         model = stage.linearise(stage.evaluate(result.solution))
         L = model.factor()

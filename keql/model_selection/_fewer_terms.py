@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._numerics.gauss_newton import minimise
+from keql._numerics.gauss_newton import Damping, minimise
 from keql._numerics.scaling import rms
 from keql._observations.left_out import left_out_errors
 from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
@@ -74,13 +74,11 @@ def fit_with_fewer_terms(
     fewest = 1 if n_terms == "auto" else n_terms
     while len(fits[-1][0]) > fewest:
         kept, smaller, start = _with_one_less(problem, exponents, *fits[-1])
-        first = DAMPING * smaller.evaluate(start).loss
         fit = minimise(
             smaller,
             start,
-            damping=first,
+            Damping(DAMPING * smaller.evaluate(start).loss, tol),
             max_iter=max_iter,
-            tol=tol,
             report=lambda result, problem=smaller: report(problem, result),
         )
         fits.append((kept, smaller, fit))

@@ -7,7 +7,7 @@ import numpy as np
 
 from keql._joint.assembly import assemble_learned
 from keql._joint.restarts import minimise_with_restarts
-from keql._numerics.gauss_newton import minimise
+from keql._numerics.gauss_newton import Damping, minimise
 from keql._numerics.scaling import rms
 from keql._observations.data import size_of
 from keql._observations.left_out import left_out_errors
@@ -154,24 +154,22 @@ class JointFit:
 
     def holding(self, two_step, problem, start, *, max_iter, tol, report):
         """The law and its history, with the states of a problem that has this law."""
-        damping = DAMPING * problem.evaluate(start).loss
-        settings = {"damping": damping, "max_iter": max_iter, "tol": tol}
-        states = minimise(problem, start, **settings, report=partial(report, problem))
+        control = Damping(DAMPING * problem.evaluate(start).loss, tol)
+        to_user = partial(report, problem)
+        states = minimise(problem, start, control, max_iter=max_iter, report=to_user)
         law = self.result
         result = replace(
             states,
             loss_curve=law.loss_curve,
             damping_curve=law.damping_curve,
             n_iter=law.n_iter + states.n_iter,
-            converged=law.converged and states.converged,
-            message=states.message if law.converged else law.message,
+            stop=states.stop if law.converged else law.stop,
         )
         return replace(self, two_step=two_step, problem=problem, result=result)
 
-    def interrupted(self, message):
+    def interrupted(self, stop):
         """The same, as what is left of a fit that was to go on."""
-        stop = {"interrupted": True, "converged": False, "message": message}
-        return replace(self, result=replace(self.result, **stop))
+        return replace(self, result=replace(self.result, stop=stop))
 
     @property
     def outcome(self):
@@ -252,11 +250,11 @@ def with_better_law(fit, other, **settings):
         The fit, or its prior with the law and the history of the other.
     """
     if other.result.interrupted:
-        return fit.interrupted(other.result.message)
+        return fit.interrupted(other.result.stop)
     problem = fit.problem.with_basis(other.law)
     start = problem.iterate(fit.result.solution.coefficients, np.empty(0))
     held = other.holding(fit.two_step, problem, start, **settings)
     if held.result.interrupted:
-        return fit.interrupted(held.result.message)
+        return fit.interrupted(held.result.stop)
     better = np.median(np.abs(held.errors)) < np.median(np.abs(fit.errors))
     return held if better else fit

@@ -81,7 +81,7 @@ class KernelSearch:
     def or_better(self, other, factor=1.0):
         """This, or another one with smaller errors, `factor` times its own at most."""
         if other.fit.result.interrupted:
-            return replace(self, fit=self.fit.interrupted(other.fit.result.message))
+            return replace(self, fit=self.fit.interrupted(other.fit.result.stop))
         lost = self.fit.result.converged and not other.fit.result.converged
         better = other.error < factor * self.error and not lost
         return other if better else self

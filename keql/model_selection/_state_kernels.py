@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._numerics.gauss_newton import minimise
+from keql._numerics.gauss_newton import Damping, minimise
 from keql._numerics.scaling import extent_of, rms, size_or_one
 from keql._observations.data import size_of
 from keql._observations.left_out import left_out_errors
@@ -202,8 +202,8 @@ def _search(evaluate, path, shortest, values=None):
 
 
 def _evaluate(kernel, problem, start, functions):
-    first = DAMPING * problem.evaluate(start).loss
-    result = minimise(problem, start, damping=first, max_iter=STEPS, tol=TOL)
+    control = Damping(DAMPING * problem.evaluate(start).loss, TOL)
+    result = minimise(problem, start, control, max_iter=STEPS)
     model = problem.linearise(problem.evaluate(result.solution))
     errors = left_out_errors(model, functions)
     return KernelCandidate(kernel, result.solution, errors, result.loss)

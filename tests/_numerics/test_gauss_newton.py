@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from keql._numerics.gauss_newton import minimise
+from keql._numerics import gauss_newton
+from keql._numerics.gauss_newton import Backtracking, Damping, FullSteps, Stop
+
+
+def minimise(problem, start, *, damping, tol, **settings):
+    return gauss_newton.minimise(problem, start, Damping(damping, tol), **settings)
 
 
 class DenseProblem:
@@ -20,19 +25,25 @@ class DenseProblem:
     def evaluate(self, x):
         r = self.residual(x)
         self.losses.append(0.5 * r @ r)
-        return SimpleNamespace(x=x, r=r, loss=self.losses[-1])
+        return SimpleNamespace(iterate=x, r=r, loss=self.losses[-1])
 
     def linearise(self, evaluation):
-        J = self.jacobian(evaluation.x)
+        J = self.jacobian(evaluation.iterate)
 
         def step(damping):
             self.dampings.append(damping)
             normal = J.T @ J + damping * np.eye(J.shape[1])
             h = np.linalg.solve(normal, -J.T @ evaluation.r)
             r = evaluation.r + J @ h
-            return evaluation.x + h, evaluation.loss - 0.5 * r @ r
+            return evaluation.iterate + h, evaluation.loss - 0.5 * r @ r
 
-        return SimpleNamespace(step=step)
+        return SimpleNamespace(problem=self, evaluation=evaluation, step=step)
+
+    def change(self, before, after):
+        return np.linalg.norm(after - before) / np.linalg.norm(after)
+
+    def interpolate(self, start, end, fraction):
+        return start + fraction * (end - start)
 
 
 def rosenbrock():
@@ -284,3 +295,43 @@ def test_interrupt_keeps_the_best_iterate(where):
     assert result.loss == result.loss_curve[-1] == min(problem.losses)
     r = problem.residual(result.solution)
     assert 0.5 * r @ r == result.loss
+
+
+# --- other controls -------------------------------------------------------------------
+
+
+def test_full_steps_converge_quadratically_near_the_solution():
+    problem, start = exponential_fit(), np.array([1.9, 1.2])
+    expected = minimise(problem, start, **SETTINGS)
+    result = gauss_newton.minimise(problem, start, FullSteps(1e-10), max_iter=15)
+    assert result.converged and result.n_iter < 10
+    assert result.damping_curve == [0.0] * result.n_iter
+    np.testing.assert_allclose(result.solution, expected.solution, rtol=1e-8)
+    cut = gauss_newton.minimise(problem, start, FullSteps(1e-10), max_iter=2)
+    assert cut.stop is Stop.MAX_ITER and cut.loss_curve == result.loss_curve[:3]
+
+
+def test_backtracking_goes_where_full_steps_get_lost():
+    start = np.array([-1.2, 1.0])
+    full = gauss_newton.minimise(rosenbrock(), start, FullSteps(1e-12), max_iter=1)
+    assert full.loss > full.loss_curve[0]
+    result = gauss_newton.minimise(rosenbrock(), start, Backtracking(), max_iter=100)
+    assert result.converged
+    losses = np.array(result.loss_curve)
+    assert np.all(losses[1:] < 0.99 * losses[:-1])
+    np.testing.assert_allclose(result.solution, [1.0, 1.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("control", [Damping(1.0, 1e-9), FullSteps(1e-9)])
+def test_what_cannot_be_linearised_has_failed(control):
+    problem = rosenbrock()
+    problem.linearise = lambda evaluation: None
+    result = gauss_newton.minimise(problem, np.ones(2), control, max_iter=9)
+    assert result.stop is Stop.FAILED and not result.converged
+    assert result.n_iter == 0 and "failed" in result.message
+
+
+def test_what_cannot_be_evaluated_has_no_result():
+    problem = rosenbrock()
+    problem.evaluate = lambda iterate: None
+    assert minimise(problem, np.ones(2), **SETTINGS) is None

@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL
-from keql._numerics.gauss_newton import minimise
+from keql._numerics.gauss_newton import Damping, minimise
 from keql._numerics.linalg import cholesky, solve_lower
 from keql._observations.left_out import left_out_errors
 from keql._regression.likelihood import log_marginal_likelihood
@@ -108,7 +108,7 @@ def judge(data, kernel, noise):
     functions = two_step.observations.functions
     problem, start = model._solve_jointly(two_step)
     first = 1e-4 * problem.evaluate(start).loss
-    result = minimise(problem, start, damping=first, max_iter=60, tol=1e-4)
+    result = minimise(problem, start, Damping(first, 1e-4), max_iter=60)
     evaluation = problem.evaluate(result.solution)
     linear = problem.linearise(evaluation)
     factors = [linear.factor(m, 1.0) for m in range(len(problem.blocks))]

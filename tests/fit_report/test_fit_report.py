@@ -142,9 +142,7 @@ def test_the_cloud_of_a_table():
     assert size == pytest.approx(np.linalg.svd(scaled)[1][-1] / 200**0.5)
     assert error == pytest.approx(1e-2 / 2**0.5, rel=0.1)
     # Fewer rows than terms, and a term that is always zero.
-    identifiability = identify(
-        names, A[:2] * [1, 1, 1, 0], slopes[:, :2], exact[:, :2]
-    )
+    identifiability = identify(names, A[:2] * [1, 1, 1, 0], slopes[:, :2], exact[:, :2])
     assert (identifiability.n_terms, identifiability.rank) == (4, 2)
 
 
