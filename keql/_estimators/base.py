@@ -7,7 +7,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import _safe_indexing, check_array, check_random_state
+from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_feature_names,
@@ -19,8 +19,6 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from keql._numerics.linalg import ridge
-from keql._numerics.scaling import size_or_one
 from keql._observations.collocation import (
     by_label,
     default_collocation,
@@ -28,30 +26,7 @@ from keql._observations.collocation import (
     low_discrepancy,
 )
 from keql._observations.columns import column_index, refuse_missing
-from keql._observations.data import (
-    FunctionData,
-    Observations,
-    refuse_conflicts,
-    sorted_labels,
-)
-from keql._regression.equation_prior import polynomial_kernel
-from keql._regression.likelihood import maximise_likelihood
-from keql._regression.state import fit_state
-from keql._regression.state_prior import fit_state_prior
-from keql.equation import (
-    EquationSetup,
-    LearnedEquation,
-    LearnedModel,
-    make_basis,
-    make_known_part,
-    regression_posterior,
-)
-from keql.kernels import Constant, as_kernel
 from keql.operators import DifferentialOperator, parse_operator
-
-# Hyperparameters of the equation kernel are estimated from so many rows of features
-# at most, evenly spaced.
-LIKELIHOOD_ROWS = 500
 
 
 class BaseKEqL(RegressorMixin, BaseEstimator):
@@ -180,112 +155,6 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         for m in np.unique(positions):
             yield m, np.flatnonzero(positions == m)
 
-    # --- two steps ---------------------------------------------------------------
-
-    def _learn_in_two_steps(self, X, y, sample_weight, n_restarts=0):
-        """The states by kernel ridge regression, then the equation."""
-        self._validate_params()
-        rng = check_random_state(self.random_state)
-        observations = self._validate_observations(X, y, sample_weight)
-        variables = self._name_variables(observations.functions[0].points.shape[1])
-        setup = self._describe_equation(observations, variables)
-        kernel, noise = self._fit_state_kernel(observations, variables, n_restarts, rng)
-        return self._learn_with(kernel, noise, observations, variables, setup, rng)
-
-    def _learn_with(self, kernel, noise, observations, variables, setup, rng):
-        """Both steps with a given state kernel and noise level."""
-        prior = Constant(1 / self.state_penalty, "fixed") * kernel
-        identity = parse_operator("u", variables)
-        states = [
-            fit_state(prior, noise, data, identity) for data in observations.functions
-        ]
-        equation, equation_noise = None, None
-        if setup is not None:
-            S = setup.features_of(states)
-            equation, equation_noise = self._learn_equation(
-                setup, S, variables, kernel, rng
-            )
-        return LearnedModel(
-            observations,
-            variables,
-            setup,
-            kernel,
-            noise,
-            states,
-            equation,
-            equation_noise,
-        )
-
-    def _store(self, learned):
-        """Set the fitted attributes, all at once."""
-        setup, equation = learned.setup, learned.equation
-        self.variables_ = learned.variables
-        self.functions_ = learned.observations.labels
-        self.states_ = learned.states
-        self.state_kernel_ = learned.state_kernel
-        self.observation_noise_ = learned.observation_noise
-        self.collocation_points_ = None if setup is None else setup.collocation_points
-        self.equation_ = equation
-        self.equation_noise_ = learned.equation_noise
-        self.equation_kernel_ = None if setup is None else equation.equation_kernel
-
-    def _fit_state_kernel(self, observations, variables, n_restarts, rng):
-        functions = observations.functions
-        # A prior covariance kernel / lambda has the likelihood of the kernel with all
-        # variances, those of the noise included, times lambda.
-        root = self.state_penalty**0.5
-        scaled = [FunctionData(d.points, d.values * root, d.weights) for d in functions]
-        noise = self.observation_noise
-        noise = None if noise is None else noise * root
-        settings = {"optimizer": self.optimizer, "n_restarts": n_restarts, "rng": rng}
-        if self.state_kernel is None:
-            kernel, noise = fit_state_prior(scaled, noise, **settings)
-        else:
-            kernel = as_kernel(self.state_kernel).bind(variables)
-            kernel, noise = maximise_likelihood(kernel, noise, scaled, **settings)
-        return kernel, noise / root
-
-    def _learn_equation(self, setup, S, variables, state_kernel, rng):
-        """Second step: regression of f - Pbar on the features of the states."""
-        target = np.concatenate(setup.forcing) - setup.known_part(S)
-        unknown = S[:, : len(variables) + setup.n_operators]
-        kernel = self._bind_equation_kernel(setup, variables, unknown, target)
-        kernel, noise = self._fit_equation_kernel(kernel, unknown, target)
-        basis = make_basis(kernel, unknown, self.n_inducing, rng)
-        features = basis(unknown)
-        weights = ridge(features, target, noise)
-        equation = LearnedEquation(
-            variables,
-            setup.operators,
-            setup.n_operators,
-            setup.known_part,
-            basis,
-            weights,
-            state_kernel,
-            S,
-            setup.has_forcing,
-            regression_posterior(features, target, noise, weights),
-        )
-        return equation, noise
-
-    def _bind_equation_kernel(self, setup, variables, unknown, target):
-        if self.equation_kernel is None:
-            kernel = polynomial_kernel(size_or_one(target))
-        else:
-            kernel = as_kernel(self.equation_kernel)
-        n_columns = len(variables) + setup.n_operators
-        names = [*variables, *(o.name for o in setup.operators[: setup.n_operators])]
-        on_operators = tuple(range(len(variables), n_columns))
-        return kernel.bind(names, default=on_operators).scaled_to(unknown)
-
-    def _fit_equation_kernel(self, kernel, unknown, target):
-        stride = -(-len(target) // LIKELIHOOD_ROWS)
-        rows = slice(None, None, stride)
-        sample = FunctionData(unknown[rows], target[rows], np.ones(len(target[rows])))
-        return maximise_likelihood(
-            kernel, self.equation_noise, [sample], optimizer=self.optimizer
-        )
-
     # --- validation -------------------------------------------------------------
 
     def _validate_points(self, X, reset):
@@ -344,35 +213,11 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         check_consistent_length(points, y)
         return points, entries, y
 
-    def _validate_observations(self, X, y, sample_weight):
-        """Merge rows into one regression problem for each function."""
-        points, (labels,), y = self._read(X, y, ("function_column",))
-        weights = _check_sample_weight(
+    def _read_weights(self, sample_weight, points):
+        """Relative precisions of the rows, of shape (n,), none of them negative."""
+        return _check_sample_weight(
             sample_weight, points, dtype=np.float64, ensure_non_negative=True
         )
-        used = weights > 0
-        if used.sum() < 2:
-            raise ValueError(
-                f"X holds {used.sum()} observation(s) of positive weight "
-                f"(n_samples={len(points)}): too few, at least 2 are needed."
-            )
-        names = sorted_labels(labels[i] for i in np.flatnonzero(used))
-        position = {label: m for m, label in enumerate(names)}
-        owner = np.array([position.get(label, -1) for label in labels], dtype=float)
-        table = np.column_stack([owner, points, y.astype(np.float64)])[used]
-        # Equal rows are one row with the sum of their weights, so that a weight means
-        # a repetition; sorting makes the fit independent of the order of the rows.
-        table, inverse = np.unique(table, axis=0, return_inverse=True)
-        weights = np.bincount(inverse.ravel(), weights=weights[used])
-        functions = []
-        for m in range(len(names)):
-            rows = table[:, 0] == m
-            functions.append(
-                FunctionData(table[rows, 1:-1], table[rows, -1], weights[rows])
-            )
-        if self.observation_noise == 0:
-            refuse_conflicts(functions)
-        return Observations(tuple(names), functions)
 
     def _name_variables(self, n_coordinates):
         """Names of the coordinates by position."""
@@ -391,41 +236,6 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
                 f"{n_coordinates} coordinate column(s)."
             )
         return names
-
-    def _describe_equation(self, observations, variables):
-        """Operators, known part, collocation points and forcing; None without them."""
-        if self.operators is None and self.known_part is None and self.forcing is None:
-            return None
-        names = ("u",) if self.operators is None else tuple(self.operators)
-        if self.known_part is None and self.forcing is None:
-            raise ValueError(
-                f"operators={names} are given with neither known_part nor forcing: "
-                "P = 0 would solve the equation P = 0. Say what P equals, such as "
-                "known_part='u_t'."
-            )
-        operators = [parse_operator(name, variables) for name in names]
-        known_part = make_known_part(self.known_part, variables)
-        n_operators = len(operators)
-        for operator in known_part.operators:
-            if not any(operator.same_as(other) for other in operators):
-                operators.append(operator)
-
-        def column_of(operator):
-            same = [i for i, o in enumerate(operators) if operator.same_as(o)]
-            return len(variables) + same[0]
-
-        names = [*variables, *(operator.name for operator in operators)]
-        known_part.locate(names, column_of)
-        collocation_points = self._place_collocation(observations, variables)
-        forcing = self._evaluate_forcing(observations.labels, collocation_points)
-        return EquationSetup(
-            operators,
-            n_operators,
-            known_part,
-            collocation_points,
-            forcing,
-            self.forcing is not None,
-        )
 
     def _place_collocation(self, observations, variables):
         """Collocation points of each function."""

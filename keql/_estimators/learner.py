@@ -1,17 +1,68 @@
-"""From a learned equation to its solver."""
+"""What the estimators that learn an equation share."""
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from keql._estimators.base import BaseKEqL
 from keql._estimators.pde_solver import KernelPDESolver
+from keql._observations.data import (
+    FunctionData,
+    Observations,
+    refuse_conflicts,
+    sorted_labels,
+)
+from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
+from keql.equation import EquationSetup, make_known_part
+from keql.operators import parse_operator
 
-# The solver takes the collocation points of different functions together if there are
-# no more.
-MOST_POINTS = 1000
 
+class Learner(BaseKEqL):
+    """Base class of the estimators that learn states and an equation."""
 
-class SolverMixin:
-    """Adds the method `pde_solver` to estimators that learn an equation."""
+    @property
+    def _hypothesis(self):
+        """What the parameters say of states and equation."""
+        return Hypothesis(
+            state_kernel=self.state_kernel,
+            equation_kernel=self.equation_kernel,
+            n_terms=getattr(self, "n_terms", None),
+            observation_noise=self.observation_noise,
+            equation_noise=self.equation_noise,
+        )
+
+    @property
+    def _settings(self):
+        """How hypotheses are fitted, by the parameters."""
+        params = self.get_params(deep=False)
+        names = FitSettings.__dataclass_fields__
+        return FitSettings(**{name: params[name] for name in names if name in params})
+
+    def _learn_in_two_steps(self, X, y, sample_weight, n_restarts=0):
+        """The states by kernel ridge regression, then the equation."""
+        self._validate_params()
+        observations = self._validate_observations(X, y, sample_weight)
+        variables = self._name_variables(observations.functions[0].points.shape[1])
+        setup = self._describe_equation(observations, variables)
+        return fit_two_steps(
+            self._hypothesis, observations, variables, setup, self._settings, n_restarts
+        )
+
+    def _store(self, learned, state_kernel=None):
+        """Set the fitted attributes, all at once.
+
+        `state_kernel` is that of the states if it is not the one that the equation was
+        learned with.
+        """
+        setup, equation = learned.setup, learned.equation
+        self.variables_ = learned.variables
+        self.functions_ = learned.observations.labels
+        self.states_ = learned.states
+        self.state_kernel_ = state_kernel or learned.state_kernel
+        self.observation_noise_ = learned.observation_noise
+        self.collocation_points_ = None if setup is None else setup.collocation_points
+        self.equation_ = equation
+        self.equation_noise_ = learned.equation_noise
+        self.equation_kernel_ = None if setup is None else equation.equation_kernel
 
     def pde_solver(self, **params):
         """Make a solver of the learned equation.
@@ -24,7 +75,8 @@ class SolverMixin:
         Returns
         -------
         solver : KernelPDESolver
-            Not yet fitted: with the learned equation, the fitted state kernel, the
+            Not yet fitted: with the learned equation, the state kernel that it was
+            learned with, the
             names of the variables and the function column, the collocation points
             (if functions have different ones, all of them when they are at most
             1000, otherwise chosen by the solver), and the forcing if that is a
@@ -39,8 +91,8 @@ class SolverMixin:
         points = np.unique(np.concatenate(self.collocation_points_), axis=0)
         settings = {
             "equation": self.equation_,
-            "state_kernel": self.state_kernel_,
-            "collocation_points": points if len(points) <= MOST_POINTS else None,
+            "state_kernel": self.equation_.state_kernel,
+            "collocation_points": points if len(points) <= 1000 else None,
             "variables": self.variables_,
             "function_column": self.function_column,
             "forcing": self.forcing if callable(self.forcing) else None,
@@ -49,3 +101,66 @@ class SolverMixin:
         if same:
             settings["collocation_points"] = self.collocation_points_[0]
         return KernelPDESolver(**settings | params)
+
+    def _validate_observations(self, X, y, sample_weight):
+        """Merge rows into one regression problem for each function."""
+        points, (labels,), y = self._read(X, y, ("function_column",))
+        weights = self._read_weights(sample_weight, points)
+        used = weights > 0
+        if used.sum() < 2:
+            raise ValueError(
+                f"X holds {used.sum()} observation(s) of positive weight "
+                f"(n_samples={len(points)}): too few, at least 2 are needed."
+            )
+        names = sorted_labels(labels[i] for i in np.flatnonzero(used))
+        position = {label: m for m, label in enumerate(names)}
+        owner = np.array([position.get(label, -1) for label in labels], dtype=float)
+        table = np.column_stack([owner, points, y.astype(np.float64)])[used]
+        # Equal rows are one row with the sum of their weights, so that a weight means
+        # a repetition; sorting makes the fit independent of the order of the rows.
+        table, inverse = np.unique(table, axis=0, return_inverse=True)
+        weights = np.bincount(inverse.ravel(), weights=weights[used])
+        functions = []
+        for m in range(len(names)):
+            rows = table[:, 0] == m
+            functions.append(
+                FunctionData(table[rows, 1:-1], table[rows, -1], weights[rows])
+            )
+        if self.observation_noise == 0:
+            refuse_conflicts(functions)
+        return Observations(tuple(names), functions)
+
+    def _describe_equation(self, observations, variables):
+        """Operators, known part, collocation points and forcing; None without them."""
+        if self.operators is None and self.known_part is None and self.forcing is None:
+            return None
+        names = ("u",) if self.operators is None else tuple(self.operators)
+        if self.known_part is None and self.forcing is None:
+            raise ValueError(
+                f"operators={names} are given with neither known_part nor forcing: "
+                "P = 0 would solve the equation P = 0. Say what P equals, such as "
+                "known_part='u_t'."
+            )
+        operators = [parse_operator(name, variables) for name in names]
+        known_part = make_known_part(self.known_part, variables)
+        n_operators = len(operators)
+        for operator in known_part.operators:
+            if not any(operator.same_as(other) for other in operators):
+                operators.append(operator)
+
+        def column_of(operator):
+            same = [i for i, o in enumerate(operators) if operator.same_as(o)]
+            return len(variables) + same[0]
+
+        names = [*variables, *(operator.name for operator in operators)]
+        known_part.locate(names, column_of)
+        collocation_points = self._place_collocation(observations, variables)
+        forcing = self._evaluate_forcing(observations.labels, collocation_points)
+        return EquationSetup(
+            operators,
+            n_operators,
+            known_part,
+            collocation_points,
+            forcing,
+            self.forcing is not None,
+        )

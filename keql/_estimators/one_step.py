@@ -1,43 +1,19 @@
 """One-step kernel equation learning: states and equation together."""
 
 import warnings
-from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
-import numpy as np
-from sklearn.base import clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
-from keql._estimators.base import BaseKEqL
-from keql._estimators.learner import SolverMixin
-from keql._evolution.states import EvolvedState
-from keql._joint.assembly import assemble_learned, make_problem
+from keql._estimators.learner import Learner
 from keql._joint.restarts import FAILED
-from keql._joint.starts import linearised_start, start_at
-from keql._numerics.parallel import parallel_map
-from keql._numerics.scaling import size_or_one
-from keql._observations.data import size_of
-from keql._regression.equation_prior import (
-    polynomial_kernel,
-    varying_coefficient_kernel,
-)
-from keql.equation import find_terms
 from keql.fit_report import describe_fit
-from keql.model_selection import (
-    CLEARLY,
-    GOOD,
-    compare_kernels,
-    fit_jointly,
-    fit_with_best_kernel,
-    follow_law,
-    grow_law,
-    is_convincing,
-)
+from keql.model_selection import Context, Fit, search
 
 
-class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
+class OneStepKEqL(CallbackSupportMixin, Learner):
     r"""Learn the states and the equation they solve together.
 
     The states v_m, in the RKHS of the state kernel, and P, in that of the equation
@@ -267,237 +243,77 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
             If an argument is not as documented; the message names it.
         """
         two_step = self._learn_in_two_steps(X, y, sample_weight)
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        callbacks = self._init_callback_context(max_subtasks=None)
+        callbacks.call_on_fit_task_begin(estimator=self, X=X, y=y)
         if two_step.setup is None:
-            learned, outcome, search = two_step, nothing_to_minimise(), None
+            self._store_states(two_step)
         else:
-            learned, outcome, search = self._learn_jointly(two_step, context, X, y)
-        self._store(learned)
-        for name, value in outcome.items():
-            setattr(self, name, value)
-        self.fit_report_ = describe_fit(self, learned, search)
-        to_do = advice(self.converged_, self.message_, self.misfit_)
-        if to_do:
-            warnings.warn(
-                f"{type(self).__name__} {to_do}", ConvergenceWarning, stacklevel=3
-            )
-        context.call_on_fit_task_end(estimator=self, X=X, y=y)
+            report = partial(self._report, callbacks, X, y)
+            context = Context(self._settings, report, self._previous())
+            self._store_selection(search(two_step, self._hypothesis, context))
+        self._warn_of_failure()
+        callbacks.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
-    def _learn_jointly(self, two_step, context, X, y):
-        """The joint fit; with a kernel that is not given, one of the better law."""
-        if self.n_terms is not None:  # refuse before the long part
-            n_columns = len(two_step.variables) + two_step.setup.n_operators
-            find_terms(two_step.equation.basis.kernel, n_columns, self.n_terms)
+    def _previous(self):
+        """An earlier solution to start from, if that is asked for."""
+        if not self.warm_start or getattr(self, "equation_", None) is None:
+            return None
+        return EarlierSolution(self.states_, self.equation_)
 
-        def report(two_step):
-            return partial(self._report, context, X, y, two_step)
+    def _store_states(self, two_step):
+        """Fitted attributes of states without an equation: a linear regression."""
+        self._store(two_step)
+        self.loss_curve_, self.damping_curve_ = [], []
+        self.restarts_, self.terms_path_ = [], []
+        self.n_iter_, self.converged_, self.misfit_ = 1, True, 0.0
+        self.message_ = "there is no equation to learn."
+        self.fit_report_ = describe_fit(self, two_step)
 
-        def fit(two_step, problem, start, n_restarts=0):
-            return fit_jointly(
-                two_step,
-                problem,
-                start,
-                n_terms=self.n_terms,
-                n_restarts=n_restarts,
-                rng=check_random_state(self.random_state),
-                report=report(two_step),
-                max_iter=self.max_iter,
-                tol=self.tol,
+    def _store_selection(self, selection):
+        """Fitted attributes of the fit that was chosen."""
+        fit, result = selection.best, selection.best.result
+        kernel = fit.problem.prior.kernel if fit.is_exact else None
+        self._store(fit.learned, kernel)
+        self.loss_curve_ = result.loss_curve
+        self.damping_curve_ = result.damping_curve
+        self.n_iter_ = result.n_iter
+        self.converged_ = result.converged
+        self.message_ = result.message
+        self.misfit_ = fit.misfit
+        self.restarts_ = fit.restarts
+        self.terms_path_ = fit.terms_path
+        self.fit_report_ = describe_fit(self, fit.learned, _summary(selection))
+
+    def _warn_of_failure(self):
+        """Warn of a fit that should not be relied on, and say what to do."""
+        advice = "" if self.converged_ else self.message_
+        if self.converged_ and self.misfit_ > FAILED:
+            times = f"{self.misfit_**0.5:.0f} times the noise levels"
+            advice = (
+                f"ended with misfit_={self.misfit_:.3g}: residuals are {times}, so "
+                "that the minimum is a poor one or the levels are too small. Raise "
+                "n_restarts, try other kernels or operators, or a larger "
+                "observation_noise or equation_noise."
+            )
+        if advice:
+            warnings.warn(
+                f"{type(self).__name__} {advice}", ConvergenceWarning, stacklevel=4
             )
 
-        if not self._chooses_kernel():
-            best = fit(two_step, *self._solve_jointly(two_step), self.n_restarts)
-            return best.learned, best.outcome, None
-        best = self._follow_laws(two_step)
-        if best is None or not is_convincing(best, two_step):
-            found = self._find_kernel(two_step, fit, report, best)
-            if found is not None:
-                best = found.following(lambda _, followed=best: followed)
-        return best.learned, best.outcome, best.for_report
-
-    def _follow_laws(self, two_step):
-        """States that follow a law exactly, a cubic one if that is clearly better."""
-        best = self._follow_or_grow(two_step, two_step)
-        if best is None or not self._doubts(best.error, two_step):
-            return best
-        learner, start = self._with_cubic_law(two_step)
-        cubic = learner._follow_or_grow(start, two_step)
-        better = cubic is not None and cubic.error < CLEARLY * best.error
-        return cubic if better else best
-
-    def _follow_or_grow(self, learned, two_step):
-        """The same from two steps, or grown if these are not a good start."""
-        best = self._follow_law(learned, learned)
-        if best is not None and is_convincing(best, two_step):
-            return best
-        grown = self._follow_law(learned, learned, grow=True)
-        if best is None or (grown is not None and grown.error < best.error):
-            return grown
-        return best
-
-    def _find_kernel(self, two_step, fit, report, followed):
-        """The joint fit with the best kernel, of states and perhaps of the law.
-
-        None if no kernel promises clearly better predictions than what is followed.
-        """
-
-        def compare(learner, two_step):
-            learn = partial(learner._learn_from, two_step)
-            return compare_kernels(two_step, learn, learner._solve_jointly)
-
-        def search(learner, two_step, kernels):
-            return fit_with_best_kernel(
-                two_step,
-                kernels,
-                partial(learner._learn_from, two_step),
-                learner._solve_jointly,
-                fit,
-                partial(self._follow_law, two_step),
-                n_restarts=self.n_restarts,
-                free_noise=self.equation_noise is None,
-                report=report,
-                max_iter=self.max_iter,
-                tol=self.tol,
-            )
-
-        law, kernels = (self, two_step), compare(self, two_step)
-        if self._doubts(kernels[0].error, two_step):
-            cubic = self._with_cubic_law(two_step)
-            others = compare(*cubic)
-            better = others[0].error < CLEARLY * kernels[0].error
-            if better and not self._doubts(others[0].error, two_step):
-                law, kernels = cubic, others
-        if followed is not None and kernels[0].error > CLEARLY * followed.error:
-            if followed.error < GOOD * size_of(two_step.observations.functions):
-                return None
-        best = search(*law, kernels)
-        if self._may_vary(best):
-            varying = self._with_varying_coefficients(two_step)
-            kernels = compare(*varying)
-            if kernels[0].error < CLEARLY * best.error:
-                best = best.or_better(search(*varying, kernels), CLEARLY)
-        return best
-
-    def _follow_law(self, two_step, learned, grow=False):
-        """States that follow a law exactly, if it is one of evolution."""
-        if self.equation_noise:
-            return None  # it is said not to hold exactly
-        everything, noise = two_step.equation, self.observation_noise
-        follow = grow_law if grow else follow_law
-        followed = follow(learned, everything, self.n_terms, noise)
-        if self.verbose and followed is not None:
-            law = followed.learned.equation
-            print(f"followed  {law}  error of predictions {followed.error:.3g}")
-        return followed
-
-    def _chooses_kernel(self):
-        return self.state_kernel is None and self.optimizer is not None
-
-    def _doubts(self, error, two_step):
-        """Whether a law that is not given and predicts poorly may be a cubic one."""
-        size = size_of(two_step.observations.functions)
-        return self.equation_kernel is None and error >= GOOD * size
-
-    def _may_vary(self, search):
-        """Whether a law that is not given may have varying coefficients, too."""
-        is_free = self.equation_kernel is None and self.n_terms is None
-        several = len(search.fit.two_step.observations.functions) > 1
-        hopeless = search.fit.result.interrupted or search.fit.is_hidden
-        return is_free and several and not hopeless and search.followed is None
-
-    def _with_cubic_law(self, two_step):
-        """An estimator that learns a cubic polynomial, and its two steps."""
-        size = size_or_one(two_step.target)
-        return self._with_law(polynomial_kernel(size, degree=3), two_step)
-
-    def _with_varying_coefficients(self, two_step):
-        """An estimator that learns such a law, and its two steps."""
-        observed = [data.points for data in two_step.observations.functions]
-        points = np.concatenate(two_step.setup.collocation_points + observed)
-        law = varying_coefficient_kernel(size_or_one(two_step.target), points)
-        return self._with_law(law, two_step)
-
-    def _with_law(self, law, two_step):
-        other = clone(self).set_params(equation_kernel=law)
-        return other, other._learn_from(two_step, two_step.state_kernel)
-
-    def _state_kernels(self, two_step):
-        """Kernel of the state of each function."""
-        return [two_step.state_kernel] * len(two_step.observations.functions)
-
-    def _learn_from(self, two_step, kernel, values=None):
-        """Two steps with another state kernel; the second one from given values."""
-        setup, variables = two_step.setup, two_step.variables
-        rng = check_random_state(self.random_state)
-        if values is None:
-            noise, observations = two_step.observation_noise, two_step.observations
-            return self._learn_with(kernel, noise, observations, variables, setup, rng)
-        observed = [len(data.values) for data in two_step.observations.functions]
-        imposed = [z[n:] for z, n in zip(values, observed, strict=True)]
-        S = setup.features(imposed)
-        equation, noise = self._learn_equation(setup, S, variables, kernel, rng)
-        return replace(
-            two_step,
-            state_kernel=kernel,
-            states=None,
-            equation=equation,
-            equation_noise=noise,
-        )
-
-    def _solve_jointly(self, two_step, values=None, law=None, equation_noise=None):
-        """The least-squares problem of a fit, and where it starts."""
-        if equation_noise is None:
-            equation_noise = self.equation_noise
-        problem = make_problem(
-            two_step,
-            self._state_kernels(two_step),
-            solver=self.solver,
-            equation_noise=equation_noise,
-            state_penalty=self.state_penalty,
-            map_blocks=partial(parallel_map, self.n_jobs),
-        )
-        weights = two_step.equation.weights
-        if law is not None:
-            problem, weights = problem.with_basis(law), np.empty(0)
-        if values is not None:
-            return problem, linearised_start(problem, values, weights)
-        return problem, self._start(problem, two_step)
-
-    def _start(self, problem, two_step):
-        """The two-step solution, or the last one."""
-        weights = two_step.equation.weights
-        last = getattr(self, "equation_", None) if self.warm_start else None
-        if last is not None and last.weights.shape == weights.shape:
-            states = [
-                s.outside if isinstance(s, EvolvedState) else s for s in self.states_
-            ]
-            states = [(s.functionals, s.coefficients) for s in states]
-            if len(states) == len(problem.blocks):
-                start = start_at(problem, states, last.weights)
-                if start is not None:
-                    return start
-        # The prior of the two-step states is the kernel over lambda.
-        states = [
-            (s.functionals, s.coefficients / self.state_penalty)
-            for s in two_step.states
-        ]
-        return start_at(problem, states, weights)
-
-    def _report(self, context, X, y, two_step, problem, result):
+    def _report(self, callbacks, X, y, two_step, problem, result):
         """Tell a user, and callbacks, about an accepted step."""
         if self.verbose:
             print(
                 f"step {result.n_iter:4d}  loss {result.loss:.6g}  "
                 f"damping {result.damping_curve[-1]:.2g}"
             )
-        step = context.subcontext(task_name="step")
+        step = callbacks.subcontext(task_name="step")
         step.call_on_fit_task_begin(estimator=self, X=X, y=y)
 
         def attributes():
             snapshot = type(self)(**self.get_params(deep=False))
-            snapshot._store(assemble_learned(two_step, problem, result.solution))
+            snapshot._store(Fit(None, two_step, problem, result, None).learned)
             return vars(snapshot) | {"n_features_in_": self.n_features_in_}
 
         return step.call_on_fit_task_end(
@@ -505,29 +321,27 @@ class OneStepKEqL(CallbackSupportMixin, SolverMixin, BaseKEqL):
         )
 
 
-def nothing_to_minimise():
-    """What an estimator says of a fit without an equation."""
-    return {
-        "loss_curve_": [],
-        "damping_curve_": [],
-        "n_iter_": 1,  # the linear regression of the states
-        "converged_": True,
-        "message_": "there is no equation to learn.",
-        "misfit_": 0.0,
-        "restarts_": [],
-        "terms_path_": [],
+class EarlierSolution(NamedTuple):
+    """States and equation of an earlier fit."""
+
+    states: list
+    equation: object
+
+
+def _summary(selection):
+    """What a report says of a selection; None if nothing was chosen."""
+    fit = selection.best
+    if selection.exact is None and selection.promised is None:
+        return None
+    summary = {"not_tried": selection.not_tried}
+    if fit.is_exact:
+        summary["followed"] = fit.error
+    if selection.promised is None:
+        steps = [(", ".join(step.terms), step.error) for step in fit.terms_path]
+        return summary | {"alternatives": steps}
+    return summary | {
+        "learned_with": selection.joint.learned_with,
+        "error": selection.promised,
+        "alternatives": [(each.kernel, each.error) for each in selection.kernels],
+        "dispersion": 1.0 if fit.is_exact else fit.problem.dispersion,
     }
-
-
-def advice(converged, message, misfit):
-    """What to do about a fit that should not be relied on; None for others."""
-    if not converged:
-        return message
-    if misfit > FAILED:
-        return (
-            f"ended with misfit_={misfit:.3g}: residuals are {misfit**0.5:.0f} times "
-            "the noise levels, so that the minimum is a poor one or the levels are too "
-            "small. Raise n_restarts, try other kernels or operators, or a larger "
-            "observation_noise or equation_noise."
-        )
-    return None

@@ -1,11 +1,8 @@
 """One-step kernel equation learning with states in a smaller space."""
 
-import numpy as np
-from sklearn.utils import check_random_state
+from dataclasses import replace
 
 from keql._estimators.one_step import OneStepKEqL
-from keql.equation import draw_rows
-from keql.kernels import ProjectedKernel
 
 
 class ReducedOneStepKEqL(OneStepKEqL):
@@ -44,8 +41,7 @@ class ReducedOneStepKEqL(OneStepKEqL):
     --------
     >>> import numpy as np
     >>> from keql import ReducedOneStepKEqL
-    >>> from keql.kernels import Polynomial
-    >>> t = np.linspace(0, 6, 6)[:, None]
+    >>>     >>> t = np.linspace(0, 6, 6)[:, None]
     >>> model = ReducedOneStepKEqL(
     ...     operators=("u",),
     ...     known_part="u_tt",
@@ -108,12 +104,6 @@ class ReducedOneStepKEqL(OneStepKEqL):
         )
         self.n_basis = n_basis
 
-    def _state_kernels(self, two_step):
-        rng = check_random_state(self.random_state)
-        projected = {}
-        for points in two_step.setup.collocation_points:
-            if id(points) not in projected:
-                size = len(points) if self.n_basis is None else self.n_basis
-                basis = draw_rows(np.unique(points, axis=0), size, rng)
-                projected[id(points)] = ProjectedKernel(two_step.state_kernel, basis)
-        return [projected[id(points)] for points in two_step.setup.collocation_points]
+    @property
+    def _settings(self):
+        return replace(super()._settings, reduced=True)

@@ -1,11 +1,10 @@
 """Two-step kernel equation learning: the state first, then the equation."""
 
-from keql._estimators.base import BaseKEqL
-from keql._estimators.learner import SolverMixin
+from keql._estimators.learner import Learner
 from keql.fit_report import describe_fit
 
 
-class TwoStepKEqL(SolverMixin, BaseKEqL):
+class TwoStepKEqL(Learner):
     """Learn a state and the equation it solves, one after the other.
 
     First kernel ridge regression gives each state u from its observations; then the

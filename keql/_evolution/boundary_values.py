@@ -1,14 +1,15 @@
 """What an evolution equation leaves open, from observations that are linear in it.
 
-Unknown are the weights w of the equation and, for each function, its values z_m on the
-border of the box. Their priors are N(0, I) and N(0, K), K a kernel on the border. The
-linearised equation makes the observations of a function
+Unknown are the weights w of the equation and, for each function, its initial values and
+those at both ends in space, together the boundary values z_m. Their priors are
+N(0, scale^2 I) and N(0, K), K a kernel on the boundary. The linearised equation makes
+the observations of a function
 
     y_m = a_m + B_m w + C_m z_m + noise / sqrt(weights).
 """
 
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg
@@ -25,279 +26,253 @@ from keql._observations.data import NOISE_RANGE
 from keql.equation import WeightPosterior
 from keql.kernels import Constant, Matern
 
-# Degrees of the kernels that are compared.
-DEGREES = (1.5, 2.5)
-# First length scale and range, in units of the extent of the border; range of the
-# variance, in units of the squared values; first noise level, in units of these.
-LENGTH, LENGTHS = 0.3, (0.02, 30.0)
-VARIANCES = (1e-2, 1e3)
-NOISE = 1e-3
-# Range of the prior scale of the weights, in units of what two steps say: far from the
-# true states laws seem to have no effect.
-SCALES = 1.0, 1e3
-# Relative precision of log likelihoods, and the largest change of a log-hyperparameter
-# in one run of the optimiser.
-PRECISION, BOX = 1e-6, 2.0
-
 
 @dataclass(frozen=True)
-class Solution:
-    """What is most probable, and how certain it is.
+class BoundaryPrior:
+    """The prior of boundary values and weights, and the noise of observations.
 
-    Parameters
+    Attributes
     ----------
-    unknowns : list of ndarray of shape (1 + p + c,)
-        1, weights and border values, for each function.
-    weights : WeightPosterior
-        That of the weights alone.
-    errors : list of ndarray of shape (N_m,)
-        Of the predictions of each observation from all others.
-    misfit : float
-        Mean square of the residuals in units of the noise levels.
+    kernel : Kernel
+        Prior covariance on the boundary.
+    noise : float
+        Standard deviation of an observation of weight 1, in its units.
+    scale : float
+        Prior standard deviation of the weights, in units of what two steps say: far
+        from the true states equations seem to have no effect.
+    free_noise, free_scale : bool
+        Whether noise and scale are of maximum likelihood, as the kernel is.
+    max_scale : float
+        The scale is between 1 and this.
     """
 
-    unknowns: list
-    weights: WeightPosterior
-    errors: list
-    misfit: float
+    kernel: object
+    noise: float
+    scale: float = 1.0
+    free_noise: bool = True
+    free_scale: bool = True
+    max_scale: float = 1e3
 
-    def leave_one_out(self):
-        """Errors of predictions, as linear models of the joint problem have them."""
-        return self.errors
+    def bounds(self, size):
+        """Of the logarithms of all hyperparameters, free or not; values of a size."""
+        levels = np.log([np.multiply(NOISE_RANGE, size), (1.0, self.max_scale)])
+        return np.vstack([self.kernel.bounds, levels])
+
+    @property
+    def theta(self):
+        """Logarithms of all hyperparameters: the kernel's, the noise, the scale."""
+        return np.r_[self.kernel.theta, np.log([self.noise, self.scale])]
+
+    @property
+    def is_free(self):
+        """Which of them are free."""
+        kernel = np.ones(self.kernel.n_dims, dtype=bool)
+        return np.r_[kernel, self.free_noise, self.free_scale]
+
+    def with_theta(self, theta):
+        """The prior with other values of the free hyperparameters."""
+        values, n = self.theta, self.kernel.n_dims
+        values[self.is_free] = theta
+        noise = np.exp(values[n]) if self.free_noise else self.noise
+        scale = np.exp(values[n + 1]) if self.free_scale else self.scale
+        kernel = self.kernel.clone_with_theta(values[:n])
+        return replace(self, kernel=kernel, noise=noise, scale=scale)
 
 
-class BorderRegression:
-    """Weights and border values from observations.
+class BoundaryValueRegression:
+    """Weights and boundary values from observations.
 
     Parameters
     ----------
-    border : ndarray of shape (c, 2)
-        Points of the border.
+    boundary : ndarray of shape (c, 2)
+        Points of the boundary.
     maps : list of ndarray of shape (N_m, 1 + p + c)
         (a_m, B_m, C_m) of each function.
     functions : list of FunctionData
         The observations.
-    kernel : Kernel
-        Prior covariance on the border.
-    noise : float
-        Standard deviation of an observation of weight 1.
-    scale : float, default=1.0
-        Prior standard deviation of the weights.
+    prior : BoundaryPrior
+        With the noise of the observations.
     """
 
-    def __init__(self, border, maps, functions, kernel, noise, scale=1.0):
-        self.border, self.kernel = border, kernel
-        self.noise, self.scale = noise, scale
-        p = maps[0].shape[1] - 1 - len(border)
-        self.on_weights = np.concatenate([each[:, 1 : 1 + p] for each in maps])
-        self.on_border = [each[:, 1 + p :] for each in maps]
+    def __init__(self, boundary, maps, functions, prior):
+        self.boundary, self.maps, self.functions = boundary, maps, functions
+        self.prior = prior
+        p = maps[0].shape[1] - 1 - len(boundary)
+        self.on_weights = np.concatenate([rows[:, 1 : 1 + p] for rows in maps])
+        self.on_boundary = [rows[:, 1 + p :] for rows in maps]
         ends = np.cumsum([0, *map(len, maps)])
         self.places = [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
         values = np.concatenate([data.values for data in functions])
         self.size = size_or_one(values)
-        self.target = values - np.concatenate([each[:, 0] for each in maps])
+        self.target = values - np.concatenate([rows[:, 0] for rows in maps])
         self.variances = 1 / np.concatenate([data.weights for data in functions])
 
-    def _covariance(self, K, noise):
-        """Covariance (N, N) of the observations if the weights are known."""
-        G = np.diag(noise**2 * self.variances)
-        for at, C in zip(self.places, self.on_border, strict=True):
-            G[at, at] += C @ K @ C.T
-        return G
+    def with_prior(self, prior):
+        """The same observations with another prior."""
+        return BoundaryValueRegression(self.boundary, self.maps, self.functions, prior)
 
-    def _factored(self):
-        """Prior covariance (c, c), part of the weights (N, p), Cholesky factor (N, N).
-
-        The factor is that of the covariance of the observations.
-        """
-        K, B = self.kernel(self.border), self.scale * self.on_weights
-        return K, B, cholesky(self._covariance(K, self.noise) + B @ B.T)
-
-    def log_likelihood(self, kernel, noise, scale):
+    def log_likelihood(self, prior):
         """Log marginal likelihood of the observations, up to a constant.
 
-        Parameters
-        ----------
-        kernel : Kernel
-            Prior covariance on the border.
-        noise : float
-            Standard deviation of an observation of weight 1.
-        scale : float
-            Prior standard deviation of the weights.
-
-        Returns
-        -------
-        value : float
-            The log likelihood.
-        gradient : ndarray of shape (kernel.n_dims + 2,)
-            Derivatives with respect to `kernel.theta`, log(noise) and log(scale).
+        With it the gradient with respect to `prior.theta`.
         """
-        K, layers = kernel(self.border, eval_gradient=True)
-        B = scale * self.on_weights
-        G = self._covariance(K, noise) + B @ B.T
-        L = cholesky(G)
+        K, layers = prior.kernel(self.boundary, eval_gradient=True)
+        B = prior.scale * self.on_weights
+        L = cholesky(self._covariance(K, prior.noise) + B @ B.T)
         alpha = solve_cholesky(L, self.target)
         value = -0.5 * self.target @ alpha - np.log(np.diag(L)).sum()
         # tr[(alpha alpha^T - G^-1) C dK C^T] / 2 for each hyperparameter
         outer = np.outer(alpha, alpha) - inverse_from_cholesky(L)
         pulled = sum(
-            C.T @ outer[at, at] @ C
-            for at, C in zip(self.places, self.on_border, strict=True)
+            C.T @ outer[rows, rows] @ C
+            for rows, C in zip(self.places, self.on_boundary, strict=True)
         )
-        gradient = 0.5 * np.einsum("ij,ijk->k", pulled, layers)
-        on_noise = noise**2 * np.diag(outer) @ self.variances
-        return value, np.r_[gradient, on_noise, np.sum(B * (outer @ B))]
+        on_kernel = 0.5 * np.einsum("ij,ijk->k", pulled, layers)
+        on_noise = prior.noise**2 * np.diag(outer) @ self.variances
+        return value, np.r_[on_kernel, on_noise, np.sum(B * (outer @ B))]
 
-    def with_best_prior(self, free_noise, free_scale):
-        """The same with the prior, and the noise if that is free, of most likelihood.
+    def with_best_prior(self, precision=1e-6, box=2.0):
+        """The regression with the free hyperparameters of maximum likelihood.
 
-        Parameters
-        ----------
-        free_noise, free_scale : bool
-            Whether the noise level, and the prior scale of the weights, are to be found
-            too.
-
-        Returns
-        -------
-        regression : BorderRegression
-            With other hyperparameters.
-        loss : float
-            Minus its log likelihood, up to a constant that only the data decide.
+        With it minus the log likelihood, up to a constant that only the data decide;
+        `precision` is relative, and `box` the largest change of a log-hyperparameter
+        in one run of the optimiser.
         """
-        n, levels = self.kernel.n_dims, np.multiply(NOISE_RANGE, self.size)
-        free = np.r_[np.ones(n, dtype=bool), free_noise, free_scale]
-        bounds = np.vstack([self.kernel.bounds, np.log([levels, SCALES])])
-        full = np.r_[self.kernel.theta, np.log([self.noise, self.scale])]
-
-        def unpack(theta):
-            values = full.copy()
-            values[free] = theta
-            levels = np.where(free[n:], np.exp(values[n:]), [self.noise, self.scale])
-            return self.kernel.clone_with_theta(values[:n]), *levels
+        bounds, is_free = self.prior.bounds(self.size), self.prior.is_free
+        # In units of the values, so that the stopping rule knows none.
+        shift = len(self.target) * np.log(self.size)
 
         def objective(theta):
-            value, gradient = self.log_likelihood(*unpack(theta))
-            # In units of the values, so that the stopping rule knows none.
-            shift = len(self.target) * np.log(self.size)
-            return -value - shift, -gradient[free]
+            value, gradient = self.log_likelihood(self.prior.with_theta(theta))
+            return -value - shift, -gradient[is_free]
 
-        start = np.clip(full[free], *bounds[free].T)
+        start = np.clip(self.prior.theta[is_free], *bounds[is_free].T)
         theta, loss = minimise_in_boxes(
-            objective, start, bounds[free], BOX, options={"ftol": PRECISION}
+            objective, start, bounds[is_free], box, options={"ftol": precision}
         )
-        found = copy(self)
-        found.kernel, found.noise, found.scale = unpack(theta)
-        return found, loss
-
-    def with_noise_above(self, level):
-        """The same with a noise level that is not below another one."""
-        found = copy(self)
-        found.noise = max(self.noise, level)
-        return found
+        return self.with_prior(self.prior.with_theta(theta)), loss
 
     def whitened(self):
-        """What is left of the observations, and of the weights' part in them.
+        """Observations (N,) and the effects (N, p) of the weights on them, whitened.
 
-        Returns
-        -------
-        target : ndarray of shape (N,)
-            Observations, in units of their uncertainty if the weights are known.
-        features : ndarray of shape (N, p)
-            What they are multiplied with by the weights, in units of their prior
-            scale, likewise.
+        In units of the observations' uncertainty if the weights are known; the weights
+        in units of their prior scale.
         """
-        L = cholesky(self._covariance(self.kernel(self.border), self.noise))
-        features = solve_lower(L, self.scale * self.on_weights)
+        K, prior = self.prior.kernel(self.boundary), self.prior
+        L = cholesky(self._covariance(K, prior.noise))
+        features = solve_lower(L, prior.scale * self.on_weights)
         return solve_lower(L, self.target), features
 
-    def solve(self):
-        """Weights and border values.
-
-        Returns
-        -------
-        solution : Solution
-            The most probable ones.
-        """
-        K, B, L = self._factored()
-        alpha = solve_cholesky(L, self.target)
-        weights = self.scale * (B.T @ alpha)
-        unknowns = [
-            np.r_[1.0, weights, K @ (C.T @ alpha[at])]
-            for at, C in zip(self.places, self.on_border, strict=True)
+    @cached_property
+    def unknowns(self):
+        """The most probable (1, weights, boundary values) of each function."""
+        K, B, _ = self._factored
+        weights = self.prior.scale * (B.T @ self._alpha)
+        return [
+            np.r_[1.0, weights, K @ (C.T @ self._alpha[rows])]
+            for rows, C in zip(self.places, self.on_boundary, strict=True)
         ]
-        # As in a ridge regression on the weights, whitened by what else is uncertain.
-        rows = np.vstack([self.whitened()[1], np.eye(len(weights))])
-        lower = linalg.qr(rows, mode="r")[0][: len(weights)].T / self.scale
-        posterior = WeightPosterior(weights, lower, 0.5 * self.target @ alpha)
-        errors = alpha / np.diag(inverse_from_cholesky(L))
-        errors = [errors[at] for at in self.places]
-        misfit = self.noise**2 * np.mean(self.variances * alpha**2)
-        return Solution(unknowns, posterior, errors, float(misfit))
 
-    def loss(self, weights, border, missed):
-        """What is minimised, of any weights and border values.
+    @property
+    def weights(self):
+        """The most probable weights, of shape (p,)."""
+        return self.unknowns[0][1 : 1 + self.on_weights.shape[1]]
 
-        Parameters
-        ----------
-        weights : ndarray of shape (p,)
-            Of the equation.
-        border : list of ndarray of shape (c,)
-            Values on the border, of each function.
-        missed : ndarray of shape (N,)
-            Observations less what follows from these.
+    @property
+    def misfit(self):
+        """Mean square of the residuals in units of the noise levels."""
+        return float(self.prior.noise**2 * np.mean(self.variances * self._alpha**2))
 
-        Returns
-        -------
-        loss : float
-            For the prior and the noise at hand.
+    def posterior_weights(self):
+        """What the observations say about the weights, whatever the boundary values.
+
+        As in a ridge regression, whitened by what else is uncertain.
         """
-        L = cholesky(self.kernel(self.border))
-        norms = [np.sum(solve_lower(L, values) ** 2) for values in border]
-        misfit = np.sum(missed**2 / self.variances) / self.noise**2
-        return 0.5 * float(weights @ weights / self.scale**2 + sum(norms) + misfit)
+        p = len(self.weights)
+        rows = np.vstack([self.whitened()[1], np.eye(p)])
+        lower = linalg.qr(rows, mode="r")[0][:p].T / self.prior.scale
+        return WeightPosterior(self.weights, lower, 0.5 * self.target @ self._alpha)
 
-    def log_volume(self):
-        """What the evidence is lowered by because the unknowns are not certain."""
-        return float(np.log(np.diag(self._factored()[-1])).sum())
+    def leave_one_out(self):
+        """Errors of predicting each observation from all others, for each function."""
+        _, _, L = self._factored
+        errors = self._alpha / np.diag(inverse_from_cholesky(L))
+        return [errors[rows] for rows in self.places]
 
     def covariances(self):
-        """Posterior covariance of weights and border values of each function.
-
-        Returns
-        -------
-        covariances : list of ndarray of shape (p + c, p + c)
-            For the prior and the noise at hand.
-        """
-        K, B, L = self._factored()
-        p = B.shape[1]
-        prior, covariances = linalg.block_diag(self.scale**2 * np.eye(p), K), []
-        for at, C in zip(self.places, self.on_border, strict=True):
+        """Posterior covariance (p + c, p + c) of the unknowns of each function."""
+        K, B, L = self._factored
+        p, scale = B.shape[1], self.prior.scale
+        prior, covariances = linalg.block_diag(scale**2 * np.eye(p), K), []
+        for rows, C in zip(self.places, self.on_boundary, strict=True):
             cross = np.zeros((len(L), p + len(K)))
-            cross[:, :p], cross[at, p:] = self.scale * B, C @ K
+            cross[:, :p], cross[rows, p:] = scale * B, C @ K
             explained = solve_lower(L, cross)
             covariances.append(prior - explained.T @ explained)
         return covariances
 
+    def log_volume(self):
+        """By which the log evidence is lower because the unknowns are uncertain."""
+        return float(np.log(np.diag(self._factored[-1])).sum())
 
-def border_kernels(points, values):
-    """Kernels on the border to start from.
+    @cached_property
+    def _factored(self):
+        """K (c, c), B (N, p) and the Cholesky factor (N, N) of the observations."""
+        K, B = self.prior.kernel(self.boundary), self.prior.scale * self.on_weights
+        covariance = self._covariance(K, self.prior.noise) + B @ B.T
+        return K, B, cholesky(covariance)
+
+    @cached_property
+    def _alpha(self):
+        return solve_cholesky(self._factored[-1], self.target)
+
+    def _covariance(self, K, noise):
+        """Covariance (N, N) of the observations if the weights are known."""
+        G = np.diag(noise**2 * self.variances)
+        for rows, C in zip(self.places, self.on_boundary, strict=True):
+            G[rows, rows] += C @ K @ C.T
+        return G
+
+
+def boundary_loss(prior, points, weights, boundary, residuals, precisions):
+    """The objective for any weights and boundary values.
 
     Parameters
     ----------
-    points : ndarray of shape (n, 2)
-        That cover the box.
-    values : ndarray of shape (N,)
-        The observations.
+    prior : BoundaryPrior
+        Of them, with the noise.
+    points : ndarray of shape (c, 2)
+        Points of the boundary.
+    weights : ndarray of shape (p,)
+        Of the equation.
+    boundary : list of ndarray of shape (c,)
+        Boundary values of each function.
+    residuals, precisions : ndarray of shape (N,)
+        Observations less the states, and their relative precisions.
 
     Returns
     -------
-    kernels : list of Kernel
-        Of different smoothness.
+    loss : float
+        1/2 |w|^2 / scale^2 + 1/2 sum z^T K^-1 z + 1/2 sum of squared residuals in units
+        of the noise.
+    """
+    L = cholesky(prior.kernel(points))
+    norms = [np.sum(solve_lower(L, values) ** 2) for values in boundary]
+    misfit = np.sum(residuals**2 * precisions) / prior.noise**2
+    return 0.5 * float(weights @ weights / prior.scale**2 + sum(norms) + misfit)
+
+
+def boundary_kernels(points, values, degrees=(1.5, 2.5), length=0.3):
+    """Kernels on the boundary to start from, of different smoothness.
+
+    An unknown offset and Matern kernels of some degrees; the first length scales are a
+    fraction of the extent of the points (n, 2) that cover the box, between 0.02 and 30
+    of it, and variances between 0.01 and 1,000 of the mean square of the values (N,).
     """
     extent, square = extent_of(points), size_or_one(values) ** 2
     offset = Constant(np.mean(values) ** 2, "fixed")
-    variance = Constant(square, tuple(np.multiply(VARIANCES, square)))
-    bounds = np.outer(extent, LENGTHS)
+    variance = Constant(square, (1e-2 * square, 1e3 * square))
+    bounds = np.outer(extent, (0.02, 30.0))
     return [
-        offset + variance * Matern(LENGTH * extent, bounds, nu=nu) for nu in DEGREES
+        offset + variance * Matern(length * extent, bounds, nu=nu) for nu in degrees
     ]

@@ -1,261 +1,366 @@
-"""States that follow a learned law exactly, from their initial and side values.
+"""States that obey an evolution equation exactly, as a least-squares problem.
 
-The joint problem imposes the law at its collocation points, and a prior tells what the
-states are in between. Where the law says how a state evolves, u_t = G(t, x, u, u_x,
-u_xx), it leaves open only what the state is on the border of the box: initially and on
-both sides. With a prior covariance K of these values z, the law integrated so that u
-depends on z and on the weights w of the law, what is minimised is
+The joint problem imposes the equation at its collocation points, and a prior says what
+states are in between. Where the equation says how a state evolves, u_t = G(t, x, u,
+u_x, u_xx), it leaves open only the boundary values: those at the initial time and at
+both ends in space. With a prior covariance K of these values z, and the equation
+integrated so that u depends on z and on its weights w, the objective is
 
-    1/2 |w|^2 + sum_m [ 1/2 z_m^T K^-1 z_m + 1/2 r_m^T W_m r_m / sigma^2 ],
+    1/2 |w|^2 / scale^2 + sum_m [ 1/2 z_m^T K^-1 z_m + 1/2 r_m^T W_m r_m / sigma^2 ],
 
-r_m = u(X_m; z_m, w) - y_m: the joint problem as its collocation points become dense
+r_m = y_m - u(X_m; z_m, w): the joint problem as its collocation points become dense
 and the noise of the equation vanishes, but for the prior. Gauss-Newton steps integrate
-the linearised law; in each, K and sigma are those of maximum likelihood. In data
-assimilation this is 4D-Var with a strong constraint: Le Dimet and Talagrand, Tellus
-38A, 1986.
+the linearised equation; in each, K, sigma and scale are those of maximum likelihood. In
+data assimilation this is 4D-Var with a strong constraint: Le Dimet and Talagrand,
+Tellus 38A, 1986.
 """
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg
 
-from keql._evolution.boundary_values import NOISE, BorderRegression, border_kernels
+from keql._evolution.boundary_values import (
+    BoundaryPrior,
+    BoundaryValueRegression,
+    boundary_kernels,
+    boundary_loss,
+)
 from keql._evolution.form import time_axis
 from keql._evolution.grid import EvolutionGrid
-from keql._evolution.integration import integrate
-from keql._evolution.states import EvolvedState, Followed, Trajectory
+from keql._evolution.integration import integrate, linear_response
+from keql._evolution.states import EvolvedState
 from keql._numerics.scaling import rms, size_or_one
-from keql._observations.left_out import left_out_errors
-from keql.equation import EXACT
 from keql.operators import parse_operator
 
-# Gauss-Newton steps, and the change of the states, relative to their size, that ends
-# them.
-MAX_STEPS, TOL = 15, 1e-5
-# With more observations the covariance of all of them takes long to factor; each
-# function needs some 50 MB.
-MOST_OBSERVATIONS, MOST_FUNCTIONS = 2000, 12
-# Directions with a smaller part of the largest posterior variance are left out.
-NEGLIGIBLE = 1e-10
 
+@dataclass(frozen=True)
+class EvolutionIterate:
+    """An equation, and states on the grid with their boundary values.
 
-class Evolution:
-    """The problem of finding states that follow a law of evolution.
-
-    Parameters
+    Attributes
     ----------
-    learned : LearnedModel
-        Observations and equation.
-    noise : float or None
-        Standard deviation of an observation; None: it is estimated.
-    axis : {0, 1}
-        Which coordinate is the time.
+    equation : LearnedEquation
+        With its weights.
+    states : list of ndarray of shape (n_steps * 4 * n_points,)
+        Values of each function on the grid.
+    boundary : list of ndarray of shape (c,)
+        Those on the boundary.
     """
 
-    def __init__(self, learned, noise, axis):
-        self.learned = learned
-        self.functions = learned.observations.functions
-        values = np.concatenate([data.values for data in self.functions])
-        points = [data.points for data in self.functions]
-        points = np.concatenate([*learned.setup.collocation_points, *points])
-        self.size = size_or_one(values)
-        self.grid = EvolutionGrid(points.min(axis=0), points.max(axis=0), axis)
-        self.kernels = border_kernels(points, values)
-        self.free_noise = noise is None
-        self.free_scale = learned.equation.basis.kernel.n_dims > 0
-        self.level = NOISE * self.size if noise is None else noise
-        self.level = max(self.level, EXACT * self.size)
-        self.identity = parse_operator("u", learned.variables)
+    equation: object
+    states: list
+    boundary: list
 
-    def coarser(self, n_steps, n_points):
-        """The same problem on a grid of so many steps in time and points in space."""
-        other, grid = copy(self), self.grid
-        other.grid = EvolutionGrid(grid.lower, grid.upper, grid.axis, n_steps, n_points)
-        return other
 
-    def carry(self, states, other):
-        """Values on the grid of states on that of another problem."""
-        at = self.grid.points.reshape(-1, 2)
-        return [other.values_at(state, at) for state in states]
+@dataclass(frozen=True)
+class EvolutionEvaluation:
+    """An iterate, observations less its states (N,), and the objective."""
 
-    def states_of(self, learned):
-        """Values of states on the grid."""
-        at = self.grid.points.reshape(-1, 2)
-        return [state.evaluate(at, self.identity) for state in learned.states]
+    iterate: EvolutionIterate
+    residuals: np.ndarray
+    loss: float
 
-    def linearise(self, equation, states, near=None):
-        """The law linearised at states, and the observations in what it leaves open.
 
-        Parameters
-        ----------
-        equation : LearnedEquation
-            The law.
-        states : list of ndarray
-            Values on the grid.
-        near : BorderRegression, default=None
-            Whose priors and noise are to be started from.
+@dataclass(frozen=True)
+class EvolutionProblem:
+    """The states need not solve the equation: a full step makes them do so.
 
-        Returns
-        -------
-        flows : list of ndarray or None
-            None if the law cannot be integrated.
-        regression : BorderRegression
-            Its priors, and the noise if that is not given, are those of most
-            likelihood.
-        negative_log_likelihood : float
-            Minus the log likelihood, up to a constant.
-        """
-        failed = None, None, np.inf
-        with np.errstate(over="ignore", invalid="ignore"):  # it is looked at
-            flows = [integrate(self.grid, equation, state) for state in states]
-        if any(flow is None for flow in flows):
-            return failed
-        maps = [
-            self.grid.apply(flow, data.points, self.identity)
-            for flow, data in zip(flows, self.functions, strict=True)
-        ]
-        kernels = self.kernels if near is None else [near.kernel]
-        levels = (self.level, 1.0) if near is None else (near.noise, near.scale)
-        tried = [
-            BorderRegression(self.grid.border, maps, self.functions, kernel, *levels)
-            for kernel in kernels
-        ]
-        free = self.free_noise, self.free_scale
-        try:
-            tried = [each.with_best_prior(*free) for each in tried]
-        except np.linalg.LinAlgError:  # of weights with effects beyond bounds
-            return failed
-        return flows, *min(tried, key=lambda pair: pair[1])
+    Attributes
+    ----------
+    learned : LearnedModel
+        Observations and equation; its states are those outside of the box.
+    grid : EvolutionGrid
+        The box of all observations and collocation points.
+    priors : tuple of BoundaryPrior
+        From which a linearisation takes the one of maximum likelihood.
+    """
 
-    def settle(self, equation, states, near=None, tol=TOL):
-        """Gauss-Newton steps from any states, until they follow the law.
+    learned: object
+    grid: EvolutionGrid
+    priors: tuple
 
-        Parameters
-        ----------
-        equation, states, near
-            As for :meth:`linearise`.
-        tol : float, default=1e-5
-            The change of the states, relative to their size, that ends the steps.
+    @property
+    def functions(self):
+        """Observations of each function."""
+        return self.learned.observations.functions
 
-        Returns
-        -------
-        trajectory : Trajectory or None
-            None if the law cannot be integrated, or the steps do not end.
-        """
-        losses = []
-        for _ in range(MAX_STEPS):
-            flows, near, negative_log_likelihood = self.linearise(
-                equation, states, near
-            )
-            if flows is None:
-                return None
-            try:
-                found = self.trajectory(
-                    equation, flows, near, negative_log_likelihood, losses
-                )
-            except np.linalg.LinAlgError:
-                return None
-            moved, old = np.concatenate(found.states), np.concatenate(states)
-            if rms(moved - old) < tol * self.size:
-                return found
-            states, equation, losses = found.states, found.equation, found.losses
-        return None
+    @property
+    def prior(self):
+        """The first prior: after a linearisation there is only one."""
+        return self.priors[0]
+
+    @cached_property
+    def size(self):
+        """Root mean square of the observations, in their units."""
+        return size_or_one(np.concatenate([data.values for data in self.functions]))
+
+    @cached_property
+    def identity(self):
+        """The operator "u"."""
+        return parse_operator("u", self.learned.variables)
+
+    def start(self, learned=None):
+        """The iterate of a learned model's equation and states."""
+        learned = learned or self.learned
+        points = self.grid.points.reshape(-1, 2)
+        states = [state.evaluate(points, self.identity) for state in learned.states]
+        return self.iterate(learned.equation, states)
+
+    def iterate(self, equation, states):
+        """An iterate whose boundary values are those of its states."""
+        boundary = [self.values_at(state, self.grid.boundary) for state in states]
+        return EvolutionIterate(equation, states, boundary)
 
     def values_at(self, state, points):
-        """Values at points of the box of a state on the grid."""
+        """Values (n,) of a state on the grid at points (n, 2) of the box."""
         shape = self.grid.n_steps, 4, self.grid.n_points, 1
         return self.grid.apply(state.reshape(shape), points, self.identity)[:, 0]
 
-    def trajectory(self, equation, flows, near, negative_log_likelihood, losses=()):
-        """States and law that solve the linearised problem."""
-        solution, equation = near.solve(), copy(equation)
-        equation.weights = solution.weights.weights
-        equation.posterior = solution.weights
-        states = [
-            (flow @ unknowns).ravel()
-            for flow, unknowns in zip(flows, solution.unknowns, strict=True)
-        ]
-        return Trajectory(
-            equation,
-            states,
-            flows,
-            near,
-            solution,
-            [*losses, float(solution.weights.loss)],
-            negative_log_likelihood,
-            rms(left_out_errors(solution, self.functions)),
+    def with_grid(self, n_steps, n_points):
+        """The same problem on another number of steps in time and points in space."""
+        grid = self.grid
+        grid = EvolutionGrid(grid.lower, grid.upper, grid.axis, n_steps, n_points)
+        return replace(self, grid=grid)
+
+    def interpolate_from(self, other, iterate):
+        """An iterate of a problem on another grid, on this grid."""
+        points = self.grid.points.reshape(-1, 2)
+        states = [other.values_at(state, points) for state in iterate.states]
+        return self.iterate(iterate.equation, states)
+
+    def evaluate(self, iterate):
+        """Residuals and objective of an iterate, its states taken as they are."""
+        residuals = np.concatenate(
+            [
+                data.values - self.values_at(state, data.points)
+                for data, state in zip(self.functions, iterate.states, strict=True)
+            ]
         )
+        loss = boundary_loss(
+            self.prior,
+            self.grid.boundary,
+            iterate.equation.weights,
+            iterate.boundary,
+            residuals,
+            np.concatenate([data.weights for data in self.functions]),
+        )
+        return EvolutionEvaluation(iterate, residuals, loss)
 
-    def followed(self, trajectory, outside, path):
-        """A trajectory as states and equation.
+    def linearise(self, evaluation):
+        """The model at an evaluation; None if the equation cannot be integrated."""
+        iterate = evaluation.iterate
+        with np.errstate(over="ignore", invalid="ignore"):  # growth is looked at
+            responses = [
+                linear_response(self.grid, iterate.equation, state)
+                for state in iterate.states
+            ]
+        if any(response is None for response in responses):
+            return None
+        maps = [
+            self.grid.apply(response, data.points, self.identity)
+            for response, data in zip(responses, self.functions, strict=True)
+        ]
+        try:
+            fits = [
+                BoundaryValueRegression(
+                    self.grid.boundary, maps, self.functions, prior
+                ).with_best_prior()
+                for prior in self.priors
+            ]
+            regression, loss = min(fits, key=lambda fit: fit[1])
+            problem = replace(self, priors=(regression.prior,))
+            model = EvolutionModel(problem, iterate, responses, regression, loss)
+            return model if np.isfinite(model.evaluation.loss) else None
+        except np.linalg.LinAlgError:  # of weights with effects beyond bounds
+            return None
 
-        Parameters
-        ----------
-        trajectory : Trajectory
-            The trajectory.
-        outside : list of KernelExpansion
-            The states outside of the box.
-        path : list of TermsStep
-            Laws that it was compared with.
+    def change(self, before, after):
+        """Root mean square change of states between iterates, relative to their size.
 
-        Returns
-        -------
-        followed : Followed
-            What an estimator stores.
+        The size is that of the observations.
         """
-        solution, learned = trajectory.solution, self.learned
-        states = [
-            self._state(*each)
-            for each in zip(
-                trajectory.flows,
-                solution.unknowns,
-                trajectory.regression.covariances(),
-                outside,
-                strict=True,
-            )
-        ]
-        equation = copy(trajectory.equation)
-        equation.training_features = learned.setup.features_of(states)
-        learned = replace(
-            learned,
-            states=states,
-            equation=equation,
-            observation_noise=trajectory.regression.noise,
-            equation_noise=0.0,
+        moved = np.concatenate(after.states) - np.concatenate(before.states)
+        return rms(moved) / self.size
+
+    def interpolate(self, start, end, fraction):
+        """An iterate on the straight line between two others."""
+
+        def between(first, second):
+            return (1 - fraction) * first + fraction * second
+
+        equation = copy(start.equation)
+        equation.weights = between(start.equation.weights, end.equation.weights)
+        return EvolutionIterate(
+            equation,
+            [*map(between, start.states, end.states)],
+            [*map(between, start.boundary, end.boundary)],
         )
-        return Followed(learned, trajectory, path)
-
-    def _state(self, flow, unknowns, covariance, outside):
-        spread, directions = linalg.eigh(covariance)
-        kept = spread > NEGLIGIBLE * spread[-1]
-        roots = flow[..., 1:] @ (directions[:, kept] * np.sqrt(spread[kept]))
-        return EvolvedState(self.grid, flow @ unknowns, roots, outside)
 
 
-def find_evolution(learned, noise=None):
-    """The problem of following the law, where there is one of evolution.
+@dataclass(frozen=True)
+class IntegratedProblem(EvolutionProblem):
+    """The states of an iterate are integrated from its boundary values.
+
+    It takes longer, but steps that are shortened until the objective falls find
+    states from far away, where full steps get lost.
+    """
+
+    def evaluate(self, iterate):
+        """Residuals and objective of the integrated iterate; None if it is not found.
+
+        The states that the iterate has are where Newton steps start.
+        """
+        states = []
+        with np.errstate(over="ignore", invalid="ignore"):  # Newton looks at changes
+            for values, guess in zip(iterate.boundary, iterate.states, strict=True):
+                states.append(integrate(self.grid, iterate.equation, values, guess))
+        if any(state is None for state in states):
+            return None
+        return super().evaluate(replace(iterate, states=states))
+
+
+class EvolutionModel:
+    """An evolution problem with the equation linearised at an iterate.
 
     Parameters
     ----------
-    learned : LearnedModel
-        Observations and equation.
-    noise : float, default=None
-        Standard deviation of an observation; None: it is to be estimated.
-
-    Returns
-    -------
-    evolution : Evolution or None
-        None if the equation is not one of evolution in one space dimension, if there
-        are too many observations, or if all are at one time or place.
+    problem : EvolutionProblem
+        With the prior of maximum likelihood.
+    iterate : EvolutionIterate
+        Where.
+    responses : list of ndarray
+        Of each function, as :func:`linear_response` has them.
+    regression : BoundaryValueRegression
+        Weights and boundary values from the observations.
+    loss : float
+        Minus the log likelihood of the observations.
     """
-    axis = time_axis(learned.setup, len(learned.variables))
+
+    def __init__(self, problem, iterate, responses, regression, loss):
+        self.problem = problem
+        self.iterate = iterate
+        self.regression = regression
+        self.loss = loss
+        equation = copy(iterate.equation)
+        equation.weights = regression.weights
+        equation.posterior = regression.posterior_weights()
+        p = len(regression.weights)
+        states = [
+            (response @ unknowns).ravel()
+            for response, unknowns in zip(responses, regression.unknowns, strict=True)
+        ]
+        boundary = [unknowns[1 + p :] for unknowns in regression.unknowns]
+        self.solution = EvolutionIterate(equation, states, boundary)
+
+    @cached_property
+    def evaluation(self):
+        """The iterate with the objective that the problem's prior gives."""
+        return EvolutionProblem.evaluate(self.problem, self.iterate)
+
+    def step(self, damping):
+        """The full Gauss-Newton iterate, and the predicted decrease of the loss."""
+        if damping:
+            raise ValueError(f"damping={damping}: full steps are not damped.")
+        decrease = self.evaluation.loss - self.solution.equation.posterior.loss
+        return self.solution, decrease
+
+    def leave_one_out(self):
+        """Errors of predicting each observation from all others, for each function."""
+        return self.regression.leave_one_out()
+
+    def log_evidence(self):
+        """Log likelihood of the observations, weights and boundary values averaged."""
+        return -self.loss
+
+    def laplace_log_evidence(self):
+        """The same at the iterate itself, by Laplace's approximation.
+
+        The likelihood of the linearised problem is too high as long as steps are long:
+        the noise is taken to be no less than the residuals are.
+        """
+        here, prior = self.evaluation, self.problem.prior
+        prior = replace(prior, noise=max(prior.noise, rms(here.residuals)))
+        noisier = self.regression.with_prior(prior)
+        loss = boundary_loss(
+            prior,
+            noisier.boundary,
+            here.iterate.equation.weights,
+            here.iterate.boundary,
+            here.residuals,
+            1 / noisier.variances,
+        )
+        shift = len(here.residuals) * np.log(noisier.size)
+        return shift - loss - noisier.log_volume()
+
+    def with_laplace_evidence(self):
+        """The model whose evidence is that of the iterate itself."""
+        model = copy(self)
+        model.loss = -self.laplace_log_evidence()
+        return model
+
+    def posterior_weights(self):
+        """What the observations say about the weights."""
+        return self.solution.equation.posterior
+
+    def posterior_states(self, negligible=1e-10):
+        """States on the grid with their uncertainty, one for each function.
+
+        Directions of a smaller part of the largest posterior variance are left out.
+        """
+        grid, states = self.problem.grid, []
+        for values, covariance, outside in zip(
+            self.solution.states,
+            self.regression.covariances(),
+            self.problem.learned.states,
+            strict=True,
+        ):
+            variances, directions = linalg.eigh(covariance)
+            kept = variances > negligible * variances[-1]
+            root = directions[:, kept] * np.sqrt(variances[kept])
+            values = values.reshape(grid.n_steps, 4, grid.n_points)
+            equation = self.solution.equation
+            states.append(EvolvedState(grid, values, equation, root, outside))
+        return states
+
+
+def make_evolution_problem(learned, noise=None, first_noise=1e-3, exact=1e-9):
+    """The problem of exact states for a learned model's observations and equation.
+
+    The equation is one of evolution (:func:`why_not_integrated` says so). `noise` is
+    the standard deviation of an observation; None: it is found, from `first_noise` on.
+    A level is at least `exact`; both are relative to the observations' size.
+    """
     functions = learned.observations.functions
-    n_values = sum(len(data.values) for data in functions)
-    many = n_values > MOST_OBSERVATIONS or len(functions) > MOST_FUNCTIONS
-    if axis is None or many:
-        return None
-    if np.any(np.ptp(np.concatenate([d.points for d in functions]), axis=0) == 0):
-        return None
-    return Evolution(learned, noise, axis)
+    values = np.concatenate([data.values for data in functions])
+    points = [data.points for data in functions]
+    points = np.concatenate([*learned.setup.collocation_points, *points])
+    axis, size = time_axis(learned.setup, points.shape[1]), size_or_one(values)
+    level = first_noise * size if noise is None else noise
+    priors = tuple(
+        BoundaryPrior(
+            kernel,
+            max(level, exact * size),
+            free_noise=noise is None,
+            free_scale=learned.equation.equation_kernel.n_dims > 0,
+        )
+        for kernel in boundary_kernels(points, values)
+    )
+    grid = EvolutionGrid(points.min(axis=0), points.max(axis=0), axis)
+    return EvolutionProblem(learned, grid, priors)
+
+
+def assemble_exact(learned, model):
+    """The learned model whose states are those of a linearisation's solution."""
+    states = model.posterior_states()
+    equation = model.solution.equation
+    equation.training_features = learned.setup.features_of(states)
+    return replace(
+        learned,
+        states=states,
+        equation=equation,
+        observation_noise=model.problem.prior.noise,
+        equation_noise=0.0,
+    )

@@ -45,7 +45,7 @@ class Result:
         The best iterate, as the problem represents it.
     loss : float
         Its loss.
-    model : LinearModel
+    model : LinearModel or None
         The last linearisation; the best iterate is a step from there, or where it is.
     stop : Stop
         Why the loop ended.
@@ -115,24 +115,24 @@ def minimise(problem, start, control, *, max_iter, report=None):
 
 
 def _iterate(problem, current, control, result, max_iter, report):
-    result.model = problem.linearise(current)
-    while result.model is not None and result.n_iter < max_iter:
+    model = problem.linearise(current)
+    while model is not None and result.n_iter < max_iter:
+        result.model = model
         result.n_iter += 1
         damping = control.damping
-        trial, stop = control.advance(result.model)
+        trial, stop = control.advance(model)
         if trial is not None:
             result.solution, result.loss = trial.iterate, trial.loss
             result.loss_curve.append(trial.loss)
             result.damping_curve.append(damping)
             if report is not None and report(result):
-                result.stop = Stop.CALLBACK
-                return
+                stop = Stop.CALLBACK
         if stop is not None:
             result.stop = stop
             return
         if trial is not None and result.n_iter < max_iter:
-            result.model = result.model.problem.linearise(trial)
-    if result.model is None:
+            model = model.problem.linearise(trial)
+    if model is None:
         result.stop = Stop.FAILED
 
 

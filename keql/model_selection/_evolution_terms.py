@@ -1,48 +1,75 @@
-"""Which terms a law of evolution has: those of the highest evidence.
+"""Exact states, and which terms their equation has: those of the highest evidence.
 
-Followed exactly, a law with some of the terms makes the observations as likely as they
-can be. That likelihood, border values and weights integrated out, is the evidence for
-these terms; superfluous ones lower it. As many laws as there are sets of terms are
-compared in the linearised problem, where each costs next to nothing; the best of them
-are followed, and all compared again from there. Sets of one size share its probability
-(Scott and Berger, Annals of Statistics 38, 2010), so that the more terms are on offer,
-the more is asked of each.
+States that obey an equation with some of the terms make the observations as likely as
+they can be. That likelihood, boundary values and weights integrated out, is the
+evidence for these terms; superfluous ones lower it. As many equations as there are sets
+of terms are compared in the linearised problem, where each costs next to nothing; the
+best of them are solved exactly, and all compared again from there. Sets of one size
+share its probability (Scott and Berger, Annals of Statistics 38, 2010), so that the
+more terms are on offer, the more is asked of each.
 """
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from math import comb, log
 
 import numpy as np
 from scipy import linalg
 
-from keql._evolution.problem import find_evolution
+from keql._evolution.problem import make_evolution_problem
+from keql._numerics.gauss_newton import FullSteps, minimise
+from keql._numerics.scaling import rms
 from keql._observations.data import size_of
+from keql._observations.left_out import left_out_errors
 from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
 from keql.kernels import Restriction
 from keql.model_selection._fewer_terms import TermsStep
+from keql.model_selection._fit import Fit
 
-# All sets of so many terms are compared, if there are no more than LARGEST; larger ones
-# if they differ by one or two terms from the best so far.
-SIZES, LARGEST = 3, 20_000
-# In the first round so many sets are followed, in the others one; of so many at most.
-ROUNDS, WANTED, TRIED = 6, 3, 24
-# Change of the states, relative to their size, up to which laws are followed that are
-# compared; and how much higher the log evidence of a better one is.
-TOL, BETTER = 1e-4, 0.1
-# Errors of predictions with which a law is not doubted, in units of the size of the
-# observations and of their noise.
-SMALL, AT_NOISE = 5e-3, 1.5
+
+@dataclass(frozen=True)
+class TermSearchSettings:
+    """How far the search among sets of terms goes.
+
+    Attributes
+    ----------
+    max_size, max_sets : int
+        All sets of up to `max_size` terms are compared, if there are at most
+        `max_sets` of a size; larger ones if they differ by one or two terms from the
+        best one.
+    n_rounds : int
+        How often all sets are compared.
+    n_wanted, n_tried : int
+        Sets that are solved exactly in the first round (one in the others), and those
+        that are tried for that at most.
+    max_steps : int
+        Gauss-Newton steps of one set, and at the end.
+    tol : float
+        Change of the states that ends the steps at the end, in units of the `tol` of
+        the fit; sets are compared at ten times that change.
+    better : float
+        By which the log evidence of a better set is higher at least.
+    """
+
+    max_size: int = 3
+    max_sets: int = 20_000
+    n_rounds: int = 6
+    n_wanted: int = 3
+    n_tried: int = 24
+    max_steps: int = 15
+    tol: float = 10.0
+    better: float = 0.1
 
 
 class CandidateTerms:
-    """The terms that a law may have.
+    """The terms that an equation may have.
 
     Parameters
     ----------
     equation : LearnedEquation
-        Of all terms, the features those of a polynomial kernel.
+        Of all terms, its features those of a polynomial kernel.
     """
 
     def __init__(self, equation):
@@ -55,83 +82,77 @@ class CandidateTerms:
         self.single = weights_of(equation.basis, self.exponents, units)
 
     def directions(self, terms):
-        """Orthonormal directions of the weights of laws with some of the terms."""
+        """Orthonormal directions (p, q) of the weights of equations with q terms."""
         return linalg.qr(self.single[:, list(terms)], mode="economic")[0]
 
-    def law(self, terms, target, features, scale=1.0):
-        """The most probable law with some of the terms, of a whitened regression.
+    def most_probable(self, terms, target, features, scale=1.0):
+        """The most probable equation with some of the terms.
 
-        In it weights are in units of a scale.
+        Of a whitened regression (:meth:`BoundaryValueRegression.whitened`) in which
+        weights are in units of a scale.
         """
         exponents, D = self.exponents[list(terms)], self.directions(terms)
         A = features @ D
-        found = linalg.solve(A.T @ A + np.eye(len(terms)), A.T @ target)
-        weights = scale * (D @ found)
+        best = linalg.solve(A.T @ A + np.eye(len(terms)), A.T @ target)
+        weights = scale * (D @ best)
         return self.with_values(
             terms, coefficients(self.equation.basis, exponents) @ weights
         )
 
     def with_values(self, terms, values):
-        """The law that has some of the terms, with coefficients of given values."""
+        """The equation with some of the terms, given the values of coefficients."""
         exponents = self.exponents[list(terms)]
         kernel = Restriction(
             self.equation.basis.kernel, [*map(tuple, exponents.tolist())]
         )
-        law = copy(self.equation)
-        law.basis = PolynomialBasis(kernel)
-        law.weights = weights_of(law.basis, exponents, values)
-        return law
+        equation = copy(self.equation)
+        equation.basis = PolynomialBasis(kernel)
+        equation.weights = weights_of(equation.basis, exponents, values)
+        return equation
 
-    def complete(self, law):
-        """The same law in the features of all terms."""
-        exponents = self.terms_of(law)
-        values = coefficients(law.basis, self.exponents[exponents]) @ law.weights
+    def complete(self, equation):
+        """An equation in the features of all terms."""
+        exponents = self.terms_of(equation)
+        values = coefficients(equation.basis, self.exponents[exponents])
         complete = copy(self.equation)
-        complete.weights = self.single[:, exponents] @ values
+        complete.weights = self.single[:, exponents] @ (values @ equation.weights)
         return complete
 
-    def terms_of(self, law):
-        """Positions of the terms of a law."""
+    def terms_of(self, equation):
+        """Positions of the terms of an equation."""
         n_columns = self.exponents.shape[1]
-        found = find_terms(law.basis.kernel, n_columns, "auto").tolist()
-        return [
-            i for i, powers in enumerate(self.exponents.tolist()) if powers in found
-        ]
+        has = find_terms(equation.basis.kernel, n_columns, "auto").tolist()
+        return [i for i, powers in enumerate(self.exponents.tolist()) if powers in has]
 
-    def sets(self, n_terms, best):
-        """Sets of terms to be compared.
+    def sets(self, n_terms, best, settings):
+        """Sets of terms to be compared, as tuples of positions in rising order.
 
-        Parameters
-        ----------
-        n_terms : int or "auto"
-            How many there must be.
-        best : tuple of int or None
-            The best so far.
-
-        Returns
-        -------
-        sets : list of tuple of int
-            Positions of the terms, in rising order.
+        `n_terms` says how many terms there are, or is "auto"; `best` is the best set so
+        far, or None.
         """
         n = len(self.exponents)
-        sizes = range(1, SIZES + 1) if n_terms == "auto" else [n_terms]
-        found = set()
+        sizes = range(1, settings.max_size + 1) if n_terms == "auto" else [n_terms]
+        sets = set()
         for size in sizes:
-            if comb(n, size) <= LARGEST:
-                found.update(combinations(range(n), size))
+            if comb(n, size) <= settings.max_sets:
+                sets.update(combinations(range(n), size))
         if best is not None:
-            others = [i for i in range(n) if i not in best]
-            near = [(*best, i) for i in others]
-            for j in best:
-                kept = [i for i in best if i != j]
-                near += [tuple(kept), *((*kept, i) for i in others)]
-            found.update(tuple(sorted(each)) for each in near if each)
+            sets.update(self._neighbours(best))
         if n_terms != "auto":
-            found = {each for each in found if len(each) == n_terms}
-        return sorted(found)
+            sets = {terms for terms in sets if len(terms) == n_terms}
+        return sorted(sets)
+
+    def _neighbours(self, terms):
+        """Sets with one term more, one less, or one for another."""
+        others = [i for i in range(len(self.exponents)) if i not in terms]
+        near = [(*terms, i) for i in others]
+        for j in terms:
+            kept = [i for i in terms if i != j]
+            near += [tuple(kept), *((*kept, i) for i in others)]
+        return {tuple(sorted(each)) for each in near if each}
 
     def ranked(self, sets, target, features):
-        """Sets of terms in the order of their evidence in a whitened regression."""
+        """Sets of terms by falling evidence in a whitened regression."""
         A, b = features.T @ features, features.T @ target
         losses = []
         for terms in sets:
@@ -139,159 +160,206 @@ class CandidateTerms:
             L = linalg.cholesky(D.T @ A @ D + np.eye(len(terms)), lower=True)
             z = linalg.solve_triangular(L, D.T @ b, lower=True)
             determinant = np.log(np.diag(L)).sum()
-            losses.append(determinant + self.price(terms) - 0.5 * z @ z)
+            losses.append(determinant + self.log_prior_odds(terms) - 0.5 * z @ z)
         return [terms for _, terms in sorted(zip(losses, sets, strict=True))]
 
-    def price(self, terms):
+    def log_prior_odds(self, terms):
         """Minus the log probability of a set of terms among those of its size."""
         return log(comb(len(self.exponents), len(terms)))
 
 
-class LawSearch:
-    """Laws that were followed, and the best of them.
+class TermSearch:
+    """A search for the set of terms of the highest evidence.
 
     Parameters
     ----------
-    evolution : Evolution
-        The problem of following a law.
+    problem : EvolutionProblem
+        The problem of exact states.
     candidates : CandidateTerms
-        The terms that the law may have.
+        The terms that the equation may have.
     n_terms : int or "auto"
         How many there must be.
+    solve : callable
+        Of an evolution problem, an iterate and a tolerance: a Result, or None.
+    settings : TermSearchSettings
+        How far the search goes.
 
     Attributes
     ----------
-    best : Trajectory or None
+    best : Result or None
         Of the highest evidence.
     loss : float
         Minus its log evidence, up to a constant.
     steps : list of TermsStep
-        All that were followed.
+        All sets that were solved exactly.
+    stop : Stop or None
+        Why the search was interrupted, if it was.
     """
 
-    def __init__(self, evolution, candidates, n_terms):
-        self.evolution = evolution
+    def __init__(self, problem, candidates, n_terms, solve, settings):
+        self.problem = problem
         self.candidates = candidates
         self.n_terms = n_terms
-        self.followed = set()
-        self.best, self.loss, self.steps = None, np.inf, []
+        self.solve = solve
+        self.settings = settings
+        self.tried = set()
+        self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
 
-    def offer(self, law, states, near=None):
-        """Follow a law from some states, and keep it if it is the best so far."""
-        found = self.evolution.settle(law, states, near, TOL)
-        if found is None:
-            return False
-        self.keep(found)
-        return True
+    def try_terms(self, problem, equation, states):
+        """Solve for the terms of an equation, from some states; whether that worked."""
+        result = self.solve(problem, problem.iterate(equation, states), 10.0)
+        if result is not None and result.interrupted:
+            self.stop, self.best = result.stop, self.best or result
+        elif result is not None and result.converged:
+            self.record(result)
+            return True
+        return False
 
-    def keep(self, found):
-        """Keep a trajectory if it is the best so far."""
-        terms = tuple(self.candidates.terms_of(found.equation))
-        self.followed.add(terms)
-        loss = found.negative_log_likelihood + self.candidates.price(terms)
-        names = tuple(found.equation.terms())
-        step = TermsStep(names, loss, found.solution.misfit, found.error)
-        self.steps.append(step)
+    def record(self, result):
+        """Keep a result if it is the best so far."""
+        terms = tuple(self.candidates.terms_of(result.solution.equation))
+        self.tried.add(terms)
+        loss = -result.model.log_evidence() + self.candidates.log_prior_odds(terms)
+        errors = left_out_errors(result.model, self.problem.functions)
+        self.steps.append(
+            TermsStep(
+                tuple(result.solution.equation.terms()),
+                result.loss,
+                result.model.regression.misfit,
+                rms(errors),
+                -loss,
+            )
+        )
         allowed = self.n_terms in ("auto", len(terms))
-        if allowed and loss < self.loss - BETTER:
-            self.best, self.loss = found, loss
+        if allowed and loss < self.loss - self.settings.better:
+            self.best, self.loss = result, loss
 
-    def go_on(self, states):
-        """Compare, follow and compare again, from the best law or from some states."""
-        candidates, near, known = self.candidates, None, None
-        law = candidates.equation
-        for _ in range(ROUNDS):
-            if self.best is not None:
-                states, near = self.best.states, self.best.regression
-                known = tuple(candidates.terms_of(self.best.equation))
-                law = candidates.complete(self.best.equation)
-            flows, regression, _ = self.evolution.linearise(law, states, near)
-            if flows is None:
-                return
-            before, wanted = self.loss, WANTED if near is None else 1
-            target, features = regression.whitened()
-            sets = candidates.sets(self.n_terms, known)
-            for terms in candidates.ranked(sets, target, features)[:TRIED]:
-                if terms == known or not wanted:
-                    break  # the others are no better
-                if terms not in self.followed:
-                    offered = candidates.law(terms, target, features, regression.scale)
-                    if self.offer(offered, states, regression):
-                        wanted -= 1
-            if not self.loss < before:
+    def run(self, states):
+        """Compare, solve and compare again, from the best equation or from states."""
+        for _ in range(self.settings.n_rounds):
+            before = self.loss
+            self._round(states)
+            if self.stop is not None or not self.loss < before:
                 return
 
-    def result(self, outside):
-        """The best, to the last digit if that can be had.
+    def _round(self, states):
+        """Compare all sets in one linearised problem, and solve for the best of them.
 
-        Parameters
-        ----------
-        outside : list of KernelExpansion
-            The states outside of the box.
-
-        Returns
-        -------
-        followed : Followed or None
-            None if no law could be followed.
+        They are tried in the order of their evidence until enough of them are solved;
+        those after the best one so far are no better.
         """
-        best = self.best
-        if best is None:
-            return None
-        polished = self.evolution.settle(best.equation, best.states, best.regression)
-        if polished is not None:
-            best = replace(polished, losses=best.losses + polished.losses)
-        path = sorted(self.steps, key=lambda step: -len(step.terms))
-        return self.evolution.followed(best, outside, path)
+        candidates, known = self.candidates, None
+        problem, equation = self.problem, candidates.equation
+        if self.best is not None:
+            problem, states = self.best.model.problem, self.best.solution.states
+            known = tuple(candidates.terms_of(self.best.solution.equation))
+            equation = candidates.complete(self.best.solution.equation)
+        model = problem.linearise(problem.evaluate(problem.iterate(equation, states)))
+        if model is None:
+            return
+        wanted = self.settings.n_wanted if self.best is None else 1
+        target, features = model.regression.whitened()
+        sets = candidates.sets(self.n_terms, known, self.settings)
+        for terms in candidates.ranked(sets, target, features)[: self.settings.n_tried]:
+            if terms == known or not wanted or self.stop is not None:
+                return
+            if terms not in self.tried:
+                scale = model.problem.prior.scale
+                offered = candidates.most_probable(terms, target, features, scale)
+                wanted -= self.try_terms(model.problem, offered, states)
 
 
-def follow_law(learned, equation=None, n_terms=None, noise=None):
-    """States that follow a law of evolution exactly, and the law at its best for them.
-
-    Parameters
-    ----------
-    learned : LearnedModel
-        States and law to start from.
-    equation : LearnedEquation, default=None
-        Of all terms that the law may have; needed if `n_terms` is given.
-    n_terms : int, "auto" or None, default=None
-        How many terms the law has; None: those that it had.
-    noise : float, default=None
-        Standard deviation of an observation; None: it is estimated.
-
-    Returns
-    -------
-    followed : Followed or None
-        None if the law is not one of evolution, or cannot be integrated.
-    """
-    evolution = find_evolution(learned, noise)
-    if evolution is None:
-        return None
-    states = evolution.states_of(learned)
-    if n_terms is None:
-        best = evolution.settle(learned.equation, states)
-        return None if best is None else evolution.followed(best, learned.states, [])
-    search = LawSearch(evolution, CandidateTerms(equation), n_terms)
-    if learned.equation is not equation:
-        search.offer(learned.equation, states)
-    search.go_on(states)
-    return search.result(learned.states)
-
-
-def is_convincing(followed, two_step):
-    """Whether nothing better than states that follow their law is to be looked for.
+def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
+    """Exact states from those of a learned model, with the best terms.
 
     Parameters
     ----------
-    followed : Followed
-        The states.
     two_step : LearnedModel
-        What the observations alone suggest.
+        With the equation of all terms that there may be.
+    learned : LearnedModel
+        States and equation to start from; its states are those outside of the box.
+    hypothesis : Hypothesis
+        How many terms there are (None: those of `learned`), and the noise.
+    context : Context
+        How problems are solved.
+    settings : TermSearchSettings, default=None
+        None: the default ones.
 
     Returns
     -------
-    convincing : bool
-        Observations are predicted to a small part of their size, or as well as their
-        noise, as it would be without a law, allows.
+    fit : Fit or None
+        None if the equation cannot be integrated.
+    """
+    settings = settings or TermSearchSettings()
+    problem = make_evolution_problem(learned, hypothesis.observation_noise)
+    solve = partial(solve_exactly, learned, context, settings)
+    start = problem.start()
+    if hypothesis.n_terms is None:
+        result = solve(problem, start, 1.0)
+        steps = []
+    else:
+        candidates = CandidateTerms(two_step.equation)
+        search = TermSearch(problem, candidates, hypothesis.n_terms, solve, settings)
+        if learned.equation is not two_step.equation:
+            search.try_terms(problem, learned.equation, start.states)
+        search.run(start.states)
+        result, steps = polished(search), search.steps
+    return exact_fit(learned, hypothesis, result, steps)
+
+
+def solve_exactly(learned, context, settings, problem, start, factor):
+    """Full steps until states change by less than a tolerance.
+
+    `factor` is that of the tolerance at the end.
+    """
+    result = minimise(
+        problem,
+        start,
+        FullSteps(factor * settings.tol * context.settings.tol),
+        max_iter=min(settings.max_steps, context.settings.max_iter),
+        report=partial(context.report, learned, problem),
+    )
+    if result.interrupted and result.model is None:
+        raise KeyboardInterrupt  # there is nothing to keep
+    return result
+
+
+def polished(search):
+    """The best result of a search, its steps gone on with to the last digit."""
+    best = search.best
+    if best is None or search.stop is not None:
+        return best if best is None else replace(best, stop=search.stop)
+    result = search.solve(best.model.problem, best.solution, 1.0)
+    if not result.converged:
+        return best
+    return replace(
+        result,
+        loss_curve=best.loss_curve + result.loss_curve[1:],
+        damping_curve=best.damping_curve + result.damping_curve,
+        n_iter=best.n_iter + result.n_iter,
+    )
+
+
+def exact_fit(learned, hypothesis, result, steps):
+    """A result as a Fit; None if there is none, or steps did not converge."""
+    if result is None or not (result.converged or result.interrupted):
+        return None
+    return Fit(
+        replace(hypothesis, constraint="integration"),
+        learned,
+        result.model.problem,
+        result,
+        learned.state_kernel,
+        terms_path=sorted(steps, key=lambda step: -len(step.terms)),
+    )
+
+
+def predicts_within_noise(fit, two_step, criteria):
+    """Whether nothing better than exact states is to be looked for.
+
+    Observations are predicted to a small part of their size, or as well as their
+    noise, as it would be without an equation, allows.
     """
     size = size_of(two_step.observations.functions)
-    return followed.error < max(SMALL * size, AT_NOISE * two_step.observation_noise)
+    noise = criteria.exact_noise * two_step.observation_noise
+    return fit.error < max(criteria.exact_size * size, noise)

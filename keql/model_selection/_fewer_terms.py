@@ -1,5 +1,7 @@
 """Which terms of a polynomial equation the data call for, states fitted along."""
 
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -7,58 +9,89 @@ import numpy as np
 from keql._numerics.gauss_newton import Damping, minimise
 from keql._numerics.scaling import rms
 from keql._observations.left_out import left_out_errors
-from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
+from keql.equation import (
+    PolynomialBasis,
+    coefficients,
+    find_terms,
+    term_name,
+    weights_of,
+)
 from keql.kernels import Restriction
 
-# First damping after a term is taken out, relative to the loss: the states are near.
-DAMPING = 1e-6
-# The loop over terms ends when the loss is this many times that with all terms.
-HOPELESS = 1e3
-# A term costs clearly more than all before it from this ratio on.
-GAP = 3.0
-# With fewer terms, observations are predicted worse if their errors are this much
-# larger, or if squared errors differ by so many standard errors.
-WORSE, SIGNIFICANT = 2.0, 2.0
+
+@dataclass(frozen=True)
+class TermCriteria:
+    """When terms are taken out of an equation, and how many.
+
+    Attributes
+    ----------
+    gap : float
+        A term costs clearly more than all before it if its ratio to the highest cost
+        before is larger.
+    worse, significant : float
+        Without terms, observations are predicted worse if the error is this many times
+        as large, or if squared errors are larger by so many standard errors.
+    hopeless : float
+        Terms are taken out until the loss is this many times that with all terms.
+    damping : float
+        The first damping after a term is taken out, relative to the loss: the states
+        are near.
+    """
+
+    gap: float = 3.0
+    worse: float = 2.0
+    significant: float = 2.0
+    hopeless: float = 1e3
+    damping: float = 1e-6
 
 
 class TermsStep(NamedTuple):
-    """A fit with some of the terms: their names, and what the fit came to.
+    """A fit with some of the terms.
 
-    The error is that of predicting each observation from all others.
+    Attributes
+    ----------
+    terms : tuple of str
+        Their names.
+    loss : float
+        The objective at its minimum.
+    misfit : float
+        Mean square of the residuals in units of the noise levels.
+    error : float
+        Root mean square error of predicting each observation from all others.
+    log_evidence : float
+        Of exact states: log probability of the terms given the observations, up to a
+        constant; not a number for others.
     """
 
     terms: tuple
     loss: float
     misfit: float
     error: float
+    log_evidence: float = np.nan
 
 
-def fit_with_fewer_terms(
-    problem, result, n_terms, names, functions, *, max_iter, tol, report
-):
+def fit_with_fewer_terms(problem, result, two_step, n_terms, context, criteria=None):
     """Take terms out of P one by one, fitting states and equation again each time.
 
     Those stay that cost least in the quadratic approximation of the loss, in which a
     term that was taken out may come back for another. How many are kept is told by the
     largest gap: the first term that costs many times more than any before it, unless
-    observations are predicted worse without these; if there is no gap, by how well
+    observations are predicted worse without it; if there is no gap, by how well
     observations are predicted. A threshold on the loss itself would not do, as its size
     depends on how well the state kernel suits the states, which the data do not tell.
 
     Parameters
     ----------
-    problem : JointProblem
-        With the features of a polynomial kernel.
-    result : Result
-        Its solution.
+    problem, result : JointProblem, Result
+        With the features of a polynomial kernel, and its solution.
+    two_step : LearnedModel
+        With the observations, and names.
     n_terms : int or "auto"
         How many terms are kept.
-    names : callable
-        The name of a monomial from its exponents.
-    functions : list of FunctionData
-        The observations.
-    max_iter, tol, report
-        As for :func:`keql._numerics.gauss_newton.minimise`.
+    context : Context
+        How problems are solved.
+    criteria : TermCriteria, default=None
+        None: the default ones.
 
     Returns
     -------
@@ -69,28 +102,29 @@ def fit_with_fewer_terms(
     path : list of TermsStep
         All fits, from all terms to few.
     """
+    criteria = criteria or TermCriteria()
     exponents = find_terms(problem.basis.kernel, problem.n_unknown, n_terms)
     fits = [(list(range(len(exponents))), problem, result)]
     fewest = 1 if n_terms == "auto" else n_terms
     while len(fits[-1][0]) > fewest:
-        kept, smaller, start = _with_one_less(problem, exponents, *fits[-1])
-        fit = minimise(
-            smaller,
-            start,
-            Damping(DAMPING * smaller.evaluate(start).loss, tol),
-            max_iter=max_iter,
-            report=lambda result, problem=smaller: report(problem, result),
+        kept, smaller, start = _drop_cheapest_term(problem, exponents, *fits[-1])
+        control = Damping(
+            criteria.damping * smaller.evaluate(start).loss, context.settings.tol
         )
+        report = partial(context.report, two_step, smaller)
+        max_iter = context.settings.max_iter
+        fit = minimise(smaller, start, control, max_iter=max_iter, report=report)
         fits.append((kept, smaller, fit))
-        if fit.interrupted or fit.loss > HOPELESS * result.loss:
+        if fit.interrupted or fit.loss > criteria.hopeless * result.loss:
             break
+    functions = two_step.observations.functions
     errors = [
         left_out_errors(each.linearise(each.evaluate(fit.solution)), functions)
         for _, each, fit in fits
     ]
     path = [
         TermsStep(
-            tuple(map(names, exponents[kept])),
+            tuple(term_name(two_step, powers) for powers in exponents[kept]),
             fit.loss,
             each.misfit(fit.solution),
             rms(missed),
@@ -100,16 +134,19 @@ def fit_with_fewer_terms(
     place = len(fits) - 1
     if n_terms == "auto":
         n_residuals = sum(map(len, problem.precisions))
-        place = largest_gap([step.loss for step in path], errors, n_residuals)
+        place = largest_gap([step.loss for step in path], errors, n_residuals, criteria)
     _, chosen, fit = fits[place]
     if place > 0:
-        fit.loss_curve = result.loss_curve + fit.loss_curve
-        fit.damping_curve = result.damping_curve + fit.damping_curve
-        fit.n_iter = sum(each.n_iter for *_, each in fits)
+        fit = replace(
+            fit,
+            loss_curve=result.loss_curve + fit.loss_curve,
+            damping_curve=result.damping_curve + fit.damping_curve,
+            n_iter=sum(each.n_iter for *_, each in fits),
+        )
     return chosen, fit, path
 
 
-def largest_gap(losses, errors, n_residuals):
+def largest_gap(losses, errors, n_residuals, criteria):
     """Where the next loss rises most, compared with all rises before.
 
     Rises below what the Bayesian information criterion grants a coefficient, half the
@@ -124,6 +161,8 @@ def largest_gap(losses, errors, n_residuals):
         Those of predicting each observation from all others, likewise.
     n_residuals : int
         Number of data.
+    criteria : TermCriteria
+        How large a gap must be, and when predictions are worse.
 
     Returns
     -------
@@ -131,9 +170,9 @@ def largest_gap(losses, errors, n_residuals):
         If no gap is clear, where observations are predicted best.
     """
     highest = 0.5 * np.log(n_residuals) * max(1.0, 2 * losses[0] / n_residuals)
-    place, widest = None, GAP
+    place, widest = None, criteria.gap
     for i, rise in enumerate(np.diff(losses)):
-        if rise / highest > widest and not _worse(errors[i], errors[0]):
+        if rise / highest > widest and not _is_worse(errors[i], errors[0], criteria):
             place, widest = i, rise / highest
         highest = max(highest, rise)
     if place is None:
@@ -141,15 +180,15 @@ def largest_gap(losses, errors, n_residuals):
     return place
 
 
-def _worse(errors, others):
+def _is_worse(errors, others, criteria):
     """Whether errors are larger than others of the same observations."""
     excess = errors**2 - others**2
-    significant = SIGNIFICANT * np.std(excess) / len(excess) ** 0.5
-    larger = rms(errors) > WORSE * rms(others)
+    significant = criteria.significant * np.std(excess) / len(excess) ** 0.5
+    larger = rms(errors) > criteria.worse * rms(others)
     return larger or np.mean(excess) > significant
 
 
-def _with_one_less(problem, exponents, kept, smaller, fit):
+def _drop_cheapest_term(problem, exponents, kept, smaller, fit):
     """The terms kept if there is one less, their problem, and a start near a fit."""
     solution = fit.solution
     values = np.zeros(len(exponents))

@@ -1,91 +1,173 @@
-"""Laws that grow from a diffusion, where no states are known to start from.
+"""Equations that grow from a diffusion, where no states are known to start from.
 
-States that observations alone suggest may be so far from any that follow a law that
-none can be followed from them. Those of a diffusion, u_t = D u_xx, are smooth. Each
-other term is added to it, the pair followed on a coarse grid
-(:mod:`keql._evolution.descent`), and the one of the highest evidence is where the
-search among all sets of terms begins.
+States that observations alone suggest may be so far from any that obey an equation that
+none is found from them. Those of a diffusion, u_t = D u_xx, are smooth. Each other term
+is added to it, the pair solved for on a coarse grid by steps that are shortened until
+the objective falls, and the pair of the highest evidence is where the search among all
+sets of terms begins.
 """
 
-from collections import deque
-from itertools import islice
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from keql._evolution.descent import descend
-from keql._evolution.problem import find_evolution
+from keql._evolution.problem import (
+    EvolutionProblem,
+    IntegratedProblem,
+    make_evolution_problem,
+)
+from keql._numerics.gauss_newton import Backtracking, Result, Stop, minimise
 from keql.equation import PolynomialBasis
-from keql.model_selection._evolution_terms import CandidateTerms, LawSearch
+from keql.model_selection._evolution_terms import (
+    CandidateTerms,
+    TermSearch,
+    TermSearchSettings,
+    exact_fit,
+    polished,
+    solve_exactly,
+)
 
-# Steps in time and points in space of the coarse grid, and part of the squared extent
-# that the first diffusion spreads over.
-COARSE, SPREAD = (20, 40), 0.1
-# States that are gone through with each pair; with the best ones; and with the best one
-# on the fine grid.
-FIRST_STEPS, KEPT, MORE_STEPS, FINE_STEPS = 4, 3, 8, 20
+
+@dataclass(frozen=True)
+class DiffusionSettings:
+    """How pairs of terms are compared.
+
+    Attributes
+    ----------
+    n_steps, n_points : int
+        Steps in time and points in space of the coarse grid.
+    spread : float
+        Part of the squared extent of space that the first diffusion spreads over.
+    first_steps, n_kept, more_steps, fine_steps : int
+        Steps for each pair; how many of the best pairs go on, and their further steps;
+        steps for the best pair on the fine grid.
+    """
+
+    n_steps: int = 20
+    n_points: int = 40
+    spread: float = 0.1
+    first_steps: int = 3
+    n_kept: int = 3
+    more_steps: int = 8
+    fine_steps: int = 19
 
 
-def grow_law(learned, equation, n_terms=None, noise=None):
-    """States that follow a law of evolution exactly, wherever one starts.
+def fit_from_diffusion(learned, hypothesis, context, settings=None):
+    """Exact states wherever the learned model's states are.
 
     Parameters
     ----------
     learned : LearnedModel
-        Observations, and the states outside of what is integrated.
-    equation : LearnedEquation
-        Of all terms that the law may have.
-    n_terms : int, "auto" or None, default=None
-        How many terms the law has; None: all.
-    noise : float, default=None
-        Standard deviation of an observation; None: it is estimated.
+        Observations, the equation of all terms that there may be, and the states
+        outside of the box.
+    hypothesis : Hypothesis
+        How many terms there are, and the noise.
+    context : Context
+        How problems are solved.
+    settings : DiffusionSettings, default=None
+        None: the default ones.
 
     Returns
     -------
-    followed : Followed or None
-        None if the law is not one of evolution, has no second derivative in space as
-        one of its terms, or cannot be integrated.
+    fit : Fit or None
+        None if the equation has no second derivative in space as one of its terms, or
+        cannot be integrated.
     """
-    evolution = find_evolution(learned, noise)
-    if evolution is None or not isinstance(equation.basis, PolynomialBasis):
+    settings = settings or DiffusionSettings()
+    if not isinstance(learned.equation.basis, PolynomialBasis):
         return None
-    candidates = CandidateTerms(equation)
-    grown = _best_pair(evolution, candidates, learned)
-    if grown is None:
-        return None
-    if n_terms is None:
-        law, near = candidates.complete(grown.equation), grown.regression
-        best = evolution.settle(law, grown.states, near)
-        return None if best is None else evolution.followed(best, learned.states, [])
-    search = LawSearch(evolution, candidates, n_terms)
-    search.keep(grown)
-    search.go_on(grown.states)
-    return search.result(learned.states)
-
-
-def _best_pair(evolution, candidates, learned):
-    """The law of a diffusion and one other term that is followed best; or None."""
-    diffusion = _diffusion_term(evolution, candidates)
+    problem = make_evolution_problem(learned, hypothesis.observation_noise)
+    candidates = CandidateTerms(learned.equation)
+    diffusion = _diffusion_term(problem.grid, candidates)
     if diffusion is None:
         return None
-    coarse = evolution.coarser(*COARSE)
-    states = coarse.states_of(learned)
-    pairs = _pairs(coarse, candidates, diffusion)
-    descents = [descend(coarse, law, states) for law in pairs]
-    first = [(_last(descent, FIRST_STEPS), descent) for descent in descents]
-    first = [pair for pair in first if pair[0] is not None]
-    first.sort(key=lambda pair: pair[0].negative_log_evidence)
-    reached = [_last(descent, MORE_STEPS) or at for at, descent in first[:KEPT]]
-    if not reached:
+    model, stop = _best_pair(problem, candidates, diffusion, context, settings)
+    if model is None:
         return None
-    best = min(reached, key=lambda at: at.negative_log_evidence)
-    states, near = evolution.carry(best.states, coarse), best.target.regression
-    best = _last(descend(evolution, best.equation, states, near), FINE_STEPS)
-    return None if best is None else best.target
+    search_settings = TermSearchSettings()
+    solve = partial(solve_exactly, learned, context, search_settings)
+    full, iterate = _as_full_steps(model.problem), model.solution
+    if hypothesis.n_terms is None and stop is None:
+        equation = candidates.complete(iterate.equation)
+        start = full.iterate(equation, iterate.states)
+        return exact_fit(learned, hypothesis, solve(full, start, 1.0), [])
+    n_terms = hypothesis.n_terms or "auto"
+    search = TermSearch(problem, candidates, n_terms, solve, search_settings)
+    loss = iterate.equation.posterior.loss
+    laplace = model.with_laplace_evidence()
+    search.record(Result(iterate, loss, laplace, Stop.CONVERGED, [loss]))
+    search.stop = stop
+    if stop is None:
+        search.run(iterate.states)
+    return exact_fit(learned, hypothesis, polished(search), search.steps)
 
 
-def _diffusion_term(evolution, candidates):
+def _best_pair(problem, candidates, diffusion, context, settings):
+    """The model at the best states of a diffusion and one other term, and why to stop.
+
+    (None, None) if no pair can be integrated.
+    """
+
+    def descend(problem, start, max_iter):
+        report = partial(context.report, problem.learned, problem)
+        return minimise(
+            problem, start, Backtracking(), max_iter=max_iter, report=report
+        )
+
+    coarse = problem.with_grid(settings.n_steps, settings.n_points)
+    coarse = _integrated(coarse)
+    states = coarse.start().states
+    models = []
+    for equation in _pairs(coarse.grid, candidates, diffusion, settings):
+        start = coarse.iterate(equation, states)
+        result = descend(coarse, start, settings.first_steps)
+        model = _model_at_solution(result)
+        if model is not None and result.interrupted:
+            return model, result.stop
+        if model is not None:
+            models.append(model)
+    models.sort(key=lambda model: -model.laplace_log_evidence())
+    reached = []
+    for model in models[: settings.n_kept]:
+        result = descend(model.problem, model.iterate, settings.more_steps)
+        reached.append(_model_at_solution(result) or model)
+    if not reached:
+        return None, None
+    best = max(reached, key=lambda model: model.laplace_log_evidence())
+    fine = replace(_integrated(problem), priors=best.problem.priors)
+    start = fine.interpolate_from(coarse, best.iterate)
+    result = descend(fine, start, settings.fine_steps)
+    stop = result.stop if result is not None and result.interrupted else None
+    return _model_at_solution(result), stop
+
+
+def _model_at_solution(result):
+    """The linearisation at the best iterate, or at the one before; None if none."""
+    if result is None or result.model is None:
+        return None
+    model = result.model
+    if model.iterate is result.solution or result.stop is Stop.FAILED:
+        return model
+    return model.problem.linearise(_evaluated(model.problem, result.solution)) or model
+
+
+def _evaluated(problem, iterate):
+    """An integrated iterate, which need not be integrated again."""
+    return EvolutionProblem.evaluate(problem, iterate)
+
+
+def _integrated(problem):
+    return IntegratedProblem(problem.learned, problem.grid, problem.priors)
+
+
+def _as_full_steps(problem):
+    return EvolutionProblem(problem.learned, problem.grid, problem.priors)
+
+
+def _diffusion_term(grid, candidates):
     """Position of the second derivative in space among the terms; None if none."""
-    order = [2, 0] if evolution.grid.axis else [0, 2]
+    order = [2, 0] if grid.axis else [0, 2]
     for q, operator in enumerate(candidates.equation.operators):
         if all(list(orders) == order for orders, _ in operator.terms):
             alone = np.eye(candidates.exponents.shape[1], dtype=int)[[2 + q]]
@@ -94,23 +176,17 @@ def _diffusion_term(evolution, candidates):
     return None
 
 
-def _pairs(evolution, candidates, diffusion):
-    """Laws of a diffusion, and another term that does nothing yet."""
-    grid, equation = evolution.grid, candidates.equation
-    rate = SPREAD * np.ptp(grid.x) ** 2 / (grid.edges[-1] - grid.edges[0])
-    at = np.zeros((1, len(equation.feature_names)))
+def _pairs(grid, candidates, diffusion, settings):
+    """Equations of a diffusion, and of another term that does nothing yet."""
+    equation = candidates.equation
+    rate = settings.spread * np.ptp(grid.x) ** 2 / (grid.edges[-1] - grid.edges[0])
+    origin = np.zeros((1, len(equation.feature_names)))
     in_time = [
         max(orders[grid.axis] for orders, _ in operator.terms)
         for operator in equation.operators
     ]
-    inertia = equation.known_part.gradient(at)[2 + np.argmax(in_time), 0]
+    inertia = equation.known_part.gradient(origin)[2 + np.argmax(in_time), 0]
     for other in range(len(candidates.exponents)):
         if other != diffusion:
             values = np.array([-inertia * rate, 0.0])  # inertia (u_t - D u_xx) = 0
             yield candidates.with_values([diffusion, other], values)
-
-
-def _last(items, n):
-    """The last one of the first n of some items; None if there are none."""
-    found = deque(islice(items, n), maxlen=1)
-    return found[0] if found else None

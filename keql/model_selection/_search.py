@@ -1,237 +1,442 @@
-"""Joint fits, from the start to the last term, with the best kernel and law.
+"""The search for the hypothesis that predicts observations best.
 
-No prior of the states is best for everything. Rough ones let the states follow
-whatever the data are, so that the law is right, but leave open what lies between
-the points; smoother ones fill the gaps, but their states do not quite meet the law,
-which bends instead. A law learned with the one may be held while states are found
-with the other.
+Exact states come first. Where they do not convince, or do not exist, the joint problem
+is solved with a state kernel that is chosen along with it. No prior of the states is
+best for everything there. Rough ones let the states follow whatever the data are, so
+that the equation is right, but leave open what lies between the points; smoother ones
+fill the gaps, but their states do not quite meet the equation, which bends instead. An
+equation learned with the one may be held while states are found with the other.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
-from keql.model_selection._joint_fit import JointFit, with_better_law
-from keql.model_selection._state_kernels import GOOD, compare_kernels, warm_start
+import numpy as np
+from sklearn.utils import check_random_state
 
-# Kernels of the states that are tried to the last term while predictions are poor.
-FINALISTS = 8
-# That is worth being so much surer of the equation if predictions are so much better,
-# or better at all with fewer terms.
-CLEARLY = 0.75
+from keql._joint.restarts import minimise_with_restarts
+from keql._numerics.gauss_newton import Damping, minimise
+from keql._observations.data import size_of
+from keql._regression.two_step import refit_two_steps
+from keql.equation import find_terms
+from keql.model_selection._candidates import candidates
+from keql.model_selection._evolution_terms import (
+    fit_exact_states,
+    predicts_within_noise,
+)
+from keql.model_selection._fewer_terms import fit_with_fewer_terms
+from keql.model_selection._fit import Fit, JointFamily
+from keql.model_selection._from_diffusion import fit_from_diffusion
+from keql.model_selection._state_kernels import (
+    KernelCandidate,
+    compare_kernels,
+    warm_start,
+)
 
 
 @dataclass(frozen=True)
-class KernelSearch:
-    """A joint fit with the prior of its states, and what that was chosen from.
+class Selection:
+    """The fit that was chosen, and what it was chosen from.
 
-    Parameters
+    Attributes
     ----------
-    prior : WarmStart
-        The prior of the states.
-    fit : JointFit
-        The fit.
+    joint : Fit or None
+        With the equation at collocation points.
+    exact : Fit or None
+        With exact states, if they predict better.
+    promised : float or None
+        The error of predictions for which the state kernel was chosen.
     kernels : list of KernelCandidate
-        All kernels that were compared, under the same conditions.
-    followed : Followed, default=None
-        States that follow the law exactly; None if those of the fit are better.
+        State kernels that were compared, under the same conditions.
+    not_tried : list of (str, str)
+        Names of hypotheses, and why they were not tried.
     """
 
-    prior: object
-    fit: JointFit
-    kernels: list
-    followed: object = None
+    joint: Fit | None = None
+    exact: Fit | None = None
+    promised: float | None = None
+    kernels: list = field(default_factory=list)
+    not_tried: list = field(default_factory=list)
 
     @property
-    def learned(self):
-        """States and equation."""
-        return (self.followed or self.fit).learned
+    def best(self):
+        """The fit."""
+        return self.exact or self.joint
 
     @property
     def error(self):
-        """Root mean square error of their predictions of observations."""
-        return (self.followed or self.fit).error
-
-    @property
-    def is_poor(self):
-        """Whether they do not predict observations."""
-        return self.error >= GOOD * self.fit.size
-
-    def following(self, follow, factor=1.0):
-        """The same with states that follow the law, if these have smaller errors.
-
-        Parameters
-        ----------
-        follow : callable
-            Of states and equation: a Followed, or None.
-        factor : float, default=1.0
-            Of the errors: so many times those before at most.
-
-        Returns
-        -------
-        search : KernelSearch
-            This one, or one with `followed`.
-        """
-        if self.fit.result.interrupted:
-            return self
-        followed = follow(self.fit.learned)
-        better = followed is not None and followed.error < factor * self.error
-        return replace(self, followed=followed) if better else self
+        """Root mean square error of its predictions of observations."""
+        return self.best.error
 
     def or_better(self, other, factor=1.0):
         """This, or another one with smaller errors, `factor` times its own at most."""
-        if other.fit.result.interrupted:
-            return replace(self, fit=self.fit.interrupted(other.fit.result.stop))
-        lost = self.fit.result.converged and not other.fit.result.converged
+        if other.joint.result.interrupted:
+            return replace(self, joint=self.joint.stopped(other.joint.result.stop))
+        lost = self.joint.result.converged and not other.joint.result.converged
         better = other.error < factor * self.error and not lost
         return other if better else self
 
-    @property
-    def outcome(self):
-        """What an estimator says of it, by the names of its attributes."""
-        return (self.followed or self.fit).outcome
-
-    @property
-    def for_report(self):
-        """What a report says of it."""
-        is_fit = self.followed is None
-        return {
-            "learned_with": self.fit.learned_with,
-            "error": self.prior.error,
-            "alternatives": [(each.kernel, each.error) for each in self.kernels],
-            "dispersion": self.fit.problem.dispersion if is_fit else 1.0,
-            "followed": None if is_fit else self.followed.error,
-        }
+    def or_exact(self, exact, factor=1.0):
+        """This, or exact states with smaller errors, `factor` times its own at most."""
+        if exact is None or self.joint.result.interrupted:
+            return self
+        better = exact.error < factor * self.error
+        return replace(self, exact=exact) if better else self
 
 
-def fit_finalists(kernels, priors, fit, follow, n_restarts):
-    """The joint fit with the best kernel; if it is a poor one, with the best of some.
-
-    Kernels are compared with all terms in the equation. Where observations are few,
-    these are too many, and what predicts best then may not do so any more when
-    superfluous ones are gone, or when states follow the law exactly.
+def fit_hypothesis(hypothesis, two_step, context, learned=None):
+    """The fit of one hypothesis whose kernels are given, or are those of two steps.
 
     Parameters
     ----------
-    kernels : list of KernelCandidate
-        The kernels that were compared.
-    priors : iterable of WarmStart
-        The most promising first; it is not asked for more than are needed.
-    fit : callable
-        The joint fit from two steps, the joint problem made from them, a start and a
-        number of further tries.
-    follow : callable
-        Of states and equation: a :class:`keql._evolution.states.Followed`, or None.
-    n_restarts : int
-        Further tries with the first kernel; then others are tried instead.
+    hypothesis : Hypothesis
+        What is supposed.
+    two_step : LearnedModel
+        The two-step solution with its equation kernel.
+    context : Context
+        How problems are solved.
+    learned : LearnedModel, default=None
+        States and equation to start exact states from; None: those of two steps.
 
     Returns
     -------
-    search : KernelSearch
-        The first of the fits that is not poor; or the first one, unless the one that
-        predicts best does so clearly better.
+    fit : Fit or None
+        None if states cannot obey the equation exactly.
     """
-    tried = []
-    for prior in islice(priors, FINALISTS):
-        tries = 0 if tried else n_restarts
-        found = fit(prior.two_step, prior.problem, prior.solution, tries)
-        search = KernelSearch(prior, found, kernels)
-        if found.result.interrupted:
-            return tried[0].or_better(search) if tried else search
-        search = search.following(follow, CLEARLY)
-        if found.is_hidden or not search.is_poor:
-            return search
-        tried.append(search)
-    best = min(tried, key=lambda search: search.error)
-    return tried[0].or_better(best, CLEARLY)
+    if hypothesis.constraint == "integration":
+        return fit_exact_states(two_step, learned or two_step, hypothesis, context)
+    family = JointFamily(two_step, hypothesis, context)
+    return fit_jointly(
+        family, two_step, *family.problem_of(two_step), context.settings.n_restarts
+    )
 
 
-def fit_with_best_kernel(
-    two_step,
-    kernels,
-    learn,
-    solve_jointly,
-    fit,
-    follow,
-    *,
-    n_restarts,
-    free_noise,
-    report,
-    **settings,
-):
-    """The joint fit with a kernel of the states that is not given.
+def fit_jointly(family, two_step, problem, start, n_restarts=0):
+    """Solve a joint problem, again if the minimum is poor, and take out terms."""
+    context, hypothesis = family.context, family.hypothesis
+    settings = context.settings
+    problem, result, _, restarts = minimise_with_restarts(
+        problem,
+        start,
+        n_restarts=n_restarts,
+        rng=check_random_state(settings.random_state),
+        report=partial(context.report, two_step),
+        max_iter=settings.max_iter,
+        tol=settings.tol,
+    )
+    path = []
+    if hypothesis.n_terms is not None and not result.interrupted:
+        problem, result, path = fit_with_fewer_terms(
+            problem, result, two_step, hypothesis.n_terms, context
+        )
+    return Fit(
+        hypothesis, two_step, problem, result, two_step.state_kernel, restarts, path
+    )
 
-    It is the one that predicts observations best with all terms; with the level of
-    noise of the equation that does, if that is free; or that of the two steps, if it
-    predicts clearly better. Then states are found again with the law that was found, or
-    with a better one. If states that follow the law exactly predict clearly better from
-    the first, nothing else is tried.
+
+def search(two_step, given, context):
+    """The best fit of the table of hypotheses.
 
     Parameters
     ----------
-    two_step, learn
-        As for :func:`keql.model_selection._state_kernels.compare_kernels`.
-    kernels : list of KernelCandidate
-        What that has found of them, the best one first.
-    solve_jointly : callable
-        As there; it takes a `law` that is held and a level of `equation_noise`, too.
-    fit : callable
-        The joint fit from two steps, the joint problem made from them, a start and a
-        number of further tries.
-    follow : callable
-        Of states and equation: a :class:`keql._evolution.states.Followed`, or None.
-    n_restarts : int
-        Largest number of further tries.
-    free_noise : bool
-        Whether the noise of the equation is not given.
-    report : callable
-        Of a two-step solution: what is called after each step.
-    **settings
-        `max_iter` and `tol`.
+    two_step : LearnedModel
+        The two-step solution.
+    given : Hypothesis
+        What the user says.
+    context : Context
+        How problems are solved.
 
     Returns
     -------
-    search : KernelSearch
-        The fit and what it was chosen from.
+    selection : Selection
+        The fit, and what it was chosen from.
     """
-    priors = (warm_start(each, learn, solve_jointly) for each in kernels)
-    best = fit_finalists(kernels, priors, fit, follow, n_restarts)
-    if best.followed is not None:
+    if given.n_terms is not None:  # refuse before the long part
+        n_columns = len(two_step.variables) + two_step.setup.n_operators
+        find_terms(two_step.equation.basis.kernel, n_columns, given.n_terms)
+    table = candidates(two_step, given, context.settings)
+    if given.state_kernel is not None or context.settings.optimizer is None:
+        return Selection(fit_hypothesis(given, two_step, context))
+    return _Search(two_step, table, context).run()
+
+
+class _Search:
+    """The order in which hypotheses are tried, and when nothing else is."""
+
+    def __init__(self, two_step, table, context):
+        self.two_step, self.context = two_step, context
+        self.criteria = context.criteria
+        self.size = size_of(two_step.observations.functions)
+        self.table = table
+        self.not_tried = [
+            (row.hypothesis.name, row.why_not) for row in table if row.why_not
+        ]
+
+    def run(self):
+        """The selection."""
+        exact = self._exact_states()
+        convinces = exact is not None and (
+            exact.result.interrupted
+            or predicts_within_noise(exact, self.two_step, self.criteria)
+        )
+        if convinces:
+            self._leave_out(self.table[2:], "exact states predict well enough")
+            selection = Selection(exact=exact)
+        else:
+            selection = self._joint(exact)
+        return replace(selection, not_tried=self.not_tried)
+
+    def _leave_out(self, rows, reason):
+        names = dict(self.not_tried)
+        for row in rows:
+            if row.hypothesis.name not in names:
+                self.not_tried.append((row.hypothesis.name, reason))
+
+    def _in_doubt(self, error):
+        """Whether an equation that predicts so poorly may be another one."""
+        return error >= self.criteria.predicts_well * self.size
+
+    def _two_steps(self, hypothesis):
+        """The two-step solution with the equation kernel of a hypothesis."""
+        if hypothesis.equation_kernel is self.table[0].hypothesis.equation_kernel:
+            return self.two_step
+        kernel, settings = self.two_step.state_kernel, self.context.settings
+        return refit_two_steps(self.two_step, hypothesis, settings, kernel)
+
+    # --- exact states ---------------------------------------------------------------
+
+    def _exact_states(self):
+        """Exact states with a quadratic, or a cubic equation if clearly better."""
+        first, cubic = self.table[:2]
+        if first.why_not:
+            return None
+        best = self._exact_from_anywhere(first.hypothesis)
+        if best is None or cubic.why_not:
+            return best
+        if not self._in_doubt(best.error) or best.result.interrupted:
+            self._leave_out([cubic], "the lower degree predicts well")
+            return best
+        other = self._exact_from_anywhere(cubic.hypothesis)
+        clearly = self.criteria.clearly_better
+        better = other is not None and other.error < clearly * best.error
+        return other if better else best
+
+    def _exact_from_anywhere(self, hypothesis):
+        """Exact states from those of two steps, or from a diffusion if that is poor."""
+        two_step = self._two_steps(hypothesis)
+        best = fit_hypothesis(hypothesis, two_step, self.context)
+        convinces = best is not None and (
+            best.result.interrupted
+            or predicts_within_noise(best, self.two_step, self.criteria)
+        )
+        if convinces or not self.context.settings.n_restarts:
+            return best
+        grown = fit_from_diffusion(two_step, hypothesis, self.context)
+        if best is None or (grown is not None and grown.error < best.error):
+            return grown
         return best
-    solve = solve_jointly
-    if free_noise and not best.fit.is_settled:
-        less = partial(solve_jointly, equation_noise=best.fit.less_noise)
-        kernels = compare_kernels(two_step, learn, less)
-        prior = warm_start(kernels[0], learn, less)
-        found = fit(prior.two_step, prior.problem, prior.solution)
-        factor = 1.0 if found.n_weights < best.fit.n_weights else CLEARLY
-        is_idle, other = best.fit.is_idle, KernelSearch(prior, found, kernels)
-        # A level that does not matter need not be the worse one.
-        best = best.or_better(other, 1 / CLEARLY if is_idle else factor)
-        if is_idle and best is other:
-            solve = less
-    if not best.fit.is_settled:
-        other = fit(two_step, *solve(two_step))
-        kernels = [other.candidate, *best.kernels]
-        best = best.or_better(KernelSearch(other.prior, other, kernels), CLEARLY)
-        if best.fit is not other:
-            to_user = report(best.fit.two_step)
-            found = with_better_law(best.fit, other, report=to_user, **settings)
-            best = replace(best, fit=found)
-    if not best.fit.is_settled:
-        # What is known of a law is not so exact that it should be met more closely.
-        held = partial(solve_jointly, law=best.fit.law)
-        learn = partial(_with_kernel, best.fit.two_step)
-        values = best.fit.result.solution.values
-        kernels = compare_kernels(two_step, learn, held, values)
-        prior = warm_start(kernels[0], learn, held)
-        to_user = report(prior.two_step)
-        found = best.fit.holding(*prior[:3], report=to_user, **settings)
-        best = best.or_better(KernelSearch(prior, found, kernels))
-    best = replace(best, fit=best.fit.with_residual_dispersion())
-    return best.following(follow)
+
+    # --- the equation at collocation points -----------------------------------------
+
+    def _joint(self, exact):
+        """The joint fit with the best kernels, or exact states if it promises less."""
+        _, _, first, cubic, varying = self.table
+        family = JointFamily(self.two_step, first.hypothesis, self.context)
+        kernels = compare_kernels(family)
+        if not cubic.why_not and self._in_doubt(kernels[0].error):
+            other = JointFamily(
+                self._two_steps(cubic.hypothesis), cubic.hypothesis, self.context
+            )
+            others = compare_kernels(other)
+            better = others[0].error < self.criteria.clearly_better * kernels[0].error
+            if better and not self._in_doubt(others[0].error):
+                family, kernels = other, others
+        elif not cubic.why_not:
+            self._leave_out([cubic], "the lower degree predicts well")
+        if exact is not None and not self._in_doubt(exact.error):
+            if kernels[0].error > self.criteria.clearly_better * exact.error:
+                self._leave_out([first, cubic, varying], "exact states predict better")
+                return Selection(exact=exact)
+        best = self._with_best_kernel(family, kernels)
+        if not varying.why_not:
+            best = self._or_varying(best, varying)
+        return best.or_exact(exact)
+
+    def _or_varying(self, best, row):
+        """A selection, or one with varying coefficients if it is clearly better."""
+        fit, clearly = best.joint, self.criteria.clearly_better
+        hopeless = fit.result.interrupted or fit.is_noise_limited(self.criteria)
+        if hopeless or best.exact is not None:
+            self._leave_out([row], "nothing would be seen to predict better")
+            return best
+        family = JointFamily(
+            self._two_steps(row.hypothesis), row.hypothesis, self.context
+        )
+        kernels = compare_kernels(family)
+        if kernels[0].error < clearly * best.error:
+            best = best.or_better(self._with_best_kernel(family, kernels), clearly)
+        return best
+
+    def _with_best_kernel(self, family, kernels):
+        """The joint fit with a kernel of the states that is not given.
+
+        It is the one that predicts observations best with all terms; with the level of
+        noise of the equation that does, if that is free; or that of the two steps, if
+        it predicts clearly better. Then states are found again with the equation that
+        was found, or with a better one. If exact states predict clearly better from
+        the first, nothing else is tried.
+        """
+        best = self._finalist(family, kernels)
+        if best.exact is not None:
+            return best
+        noise = None
+        if family.hypothesis.equation_noise is None and self._is_worth_more(best):
+            best, noise = self._or_less_noise(family, best)
+        if self._is_worth_more(best):
+            best = self._or_kernel_of_two_steps(
+                replace(family, equation_noise=noise), best
+            )
+        if self._is_worth_more(best):
+            best = self._or_held_equation(family, best)
+        best = replace(best, joint=best.joint.with_residual_dispersion(self.criteria))
+        return best.or_exact(self._exact_from(family, best.joint))
+
+    def _is_worth_more(self, selection):
+        return not selection.joint.needs_no_refinement(self.criteria)
+
+    def _exact_from(self, family, fit):
+        """Exact states from those of a joint fit; None if there are none."""
+        exact = self.table[0]
+        if exact.why_not or fit.result.interrupted:
+            return None
+        hypothesis = replace(
+            family.hypothesis,
+            constraint="integration",
+            name=f"exact states, {family.hypothesis.name}",
+        )
+        return fit_hypothesis(hypothesis, family.two_step, self.context, fit.learned)
+
+    def _finalist(self, family, kernels):
+        """The fit with the best kernel; if it is a poor one, with the best of some.
+
+        Kernels are compared with all terms in the equation. Where observations are few
+        these are too many, and what predicts best then may not do so any more when
+        superfluous ones are gone, or when states are exact. The first fit that is not
+        poor is taken, or the first one, unless another one is clearly better.
+        """
+        clearly, tried = self.criteria.clearly_better, []
+        for kernel in islice(kernels, self.criteria.n_finalists):
+            start = warm_start(kernel, family)
+            n_restarts = 0 if tried else self.context.settings.n_restarts
+            fit = fit_jointly(family, *start[:3], n_restarts)
+            selection = Selection(fit, None, start.error, kernels)
+            if fit.result.interrupted:
+                return tried[0].or_better(selection) if tried else selection
+            selection = selection.or_exact(self._exact_from(family, fit), clearly)
+            poor = self._in_doubt(selection.error)
+            if fit.is_noise_limited(self.criteria) or not poor:
+                return selection
+            tried.append(selection)
+        best = min(tried, key=lambda selection: selection.error)
+        return tried[0].or_better(best, clearly)
+
+    def _or_less_noise(self, family, best):
+        """A selection, or one with less noise of the equation; and a level to keep.
+
+        Less noise is worth being surer of the equation if predictions are clearly
+        better, or better at all with fewer terms; a level that does not matter need not
+        be the worse one.
+        """
+        level = best.joint.lower_equation_noise(self.criteria)
+        less = replace(family, equation_noise=level)
+        kernels = compare_kernels(less)
+        start = warm_start(kernels[0], less)
+        fit = fit_jointly(less, *start[:3])
+        factor = self.criteria.clearly_better
+        if fit.n_weights < best.joint.n_weights:
+            factor = 1.0
+        inactive = best.joint.noise_is_inactive(self.criteria)
+        if inactive:
+            factor = 1 / self.criteria.clearly_better
+        other = Selection(fit, None, start.error, kernels)
+        best = best.or_better(other, factor)
+        return best, level if inactive and best is other else None
+
+    def _or_kernel_of_two_steps(self, family, best):
+        """A selection, or one with the state kernel of the two steps; its equation.
+
+        The equation of the other fit is held if states then predict better.
+        """
+        fit = fit_jointly(family, family.two_step, *family.problem_of(family.two_step))
+        result = fit.result
+        own = KernelCandidate(
+            fit.two_step.state_kernel,
+            result.solution,
+            fit.left_out_errors,
+            result.loss,
+        )
+        other = Selection(fit, None, fit.error, [own, *best.kernels])
+        best = best.or_better(other, self.criteria.clearly_better)
+        if best.joint is fit:
+            return best
+        return replace(best, joint=with_better_equation(best.joint, fit, self.context))
+
+    def _or_held_equation(self, family, best):
+        """A selection, or other states with its equation held.
+
+        What is known of an equation is not so exact that it should be met more closely
+        than at its own level of noise.
+        """
+        fit = best.joint
+        held = JointFamily(
+            fit.two_step,
+            family.hypothesis,
+            self.context,
+            unknown_part=fit.unknown_part(self.criteria),
+        )
+        kernels = compare_kernels(held, fit.result.solution.values)
+        start = warm_start(kernels[0], held)
+        states = refit_states(fit, *start[:3], self.context)
+        return best.or_better(Selection(states, None, start.error, kernels))
 
 
-def _with_kernel(two_step, kernel, values=None):
-    """Two steps of which only the equation is made use of, with another kernel."""
-    return replace(two_step, state_kernel=kernel, states=None)
+def refit_states(fit, two_step, problem, start, context, damping=1e-4):
+    """The equation of a fit and its history, with the states of a problem that has it.
+
+    `damping` is the first one relative to the loss: the states are near.
+    """
+    settings = context.settings
+    states = minimise(
+        problem,
+        start,
+        Damping(damping * problem.evaluate(start).loss, settings.tol),
+        max_iter=settings.max_iter,
+        report=partial(context.report, two_step, problem),
+    )
+    equation = fit.result
+    result = replace(
+        states,
+        loss_curve=equation.loss_curve,
+        damping_curve=equation.damping_curve,
+        n_iter=equation.n_iter + states.n_iter,
+        stop=states.stop if equation.converged else equation.stop,
+    )
+    return replace(fit, two_step=two_step, problem=problem, result=result)
+
+
+def with_better_equation(fit, other, context):
+    """A fit, or its prior of the states with the equation of another fit.
+
+    The equation is the other one if states of the same prior then predict observations
+    better, each from all others.
+    """
+    if other.result.interrupted:
+        return fit.stopped(other.result.stop)
+    problem = fit.problem.with_basis(other.unknown_part(context.criteria))
+    start = problem.iterate(fit.result.solution.coefficients, np.empty(0))
+    held = refit_states(other, fit.two_step, problem, start, context)
+    if held.result.interrupted:
+        return fit.stopped(held.result.stop)
+    errors = [np.median(np.abs(each.left_out_errors)) for each in (held, fit)]
+    return held if errors[0] < errors[1] else fit

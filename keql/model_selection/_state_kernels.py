@@ -13,32 +13,48 @@ import numpy as np
 
 from keql._numerics.gauss_newton import Damping, minimise
 from keql._numerics.scaling import extent_of, rms, size_or_one
-from keql._observations.data import size_of
 from keql._observations.left_out import left_out_errors
 from keql.kernels import RBF, Constant, Matern
+from keql.model_selection._fit import residual_dispersion
 
-# First damping relative to the loss, steps and tolerance of a fit that is compared.
-DAMPING, STEPS, TOL = 1e-4, 40, 1e-3
-# The longest length scale tried, and the one tried first, in units of the extent of the
-# points; the shortest one is so many times the spacing of the collocation points.
-LONGEST, FIRST, RESOLVED = 10.0, 0.4, 2.0
-# Factors by which length scales change in turn.
-FACTORS = (2.0, 2.0**0.5)
-# Degree of a Matern kernel above the order of the operators: it has one continuous
-# derivative more, in the mean square, than the equation needs.
-ROUGHNESS = 2.5
-# Predictions that are worse by so many standard errors pass for as good as the best; a
-# difference that is due to one observation is of one standard error.
-ALIKE = 0.25
-# Predictions as good as this, relative to the size of the observations, are believed:
-# then residuals are due to the kernel, and all variances are raised accordingly.
-GOOD = 0.1
+
+@dataclass(frozen=True)
+class KernelComparison:
+    """Which kernels are compared, and how closely each joint problem is solved.
+
+    Attributes
+    ----------
+    first, longest : float
+        The length scale tried first and the longest one, in units of the extent of the
+        points in a coordinate.
+    resolved : float
+        The shortest length scale, in units of the spacing of collocation points:
+        between them the equation would not hold with a shorter one.
+    factors : tuple of float
+        By which length scales change in turn.
+    roughness : float
+        Degree of a Matern kernel above the order of the operators: it has one
+        continuous derivative more, in the mean square, than the equation needs.
+    damping : float
+        The first damping, relative to the loss.
+    max_iter, tol : int, float
+        Of the least-squares loop.
+    """
+
+    first: float = 0.4
+    longest: float = 10.0
+    resolved: float = 2.0
+    factors: tuple = (2.0, 2.0**0.5)
+    roughness: float = 2.5
+    damping: float = 1e-4
+    max_iter: int = 40
+    tol: float = 1e-3
 
 
 class WarmStart(NamedTuple):
-    """The joint problem with the kernel chosen, near its solution.
+    """The joint problem with a kernel that was compared, near its solution.
 
-    `error` is that of its predictions.
+    `error` is the root mean square error of its predictions.
     """
 
     two_step: object
@@ -49,7 +65,7 @@ class WarmStart(NamedTuple):
 
 @dataclass
 class KernelCandidate:
-    """A joint fit with one kernel: its states, and how well they predict and fit."""
+    """A joint fit with one kernel: its states, errors of prediction, and loss."""
 
     kernel: object
     iterate: object
@@ -58,117 +74,100 @@ class KernelCandidate:
 
     @property
     def values(self):
-        """Values of the states, as of any other kernel."""
+        """Values of the states, whatever kernel they are represented with."""
         return self.iterate.values
 
     @property
     def error(self):
-        """Root mean square error of the predictions of what was left out."""
+        """Root mean square error of the predictions."""
         return rms(self.errors)
 
 
-def compare_kernels(two_step, learn, solve_jointly, values=None):
-    """Kernels of the states, those that predict observations best first.
+def compare_kernels(family, values=None, comparison=None):
+    """Kernels of the states, the one to be taken first, then those of rising error.
 
-    Compared are, on paths through their length scales, RBF kernels, which suit exact
-    data, and rougher Matern kernels, which promise less: they suit noisy data, and
-    states with rough places. Each fit on a path starts from the states of the one
-    before. No length scale is so short that collocation points would not resolve it:
-    between them the equation would not hold.
+    Compared are RBF kernels, which suit exact data, and rougher Matern kernels, which
+    promise less: they suit noisy data, and states with rough places. Their length
+    scales are changed step by step, each fit starting from the states of the one
+    before.
 
     Parameters
     ----------
-    two_step : LearnedModel
-        The two-step solution with the kernel that the observations alone suggest.
-    learn : callable
-        Makes the two-step solution for another kernel, from the observations or from
-        given values of states.
-    solve_jointly : callable
-        Makes the joint problem of a two-step solution and its start, which is near
-        given values of states if there are any.
+    family : JointFamily
+        The joint problems.
     values : list of ndarray, default=None
-        Values of states to start from, as in an iterate; None: those of two steps with
-        the first kernel tried.
-
-    Returns
-    -------
-    candidates : list of KernelCandidate
-        The one to be taken, then the others by the errors of their predictions.
+        Values of states to start from, as in an iterate; None: the two-step states with
+        the first kernel.
+    comparison : KernelComparison, default=None
+        None: the default one.
     """
-    functions = two_step.observations.functions
-    points = np.concatenate([data.points for data in functions])
-    observed = np.concatenate([data.values for data in functions])
+    comparison = comparison or KernelComparison()
+    points = np.concatenate([data.points for data in family.functions])
+    observed = np.concatenate([data.values for data in family.functions])
     extent = extent_of(points)
     offset, variance = (
         Constant(square, "fixed")
         for square in (np.mean(observed) ** 2, size_or_one(observed) ** 2)
     )
-    order = max(operator.order for operator in two_step.setup.operators)
-
-    def evaluate(kernel, values):
-        learned = learn(kernel, values)
-        problem, start = solve_jointly(learned, values)
-        return _evaluate(kernel, problem, start, functions)
+    setup = family.two_step.setup
+    degree = comparison.roughness + max(operator.order for operator in setup.operators)
 
     def smooth(fractions, values):
         kernel = offset + variance * RBF(extent * fractions, "fixed")
-        return evaluate(kernel, values)
+        return _fit_kernel(family, kernel, values, comparison)
 
     def rough(fractions, values):
-        matern = Matern(extent * fractions, "fixed", nu=order + ROUGHNESS)
-        return evaluate(offset + variance * matern, values)
+        matern = Matern(extent * fractions, "fixed", nu=degree)
+        return _fit_kernel(family, offset + variance * matern, values, comparison)
 
-    n_points = max(map(len, two_step.setup.collocation_points))
-    shortest = min(RESOLVED * n_points ** (-1 / len(extent)), FIRST)
-    n_steps = int(np.log(FIRST / shortest) / np.log(FACTORS[-1]))
-    path = np.outer(FIRST / FACTORS[-1] ** np.arange(n_steps + 1), np.ones(len(extent)))
-    tried = _search(smooth, path, shortest, values)
+    n_points = max(map(len, setup.collocation_points))
+    shortest = comparison.resolved * n_points ** (-1 / len(extent))
+    shortest, ratio = min(shortest, comparison.first), comparison.factors[-1]
+    n_steps = int(np.log(comparison.first / shortest) / np.log(ratio))
+    falling = comparison.first / ratio ** np.arange(n_steps + 1)
+    limits = shortest, comparison.longest
+    lengths = np.outer(falling, np.ones(len(extent)))
+    tried = search_lengths(smooth, lengths, limits, comparison.factors, values)
     place, start = min(tried.items(), key=lambda item: item[1].error)
-    rougher = _search(rough, np.atleast_2d(place), shortest, start.values)
+    rougher = search_lengths(
+        rough, np.atleast_2d(place), limits, comparison.factors, start.values
+    )
     candidates = [*tried.values(), *rougher.values()]
-    best = _settle(candidates)
-    others = [each for each in candidates if each is not best]
+    best = most_parsimonious(candidates, family.context.criteria)
+    others = [candidate for candidate in candidates if candidate is not best]
     return [best, *sorted(others, key=lambda candidate: candidate.error)]
 
 
-def warm_start(candidate, learn, solve_jointly):
+def warm_start(candidate, family):
     """The joint problem with a kernel that was compared, near its solution.
 
-    Parameters
-    ----------
-    candidate : KernelCandidate
-        The kernel.
-    learn, solve_jointly
-        As for :func:`compare_kernels`.
-
-    Returns
-    -------
-    prior : WarmStart
-        Where the data are predicted well but not met, with a dispersion above 1.
+    Where the data are predicted well but not met it has a dispersion above 1.
     """
-    two_step = learn(candidate.kernel, candidate.values)
-    problem, solution = solve_jointly(two_step, candidate.values)
+    two_step, problem, solution = family.at(candidate.kernel, candidate.values)
     there = replace(candidate.iterate, weights=solution.weights)
     solution = min(solution, there, key=lambda each: problem.evaluate(each).loss)
-    functions = two_step.observations.functions
-    dispersion = residual_dispersion(problem, solution, functions)
+    functions, criteria = family.functions, family.context.criteria
+    error = _prediction_error(problem, solution, functions)
+    dispersion = residual_dispersion(problem, solution, error, functions, criteria)
     problem = problem.with_dispersion(dispersion)
     return WarmStart(two_step, problem, solution, candidate.error)
 
 
-def _search(evaluate, path, shortest, values=None):
-    """Follow a path of length scales; from its best place, descend.
+def search_lengths(evaluate, lengths, limits, factors, values=None):
+    """Go through length scales, then descend from the best of them.
 
     Parameters
     ----------
     evaluate : callable
         Of length scales and values of the states to start from: a candidate.
-    path : ndarray of shape (n, d)
-        Length scales, in units of the extent of the points.
-    shortest : float
-        No length scale is shorter.
+    lengths : ndarray of shape (n, d)
+        Length scales in units of the extent of the points, tried in this order.
+    limits : (float, float)
+        Between which they change.
+    factors : tuple of float
+        By which each of them, or all, are changed while that lowers the error.
     values : list, default=None
-        To start from.
+        Values of the states to start from.
 
     Returns
     -------
@@ -183,74 +182,54 @@ def _search(evaluate, path, shortest, values=None):
             tried[key] = evaluate(np.asarray(place), values)
         return tried[key]
 
-    for place in path:
+    for place in lengths:
         values = visit(place, values).values
-    place = min(path, key=lambda place: visit(place).error)
-    d = len(place)
+    place = min(lengths, key=lambda place: visit(place).error)
+    d, (shortest, longest) = len(place), limits
     moves = np.vstack([np.eye(d), np.ones((int(d > 1), d))])
-    for factor in FACTORS:
+    for factor in factors:
         improved = True
         while improved:
             improved, values = False, visit(place).values
             for move in np.vstack([-moves, moves]):
                 moved = place * factor**move
-                within = np.all((moved > shortest) & (moved < LONGEST))
+                within = np.all((moved > shortest) & (moved < longest))
                 if within and visit(moved, values).error < visit(place).error:
                     place, improved = moved, True
                     break
     return tried
 
 
-def _evaluate(kernel, problem, start, functions):
-    control = Damping(DAMPING * problem.evaluate(start).loss, TOL)
-    result = minimise(problem, start, control, max_iter=STEPS)
-    model = problem.linearise(problem.evaluate(result.solution))
-    errors = left_out_errors(model, functions)
-    return KernelCandidate(kernel, result.solution, errors, result.loss)
-
-
-def _settle(candidates):
+def most_parsimonious(candidates, criteria):
     """Of those that predict as well as the best, the one of the lowest loss.
 
     Squared errors are compared observation by observation: candidates are as good as
     the best if they are worse, on average, by a small part of the standard error of
-    that average. Smooth kernels predict noisy data as well as others and are too sure
-    of themselves; the loss says which kernel the data bend least.
+    that average; a difference that is due to one observation is of one standard error.
+    Smooth kernels predict noisy data as well as others and are too sure of themselves;
+    the loss says which kernel the data bend least.
     """
     best = min(candidates, key=lambda candidate: candidate.error)
 
-    def as_good(candidate):
-        worse = candidate.errors**2 - best.errors**2
-        return np.mean(worse) <= ALIKE * np.std(worse) / np.sqrt(len(worse))
+    def is_as_good(candidate):
+        excess = candidate.errors**2 - best.errors**2
+        standard_error = np.std(excess) / np.sqrt(len(excess))
+        return np.mean(excess) <= criteria.ties * standard_error
 
-    return min(filter(as_good, candidates), key=lambda candidate: candidate.loss)
+    return min(filter(is_as_good, candidates), key=lambda candidate: candidate.loss)
 
 
-def prediction_error(problem, solution, functions):
-    """Root mean square of :func:`left_out_errors` of the problem linearised there."""
+def _fit_kernel(family, kernel, values, comparison):
+    """A candidate: the joint problem with a kernel, solved roughly."""
+    _, problem, start = family.at(kernel, values)
+    damping = comparison.damping * problem.evaluate(start).loss
+    control = Damping(damping, comparison.tol)
+    result = minimise(problem, start, control, max_iter=comparison.max_iter)
+    model = problem.linearise(problem.evaluate(result.solution))
+    errors = left_out_errors(model, family.functions)
+    return KernelCandidate(kernel, result.solution, errors, result.loss)
+
+
+def _prediction_error(problem, solution, functions):
     model = problem.linearise(problem.evaluate(solution))
     return rms(left_out_errors(model, functions))
-
-
-def residual_dispersion(problem, solution, functions):
-    """The factor of all variances that a solution suggests which predicts well.
-
-    Parameters
-    ----------
-    problem : JointProblem
-        The problem.
-    solution : Iterate
-        Its solution.
-    functions : list of FunctionData
-        The observations.
-
-    Returns
-    -------
-    dispersion : float
-        1 if the data are met, or if they are not predicted well either.
-    """
-    error = prediction_error(problem, solution, functions)
-    if error >= GOOD * size_of(functions):
-        return 1.0
-    n_residuals = sum(map(len, problem.precisions))
-    return max(1.0, 2 * problem.evaluate(solution).loss / n_residuals)

@@ -1,0 +1,235 @@
+"""States by kernel ridge regression, then the equation from their features."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from keql._numerics.linalg import ridge
+from keql._numerics.scaling import size_or_one
+from keql._observations.data import FunctionData
+from keql._regression.equation_prior import polynomial_kernel
+from keql._regression.likelihood import maximise_likelihood
+from keql._regression.state import fit_state
+from keql._regression.state_prior import fit_state_prior
+from keql.equation import (
+    LearnedEquation,
+    LearnedModel,
+    make_basis,
+    regression_posterior,
+)
+from keql.kernels import Constant, as_kernel
+from keql.operators import parse_operator
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """What a fit supposes of states and equation; None: it is to be chosen.
+
+    Attributes
+    ----------
+    state_kernel, equation_kernel : Kernel or None
+        Of the states and of P; free hyperparameters are a start.
+    n_terms : int, "auto" or None
+        How many terms a polynomial P has; None: all.
+    observation_noise, equation_noise : float or None
+        Standard deviations, in the units of y and of the forcing.
+    constraint : {"collocation", "integration"}
+        Whether the equation is imposed at points, or states are integrated from it.
+    name : str
+        What a report calls it.
+    """
+
+    state_kernel: object = None
+    equation_kernel: object = None
+    n_terms: object = None
+    observation_noise: float | None = None
+    equation_noise: float | None = None
+    constraint: str = "collocation"
+    name: str = "quadratic polynomial"
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How hypotheses are fitted, whatever they say: parameters of the estimators.
+
+    Attributes
+    ----------
+    state_penalty : float
+        lambda, weight of the squared RKHS norms of the states.
+    n_inducing, n_basis : int
+        Inducing points of P; kernel functions of a state of the reduced method, None
+        for one at each collocation point.
+    reduced : bool
+        Whether states are sought in the span of kernel functions.
+    solver : {"auto", "dual", "primal"}
+        How a state of the joint problem is represented.
+    optimizer : str, callable or None
+        Of the likelihoods.
+    n_restarts : int
+        Further starts.
+    max_iter, tol : int, float
+        Of the least-squares loop.
+    n_jobs : int or None
+        Threads that work on different functions.
+    random_state : int, RandomState or None
+        For whatever is drawn.
+    n_likelihood_rows : int
+        Rows of features, evenly spaced, from which hyperparameters of the equation
+        kernel are found at most: the likelihood takes their number cubed.
+    """
+
+    state_penalty: float = 1.0
+    n_inducing: int = 500
+    n_basis: int | None = None
+    reduced: bool = False
+    solver: str = "auto"
+    optimizer: object = "fmin_l_bfgs_b"
+    n_restarts: int = 0
+    max_iter: int = 300
+    tol: float = 1e-6
+    n_jobs: int | None = None
+    random_state: object = None
+    n_likelihood_rows: int = 500
+
+
+def fit_two_steps(hypothesis, observations, variables, setup, settings, n_restarts=0):
+    """The two-step solution, its free hyperparameters of maximum likelihood.
+
+    Parameters
+    ----------
+    hypothesis : Hypothesis
+        Kernels and noise levels.
+    observations : Observations
+        Of all functions.
+    variables : tuple of str
+        Names of the coordinates.
+    setup : EquationSetup or None
+        None: states are fitted without an equation.
+    settings : FitSettings
+        How.
+    n_restarts : int, default=0
+        Further starts of the likelihood of the state kernel.
+
+    Returns
+    -------
+    learned : LearnedModel
+        States and equation.
+    """
+    rng = check_random_state(settings.random_state)
+    kernel, noise = _fit_state_kernel(
+        hypothesis, observations, variables, settings, n_restarts, rng
+    )
+    learned = LearnedModel(
+        observations, variables, setup, kernel, noise, None, None, None
+    )
+    return _fit_states(learned, hypothesis, settings, rng)
+
+
+def refit_two_steps(two_step, hypothesis, settings, kernel, values=None):
+    """The two-step solution for another state kernel or another equation kernel.
+
+    Parameters
+    ----------
+    two_step : LearnedModel
+        With the noise of the observations.
+    hypothesis : Hypothesis
+        With the equation kernel.
+    settings : FitSettings
+        How.
+    kernel : Kernel
+        State kernel, used as it is.
+    values : list of ndarray of shape (N_m + Q' K_m,), default=None
+        Values of states and operators from which the equation is learned; the result
+        then has no states. None: states are fitted to the observations.
+
+    Returns
+    -------
+    learned : LearnedModel
+        States and equation.
+    """
+    rng = check_random_state(settings.random_state)
+    learned = replace(two_step, state_kernel=kernel, states=None)
+    if values is None:
+        return _fit_states(learned, hypothesis, settings, rng)
+    n_observed = [len(data.values) for data in two_step.observations.functions]
+    imposed = [z[n:] for z, n in zip(values, n_observed, strict=True)]
+    S = two_step.setup.features(imposed)
+    return _learn_equation(learned, S, hypothesis, settings, rng)
+
+
+def _fit_state_kernel(hypothesis, observations, variables, settings, n_restarts, rng):
+    """State kernel and noise level of maximum likelihood or posterior density."""
+    # A prior covariance kernel / lambda has the likelihood of the kernel with all
+    # variances, those of the noise included, times lambda.
+    root = settings.state_penalty**0.5
+    scaled = [
+        FunctionData(data.points, data.values * root, data.weights)
+        for data in observations.functions
+    ]
+    noise = hypothesis.observation_noise
+    noise = None if noise is None else noise * root
+    how = {"optimizer": settings.optimizer, "n_restarts": n_restarts, "rng": rng}
+    if hypothesis.state_kernel is None:
+        kernel, noise = fit_state_prior(scaled, noise, **how)
+    else:
+        kernel = as_kernel(hypothesis.state_kernel).bind(variables)
+        kernel, noise = maximise_likelihood(kernel, noise, scaled, **how)
+    return kernel, noise / root
+
+
+def _fit_states(learned, hypothesis, settings, rng):
+    """Both steps, with the state kernel and the noise level of `learned`."""
+    prior = Constant(1 / settings.state_penalty, "fixed") * learned.state_kernel
+    identity = parse_operator("u", learned.variables)
+    states = [
+        fit_state(prior, learned.observation_noise, data, identity)
+        for data in learned.observations.functions
+    ]
+    learned = replace(learned, states=states, equation=None, equation_noise=None)
+    if learned.setup is None:
+        return learned
+    S = learned.setup.features_of(states)
+    return _learn_equation(learned, S, hypothesis, settings, rng)
+
+
+def _learn_equation(learned, S, hypothesis, settings, rng):
+    """Second step: regression of f - Pbar on the features S (n, d + Q') of states."""
+    setup, variables = learned.setup, learned.variables
+    target = np.concatenate(setup.forcing) - setup.known_part(S)
+    unknown = S[:, : len(variables) + setup.n_operators]
+    kernel = _bind_equation_kernel(hypothesis, setup, variables, unknown, target)
+    stride = -(-len(target) // settings.n_likelihood_rows)
+    rows = slice(None, None, stride)
+    sample = FunctionData(unknown[rows], target[rows], np.ones(len(target[rows])))
+    kernel, noise = maximise_likelihood(
+        kernel, hypothesis.equation_noise, [sample], optimizer=settings.optimizer
+    )
+    basis = make_basis(kernel, unknown, settings.n_inducing, rng)
+    features = basis(unknown)
+    weights = ridge(features, target, noise)
+    equation = LearnedEquation(
+        variables,
+        setup.operators,
+        setup.n_operators,
+        setup.known_part,
+        basis,
+        weights,
+        learned.state_kernel,
+        S,
+        setup.has_forcing,
+        regression_posterior(features, target, noise, weights),
+    )
+    return replace(learned, equation=equation, equation_noise=noise)
+
+
+def _bind_equation_kernel(hypothesis, setup, variables, unknown, target):
+    """The equation kernel on the columns of the features, scaled to them."""
+    if hypothesis.equation_kernel is None:
+        kernel = polynomial_kernel(size_or_one(target))
+    else:
+        kernel = as_kernel(hypothesis.equation_kernel)
+    n_columns = len(variables) + setup.n_operators
+    names = [*variables, *(o.name for o in setup.operators[: setup.n_operators])]
+    on_operators = tuple(range(len(variables), n_columns))
+    return kernel.bind(names, default=on_operators).scaled_to(unknown)

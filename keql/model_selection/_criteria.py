@@ -1,0 +1,49 @@
+"""When one fit is better than another, good enough, or not worth refining."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """What hypotheses are compared by: errors of predicting each observation.
+
+    Each observation is predicted from all others and the equation (leave one out);
+    the error of a fit is the root mean square of these errors. The values were found
+    on Burgers' equation, Duffing's and Darcy's, with and without noise (see the
+    developer notes); none depends on units.
+
+    Attributes
+    ----------
+    clearly_better : float
+        Factor of the error from which on another hypothesis is taken although it says
+        more: a higher degree, less noise, coefficients that vary.
+    predicts_well : float
+        Error, in units of the root mean square of the observations, up to which a fit
+        counts as one that predicts.
+    noise_limited : float
+        Error, in units of the observation noise, up to which noise hides whether
+        another fit predicts better.
+    exact_size, exact_noise : float
+        Error of exact states, in units of the size of the observations and of the noise
+        that two steps find, up to which nothing else is tried.
+    inactive_misfit : float
+        Mean square of the residuals, in units of the noise levels, below which the
+        noise of the equation does not matter.
+    less_noise : float
+        Factor of the noise of the equation that is tried along with it.
+    ties : float
+        Kernels predict as well as the best one if their mean squared error is higher
+        by at most this part of the standard error of the difference.
+    n_finalists : int
+        State kernels that are fitted to the last term while predictions are poor.
+    """
+
+    clearly_better: float = 0.75
+    predicts_well: float = 0.1
+    noise_limited: float = 2.0
+    exact_size: float = 5e-3
+    exact_noise: float = 1.5
+    inactive_misfit: float = 0.1
+    less_noise: float = 0.1
+    ties: float = 0.25
+    n_finalists: int = 8

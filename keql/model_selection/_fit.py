@@ -1,0 +1,283 @@
+"""A fit: the problem that was solved, its solution, and what it predicts."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from keql._evolution.problem import EvolutionProblem, assemble_exact
+from keql._joint.assembly import assemble_learned, make_problem
+from keql._joint.starts import linearised_start, start_at
+from keql._numerics.gauss_newton import Result
+from keql._numerics.parallel import parallel_map
+from keql._numerics.scaling import rms
+from keql._observations.data import size_of
+from keql._observations.left_out import left_out_errors
+from keql._regression.two_step import Hypothesis, refit_two_steps
+from keql.equation import FixedUnknownPart, draw_rows
+from keql.kernels import ProjectedKernel
+from keql.model_selection._criteria import Criteria
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all fits of one search share.
+
+    Attributes
+    ----------
+    settings : FitSettings
+        How hypotheses are fitted.
+    report : callable
+        Called after each accepted step with the two-step solution, the problem and the
+        result so far; returns True to stop.
+    previous : LearnedModel or None
+        An earlier solution to start from.
+    criteria : Criteria
+        When one fit is better than another.
+    """
+
+    settings: object
+    report: object
+    previous: object = None
+    criteria: Criteria = field(default_factory=Criteria)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A solution of the joint problem or of an evolution problem.
+
+    Attributes
+    ----------
+    hypothesis : Hypothesis
+        What was supposed.
+    two_step : LearnedModel
+        What it started from: observations, setup, kernels and noise levels.
+    problem : JointProblem or EvolutionProblem
+        The problem, with the features that the equation has in the end.
+    result : Result
+        Of its minimisation.
+    learned_with : Kernel
+        The state kernel with which the equation was learned.
+    restarts : list of dict
+        What was tried from other starts.
+    terms_path : list of TermsStep
+        Equations with other terms that were fitted.
+    """
+
+    hypothesis: Hypothesis
+    two_step: object
+    problem: object
+    result: Result
+    learned_with: object
+    restarts: list = field(default_factory=list)
+    terms_path: list = field(default_factory=list)
+
+    @property
+    def is_exact(self):
+        """Whether states obey the equation exactly."""
+        return isinstance(self.problem, EvolutionProblem)
+
+    @cached_property
+    def model(self):
+        """The problem linearised at the solution."""
+        if self.is_exact:
+            return self.result.model
+        return self.problem.linearise(self.problem.evaluate(self.result.solution))
+
+    @cached_property
+    def learned(self):
+        """States and equation."""
+        if self.is_exact:
+            return assemble_exact(self.two_step, self.model)
+        return assemble_learned(self.two_step, self.problem, self.result.solution)
+
+    @cached_property
+    def left_out_errors(self):
+        """Errors (n,) of predicting each observation from all others, in its units.
+
+        Those on the border of the box around a function's points are left out.
+        """
+        return left_out_errors(self.model, self.functions)
+
+    @property
+    def error(self):
+        """Root mean square of the errors of prediction."""
+        return rms(self.left_out_errors)
+
+    @property
+    def misfit(self):
+        """Mean square of the residuals in units of the noise levels."""
+        if self.is_exact:
+            return self.model.regression.misfit
+        return self.problem.misfit(self.result.solution)
+
+    @property
+    def functions(self):
+        """Observations of each function."""
+        return self.two_step.observations.functions
+
+    @property
+    def n_weights(self):
+        """Number of free weights of the equation."""
+        return len(self.result.solution.weights)
+
+    def predicts_poorly(self, criteria):
+        """Whether errors of prediction are not small beside the observations."""
+        return self.error >= criteria.predicts_well * size_of(self.functions)
+
+    def is_noise_limited(self, criteria):
+        """Whether noise hides how well it predicts."""
+        noise = self.two_step.observation_noise
+        return self.error <= criteria.noise_limited * noise
+
+    def noise_is_inactive(self, criteria):
+        """Whether the noise levels are so high that they do not matter."""
+        return self.misfit < criteria.inactive_misfit
+
+    def needs_no_refinement(self, criteria):
+        """Whether no better equation is sought.
+
+        One that does not predict is not worth being held, and where noise hides the
+        difference none is seen to be better than another.
+        """
+        return (
+            self.result.interrupted
+            or self.predicts_poorly(criteria)
+            or self.is_noise_limited(criteria)
+        )
+
+    def lower_equation_noise(self, criteria):
+        """A lower noise level of the equation, in the units of the forcing.
+
+        That of the residuals where the level does not matter.
+        """
+        if not self.noise_is_inactive(criteria):
+            return criteria.less_noise * self.problem.equation_noise
+        residuals = self.problem.evaluate(self.result.solution).residuals
+        pairs = zip(self.problem.blocks, residuals, strict=True)
+        imposed = [r[len(block.values) :] for block, r in pairs]
+        return rms(np.concatenate(imposed))
+
+    def unknown_part(self, criteria):
+        """P with its posterior, to be held while other states are sought."""
+        if isinstance(self.problem.basis, FixedUnknownPart):
+            return self.problem.basis
+        posterior = self.with_residual_dispersion(criteria).model.posterior_weights()
+        weights = self.result.solution.weights
+        return FixedUnknownPart(self.problem.basis, weights, posterior)
+
+    def with_residual_dispersion(self, criteria):
+        """The fit with its variances raised to its residuals, if it predicts well."""
+        dispersion = residual_dispersion(
+            self.problem, self.result.solution, self.error, self.functions, criteria
+        )
+        return replace(self, problem=self.problem.with_dispersion(dispersion))
+
+    def stopped(self, stop):
+        """The fit as the outcome of a search that was stopped."""
+        return replace(self, result=replace(self.result, stop=stop))
+
+
+def residual_dispersion(problem, solution, error, functions, criteria):
+    """The factor of all variances that residuals suggest where predictions are good.
+
+    1 if the data are met, or if the error of predictions is not small either: then
+    residuals are due to the kernel, and variances do not tell.
+    """
+    if error >= criteria.predicts_well * size_of(functions):
+        return 1.0
+    n_residuals = sum(map(len, problem.precisions))
+    return max(1.0, 2 * problem.evaluate(solution).loss / n_residuals)
+
+
+@dataclass(frozen=True)
+class JointFamily:
+    """Joint problems that differ in their state kernel only.
+
+    Attributes
+    ----------
+    two_step : LearnedModel
+        Observations, setup and noise of the observations.
+    hypothesis : Hypothesis
+        The equation kernel, and the noise of the equation unless that is given here.
+    context : Context
+        How problems are solved.
+    equation_noise : float or None
+        Of the equation, in the units of the forcing.
+    unknown_part : FixedUnknownPart or None
+        P, if it is not sought.
+    """
+
+    two_step: object
+    hypothesis: Hypothesis
+    context: Context
+    equation_noise: float | None = None
+    unknown_part: object = None
+
+    @property
+    def functions(self):
+        """Observations of each function."""
+        return self.two_step.observations.functions
+
+    def at(self, kernel, values=None):
+        """The two-step solution, the problem and a start for a state kernel.
+
+        The start is near given values of the states and operators, if there are any.
+        """
+        if self.unknown_part is not None:
+            two_step = replace(self.two_step, state_kernel=kernel, states=None)
+        else:
+            two_step = refit_two_steps(
+                self.two_step, self.hypothesis, self.context.settings, kernel, values
+            )
+        return two_step, *self.problem_of(two_step, values)
+
+    def problem_of(self, two_step, values=None):
+        """The problem and a start for a two-step solution."""
+        settings, noise = self.context.settings, self.equation_noise
+        problem = make_problem(
+            two_step,
+            _state_kernels(two_step, settings),
+            solver=settings.solver,
+            equation_noise=self.hypothesis.equation_noise if noise is None else noise,
+            state_penalty=settings.state_penalty,
+            map_blocks=partial(parallel_map, settings.n_jobs),
+        )
+        weights = two_step.equation.weights
+        if self.unknown_part is not None:
+            problem, weights = problem.with_basis(self.unknown_part), np.empty(0)
+        if values is not None:
+            return problem, linearised_start(problem, values, weights)
+        return problem, _start(problem, two_step, self.context)
+
+
+def _state_kernels(two_step, settings):
+    """State kernel of each function; that of a span for the reduced method."""
+    placed = two_step.setup.collocation_points
+    if not settings.reduced:
+        return [two_step.state_kernel] * len(placed)
+    rng, projected = check_random_state(settings.random_state), {}
+    for points in placed:
+        if id(points) not in projected:
+            size = len(points) if settings.n_basis is None else settings.n_basis
+            basis = draw_rows(np.unique(points, axis=0), size, rng)
+            projected[id(points)] = ProjectedKernel(two_step.state_kernel, basis)
+    return [projected[id(points)] for points in placed]
+
+
+def _start(problem, two_step, context):
+    """The two-step solution as an iterate, or an earlier solution if there is one."""
+    weights, previous = two_step.equation.weights, context.previous
+    if previous is not None and previous.equation.weights.shape == weights.shape:
+        # States that were integrated are represented outside of their box only.
+        states = [getattr(state, "outside", state) for state in previous.states]
+        states = [(state.functionals, state.coefficients) for state in states]
+        if len(states) == len(problem.blocks):
+            start = start_at(problem, states, previous.equation.weights)
+            if start is not None:
+                return start
+    # The prior of the two-step states is the kernel over lambda.
+    penalty = context.settings.state_penalty
+    states = [(s.functionals, s.coefficients / penalty) for s in two_step.states]
+    return start_at(problem, states, weights)
