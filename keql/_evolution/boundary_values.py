@@ -58,12 +58,12 @@ class BoundaryPrior:
         levels = np.log([np.multiply(NOISE_RANGE, size), (1.0, self.max_scale)])
         return np.vstack([self.kernel.bounds, levels])
 
-    @property
+    @cached_property
     def theta(self):
         """Logarithms of all hyperparameters: the kernel's, the noise, the scale."""
         return np.r_[self.kernel.theta, np.log([self.noise, self.scale])]
 
-    @property
+    @cached_property
     def is_free(self):
         """Which of them are free."""
         kernel = np.ones(self.kernel.n_dims, dtype=bool)
@@ -71,7 +71,7 @@ class BoundaryPrior:
 
     def with_theta(self, theta):
         """The prior with other values of the free hyperparameters."""
-        values, n = self.theta, self.kernel.n_dims
+        values, n = self.theta.copy(), self.kernel.n_dims
         values[self.is_free] = theta
         noise = np.exp(values[n]) if self.free_noise else self.noise
         scale = np.exp(values[n + 1]) if self.free_scale else self.scale

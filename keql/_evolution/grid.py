@@ -12,6 +12,7 @@ Trefethen, Spectral Methods in MATLAB, 2000, chapter 6.
 
 import numpy as np
 from scipy.interpolate import BarycentricInterpolator
+from scipy.sparse import csr_array
 
 # Where values are known in a step, in units of it: its start and the Radau points.
 STAGES = np.array([0.0, (4 - 6**0.5) / 10, (4 + 6**0.5) / 10, 1.0])
@@ -81,32 +82,43 @@ class EvolutionGrid:
                 )
         return matrices
 
-    def apply(self, functions, points, operator):
-        """An operator applied to functions on the grid, at any points of the box.
+    def boundary_of(self, functions):
+        """Values (c, m) at the points of the boundary of functions on the grid.
 
-        Functions (n_steps, 4, n_points, m) at points (n, 2) give an array (n, m). The
-        operator may be of any order; above those of the equation it is rough.
+        Functions have shape (n_steps, 4, n_points, m).
         """
-        applied = np.empty((len(points), functions.shape[-1]))
-        step_of = np.searchsorted(self.edges, points[:, self.axis], side="right") - 1
-        step_of = np.clip(step_of, 0, self.n_steps - 1)
-        for step in np.unique(step_of):
-            inside = step_of == step
-            rows = self._rows(step, points[inside], operator)
-            applied[inside] = rows @ functions[step].reshape(4 * self.n_points, -1)
-        return applied
+        ends = functions[:, 1:, [0, -1]].reshape(-1, functions.shape[-1])
+        return np.concatenate([functions[0, 0], ends])
 
-    def _rows(self, step, points, operator):
-        """An operator at points of a step, from its values: (n, 4 n_points)."""
-        h, rows = self.steps[step], np.zeros((len(points), 4, self.n_points))
-        places = (points[:, self.axis] - self.edges[step]) / h
+    def interpolation(self, points, operator):
+        """An operator at points (n, 2) of the box, from the values on the grid.
+
+        A sparse matrix of shape (n, n_steps * 4 * n_points). The operator may be of any
+        order; above those of the equation it is rough.
+        """
+        time, x = points[:, self.axis], points[:, 1 - self.axis]
+        step = np.searchsorted(self.edges, time, side="right") - 1
+        step = np.clip(step, 0, self.n_steps - 1)
+        h, size = self.steps[step], 4 * self.n_points
+        entries = np.zeros((len(points), 4, self.n_points))
         for orders, factor in operator.terms:
             order = orders[self.axis]
-            in_time = factor * h**-order * _lagrange(STAGES, places, order)
-            order = orders[1 - self.axis]
-            in_space = _lagrange(self.x, points[:, 1 - self.axis], order)
-            rows += in_time[:, :, None] * in_space[:, None]
-        return rows.reshape(len(points), 4 * self.n_points)
+            in_time = _lagrange(STAGES, (time - self.edges[step]) / h, order)
+            in_time = (factor * h**-order)[:, None] * in_time
+            in_space = _lagrange(self.x, x, orders[1 - self.axis])
+            entries += in_time[:, :, None] * in_space[:, None]
+        columns = size * step[:, None] + np.arange(size)
+        starts = size * np.arange(len(points) + 1)
+        shape = len(points), self.n_steps * size
+        return csr_array((entries.ravel(), columns.ravel(), starts), shape=shape)
+
+    def apply(self, functions, points, operator):
+        """An operator applied to functions on the grid at points (n, 2) of the box.
+
+        Functions (n_steps, 4, n_points, m) give an array (n, m).
+        """
+        flat = functions.reshape(-1, functions.shape[-1])
+        return self.interpolation(points, operator) @ flat
 
 
 def _lagrange(nodes, places, order):

@@ -74,12 +74,15 @@ class EvolutionProblem:
         Observations and equation; its states are those outside of the box.
     grid : EvolutionGrid
         The box of all observations and collocation points.
+    observed : tuple of sparse matrices of shape (N_m, n_steps * 4 * n_points)
+        Values at the observations of each function, from those on the grid.
     priors : tuple of BoundaryPrior
         From which a linearisation takes the one of maximum likelihood.
     """
 
     learned: object
     grid: EvolutionGrid
+    observed: tuple
     priors: tuple
 
     @property
@@ -111,32 +114,31 @@ class EvolutionProblem:
 
     def iterate(self, equation, states):
         """An iterate whose boundary values are those of its states."""
-        boundary = [self.values_at(state, self.grid.boundary) for state in states]
-        return EvolutionIterate(equation, states, boundary)
-
-    def values_at(self, state, points):
-        """Values (n,) of a state on the grid at points (n, 2) of the box."""
         shape = self.grid.n_steps, 4, self.grid.n_points, 1
-        return self.grid.apply(state.reshape(shape), points, self.identity)[:, 0]
+        boundary = [self.grid.boundary_of(s.reshape(shape))[:, 0] for s in states]
+        return EvolutionIterate(equation, states, boundary)
 
     def with_grid(self, n_steps, n_points):
         """The same problem on another number of steps in time and points in space."""
         grid = self.grid
         grid = EvolutionGrid(grid.lower, grid.upper, grid.axis, n_steps, n_points)
-        return replace(self, grid=grid)
+        return replace(self, grid=grid, observed=_observed(grid, self.learned))
 
     def interpolate_from(self, other, iterate):
         """An iterate of a problem on another grid, on this grid."""
         points = self.grid.points.reshape(-1, 2)
-        states = [other.values_at(state, points) for state in iterate.states]
+        matrix = other.grid.interpolation(points, self.identity)
+        states = [matrix @ state for state in iterate.states]
         return self.iterate(iterate.equation, states)
 
     def evaluate(self, iterate):
         """Residuals and objective of an iterate, its states taken as they are."""
         residuals = np.concatenate(
             [
-                data.values - self.values_at(state, data.points)
-                for data, state in zip(self.functions, iterate.states, strict=True)
+                data.values - matrix @ state
+                for data, matrix, state in zip(
+                    self.functions, self.observed, iterate.states, strict=True
+                )
             ]
         )
         loss = boundary_loss(
@@ -160,8 +162,8 @@ class EvolutionProblem:
         if any(response is None for response in responses):
             return None
         maps = [
-            self.grid.apply(response, data.points, self.identity)
-            for response, data in zip(responses, self.functions, strict=True)
+            matrix @ response.reshape(matrix.shape[1], -1)
+            for matrix, response in zip(self.observed, responses, strict=True)
         ]
         try:
             fits = [
@@ -349,7 +351,16 @@ def make_evolution_problem(learned, noise=None, first_noise=1e-3, exact=1e-9):
         for kernel in boundary_kernels(points, values)
     )
     grid = EvolutionGrid(points.min(axis=0), points.max(axis=0), axis)
-    return EvolutionProblem(learned, grid, priors)
+    return EvolutionProblem(learned, grid, _observed(grid, learned), priors)
+
+
+def _observed(grid, learned):
+    """Interpolation to the observations of each function."""
+    identity = parse_operator("u", learned.variables)
+    return tuple(
+        grid.interpolation(data.points, identity)
+        for data in learned.observations.functions
+    )
 
 
 def assemble_exact(learned, model):

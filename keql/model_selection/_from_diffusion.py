@@ -158,11 +158,15 @@ def _evaluated(problem, iterate):
 
 
 def _integrated(problem):
-    return IntegratedProblem(problem.learned, problem.grid, problem.priors)
+    return IntegratedProblem(
+        problem.learned, problem.grid, problem.observed, problem.priors
+    )
 
 
 def _as_full_steps(problem):
-    return EvolutionProblem(problem.learned, problem.grid, problem.priors)
+    return EvolutionProblem(
+        problem.learned, problem.grid, problem.observed, problem.priors
+    )
 
 
 def _diffusion_term(grid, candidates):

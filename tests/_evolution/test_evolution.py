@@ -1,10 +1,11 @@
-"""States that follow their law, against solutions in closed form."""
+"""States that obey their equation exactly, against solutions in closed form."""
 
 import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from exact_states import CONTEXT, fit_exactly
 from known_equations import (
     DIFFUSION,
     cole_hopf,
@@ -15,12 +16,12 @@ from known_equations import (
 from numpy.testing import assert_allclose
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._evolution import problem as evolution_problem
-from keql._evolution.boundary_values import BorderRegression
-from keql._evolution.form import time_axis
+from keql._evolution.boundary_values import BoundaryValueRegression
+from keql._evolution.form import IntegrationLimits, time_axis, why_not_integrated
 from keql._evolution.states import EvolvedState
+from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import Constant, Polynomial, Restriction
-from keql.model_selection._evolution_terms import follow_law
+from keql.model_selection._candidates import candidates
 from keql.operators import KernelExpansion, parse_operator
 
 LAW = monomial(2, 3) + monomial(4)
@@ -51,29 +52,29 @@ def learned():
 
 
 @pytest.fixture(scope="module")
-def followed(learned):
-    return follow_law(learned)
+def exact(learned):
+    return fit_exactly(learned)
 
 
-def test_a_solution_is_found_with_its_law(learned, followed):
+def test_a_solution_is_found_with_its_law(learned, exact):
     rng = np.random.RandomState(1)
     P = rng.uniform(size=(200, 2))
-    before, after = learned.states[0], followed.learned.states[0]
+    before, after = learned.states[0], exact.learned.states[0]
     size = np.abs(cole_hopf(*P.T)).max()
     for name, order, tol in (("u", 0, 1e-4), ("u_x", 1, 2e-3)):
         operator, truth = parse_operator(name, ("t", "x")), cole_hopf(*P.T, order=order)
         missed = [s.evaluate(P, operator) - truth for s in (before, after)]
         assert np.abs(missed[1]).max() < min(tol * size, 0.1 * np.abs(missed[0]).max())
-    terms = followed.learned.equation.terms()
+    terms = exact.learned.equation.terms()
     assert terms["u u_x"] == pytest.approx(-1, abs=1e-3)
     assert terms["u_xx"] == pytest.approx(-DIFFUSION, rel=1e-3)
     equation = learned.equation.terms()
     assert abs(terms["u u_x"] + 1) < 0.1 * abs(equation["u u_x"] + 1)
-    assert followed.error < 1e-3 * size
+    assert exact.error < 1e-3 * size
 
 
-def test_errors_are_within_what_is_said_of_them(learned, followed):
-    state, equation = followed.learned.states[0], followed.learned.equation
+def test_errors_are_within_what_is_said_of_them(learned, exact):
+    state, equation = exact.learned.states[0], exact.learned.equation
     P = np.random.RandomState(2).uniform(size=(300, 2))
     u = parse_operator("u", ("t", "x"))
     std = np.sqrt(state.variance(P, u))
@@ -82,43 +83,43 @@ def test_errors_are_within_what_is_said_of_them(learned, followed):
     terms = equation.terms()
     assert abs(terms["u u_x"] + 1) < 4 * errors[0]
     assert np.all(equation.posterior.weights == equation.weights)
-    assert followed.learned.observation_noise < 1e-3
+    assert exact.learned.observation_noise < 1e-3
 
 
-def test_features_of_the_equation_are_those_of_its_states(followed):
-    new, u = followed.learned, parse_operator("u_xx", ("t", "x"))
+def test_features_of_the_equation_are_those_of_its_states(exact):
+    new, u = exact.learned, parse_operator("u_xx", ("t", "x"))
     S, x = new.equation.training_features, new.setup.collocation_points[0]
     assert_allclose(S[:, 4], new.states[0].evaluate(x, u), rtol=1e-9, atol=1e-8)
 
 
 def test_a_noise_level_that_is_given_is_kept(learned):
-    found = follow_law(learned, noise=1e-4)
+    found = fit_exactly(learned, noise=1e-4)
     assert found.learned.observation_noise == 1e-4
 
 
-def test_the_order_of_the_coordinates_does_not_matter(learned, followed):
+def test_the_order_of_the_coordinates_does_not_matter(learned, exact):
     X = points_of_cole_hopf(30)
     other = two_steps(X[:, ::-1], cole_hopf(*X.T), variables=("x", "t"))
-    found = follow_law(other)
+    found = fit_exactly(other)
     P = np.random.RandomState(3).uniform(size=(50, 2))
     values = found.learned.states[0].evaluate(
         P[:, ::-1], parse_operator("u", ("x", "t"))
     )
-    expected = followed.learned.states[0].evaluate(P, parse_operator("u", ("t", "x")))
+    expected = exact.learned.states[0].evaluate(P, parse_operator("u", ("t", "x")))
     assert_allclose(values, expected, rtol=0, atol=1e-5)
 
 
-def test_units_do_not_matter(followed):
+def test_units_do_not_matter(exact):
     """u in millions, time in thousandths: u u_x has another coefficient then."""
     X, units = points_of_cole_hopf(30), np.array([1e3, 1.0])
     y = 1e6 * cole_hopf(*X.T)
     law = Restriction(Constant(1e6, "fixed") * Polynomial(2), TERMS)  # u_t in 1000
     other = two_steps(X * units, y, observation_noise=1e2, equation_kernel=law)
-    found = follow_law(other)
+    found = fit_exactly(other)
     P = np.random.RandomState(3).uniform(size=(50, 2))
     u = parse_operator("u", ("t", "x"))
     values = found.learned.states[0].evaluate(P * units, u) / 1e6
-    expected = followed.learned.states[0].evaluate(P, u)
+    expected = exact.learned.states[0].evaluate(P, u)
     assert_allclose(values, expected, rtol=0, atol=1e-5)
     terms = found.learned.equation.terms()
     assert terms["u u_x"] == pytest.approx(-1e-9, rel=1e-3)
@@ -130,7 +131,7 @@ def test_several_functions_share_the_law():
     values = [cole_hopf(*x.T, a) for x, a in zip(X, (0.5, -0.4), strict=True)]
     table = [np.column_stack([x, np.full(len(x), m)]) for m, x in enumerate(X)]
     start = two_steps(np.concatenate(table), np.concatenate(values), function_column=2)
-    new = follow_law(start).learned
+    new = fit_exactly(start).learned
     P = np.random.RandomState(3).uniform(size=(50, 2))
     for state, a in zip(new.states, (0.5, -0.4), strict=True):
         found = state.evaluate(P, parse_operator("u", ("t", "x")))
@@ -138,18 +139,18 @@ def test_several_functions_share_the_law():
     assert new.equation.terms()["u u_x"] == pytest.approx(-1, abs=0.01)
 
 
-def test_outside_of_the_box_the_state_is_the_one_before(learned, followed):
+def test_outside_of_the_box_the_state_is_the_one_before(learned, exact):
     P = np.array([[0.5, 0.5], [0.5, 1.2], [-0.1, 0.3]])
     u = parse_operator("u", ("t", "x"))
-    before, after = learned.states[0], followed.learned.states[0]
+    before, after = learned.states[0], exact.learned.states[0]
     assert_allclose(after.evaluate(P, u)[1:], before.evaluate(P, u)[1:])
     assert_allclose(after.variance(P, u)[1:], before.variance(P, u)[1:])
     assert after.evaluate(P, u)[0] != before.evaluate(P, u)[0]
     assert np.all(after.variance(P, u) >= 0)
 
 
-def test_states_are_stored_with_all_that_they_need(followed):
-    state = followed.learned.states[0]
+def test_states_are_stored_with_all_that_they_need(exact):
+    state = exact.learned.states[0]
     copy = pickle.loads(pickle.dumps(state))
     P, u = np.array([[0.3, 0.4]]), parse_operator("u", ("t", "x"))
     assert_allclose(copy.evaluate(P, u), state.evaluate(P, u), rtol=1e-12)
@@ -179,44 +180,66 @@ def test_evolution_equations_are_recognised(operators, known_part, variables, ax
     assert time_axis(forced, len(variables)) is None
 
 
-def test_time_is_not_followed_backwards(learned):
+def test_time_is_not_exact_backwards(learned):
     """As a law of diffusion with the wrong sign would."""
     equation = make_equation(("u", "u_x", "u_xx"), "u_t", LAW, [0.0, DIFFUSION])
     backwards = replace(learned, equation=equation)
-    assert follow_law(backwards) is None
+    assert fit_exactly(backwards) is None
 
 
-@pytest.mark.parametrize("most", ["MOST_OBSERVATIONS", "MOST_FUNCTIONS"])
-def test_what_takes_too_much_is_left_out(learned, most, monkeypatch):
-    monkeypatch.setattr(evolution_problem, most, 0)
-    assert follow_law(learned) is None
+@pytest.mark.parametrize("limit", ["observations", "functions"])
+def test_what_takes_too_much_is_left_out(learned, limit):
+    assert why_not_integrated(learned) == ""
+    why_not = why_not_integrated(learned, IntegrationLimits(**{limit: 0}))
+    assert limit in why_not and "more than 0" in why_not
 
 
-def test_observations_of_one_time_are_not_followed():
+def test_observations_of_one_time_are_not_exact():
     X = np.column_stack([np.ones(8), np.linspace(0, 1, 8)])
-    assert follow_law(two_steps(X, np.sin(X[:, 1]))) is None
+    assert fit_exactly(two_steps(X, np.sin(X[:, 1]))) is None
 
 
-def test_weights_of_effects_beyond_bounds_are_not_followed(learned, monkeypatch):
-    def failing(self, *free):
+def test_weights_of_effects_beyond_bounds_are_not_exact(learned, monkeypatch):
+    def failing(self):
         raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(BorderRegression, "with_best_prior", failing)
-    assert follow_law(learned) is None
+    monkeypatch.setattr(BoundaryValueRegression, "with_best_prior", failing)
+    assert fit_exactly(learned) is None
 
 
-def test_an_equation_that_is_said_to_be_noisy_is_not_followed():
-    X = points_of_cole_hopf(5)
-    model = OneStepKEqL(**{**SETTINGS, "equation_noise": 0.1})
-    two_step = model._learn_in_two_steps(X, cole_hopf(*X.T), None)
-    assert model._follow_law(two_step, two_step) is None
-    model.set_params(equation_noise=None)
-    assert model._follow_law(two_step, two_step) is not None
+@pytest.mark.parametrize(
+    "changes, settings, reason",
+    [
+        ({}, {}, ""),
+        ({"equation_noise": 0.1}, {}, "equation_noise says"),
+        ({"state_kernel": Polynomial(1)}, {}, "state_kernel is given"),
+        ({}, {"solver": "primal"}, "solver='primal' asks"),
+        ({}, {"reduced": True}, "reduced method"),
+        ({}, {"optimizer": None}, "optimizer=None"),
+    ],
+)
+def test_what_the_user_says_is_not_overruled(learned, changes, settings, reason):
+    table = candidates(learned, Hypothesis(**changes), FitSettings(**settings))
+    assert table[0].hypothesis.constraint == "integration"
+    assert reason in table[0].why_not and bool(table[0].why_not) == bool(reason)
+    assert table[2].hypothesis.constraint == "collocation" and not table[2].why_not
 
 
-def test_what_does_not_settle_is_not_taken(learned, monkeypatch):
-    monkeypatch.setattr(evolution_problem, "MAX_STEPS", 1)
-    assert follow_law(learned) is None
+def test_steps_that_do_not_converge_are_not_taken(learned):
+    few = replace(CONTEXT, settings=FitSettings(max_iter=1))
+    assert fit_exactly(learned, context=few) is None
+
+
+def test_exact_states_report_their_steps_and_can_be_stopped(learned):
+    seen = []
+
+    def report(two_step, problem, result):
+        seen.append(result.loss)
+        return len(seen) == 2
+
+    fit = fit_exactly(learned, context=replace(CONTEXT, report=report))
+    assert len(seen) == 2 and fit.result.interrupted and not fit.result.converged
+    assert seen == fit.result.loss_curve[1:]
 
 
 def test_defaults_follow_the_law_and_say_so():
@@ -225,7 +248,10 @@ def test_defaults_follow_the_law_and_say_so():
     settings = {k: SETTINGS[k] for k in ("operators", "known_part", "variables")}
     model = OneStepKEqL(**settings, n_terms="auto", warm_start=True).fit(X, y)
     assert isinstance(model.states_[0], EvolvedState)
-    assert "follow the law exactly" in str(model.fit_report_)
+    assert model.converged_ and model.n_iter_ == len(model.loss_curve_) - 1 > 0
+    kernel = model.state_kernel_
+    assert "Matern" in str(kernel) and "Envelope" in str(model.equation_.state_kernel)
+    assert "exact" in str(model.fit_report_)
     P = np.random.RandomState(3).uniform(size=(50, 2))
     assert_allclose(model.predict(P), cole_hopf(*P.T), rtol=0, atol=1e-3)
     terms = model.equation_.terms()

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from keql._evolution.grid import N_POINTS, N_STEPS, EvolutionGrid
+from keql._evolution.grid import EvolutionGrid
 from keql.operators import parse_operator
 
+N_STEPS, N_POINTS = 40, 80  # the default
 LOWER, UPPER = np.array([-1.0, 2.0]), np.array([2.0, 2.5])
 # Derivatives of t^3 (x - 2)^4 + t (x - 2): by operator, functions of t and s = x - 2.
 DERIVATIVES = {
@@ -61,16 +62,19 @@ def test_matrices_of_operators_are_those_at_the_radau_points(axis):
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_the_border_is_the_begin_and_both_sides(axis):
+def test_the_boundary_is_the_begin_and_both_sides(axis):
     grid, _, parts = case(axis)
-    t, s = parts(grid.border)
+    t, s = parts(grid.boundary)
     assert len(t) == N_POINTS + 6 * N_STEPS
-    assert len(np.unique(grid.border, axis=0)) == len(t)
+    assert len(np.unique(grid.boundary, axis=0)) == len(t)
     assert np.all(t[:N_POINTS] == -1)
     assert_allclose(np.sort(s[:N_POINTS])[[0, -1]], [0, 0.5])
     assert np.all(t[N_POINTS:] > -1)
     assert_allclose(s[N_POINTS:].reshape(-1, 2), np.tile([0, 0.5], (3 * N_STEPS, 1)))
     assert t.max() == 2.0
+    at_all = parts(grid.points)
+    values = (at_all[0] + 3 * at_all[1])[..., None]
+    assert_allclose(grid.boundary_of(values)[:, 0], t + 3 * s)
 
 
 def test_a_step_begins_where_the_one_before_ends():

@@ -1,4 +1,4 @@
-"""Laws that are integrated, against solutions in closed form."""
+"""Equations that are integrated, against solutions in closed form."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from known_equations import DIFFUSION, cole_hopf, make_equation, monomial
 from numpy.testing import assert_allclose
 
 from keql._evolution.grid import EvolutionGrid
-from keql._evolution.integration import integrate, simulate
+from keql._evolution.integration import integrate, linear_response
 
 GRID = EvolutionGrid(np.array([0.0, 1.0]), np.array([2.0, 3.0]), 0)
 OPERATORS = "u", "u_x", "u_xx"
@@ -23,58 +23,58 @@ def test_linear_equations_are_integrated_from_wherever_they_are_linearised(at):
     kernel = monomial(2) + monomial(4)
     equation = make_equation(("u", "u_x", "u_xx"), "u_t", kernel, [0.3, -0.1])
     state = wave(GRID.points) if at == "the solution" else np.cos(GRID.points[..., 0])
-    flow = integrate(GRID, equation, state.ravel())
-    found = flow @ np.r_[1, equation.weights, wave(GRID.border)]
+    response = linear_response(GRID, equation, state.ravel())
+    found = response @ np.r_[1, equation.weights, wave(GRID.boundary)]
     assert_allclose(found, wave(GRID.points), rtol=0, atol=1e-7)
 
 
-def test_the_flow_is_the_derivative_of_solutions():
+def test_the_response_is_the_derivative_of_solutions():
     """Of the solution in the weights and border values, against differences."""
     equation = make_equation(("u", "u_x", "u_xx"), "u_t", LAW, [-1.0, -DIFFUSION])
     grid = EvolutionGrid(np.zeros(2), np.ones(2), 0)
     rng = np.random.RandomState(0)
-    border = cole_hopf(*grid.border.T)
+    border = cole_hopf(*grid.boundary.T)
 
     def solve(weights, border):
         equation.weights, state = weights, cole_hopf(*np.moveaxis(grid.points, -1, 0))
         for _ in range(4):
-            flow = integrate(grid, equation, state.ravel())
-            state = flow @ np.r_[1, weights, border]
-        return flow, state
+            response = linear_response(grid, equation, state.ravel())
+            state = response @ np.r_[1, weights, border]
+        return response, state
 
     weights, change = np.array([-1.0, -DIFFUSION]), np.array([0.3, -0.02])
-    flow, _ = solve(weights, border)
-    bump = np.sin(5 * grid.border @ rng.normal(size=2))
+    response, _ = solve(weights, border)
+    bump = np.sin(5 * grid.boundary @ rng.normal(size=2))
     h = 1e-4
     ends = [solve(weights + s * change, border + s * bump)[1] for s in (-h, h)]
     expected = (ends[1] - ends[0]) / (2 * h)
-    assert_allclose(flow @ np.r_[0, change, bump], expected, atol=1e-5)
+    assert_allclose(response @ np.r_[0, change, bump], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("sizes", [{}, {"n_steps": 20, "n_points": 30}])
-def test_a_law_is_solved_from_its_border_values(axis, sizes):
+def test_an_equation_is_solved_from_its_boundary_values(axis, sizes):
     operators = ("u", "u_x", "u_xx") if axis == 0 else ("u", "u_t", "u_tt")
     known_part = "u_t" if axis == 0 else "u_x"
     equation = make_equation(operators, known_part, LAW, [-1.0, -DIFFUSION])
     grid = EvolutionGrid(np.zeros(2), np.ones(2), axis, **sizes)
     order = [axis, 1 - axis]
-    border = cole_hopf(*grid.border.T[order])
+    border = cole_hopf(*grid.boundary.T[order])
     guess = np.zeros(grid.points.shape[:-1])
-    found = simulate(grid, equation, border, guess.ravel())
+    found = integrate(grid, equation, border, guess.ravel())
     expected = cole_hopf(*np.moveaxis(grid.points, -1, 0)[order])
     assert_allclose(found, expected.ravel(), atol=1e-6)
     assert not guess.any()
 
 
-def test_the_flow_is_at_rest_at_a_solution():
+def test_the_response_is_at_rest_at_a_solution():
     equation = make_equation(OPERATORS, "u_t", LAW, [-1.0, -DIFFUSION])
     grid = EvolutionGrid(np.zeros(2), np.ones(2), 0)
-    border = cole_hopf(*grid.border.T) + 0.3 * grid.border[:, 0]
+    border = cole_hopf(*grid.boundary.T) + 0.3 * grid.boundary[:, 0]
     guess = np.zeros(grid.points.shape[:-1]).ravel()
-    state = simulate(grid, equation, border, guess)
-    flow = integrate(grid, equation, state)
-    found = flow @ np.r_[1, equation.weights, border]
+    state = integrate(grid, equation, border, guess)
+    response = linear_response(grid, equation, state)
+    found = response @ np.r_[1, equation.weights, border]
     assert_allclose(found.ravel(), state, atol=1e-5)
 
 
@@ -83,7 +83,7 @@ def test_what_grows_beyond_bounds_is_not_found():
     kernel = monomial(2, 2) + monomial(4)
     equation = make_equation(OPERATORS, "u_t", kernel, [-300.0, -1e-3])
     grid = EvolutionGrid(np.zeros(2), np.ones(2), 0)
-    border = np.ones(len(grid.border))
+    border = np.ones(len(grid.boundary))
     guess = np.ones(grid.points.shape[:-1]).ravel()
     with np.errstate(over="ignore", invalid="ignore"):
-        assert simulate(grid, equation, border, guess) is None
+        assert integrate(grid, equation, border, guess) is None

@@ -1,13 +1,13 @@
-"""Laws that grow from a diffusion where no other start leads to them."""
+"""Equations that grow from a diffusion where no other start leads to them."""
 
 import numpy as np
 import pytest
+from exact_states import grow
 from known_equations import cole_hopf, learn_cole_hopf, points_of_cole_hopf
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant, Polynomial, Restriction
-from keql.model_selection._from_diffusion import grow_law
 from keql.operators import parse_operator
 
 SETTINGS = {
@@ -30,13 +30,13 @@ def two_step():
 
 
 def test_the_law_is_found(two_step):
-    followed = grow_law(two_step, two_step.equation, "auto")
-    terms = followed.learned.equation.terms()
+    exact = grow(two_step, "auto")
+    terms = exact.learned.equation.terms()
     assert set(terms) == {"u u_x", "u_xx"}
     assert terms["u u_x"] == pytest.approx(-1, rel=1e-2)
     assert terms["u_xx"] == pytest.approx(-0.1, rel=1e-2)
     X = np.random.RandomState(0).uniform(size=(50, 2))
-    found = followed.learned.states[0].evaluate(X, U)
+    found = exact.learned.states[0].evaluate(X, U)
     assert np.max(np.abs(found - cole_hopf(*X.T))) < 1e-3
 
 
@@ -49,13 +49,13 @@ def test_sign_and_units_do_not_matter():
         known_part={"u_t": factor},
         equation_kernel=Constant(1.0, (1e-30, 1e30)) * Restriction(Polynomial(2), FEW),
     )
-    terms = grow_law(learned, learned.equation, "auto").learned.equation.terms()
+    terms = grow(learned, "auto").learned.equation.terms()
     assert set(terms) == {"u u_x", "u_xx"}
     assert terms["u_xx"] == pytest.approx(-0.1 * factor * 1e-8 / 1e3, rel=1e-2)
 
 
 def test_all_terms_are_kept_if_none_is_to_go(two_step):
-    law = grow_law(two_step, two_step.equation).learned.equation
+    law = grow(two_step).learned.equation
     assert len(law.terms()) == len(FEW)
 
 
@@ -64,13 +64,13 @@ def test_all_terms_are_kept_if_none_is_to_go(two_step):
 )
 def test_without_a_diffusion_nothing_grows(equation_kernel):
     learned = learn_cole_hopf(15, equation_kernel=equation_kernel)
-    assert grow_law(learned, learned.equation) is None
+    assert grow(learned) is None
 
 
 def test_what_is_no_evolution_does_not_grow():
     X = np.random.RandomState(0).uniform(size=(12, 2))
     learned = two_steps(X, X[:, 0], operators=("u", "u_xx"), known_part="u_tt")
-    assert grow_law(learned, learned.equation, "auto") is None
+    assert grow(learned, "auto") is None
 
 
 def test_ten_observations_inside_are_enough():

@@ -6,7 +6,7 @@ import pytest
 from keql import OneStepKEqL
 from keql.datasets import make_burgers, make_duffing
 from keql.kernels import RBF, Constant, Polynomial
-from keql.model_selection._fewer_terms import largest_gap
+from keql.model_selection._fewer_terms import TermCriteria, largest_gap
 
 DATA = make_burgers(60, collocation_shape=(12, 15), random_state=0)
 SETTINGS = dict(
@@ -35,21 +35,33 @@ def duffing(**params):
 def test_gap_is_the_first_rise_far_above_all_before():
     alike = np.array([1.0, -2.0, 0.5, -1.0])
     same = [alike] * 6
-    assert largest_gap([10.0, 11.0, 13.0, 400.0, 900.0], same, 100) == 2
-    assert largest_gap([10.0, 500.0, 1000.0], same, 100) == 0  # all terms are needed
-    assert largest_gap([10.0, 10.1, 10.2], same, 100) == 0  # nothing stands out
+    assert largest_gap([10.0, 11.0, 13.0, 400.0, 900.0], same, 100, TermCriteria()) == 2
+    assert (
+        largest_gap([10.0, 500.0, 1000.0], same, 100, TermCriteria()) == 0
+    )  # all terms are needed
+    assert (
+        largest_gap([10.0, 10.1, 10.2], same, 100, TermCriteria()) == 0
+    )  # nothing stands out
     better = [alike, 0.9 * alike, 0.5 * alike, 0.8 * alike]
-    assert largest_gap([10.0, 10.1, 10.2, 10.3], better, 100) == 2
+    assert largest_gap([10.0, 10.1, 10.2, 10.3], better, 100, TermCriteria()) == 2
     # where residuals are above the noise, rises of the size of all before are none
     losses = [1e6, 1.001e6, 1.002e6, 5e6]
-    assert largest_gap(losses, same, 100) == 2
+    assert largest_gap(losses, same, 100, TermCriteria()) == 2
     # nor is there a gap where predictions suffer, much or by a little everywhere
     losses = [10.0, 11.0, 13.0, 400.0]
     one = alike * [1.0, 9.0, 1.0, 1.0]
     for worse in (one, 1.2 * alike):
-        assert largest_gap(losses, [alike, alike, worse, worse], 100) == 0
+        assert (
+            largest_gap(losses, [alike, alike, worse, worse], 100, TermCriteria()) == 0
+        )
     assert (
-        largest_gap(losses, [alike, alike, alike * [0.9, 1.1, 1, 1], alike], 100) == 2
+        largest_gap(
+            losses,
+            [alike, alike, alike * [0.9, 1.1, 1, 1], alike],
+            100,
+            TermCriteria(),
+        )
+        == 2
     )
 
 

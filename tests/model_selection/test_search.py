@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from keql.model_selection._joint_fit import fit_jointly, with_better_law
 
 from keql import KernelPDESolver, OneStepKEqL
 from keql._estimators import one_step
@@ -16,7 +17,6 @@ from keql.equation._basis import FixedUnknownPart, PolynomialBasis
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
 from keql.model_selection import _search
-from keql.model_selection._joint_fit import fit_jointly, with_better_law
 from keql.model_selection._search import FINALISTS, KernelSearch, fit_finalists
 from keql.model_selection._state_kernels import KernelCandidate, WarmStart
 from keql.operators import parse_operator

@@ -9,7 +9,12 @@ from keql._observations.left_out import left_out_errors
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant
 from keql.metrics import relative_l2_error
-from keql.model_selection._state_kernels import KernelCandidate, _search, _settle
+from keql.model_selection._criteria import Criteria
+from keql.model_selection._state_kernels import (
+    KernelCandidate,
+    most_parsimonious,
+    search_lengths,
+)
 
 
 class Model:
@@ -58,7 +63,7 @@ def test_search_descends_and_continues_from_where_it_is():
         return Found(np.sum(np.log(place / best) ** 2), tuple(place))
 
     path = 0.4 * 0.5 ** np.arange(5)[:, None] * np.ones(2)
-    tried = _search(evaluate, path, 0.01, "given")
+    tried = search_lengths(evaluate, path, (0.01, 10.0), (2.0, 2.0**0.5), "given")
     found = min(tried.values(), key=lambda candidate: candidate.error)
     np.testing.assert_allclose(found.values, best, rtol=1e-6)
     assert len({place for place, _ in calls}) == len(calls) == len(tried)
@@ -75,10 +80,15 @@ def test_of_equal_predictions_the_lowest_loss():
     as_good = KernelCandidate(None, None, 1.001 * errors[::-1], 200.0)
     costly = KernelCandidate(None, None, 1.0005 * errors[::-1], 250.0)
     worse = KernelCandidate(None, None, 1.1 * errors, 100.0)
-    assert _settle([best, as_good, costly, worse]) is as_good
+    assert most_parsimonious([best, as_good, costly, worse], Criteria()) is as_good
     # one observation alone can make a difference
     outlier = errors + 10.0 * (np.arange(200) == 7)
-    assert _settle([best, KernelCandidate(None, None, outlier, 100.0)]) is best
+    assert (
+        most_parsimonious(
+            [best, KernelCandidate(None, None, outlier, 100.0)], Criteria()
+        )
+        is best
+    )
 
 
 @pytest.fixture(scope="module")
