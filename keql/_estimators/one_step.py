@@ -43,14 +43,14 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         Column of `X` that labels the function a row belongs to.
     state_kernel : kernel, default=None
         Kernel of the states; free hyperparameters are fitted by maximum marginal
-        likelihood of the observations. None: an offset plus the RBF or Matern kernel
-        whose joint fit predicts observations best from all others; the equation may be
-        that of another fit, with the default kernel of :class:`keql.TwoStepKEqL`, if
-        observations are predicted better with it. States of an equation of evolution in
-        one space dimension, u_t = G(t, x, u, u_x, u_xx), follow it exactly, unless
+        likelihood of the observations. None: states of an equation of evolution in one
+        space dimension, u_t = G(t, x, u, u_x, u_xx), obey it exactly, unless
         observations are predicted clearly better without that: only their initial
-        values and those on both sides are open, with a Matern kernel of maximum
-        likelihood.
+        values and those at both ends are open, with a Matern kernel of maximum
+        likelihood. Others have an offset plus the RBF or Matern kernel whose joint fit
+        predicts observations best from all others; the equation may be that of another
+        fit, with the default kernel of :class:`keql.TwoStepKEqL`, if observations are
+        predicted better with it.
     equation_kernel : kernel, default=None
         Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance. If no state
@@ -75,22 +75,24 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         How many terms a polynomial P keeps. Terms are taken out one by one, the one
         that costs least each time, and all is fitted again; "auto" keeps those that
         cost clearly more than all before them, or those that predict observations
-        best; of states that follow an equation of evolution, those of the highest
-        evidence. None: all terms are kept.
+        best; of exact states, those of the highest evidence. None: all terms are kept.
     solver : {"auto", "dual", "primal"}, default="auto"
         How a state is represented: by representers, with as many unknowns as residuals
         (dual), or in an orthonormal basis of their span (primal), which is smaller for
-        smooth kernels; the solution is the same. "auto": whichever is faster.
+        smooth kernels; the solution is the same. "auto": whichever is faster, or exact
+        states, which have no representers.
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
         Of the likelihoods.
     n_restarts : int, default=10
         How often the fit tries again while its residuals are far above the noise
         levels: from states drawn at random given the observations, several of them
-        each time, with few of the collocation points until one of them succeeds.
+        each time, with few of the collocation points until one of them succeeds. Exact
+        states are then also sought from those of a diffusion, unless it is 0.
     max_iter : int, default=300
-        Largest number of steps of one try.
+        Largest number of steps of one try; at most 15 for exact states.
     tol : float, default=1e-6
-        The loop ends when a step lowers the loss by less, relatively.
+        The loop ends when a step lowers the loss by less, relatively; for exact states,
+        when a step changes them by less than ten times that, relative to their size.
     warm_start : bool, default=False
         Whether a further `fit` starts from the last solution if that has the same
         number of observations and collocation points.
@@ -105,16 +107,17 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
     ----------
     equation_ : LearnedEquation or None
         The learned equation.
-    states_ : list of KernelExpansion or EvolvedState
-        The fitted state of each function; of the second kind if it was integrated.
+    states_ : list of states
+        The fitted state of each function, with methods `evaluate` and `variance`.
     functions_ : tuple
         Labels of the functions; (None,) without a label column.
     state_kernel_, equation_kernel_ : Kernel
-        With fitted hyperparameters.
+        With fitted hyperparameters; of exact states, the kernel of their initial values
+        and those at both ends.
     observation_noise_, equation_noise_ : float
         The noise levels, given or chosen; those of a chosen kernel that predicts well
-        but does not meet the data are raised, with all variances, to what is left. An
-        equation that states follow exactly has none.
+        but does not meet the data are raised, with all variances, to the residuals.
+        An equation that states obey exactly has none.
     collocation_points_ : list of ndarray
         Of each function.
     variables_ : tuple of str
@@ -123,7 +126,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         Loss at the start and after each accepted step, where the equation was learned;
         if nothing but integration was needed, at each of its steps, undamped.
     damping_curve_ : list of float
-        Damping of each accepted step.
+        Damping of each accepted step; 0 for exact states.
     n_iter_ : int
         Number of steps tried.
     converged_ : bool
@@ -135,9 +138,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         What was tried, with the loss, misfit and number of steps that it led to:
         `draws` states with few of the collocation points, or the whole problem from
         another `start` than the two-step solution.
-    terms_path_ : list of (terms, loss, misfit, error)
-        Fits with fewer and fewer terms; empty if `n_terms` is None. Where states follow
-        an equation, those that were compared, with minus their log evidence.
+    terms_path_ : list of (terms, loss, misfit, error, log_evidence)
+        Fits with fewer and fewer terms; empty if `n_terms` is None. The last entry is
+        the log evidence of the terms of exact states, not a number for others.
     fit_report_ : FitReport
         What was chosen and why, how well data and equation are met, and what looks
         wrong; to be printed.

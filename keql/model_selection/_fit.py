@@ -238,7 +238,7 @@ class JointFamily:
         settings, noise = self.context.settings, self.equation_noise
         problem = make_problem(
             two_step,
-            _state_kernels(two_step, settings),
+            state_kernels(two_step, settings),
             solver=settings.solver,
             equation_noise=self.hypothesis.equation_noise if noise is None else noise,
             state_penalty=settings.state_penalty,
@@ -252,7 +252,7 @@ class JointFamily:
         return problem, _start(problem, two_step, self.context)
 
 
-def _state_kernels(two_step, settings):
+def state_kernels(two_step, settings):
     """State kernel of each function; that of a span for the reduced method."""
     placed = two_step.setup.collocation_points
     if not settings.reduced:

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from known_equations import cole_hopf, points_of_cole_hopf
+from sklearn.exceptions import ConvergenceWarning
 
 from keql import ReducedOneStepKEqL, TwoStepKEqL
 from keql.datasets import make_darcy
 from keql.kernels import RBF, Polynomial
+from keql.model_selection._fit import state_kernels
 
 T = np.linspace(0, 6, 9)[:, None]
 
@@ -28,7 +31,8 @@ def test_states_are_in_the_span_of_kernel_functions(n_basis, rank):
         random_state=0,
     ).fit(T, np.sin(2 * T.ravel()))
     x = np.linspace(0, 6, 60)[:, None]
-    projected = model._state_kernels(model._learn_in_two_steps(T, T.ravel(), None))[0]
+    two_step = model._learn_in_two_steps(T, T.ravel(), None)
+    projected = state_kernels(two_step, model._settings)[0]
     assert np.linalg.matrix_rank(projected(x), tol=1e-8) == rank
     centers = projected.points
     assert set(centers.ravel()) <= set(points.ravel())
@@ -66,3 +70,29 @@ def test_reduced_method_goes_to_two_steps_where_all_is_observed():
     expected = two.equation_.unknown_part(S)
     found = one.equation_.unknown_part(S)
     assert np.linalg.norm(found - expected) < 1e-2 * np.linalg.norm(expected)
+
+
+def test_states_stay_in_the_span_where_exact_ones_exist():
+    """Burgers' states could be integrated, but not within the span of few functions."""
+    X = points_of_cole_hopf(20)
+    model = ReducedOneStepKEqL(
+        operators=("u", "u_x", "u_xx"),
+        known_part="u_t",
+        variables=("t", "x"),
+        collocation_points=60,
+        n_basis=5,
+        n_restarts=0,
+        max_iter=5,
+        n_terms=3,
+        random_state=0,
+    )
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, cole_hopf(*X.T))
+    x = np.random.RandomState(0).uniform(size=(40, 2))
+    span = model.states_[0].kernel(x, model.collocation_points_[0])
+    assert np.linalg.matrix_rank(span, tol=1e-8 * np.linalg.norm(span)) == 5
+    values = model.predict(x)
+    inside = span @ np.linalg.lstsq(span, values, rcond=None)[0]
+    np.testing.assert_allclose(inside, values, atol=1e-6)
+    reasons = dict(model.fit_report_.not_tried)
+    assert any("span of kernel functions" in reason for reason in reasons.values())

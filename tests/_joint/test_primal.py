@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from joint_problems import solve_jointly
 from test_problems import CASES, OPERATORS, STATE_KERNEL, make_case, solved
 
 from keql import OneStepKEqL, ReducedOneStepKEqL
@@ -162,7 +163,7 @@ def test_auto_takes_the_smaller_representation():
             **data.problem, state_kernel=kernel, optimizer=None, observation_noise=1e-3
         )
         two_step = model._learn_in_two_steps(data.X, data.y, None)
-        problem, _ = model._solve_jointly(two_step)
+        problem, _ = solve_jointly(model, two_step)
         assert (problem.linear_model is PrimalModel) is primal
 
 
@@ -221,10 +222,10 @@ def test_a_part_of_the_representers_tells_of_a_high_rank(length, primal, monkeyp
         return asked[-1]
 
     monkeypatch.setattr("keql._joint.assembly.make_primal_blocks", spy)
-    problem, _ = model._solve_jointly(two_step)
+    problem, _ = solve_jointly(model, two_step)
     assert (problem.linear_model is PrimalModel) == primal
     if not primal:
         assert asked == []
-    problem, _ = model.set_params(solver="primal")._solve_jointly(two_step)
+    problem, _ = solve_jointly(model.set_params(solver="primal"), two_step)
     (block,) = problem.blocks
     assert (2 * block.n_unknowns <= 20 + 60) == primal

@@ -15,6 +15,7 @@ from keql import OneStepKEqL
 from keql.datasets import make_burgers, make_darcy, make_duffing
 from keql.kernels import RBF, Constant, Polynomial
 from keql.metrics import relative_l2_error
+from keql.model_selection._fit import Context, JointFamily
 
 DUFFING_NOISE = {"observation_noise": 1e-4, "equation_noise": 1e-3}
 
@@ -31,7 +32,9 @@ def main():
 def joint_problem(model, data):
     """The least-squares problem of a fit, and its start."""
     two_step = model._learn_in_two_steps(data.X, data.y, None)
-    return model._solve_jointly(two_step)
+    context = Context(model._settings, lambda *_: False)
+    family = JointFamily(two_step, model._hypothesis, context)
+    return family.problem_of(two_step)
 
 
 def fastest(function, repeats=5):

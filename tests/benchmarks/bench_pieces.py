@@ -28,6 +28,7 @@ from scipy import linalg
 from keql import OneStepKEqL
 from keql.datasets import make_burgers, make_darcy
 from keql.kernels import RBF, Polynomial
+from keql.model_selection._fit import Context, JointFamily
 from keql.operators import gram, parse_operator
 
 pytestmark = [
@@ -76,7 +77,9 @@ class Case:
         """The joint problem, where it starts, and what it was made from."""
         model = self.estimator(solver=solver)
         two_step = model._learn_in_two_steps(self.data.X, self.data.y, None)
-        return *model._solve_jointly(two_step), two_step
+        context = Context(model._settings, lambda *_: False)
+        family = JointFamily(two_step, model._hypothesis, context)
+        return *family.problem_of(two_step), two_step
 
     @cached_property
     def fitted(self):

@@ -28,6 +28,7 @@ from keql._regression.likelihood import log_marginal_likelihood
 from keql.datasets import make_burgers, make_darcy, make_duffing
 from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.metrics import filtering_error
+from keql.model_selection._fit import Context, JointFamily
 from keql.operators import parse_operator
 
 FRACTIONS = (0.4, 0.2, 0.1, 0.05)
@@ -106,7 +107,9 @@ def judge(data, kernel, noise):
     )
     two_step = model._learn_in_two_steps(data.X, data.y, None)
     functions = two_step.observations.functions
-    problem, start = model._solve_jointly(two_step)
+    context = Context(model._settings, lambda *_: False)
+    family = JointFamily(two_step, model._hypothesis, context)
+    problem, start = family.problem_of(two_step)
     first = 1e-4 * problem.evaluate(start).loss
     result = minimise(problem, start, Damping(first, 1e-4), max_iter=60)
     evaluation = problem.evaluate(result.solution)
