@@ -8,8 +8,9 @@ from sklearn.utils import check_random_state
 
 from keql._evolution.problem import EvolutionProblem, assemble_exact
 from keql._joint.assembly import assemble_learned, make_problem
+from keql._joint.restarts import minimise_with_restarts
 from keql._joint.starts import linearised_start, start_at
-from keql._numerics.gauss_newton import Result
+from keql._numerics.gauss_newton import Damping, Result, minimise
 from keql._numerics.parallel import parallel_map
 from keql._numerics.scaling import rms
 from keql._observations.data import size_of
@@ -18,6 +19,7 @@ from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import FixedUnknownPart, draw_rows
 from keql.kernels import ProjectedKernel
 from keql.model_selection._criteria import Criteria
+from keql.model_selection._fewer_terms import fit_with_fewer_terms
 
 
 @dataclass(frozen=True)
@@ -281,3 +283,67 @@ def _start(problem, two_step, context):
     penalty = context.settings.state_penalty
     states = [(s.functionals, s.coefficients / penalty) for s in two_step.states]
     return start_at(problem, states, weights)
+
+
+def fit_jointly(family, two_step, problem, start, n_restarts=0):
+    """Solve a joint problem, again if the minimum is poor, and take out terms."""
+    context, hypothesis = family.context, family.hypothesis
+    settings = context.settings
+    problem, result, _, restarts = minimise_with_restarts(
+        problem,
+        start,
+        n_restarts=n_restarts,
+        rng=check_random_state(settings.random_state),
+        report=partial(context.report, two_step),
+        max_iter=settings.max_iter,
+        tol=settings.tol,
+    )
+    path = []
+    if hypothesis.n_terms is not None and not result.interrupted:
+        problem, result, path = fit_with_fewer_terms(
+            problem, result, two_step, hypothesis.n_terms, context
+        )
+    return Fit(
+        hypothesis, two_step, problem, result, two_step.state_kernel, restarts, path
+    )
+
+
+def refit_states(fit, two_step, problem, start, context, damping=1e-4):
+    """The equation of a fit and its history, with the states of a problem that has it.
+
+    `damping` is the first one relative to the loss: the states are near.
+    """
+    settings = context.settings
+    states = minimise(
+        problem,
+        start,
+        Damping(damping * problem.evaluate(start).loss, settings.tol),
+        max_iter=settings.max_iter,
+        report=partial(context.report, two_step, problem),
+    )
+    equation = fit.result
+    result = replace(
+        states,
+        loss_curve=equation.loss_curve,
+        damping_curve=equation.damping_curve,
+        n_iter=equation.n_iter + states.n_iter,
+        stop=states.stop if equation.converged else equation.stop,
+    )
+    return replace(fit, two_step=two_step, problem=problem, result=result)
+
+
+def with_better_equation(fit, other, context):
+    """A fit, or its prior of the states with the equation of another fit.
+
+    The equation is the other one if states of the same prior then predict observations
+    better, each from all others.
+    """
+    if other.result.interrupted:
+        return fit.stopped(other.result.stop)
+    problem = fit.problem.with_basis(other.unknown_part(context.criteria))
+    start = problem.iterate(fit.result.solution.coefficients, np.empty(0))
+    held = refit_states(other, fit.two_step, problem, start, context)
+    if held.result.interrupted:
+        return fit.stopped(held.result.stop)
+    errors = [np.median(np.abs(each.left_out_errors)) for each in (held, fit)]
+    return held if errors[0] < errors[1] else fit

@@ -9,30 +9,113 @@ equation learned with the one may be held while states are found with the other.
 """
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 
 import numpy as np
-from sklearn.utils import check_random_state
 
-from keql._joint.restarts import minimise_with_restarts
-from keql._numerics.gauss_newton import Damping, minimise
+from keql._evolution.problem import why_not_integrated
+from keql._numerics.scaling import size_or_one
 from keql._observations.data import size_of
-from keql._regression.two_step import refit_two_steps
+from keql._regression.equation_prior import (
+    polynomial_kernel,
+    varying_coefficient_kernel,
+)
+from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import find_terms
-from keql.model_selection._candidates import candidates
 from keql.model_selection._evolution_terms import (
     fit_exact_states,
     predicts_within_noise,
 )
-from keql.model_selection._fewer_terms import fit_with_fewer_terms
-from keql.model_selection._fit import Fit, JointFamily
+from keql.model_selection._fit import (
+    Fit,
+    JointFamily,
+    fit_jointly,
+    refit_states,
+    with_better_equation,
+)
 from keql.model_selection._from_diffusion import fit_from_diffusion
 from keql.model_selection._state_kernels import (
     KernelCandidate,
     compare_kernels,
     warm_start,
 )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A hypothesis, and a clause that says why it is not tried; empty if it may be."""
+
+    hypothesis: Hypothesis
+    why_not: str = ""
+
+
+def candidates(two_step, given, settings):
+    """The table of hypotheses, in the order in which they are tried.
+
+    Parameters
+    ----------
+    two_step : LearnedModel
+        Observations and equation, with the size of what P has to explain.
+    given : Hypothesis
+        What the user says; None where it is left open.
+    settings : FitSettings
+        How hypotheses are fitted.
+
+    Returns
+    -------
+    table : list of Candidate
+        Exact states come first: they say most of the states.
+    """
+    size = size_or_one(two_step.target)
+    placed = two_step.setup.collocation_points
+    observed = [data.points for data in two_step.observations.functions]
+    cubic = replace(
+        given,
+        equation_kernel=polynomial_kernel(size, degree=3),
+        name="cubic polynomial",
+    )
+    varying = replace(
+        given,
+        equation_kernel=varying_coefficient_kernel(
+            size, np.concatenate([*placed, *observed])
+        ),
+        name="linear, coefficients varying with the coordinates",
+    )
+    first = given if given.equation_kernel is None else replace(given, name="as given")
+    kernel_given = "" if given.equation_kernel is None else "equation_kernel is given"
+    not_exact = _why_not_exact(two_step, given, settings)
+    return [
+        Candidate(_exact(first), not_exact),
+        Candidate(_exact(cubic), not_exact or kernel_given),
+        Candidate(first),
+        Candidate(cubic, kernel_given),
+        Candidate(varying, kernel_given or _why_not_varying(two_step, given)),
+    ]
+
+
+def _exact(hypothesis):
+    name = f"exact states, {hypothesis.name}"
+    return replace(hypothesis, constraint="integration", name=name)
+
+
+def _why_not_exact(two_step, given, settings):
+    if settings.reduced:
+        return "states of the reduced method lie in the span of kernel functions"
+    if settings.solver != "auto":
+        return f"solver={settings.solver!r} asks for states made of representers"
+    if given.state_kernel is not None or settings.optimizer is None:
+        return "state_kernel is given, or optimizer=None keeps the default one"
+    if given.equation_noise:
+        return "equation_noise says that the equation does not hold exactly"
+    return why_not_integrated(two_step)
+
+
+def _why_not_varying(two_step, given):
+    if given.n_terms is not None:
+        return "n_terms asks for a polynomial"
+    if len(two_step.observations.functions) == 1:
+        return "one function does not tell varying coefficients from others"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -109,29 +192,6 @@ def fit_hypothesis(hypothesis, two_step, context, learned=None):
     family = JointFamily(two_step, hypothesis, context)
     return fit_jointly(
         family, two_step, *family.problem_of(two_step), context.settings.n_restarts
-    )
-
-
-def fit_jointly(family, two_step, problem, start, n_restarts=0):
-    """Solve a joint problem, again if the minimum is poor, and take out terms."""
-    context, hypothesis = family.context, family.hypothesis
-    settings = context.settings
-    problem, result, _, restarts = minimise_with_restarts(
-        problem,
-        start,
-        n_restarts=n_restarts,
-        rng=check_random_state(settings.random_state),
-        report=partial(context.report, two_step),
-        max_iter=settings.max_iter,
-        tol=settings.tol,
-    )
-    path = []
-    if hypothesis.n_terms is not None and not result.interrupted:
-        problem, result, path = fit_with_fewer_terms(
-            problem, result, two_step, hypothesis.n_terms, context
-        )
-    return Fit(
-        hypothesis, two_step, problem, result, two_step.state_kernel, restarts, path
     )
 
 
@@ -399,44 +459,3 @@ class _Search:
         start = warm_start(kernels[0], held)
         states = refit_states(fit, *start[:3], self.context)
         return best.or_better(Selection(states, None, start.error, kernels))
-
-
-def refit_states(fit, two_step, problem, start, context, damping=1e-4):
-    """The equation of a fit and its history, with the states of a problem that has it.
-
-    `damping` is the first one relative to the loss: the states are near.
-    """
-    settings = context.settings
-    states = minimise(
-        problem,
-        start,
-        Damping(damping * problem.evaluate(start).loss, settings.tol),
-        max_iter=settings.max_iter,
-        report=partial(context.report, two_step, problem),
-    )
-    equation = fit.result
-    result = replace(
-        states,
-        loss_curve=equation.loss_curve,
-        damping_curve=equation.damping_curve,
-        n_iter=equation.n_iter + states.n_iter,
-        stop=states.stop if equation.converged else equation.stop,
-    )
-    return replace(fit, two_step=two_step, problem=problem, result=result)
-
-
-def with_better_equation(fit, other, context):
-    """A fit, or its prior of the states with the equation of another fit.
-
-    The equation is the other one if states of the same prior then predict observations
-    better, each from all others.
-    """
-    if other.result.interrupted:
-        return fit.stopped(other.result.stop)
-    problem = fit.problem.with_basis(other.unknown_part(context.criteria))
-    start = problem.iterate(fit.result.solution.coefficients, np.empty(0))
-    held = refit_states(other, fit.two_step, problem, start, context)
-    if held.result.interrupted:
-        return fit.stopped(held.result.stop)
-    errors = [np.median(np.abs(each.left_out_errors)) for each in (held, fit)]
-    return held if errors[0] < errors[1] else fit

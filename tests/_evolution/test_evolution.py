@@ -17,11 +17,11 @@ from numpy.testing import assert_allclose
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.boundary_values import BoundaryValueRegression
-from keql._evolution.form import IntegrationLimits, time_axis, why_not_integrated
-from keql._evolution.states import EvolvedState
+from keql._evolution.integration import EvolvedState
+from keql._evolution.problem import IntegrationLimits, time_axis, why_not_integrated
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import Constant, Polynomial, Restriction
-from keql.model_selection._candidates import candidates
+from keql.model_selection._search import candidates
 from keql.operators import KernelExpansion, parse_operator
 
 LAW = monomial(2, 3) + monomial(4)

@@ -15,10 +15,10 @@ from keql.equation._basis import FixedUnknownPart, PolynomialBasis
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
 from keql.model_selection import _search
-from keql.model_selection._candidates import Candidate
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._fit import Context, JointFamily
 from keql.model_selection._search import (
+    Candidate,
     Selection,
     fit_jointly,
     refit_states,
