@@ -103,34 +103,8 @@ def fit_with_fewer_terms(problem, result, two_step, n_terms, context, criteria=N
         All fits, from all terms to few.
     """
     criteria = criteria or TermCriteria()
-    exponents = find_terms(problem.basis.kernel, problem.n_unknown, n_terms)
-    fits = [(list(range(len(exponents))), problem, result)]
-    fewest = 1 if n_terms == "auto" else n_terms
-    while len(fits[-1][0]) > fewest:
-        kept, smaller, start = _drop_cheapest_term(problem, exponents, *fits[-1])
-        control = Damping(
-            criteria.damping * smaller.evaluate(start).loss, context.settings.tol
-        )
-        report = partial(context.report, two_step, smaller)
-        max_iter = context.settings.max_iter
-        fit = minimise(smaller, start, control, max_iter=max_iter, report=report)
-        fits.append((kept, smaller, fit))
-        if fit.interrupted or fit.loss > criteria.hopeless * result.loss:
-            break
-    functions = two_step.observations.functions
-    errors = [
-        left_out_errors(each.linearise(each.evaluate(fit.solution)), functions)
-        for _, each, fit in fits
-    ]
-    path = [
-        TermsStep(
-            tuple(term_name(two_step, powers) for powers in exponents[kept]),
-            fit.loss,
-            each.misfit(fit.solution),
-            rms(missed),
-        )
-        for (kept, each, fit), missed in zip(fits, errors, strict=True)
-    ]
+    fits = _fits_with_fewer(problem, result, two_step, n_terms, context, criteria)
+    path, errors = _describe_path(fits, two_step)
     place = len(fits) - 1
     if n_terms == "auto":
         n_residuals = sum(map(len, problem.precisions))
@@ -144,6 +118,42 @@ def fit_with_fewer_terms(problem, result, two_step, n_terms, context, criteria=N
             n_iter=sum(each.n_iter for *_, each in fits),
         )
     return chosen, fit, path
+
+
+def _fits_with_fewer(problem, result, two_step, n_terms, context, criteria):
+    """Positions of terms, problem and result: with all terms, one less, and so on."""
+    exponents = find_terms(problem.basis.kernel, problem.n_unknown, n_terms)
+    settings = context.settings
+    fits = [(list(range(len(exponents))), problem, result)]
+    fewest = 1 if n_terms == "auto" else n_terms
+    while len(fits[-1][0]) > fewest:
+        kept, smaller, start = _drop_cheapest_term(problem, exponents, *fits[-1])
+        damping = criteria.damping * smaller.evaluate(start).loss
+        fit = minimise(
+            smaller,
+            start,
+            Damping(damping, settings.tol),
+            max_iter=settings.max_iter,
+            report=partial(context.report, two_step, smaller),
+        )
+        fits.append((kept, smaller, fit))
+        if fit.interrupted or fit.loss > criteria.hopeless * result.loss:
+            break
+    return fits
+
+
+def _describe_path(fits, two_step):
+    """What each fit came to, and its errors of predicting observations."""
+    _, problem, _ = fits[0]
+    exponents = find_terms(problem.basis.kernel, problem.n_unknown, "auto")
+    names = [term_name(two_step, powers) for powers in exponents]
+    steps, errors = [], []
+    for kept, problem, result in fits:
+        model = problem.linearise(problem.evaluate(result.solution))
+        errors.append(left_out_errors(model, two_step.observations.functions))
+        terms, misfit = tuple(names[i] for i in kept), problem.misfit(result.solution)
+        steps.append(TermsStep(terms, result.loss, misfit, rms(errors[-1])))
+    return steps, errors
 
 
 def largest_gap(losses, errors, n_residuals, criteria):

@@ -121,21 +121,25 @@ def compare_kernels(family, values=None, comparison=None):
         return _fit_kernel(family, offset + variance * matern, values, comparison)
 
     n_points = max(map(len, setup.collocation_points))
-    shortest = comparison.resolved * n_points ** (-1 / len(extent))
-    shortest, ratio = min(shortest, comparison.first), comparison.factors[-1]
-    n_steps = int(np.log(comparison.first / shortest) / np.log(ratio))
-    falling = comparison.first / ratio ** np.arange(n_steps + 1)
-    limits = shortest, comparison.longest
-    lengths = np.outer(falling, np.ones(len(extent)))
-    tried = search_lengths(smooth, lengths, limits, comparison.factors, values)
+    lengths, limits = _falling_lengths(n_points, len(extent), comparison)
+    factors = comparison.factors
+    tried = search_lengths(smooth, lengths, limits, factors, values)
     place, start = min(tried.items(), key=lambda item: item[1].error)
-    rougher = search_lengths(
-        rough, np.atleast_2d(place), limits, comparison.factors, start.values
-    )
+    place = np.atleast_2d(place)
+    rougher = search_lengths(rough, place, limits, factors, start.values)
     candidates = [*tried.values(), *rougher.values()]
     best = most_parsimonious(candidates, family.context.criteria)
     others = [candidate for candidate in candidates if candidate is not best]
     return [best, *sorted(others, key=lambda candidate: candidate.error)]
+
+
+def _falling_lengths(n_points, d, comparison):
+    """Equal length scales (n, d) to go through first, and the shortest and longest."""
+    shortest = comparison.resolved * n_points ** (-1 / d)
+    shortest, ratio = min(shortest, comparison.first), comparison.factors[-1]
+    n_steps = int(np.log(comparison.first / shortest) / np.log(ratio))
+    falling = comparison.first / ratio ** np.arange(n_steps + 1)
+    return np.outer(falling, np.ones(d)), (shortest, comparison.longest)
 
 
 def warm_start(candidate, family):
