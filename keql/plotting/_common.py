@@ -18,6 +18,59 @@ def make_axes(ax):
     return ax
 
 
+class Display:
+    """Base of the displays: `_draw` draws on given axes."""
+
+    def plot(self, ax=None, **kwargs):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot` of lines and points, or `pcolormesh` of maps.
+
+        Returns
+        -------
+        display : Display
+            This one.
+        """
+        self.ax_ = ax = make_axes(ax)
+        self.figure_ = ax.figure
+        self._draw(ax, **kwargs)
+        return self
+
+
+class MeanOrStdDisplay(Display):
+    """Base of the displays of a function that may have a standard deviation `std`."""
+
+    def plot(self, ax=None, *, quantity="mean", **kwargs):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; None for a new figure.
+        quantity : {"mean", "std"}, default="mean"
+            What is shown of a function of two coordinates, or whether the line of one
+            is the function or its standard deviation.
+        **kwargs : dict
+            For matplotlib's `plot` or `pcolormesh`.
+
+        Returns
+        -------
+        display : Display
+            This one.
+        """
+        if quantity not in ("mean", "std") or (quantity == "std" and self.std is None):
+            raise ValueError(
+                f"quantity={quantity!r} must be 'mean', or 'std' where standard "
+                "deviations are given."
+            )
+        return super().plot(ax, quantity=quantity, **kwargs)
+
+
 def check_equation(estimator):
     """The learned equation of a fitted estimator."""
     check_is_fitted(estimator)
@@ -96,7 +149,9 @@ def grid_of(points, resolution):
 
 
 def check_dimension(points):
-    """Points as an array of one or two coordinates."""
+    """Points as an array of one or two coordinates; None stays."""
+    if points is None:
+        return None
     points = np.asarray(points, dtype=float)
     points = points[:, None] if points.ndim == 1 else points
     if points.shape[1] > 2:
@@ -119,6 +174,17 @@ def check_values(values, points, name):
             "for each."
         )
     return values
+
+
+def check_arrays(points, variables, **values):
+    """Points, names of their coordinates and values there, checked: a dict by name."""
+    points = check_dimension(points)
+    if variables is None:
+        variables = [f"x{i}" for i in range(points.shape[1])]
+    checked = {
+        name: check_values(array, points, name) for name, array in values.items()
+    }
+    return {"points": points, "variables": list(variables), **checked}
 
 
 def draw_map(ax, points, values, variables, label, *, centred=None, **kwargs):
@@ -151,18 +217,15 @@ def draw_line(ax, points, values, variables, ylabel, std=None, **kwargs):
     x, values = points[order, 0], values[order]
     (line,) = ax.plot(x, values, **{"color": FIRST, "lw": 1.5, **kwargs})
     if std is not None:
-        std = std[order]
-        ax.fill_between(
-            x,
-            values - 2 * std,
-            values + 2 * std,
-            color=line.get_color(),
-            alpha=0.25,
-            lw=0,
-            label="two standard deviations",
-        )
+        draw_band(ax, x, values, std[order], color=line.get_color(), alpha=0.25)
     ax.set(xlabel=variables[0], ylabel=ylabel, xlim=(x[0], x[-1]))
     return line
+
+
+def draw_band(ax, x, middle, std, **kwargs):
+    """A band of two standard deviations around a line."""
+    label = "two standard deviations"
+    ax.fill_between(x, middle - 2 * std, middle + 2 * std, lw=0, label=label, **kwargs)
 
 
 def legend_above(ax, handles=None, **kwargs):
@@ -171,13 +234,6 @@ def legend_above(ax, handles=None, **kwargs):
         handles, _ = ax.get_legend_handles_labels()
     settings = {"ncols": 2, "frameon": False, "handletextpad": 0.4, **kwargs}
     ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1), **settings)
-
-
-def default_variables(variables, points):
-    """Names of the coordinates."""
-    if variables is None:
-        return [f"x{i}" for i in range(points.shape[1])]
-    return list(variables)
 
 
 def forcing_of(estimator):
