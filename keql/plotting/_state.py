@@ -168,13 +168,11 @@ class StateDisplay(common.MeanOrStdDisplay):
         display : StateDisplay
             Drawn.
         """
-        return cls(
-            **common.check_arrays(points, variables, values=values, std=std),
-            X=common.check_dimension(X),
-            y=None if y is None else np.ravel(y),
-            collocation_points=common.check_dimension(collocation_points),
-            name=name,
-        ).plot(ax=ax, quantity=quantity, **kwargs)
+        arrays = common.check_arrays(points, variables, values=values, std=std)
+        arrays["X"] = common.check_dimension(X)
+        arrays["y"] = None if y is None else np.ravel(y)
+        arrays["collocation_points"] = common.check_dimension(collocation_points)
+        return cls(**arrays, name=name).plot(ax=ax, quantity=quantity, **kwargs)
 
     def _draw(self, ax, quantity, **kwargs):
         shown = self.values if quantity == "mean" else self.std
