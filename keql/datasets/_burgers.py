@@ -13,6 +13,7 @@ from keql.datasets._common import (
     check_count,
     check_number,
     check_points,
+    describe_problem,
     make_bunch,
     noise_levels,
     orders_of,
@@ -317,17 +318,9 @@ def make_burgers(
         chosen = rng.permutation(n_inner)[:n_interior]
         parts.append(product_grid(t[1:], x[1:-1])[chosen])
     X = np.vstack(parts)
-    problem = {
-        "operators": ("u", "u_x", "u_xx"),
-        "known_part": "u_t",
-        "collocation_points": collocation,
-        "forcing": None,
-        "variables": ("t", "x"),
-        "function_column": None,
-    }
     fine = np.linspace(0.0, 1.0, 100)
     return make_bunch(
-        problem,
+        describe_problem(("u", "u_x", "u_xx"), "u_t", collocation, None, ("t", "x")),
         X,
         product_grid(fine, fine),
         truth,

@@ -81,6 +81,18 @@ def product_grid(first, second):
     return np.column_stack([axis.ravel() for axis in np.meshgrid(first, second)])
 
 
+def describe_problem(operators, known_part, points, forcing, variables, column=None):
+    """The description of an equation, as constructor arguments of a learner: a dict."""
+    return {
+        "operators": operators,
+        "known_part": known_part,
+        "collocation_points": points,
+        "forcing": forcing,
+        "variables": variables,
+        "function_column": column,
+    }
+
+
 def make_bunch(problem, X, X_test, truth, noise, rng, **others):
     """Assemble a data set; the noise goes to every row of the observations."""
     y, y_test = truth(X), truth(X_test)

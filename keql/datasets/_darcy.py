@@ -8,6 +8,7 @@ from keql.datasets._common import (
     check_count,
     check_number,
     check_points,
+    describe_problem,
     make_bunch,
     noise_levels,
     orders_of,
@@ -215,14 +216,6 @@ def make_darcy(
         features = _features_at(inner, fields, m)
         forcing[float(m)] = _unknown_part(features)
     X = np.vstack(X)
-    problem = {
-        "operators": OPERATORS,
-        "known_part": None,
-        "collocation_points": inner,
-        "forcing": forcing,
-        "variables": VARIABLES,
-        "function_column": 2,
-    }
     n_collocation = n_functions * n_inner
     kernels = {
         "state_kernel": RBF(0.5, "fixed"),
@@ -231,7 +224,7 @@ def make_darcy(
         "n_inducing": min(200, n_collocation),
     }
     return make_bunch(
-        problem,
+        describe_problem(OPERATORS, None, inner, forcing, VARIABLES, column=2),
         X,
         np.vstack(X_test),
         _DarcyTruth(fields, n_functions),

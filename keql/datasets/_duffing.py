@@ -10,6 +10,7 @@ from keql.datasets._common import (
     check_count,
     check_number,
     check_points,
+    describe_problem,
     make_bunch,
     noise_levels,
     orders_of,
@@ -145,14 +146,7 @@ def make_duffing(
     start = np.asarray(initial, dtype=np.float64)
     if start.shape != (2,) or not np.all(np.isfinite(start)):
         raise ValueError(f"initial={initial!r}; give two numbers, u(0) and u_t(0).")
-    problem = {
-        "operators": ("u", "u_t"),
-        "known_part": "u_tt",
-        "collocation_points": np.linspace(0.0, t_max, n_collocation)[:, None],
-        "forcing": _forcing,
-        "variables": ("t",),
-        "function_column": None,
-    }
+    collocation = np.linspace(0.0, t_max, n_collocation)[:, None]
     kernels = {
         "state_kernel": RationalQuadratic(
             2**-0.5, 1.0, length_scale_bounds="fixed", alpha_bounds="fixed"
@@ -162,7 +156,7 @@ def make_duffing(
         "n_inducing": min(500, n_collocation),
     }
     return make_bunch(
-        problem,
+        describe_problem(("u", "u_t"), "u_tt", collocation, _forcing, ("t",)),
         np.linspace(0.0, t_max, n_observations)[:, None],
         np.linspace(0.0, t_max, 5000)[:, None],
         _DuffingTruth(t_max, start),

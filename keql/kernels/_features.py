@@ -16,41 +16,11 @@ class FeatureKernel(NonStationaryMixin, Kernel):
     """
 
     def __call__(self, X, Y=None, eval_gradient=False):
-        """Value of the kernel.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            First points.
-        Y : array-like of shape (m, d), default=None
-            Second points; None stands for `X`.
-        eval_gradient : bool, default=False
-            Whether the gradient in the hyperparameters, of which there are none, is
-            returned as well.
-
-        Returns
-        -------
-        K : ndarray of shape (n, m)
-            The values.
-        gradient : ndarray of shape (n, m, 0)
-            Only if `eval_gradient`.
-        """
+        """Values at all pairs of points, and their gradient in no hyperparameters."""
         K = self.derivative(X, Y)
         return (K, np.empty((*K.shape, 0))) if eval_gradient else K
 
     def diag(self, X):
-        """Values k(x, x).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Points.
-
-        Returns
-        -------
-        values : ndarray of shape (n,)
-            The diagonal of `kernel(X)`.
-        """
         return np.sum(self.feature_map(X) ** 2, axis=1)
 
     def _derivatives(self, X, Y, pairs):

@@ -136,13 +136,7 @@ class Polynomial(NonStationaryMixin, ActiveKernel):
         columns = self._columns(d)
         center, scale = self._center_and_scale(len(columns))
         own = self._exponents(len(columns))
-        raw = np.array(
-            [
-                powers
-                for powers in product(range(self.degree + 1), repeat=len(columns))
-                if sum(powers) <= self.degree
-            ]
-        )
+        raw = _monomials(len(columns), self.degree, True)
         # prod_i ((s_i - c_i) / b_i)^e_i, expanded by the binomial theorem; comb is 0
         # where the power of s_i exceeds e_i.
         coefficients = np.tile(self._weights(len(columns)), (len(raw), 1))
@@ -219,12 +213,8 @@ class Polynomial(NonStationaryMixin, ActiveKernel):
             # A column that does not vary keeps its own size as scale.
             "scale": np.where(spread > 1e-12 * np.abs(S).max(axis=0), spread, 1.0),
         }
-        given = {
-            name: value
-            for name, value in auto.items()
-            if isinstance(getattr(self, name), str) and getattr(self, name) == "auto"
-        }
-        return clone(self).set_params(**given)
+        chosen = [n for n in auto if np.array_equal(getattr(self, n), "auto")]
+        return clone(self).set_params(**{name: auto[name] for name in chosen})
 
     def _active_derivatives(self, X, Y, pairs):
         Z, scale = self._standardise(X)

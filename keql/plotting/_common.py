@@ -5,6 +5,8 @@ from sklearn.utils.validation import check_is_fitted
 
 # Blue and vermilion of Okabe and Ito's palette, and grey.
 FIRST, SECOND, QUIET = "#0072B2", "#D55E00", "0.45"
+# A white circle with a black edge.
+CIRCLE = {"ls": "", "marker": "o", "mfc": "white", "mec": "black"}
 DIVERGING, SEQUENTIAL = "RdBu_r", "viridis"
 
 
@@ -124,19 +126,17 @@ def split_rows(estimator, X, y, function):
     """Coordinates and values of the observations of one function."""
     if X is None:
         return None, None
-    points = estimator.coordinates(X)
+    points, column = estimator.coordinates(X), estimator.function_column
     values = None if y is None else np.ravel(np.asarray(y, dtype=float))
-    if estimator.function_column is not None:
-        label = estimator.functions_[position_of(estimator, function)]
-        column = estimator.function_column
-        if hasattr(X, "columns"):
-            name = column if isinstance(column, str) else list(X.columns)[column]
-            labels = np.asarray(X[name])
-        else:
-            labels = np.asarray(X)[:, column]
-        mine = labels == label
-        points, values = points[mine], None if values is None else values[mine]
-    return points, values
+    if column is None:
+        return points, values
+    if hasattr(X, "columns"):
+        name = column if isinstance(column, str) else list(X.columns)[column]
+        labels = np.asarray(X[name])
+    else:
+        labels = np.asarray(X)[:, column]
+    mine = labels == estimator.functions_[position_of(estimator, function)]
+    return points[mine], None if values is None else values[mine]
 
 
 def grid_of(points, resolution):
@@ -193,10 +193,8 @@ def draw_map(ax, points, values, variables, label, *, centred=None, **kwargs):
     centred = low < 0 < high if centred is None else centred
     if centred:
         limit = max(abs(low), abs(high)) or 1.0
-        defaults = {"cmap": DIVERGING, "vmin": -limit, "vmax": limit}
-    else:
-        defaults = {"cmap": SEQUENTIAL}
-    settings = {**defaults, "rasterized": True, **kwargs}
+        kwargs = {"cmap": DIVERGING, "vmin": -limit, "vmax": limit, **kwargs}
+    settings = {"cmap": SEQUENTIAL, "rasterized": True, **kwargs}
     first, second = (np.unique(column) for column in points.T)
     if len(first) * len(second) == len(points):
         order = np.lexsort(points.T)
@@ -239,9 +237,8 @@ def legend_above(ax, handles=None, **kwargs):
 def forcing_of(estimator):
     """The right-hand side at the collocation points of all functions, stacked."""
     given, values = estimator.forcing, []
-    for label, points in zip(
-        estimator.functions_, estimator.collocation_points_, strict=True
-    ):
+    points_of = zip(estimator.functions_, estimator.collocation_points_, strict=True)
+    for label, points in points_of:
         forcing = given[label] if isinstance(given, dict) else given
         if forcing is None:
             forcing = np.zeros(len(points))

@@ -97,13 +97,8 @@ class LossCurveDisplay(common.Display):
         if self.damping_curve is not None and len(self.damping_curve):
             self.damping_ax_ = other = ax.twinx()
             damping = np.asarray(self.damping_curve, dtype=float)
-            lines += other.plot(
-                np.arange(1, len(damping) + 1),
-                damping,
-                "--",
-                color=common.SECOND,
-                label="damping",
-            )
+            steps, settings = np.arange(1, len(damping) + 1), {"color": common.SECOND}
+            lines += other.plot(steps, damping, "--", label="damping", **settings)
             other.set(ylabel="damping", yscale="log")
         ax.legend(handles=lines)
 
@@ -210,16 +205,8 @@ class EquationParityDisplay(common.Display):
 
     def _draw(self, ax, **kwargs):
         self.relative_error_ = relative_l2_error(self.given, self.predicted)
-        settings = {
-            "ls": "",
-            "marker": "o",
-            "ms": 3,
-            "color": common.FIRST,
-            "alpha": 0.5,
-            "mew": 0,
-            "rasterized": True,
-            **kwargs,
-        }
+        style = {"ls": "", "marker": "o", "ms": 3, "mew": 0, "rasterized": True}
+        settings = {**style, "color": common.FIRST, "alpha": 0.5, **kwargs}
         middle = 0.5 * (np.max(self.given) + np.min(self.given))
         ax.axline((middle, middle), slope=1, color="black", lw=0.8, zorder=1)
         ax.plot(self.given, self.predicted, **settings)
@@ -376,14 +363,8 @@ class PhasePortraitDisplay(common.Display):
             self.u[:1], self.u_t[:1], "s", ms=7, color=line.get_color(), label="start"
         )
         if self.observed is not None:
-            ax.plot(
-                *self.observed,
-                "o",
-                ms=4,
-                mfc="white",
-                mec="black",
-                label="at the observations",
-            )
+            label = "at the observations"
+            ax.plot(*self.observed, **common.CIRCLE, ms=4, label=label)
         ax.set(xlabel="u", ylabel=f"u_{self.variable}")
         common.legend_above(ax)
 

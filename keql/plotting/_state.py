@@ -176,15 +176,12 @@ class StateDisplay(common.MeanOrStdDisplay):
 
     def _draw(self, ax, quantity, **kwargs):
         shown = self.values if quantity == "mean" else self.std
-        label = (
-            self.name if quantity == "mean" else f"standard deviation of {self.name}"
-        )
+        prefix = "" if quantity == "mean" else "standard deviation of "
+        label = prefix + self.name
         if self.points.shape[1] == 1:
             band = self.std if quantity == "mean" else None
-            settings = {"label": "state", **kwargs}
-            common.draw_line(
-                ax, self.points, shown, self.variables, label, band, **settings
-            )
+            args = self.points, shown, self.variables, label, band
+            common.draw_line(ax, *args, **{"label": "state", **kwargs})
             self._mark_on_line(ax, quantity)
             common.legend_above(ax)
         else:
@@ -193,16 +190,8 @@ class StateDisplay(common.MeanOrStdDisplay):
 
     def _mark_on_line(self, ax, quantity):
         if self.X is not None and self.y is not None and quantity == "mean":
-            ax.plot(
-                self.X[:, 0],
-                self.y,
-                "o",
-                ms=5,
-                mfc="white",
-                mec="black",
-                label="observations",
-                zorder=3,
-            )
+            settings = {"label": "observations", "ms": 5, "zorder": 3}
+            ax.plot(self.X[:, 0], self.y, **common.CIRCLE, **settings)
         if self.collocation_points is not None:
             ax.plot(
                 self.collocation_points[:, 0],
@@ -218,25 +207,20 @@ class StateDisplay(common.MeanOrStdDisplay):
     def _mark_on_map(self, ax):
         handles = []
         if self.collocation_points is not None:
+            settings = {"ms": 1.5, "color": "0.25", "alpha": 0.6}
             handles += ax.plot(
-                *self.collocation_points.T,
-                ".",
-                ms=1.5,
-                color="0.25",
-                alpha=0.6,
-                label="collocation points",
+                *self.collocation_points.T, ".", label="collocation points", **settings
             )
         if self.X is not None:
+            settings = {
+                "ms": 4,
+                "mfc": "black",
+                "mec": "white",
+                "mew": 0.7,
+                "zorder": 3,
+            }
             handles += ax.plot(
-                *self.X.T,
-                "o",
-                ms=4,
-                mfc="black",
-                mec="white",
-                mew=0.7,
-                clip_on=False,
-                label="observations",
-                zorder=3,
+                *self.X.T, "o", label="observations", clip_on=False, **settings
             )
         if handles:
             common.legend_above(ax, handles, markerscale=1.5)
