@@ -185,6 +185,22 @@ def _per_function(arrays):
     return list(arrays) if arrays.ndim == 3 else [arrays]
 
 
+def _true_values(unknown_part, features):
+    """Return the values (n,) of the true unknown part for each function's features."""
+    if callable(unknown_part):
+        truths = [unknown_part(S) for S in features]
+    elif len(features) > 1 or np.ndim(unknown_part[0]) == 1:
+        truths = list(unknown_part)
+    else:
+        truths = [unknown_part]
+    if len(truths) != len(features):
+        raise ValueError(
+            f"unknown_part has values for {len(truths)} functions and features are "
+            f"of {len(features)}; give one array of values for each."
+        )
+    return [_values(truth, "unknown_part") for truth in truths]
+
+
 def equation_error(equation, features, unknown_part):
     """Relative L2 error of the learned unknown part, averaged over functions.
 
@@ -222,24 +238,12 @@ def equation_error(equation, features, unknown_part):
     0.5
     """
     features = _per_function(features)
-    if callable(unknown_part):
-        truths = [unknown_part(S) for S in features]
-    elif len(features) > 1 or np.ndim(unknown_part[0]) == 1:
-        truths = list(unknown_part)
-    else:
-        truths = [unknown_part]
-    if len(truths) != len(features):
-        raise ValueError(
-            f"unknown_part has values for {len(truths)} functions and features are "
-            f"of {len(features)}; give one array of values for each."
-        )
+    truths = _true_values(unknown_part, features)
+    name = "equation.unknown_part(features)"
+    predictions = [_values(equation.unknown_part(S), name) for S in features]
     errors = [
-        _relative(
-            _values(truth, "unknown_part"),
-            _values(equation.unknown_part(S), "equation.unknown_part(features)"),
-            "unknown_part",
-        )
-        for S, truth in zip(features, truths, strict=True)
+        _relative(truth, predicted, "unknown_part")
+        for truth, predicted in zip(truths, predictions, strict=True)
     ]
     return float(np.mean(errors))
 

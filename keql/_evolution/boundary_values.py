@@ -22,7 +22,7 @@ from keql._numerics.linalg import (
     solve_lower,
 )
 from keql._numerics.scaling import extent_of, size_or_one
-from keql._observations.data import NOISE_RANGE
+from keql._observations.data import noise_range
 from keql.equation import WeightPosterior
 from keql.kernels import Constant, Matern
 
@@ -55,7 +55,7 @@ class BoundaryPrior:
 
     def bounds(self, size):
         """Of the logarithms of all hyperparameters, free or not; values of a size."""
-        levels = np.log([np.multiply(NOISE_RANGE, size), (1.0, self.max_scale)])
+        levels = np.log([noise_range(size), (1.0, self.max_scale)])
         return np.vstack([self.kernel.bounds, levels])
 
     @cached_property

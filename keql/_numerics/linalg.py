@@ -3,40 +3,20 @@
 import numpy as np
 from scipy import linalg
 
-# A covariance that is positive definite in exact arithmetic may not be so in floating
-# point. These multiples of its mean diagonal are added to the diagonal in turn.
-JITTERS = (0.0, *10.0 ** np.arange(-15, -7))
 
+def cholesky(A, jitter_exponents=range(-15, -7)):
+    """Lower Cholesky factor of a symmetric positive definite matrix (n, n).
 
-def cholesky(A):
-    """Lower Cholesky factor of a symmetric positive definite matrix.
-
-    If the factorisation fails, 1e-15 times the mean of the diagonal is added to the
-    diagonal, then ten times as much, up to 1e-8 times: relative, so that it does not
-    depend on units, and far below what data can tell.
-
-    Parameters
-    ----------
-    A : ndarray of shape (n, n)
-        Symmetric; only the lower triangle is read.
-
-    Returns
-    -------
-    L : ndarray of shape (n, n)
-        With zeros above the diagonal.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the largest jitter does not suffice, or an entry is not finite.
+    A covariance that is positive definite in exact arithmetic may not be so in
+    floating point. If the factorisation of A fails, 1e-15 times the mean of its
+    diagonal is added to the diagonal, then ten times as much, up to 1e-8 times
+    (`jitter_exponents` are the powers of ten): relative, so that it does not depend on
+    units, and far below what data can tell. Only the lower triangle of A is read.
+    Raises LinAlgError if the largest jitter does not suffice or an entry is not finite.
     """
-    if not np.all(np.isfinite(np.tril(A))):  # LAPACK takes nan for a positive pivot
-        raise np.linalg.LinAlgError(
-            f"a covariance matrix of size {len(A)} has entries that are not finite: "
-            "check the scales of the data and of the kernel."
-        )
+    _refuse_infinite(A, np.tril(A))  # LAPACK takes nan for a positive pivot
     mean = np.trace(A) / max(1, len(A))
-    for jitter in JITTERS:
+    for jitter in (0.0, *(10.0**k for k in jitter_exponents)):
         L = np.array(A, order="C")
         L[np.diag_indices_from(L)] += jitter * mean
         # The lower triangle by rows is, to LAPACK, the upper one by columns.
@@ -45,38 +25,23 @@ def cholesky(A):
             return upper.T
     raise np.linalg.LinAlgError(
         f"a covariance matrix of size {len(A)} is not positive definite, even with "
-        f"{JITTERS[-1]:g} of its mean diagonal added: raise the noise level, or "
+        f"{jitter:g} of its mean diagonal added: raise the noise level, or "
         "shorten the length scales of the kernel."
     )
 
 
 def pivoted_cholesky(A, tol=1e-14):
-    """Rank-revealing Cholesky factorisation of a positive semi-definite matrix.
+    """Rank-revealing Cholesky factorisation of a positive semi-definite matrix (n, n).
 
-    Rows are picked in turn, each time the one that those before explain least of. All
-    are first scaled to a unit diagonal, so that functionals of different units count
-    alike.
+    In each turn it picks the row that the rows picked before explain least of. Rows are
+    first scaled to a unit diagonal, so that functionals of different units count alike;
+    it ends when no row has more than the part `tol` of its diagonal element
+    unexplained. A has a positive diagonal, and only its lower triangle is read.
 
-    Parameters
-    ----------
-    A : ndarray of shape (n, n)
-        Symmetric, with a positive diagonal; only the lower triangle is read.
-    tol : float, default=1e-14
-        The factorisation ends when of no row more than this part of its diagonal
-        element is left.
-
-    Returns
-    -------
-    rows : ndarray of shape (n, r)
-        ``rows @ rows.T`` is A up to `tol`; ``rows[pivots]`` is lower triangular.
-    pivots : ndarray of shape (r,)
-        The rows picked.
+    Returns `rows` (n, r), with ``rows @ rows.T`` equal to A up to `tol` and
+    ``rows[pivots]`` lower triangular, and `pivots` (r,), the rows picked.
     """
-    if not np.all(np.isfinite(A)):
-        raise np.linalg.LinAlgError(
-            f"a covariance matrix of size {len(A)} has entries that are not finite: "
-            "check the scales of the data and of the kernel."
-        )
+    _refuse_infinite(A, A)
     scale = np.sqrt(np.diag(A))
     scale = np.where(scale > 0, scale, 1.0)
     scaled = np.asfortranarray(A / scale / scale[:, None])
@@ -89,59 +54,32 @@ def pivoted_cholesky(A, tol=1e-14):
     return rows * scale[:, None], pivots[:rank]
 
 
+def _refuse_infinite(A, entries):
+    if not np.all(np.isfinite(entries)):
+        raise np.linalg.LinAlgError(
+            f"a covariance matrix of size {len(A)} has entries that are not finite: "
+            "check the scales of the data and of the kernel."
+        )
+
+
 def solve_lower(L, B, transposed=False):
-    """Solve L Z = B, or L^T Z = B, for a lower triangular L.
+    """Solve L Z = B, or L^T Z = B if `transposed`, for a lower triangular L (n, n).
 
-    Parameters
-    ----------
-    L : ndarray of shape (n, n)
-        Lower triangular.
-    B : ndarray of shape (n,) or (n, m)
-        Right-hand sides.
-    transposed : bool, default=False
-        Whether L^T takes the place of L.
-
-    Returns
-    -------
-    Z : ndarray of the shape of B
-        The solution.
+    The right-hand sides B have shape (n,) or (n, m), and so has Z.
     """
     trans = "T" if transposed else "N"
     return linalg.solve_triangular(L, B, lower=True, trans=trans, check_finite=False)
 
 
 def solve_cholesky(L, B):
-    """Solve L L^T Z = B.
-
-    Parameters
-    ----------
-    L : ndarray of shape (n, n)
-        Lower Cholesky factor.
-    B : ndarray of shape (n,) or (n, m)
-        Right-hand sides.
-
-    Returns
-    -------
-    Z : ndarray of the shape of B
-        The solution.
-    """
+    """Solve L L^T Z = B for a Cholesky factor L (n, n) and B (n,) or (n, m)."""
     return solve_lower(L, solve_lower(L, B), transposed=True)
 
 
 def inverse_from_cholesky(L):
-    """All entries of (L L^T)^-1, for traces of its products with full matrices.
+    """All entries (n, n) of (L L^T)^-1, for traces of its products with full matrices.
 
     Systems are solved with the factor itself, never with this.
-
-    Parameters
-    ----------
-    L : ndarray of shape (n, n)
-        Lower Cholesky factor.
-
-    Returns
-    -------
-    inverse : ndarray of shape (n, n)
-        Symmetric.
     """
     upper, _ = linalg.lapack.dpotri(L.T, lower=0)
     lower = np.tril(upper.T)
@@ -149,25 +87,12 @@ def inverse_from_cholesky(L):
 
 
 def ridge(A, b, noise):
-    """Minimise ``|w|^2 + |A w - b|^2 / noise^2``.
+    """Minimise ``|w|^2 + |A w - b|^2 / noise^2`` over the weights w (p,).
 
     As a least-squares problem with the rows ``noise * w = 0`` appended, by a pivoted
     orthogonal factorisation: the normal equations would square the condition number.
-
-    Parameters
-    ----------
-    A : ndarray of shape (n, p)
-        Orthonormal features at the data.
-    b : ndarray of shape (n,)
-        The data.
-    noise : float
-        Standard deviation of the data; 0 gives the least-squares solution of least
-        norm.
-
-    Returns
-    -------
-    w : ndarray of shape (p,)
-        The minimiser.
+    A (n, p) holds orthonormal features at the data b (n,), and `noise` is the standard
+    deviation of the data; 0 gives the least-squares solution of least norm.
     """
     p = A.shape[1]
     rows = np.vstack([A, noise * np.eye(p)]) if noise > 0 else A

@@ -1,16 +1,42 @@
 """The points where an equation is imposed, and its right-hand side there."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.stats import qmc
 from sklearn.utils import check_array
 
-# Collocation points chosen by default: so many times the observations of a function,
-# within these limits for one function and for all together.
-FILL_FACTOR, FILL_LIMITS, FILL_TOTAL = 5, (200, 1000), 10_000
+
+@dataclass(frozen=True)
+class CollocationDefaults:
+    """How many collocation points a function gets if their number is not given.
+
+    Parameters
+    ----------
+    per_observation : int
+        Collocation points for each observed point of the function.
+    fewest, most : int
+        Limits of the collocation points of one function.
+    total : int
+        Limit for all functions together; each gets `fewest` whatever it is.
+    """
+
+    per_observation: int = 5
+    fewest: int = 200
+    most: int = 1000
+    total: int = 10_000
+
+    def number(self, n_observed, n_functions=1):
+        """Collocation points of a function with `n_observed` different points."""
+        wanted = np.clip(self.per_observation * n_observed, self.fewest, self.most)
+        return min(int(wanted), max(self.fewest, self.total // n_functions))
 
 
 def by_label(given, labels, name):
-    """The entry of each function in a parameter that may be a dict of labels."""
+    """The entry of each function in a parameter `given`, which may be a dict of labels.
+
+    `name` is the parameter's in the error message.
+    """
     if not isinstance(given, dict):
         return [given] * len(labels)
     missing = [label for label in labels if label not in given]
@@ -24,7 +50,7 @@ def by_label(given, labels, name):
 
 
 def low_discrepancy(points, n):
-    """`n` points of a Halton sequence in the bounding box of `points`."""
+    """`n` points of a Halton sequence in the bounding box of `points`: (n, d)."""
     lower, upper = points.min(axis=0), points.max(axis=0)
     sequence = qmc.Halton(points.shape[1], scramble=False)
     sequence.fast_forward(1)  # the first one is a corner
@@ -34,21 +60,20 @@ def low_discrepancy(points, n):
 def default_collocation(functions):
     """The observation points of each function, and a low-discrepancy fill."""
     everything = np.concatenate([data.points for data in functions])
-    cap = max(FILL_LIMITS[0], FILL_TOTAL // len(functions))
     chosen = []
     for data in functions:
         points = np.unique(data.points, axis=0)
-        wanted = np.clip(FILL_FACTOR * len(points), *FILL_LIMITS)
-        n_fill = max(0, min(int(wanted), cap) - len(points))
-        fill = [low_discrepancy(everything, n_fill)] if n_fill else []
-        chosen.append(np.concatenate([points, *fill]))
+        number = CollocationDefaults().number(len(points), len(functions))
+        fill = low_discrepancy(everything, max(0, number - len(points)))
+        chosen.append(np.concatenate([points, fill]))
     return chosen
 
 
 def evaluate_forcing(forcing, labels, collocation_points, at_points):
-    """Right-hand side at the collocation points of each function.
+    """Right-hand side at the collocation points of each function: a list of (K,).
 
-    Arrays are taken only if the points were given too (`at_points`).
+    `forcing` is None, a function of points or an array, or a dict of these by label. An
+    array is taken only if the collocation points were given too (`at_points`).
     """
     if forcing is None:
         return [np.zeros(len(points)) for points in collocation_points]

@@ -2,31 +2,11 @@
 
 import numpy as np
 
-# What the entries of a special column of X are labels of.
-COLUMN_HOLDS = {"function_column": "function", "operator_column": "operator"}
-
 
 def column_index(X, column, parameter):
-    """Position of a column that is given by name or position.
+    """Position, not negative, of a column of X (n, n_columns), by name or position.
 
-    Parameters
-    ----------
-    X : ndarray or dataframe of shape (n, n_columns)
-        The table.
-    column : int or str
-        The column.
-    parameter : str
-        Name of the parameter that says so, for messages.
-
-    Returns
-    -------
-    index : int
-        Not negative.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column.
+    X is an array or a dataframe; `parameter` names the parameter for the error message.
     """
     names = list(X.columns) if hasattr(X, "columns") else None
     if isinstance(column, str):
@@ -50,24 +30,12 @@ def column_index(X, column, parameter):
 
 
 def refuse_missing(entries, column, parameter):
-    """Refuse labels that are missing.
+    """Refuse entries of a label column that are None or not a number.
 
-    Parameters
-    ----------
-    entries : list
-        What the column holds.
-    column : int or str
-        The column.
-    parameter : str
-        Name of the parameter that says so.
-
-    Raises
-    ------
-    ValueError
-        If an entry is None or not a number.
+    `parameter`, "function_column" or "operator_column", says what they are labels of.
     """
     if any(entry is None or entry != entry for entry in entries):
-        word = COLUMN_HOLDS[parameter]
+        word = parameter.removesuffix("_column")
         raise ValueError(
             f"X has a missing {word} label in column {column!r}: every row must say "
             f"which {word} it belongs to."
@@ -75,23 +43,10 @@ def refuse_missing(entries, column, parameter):
 
 
 def split_labels(X, column, parameter):
-    """Coordinates and labels of the rows of a table.
+    """Coordinates (n, d) and labels, a list of length n, of the rows of a table X.
 
-    Parameters
-    ----------
-    X : array-like or dataframe of shape (n, n_columns)
-        The table.
-    column : int, str or None
-        The column of labels; None: there is none.
-    parameter : str
-        Name of the parameter that says so.
-
-    Returns
-    -------
-    points : ndarray of shape (n, d)
-        The other columns.
-    labels : list of length n
-        All None without a column.
+    `column` is the name or position of the column of labels; without one (None) all
+    labels are None. `parameter` names the parameter for error messages.
     """
     if not hasattr(X, "columns"):
         X = np.asarray(X)

@@ -6,8 +6,14 @@ import numpy as np
 
 from keql._numerics.scaling import size_or_one
 
-# Noise level of exact data: what is fitted is not smaller, in units of the values.
-NOISE_RANGE = (1e-5, 1.0)
+
+def noise_range(size=1.0, smallest=1e-5, largest=1.0):
+    """Least and largest noise level that is fitted, of shape (2,).
+
+    They are the parts `smallest`, which counts as exact data, and `largest` of the root
+    mean square `size` of the values, in its unit.
+    """
+    return np.multiply((smallest, largest), size)
 
 
 @dataclass(frozen=True)

@@ -3,58 +3,40 @@
 import numpy as np
 
 
-def left_out_errors(model, functions):
-    """Errors of the predictions of observations from all others.
+def left_out_errors(model, functions, fewest_inside=5):
+    """Error of the prediction of each observation from all others, of shape (n,).
 
-    Observations on the border of the box around their function's points are not
-    counted, unless there are hardly others: what lies there is extrapolated.
-
-    Parameters
-    ----------
-    model : DualModel or PrimalModel
-        Linearised joint problem.
-    functions : list of FunctionData
-        The observations.
-
-    Returns
-    -------
-    errors : ndarray
-        In the units of the values, weighted as they are.
+    `model` is a linearised joint problem (a LinearModel) of the list of FunctionData
+    `functions`. The errors have the units of the values and are weighted as the values
+    are. An observation on the border of the box around the points of its function is
+    extrapolated and not counted, unless fewer than `fewest_inside` lie inside.
     """
-    inner, border = [], []
-    for data, errors in zip(functions, model.leave_one_out(), strict=True):
-        x = data.points
-        inside = np.all((x > x.min(axis=0)) & (x < x.max(axis=0)), axis=1)
-        scaled = errors * np.sqrt(data.weights)
-        inner.append(scaled[inside])
-        border.append(scaled[~inside])
-    inner, border = np.concatenate(inner), np.concatenate(border)
-    return inner if len(inner) >= 5 else np.concatenate([inner, border])
+    errors = [
+        missed * np.sqrt(data.weights)
+        for data, missed in zip(functions, model.leave_one_out(), strict=True)
+    ]
+    errors = np.concatenate(errors)
+    border = [np.any(_at_ends(data.points), axis=1) for data in functions]
+    inside = ~np.concatenate(border)
+    return errors[inside] if inside.sum() >= fewest_inside else errors
 
 
 def on_border(points, labels):
-    """Which points lie on the border of the box around those of their function.
+    """Mask (n,) of the points (n, d) on the border of the box of their function.
 
-    Coordinates that are the same for all points of a function have no border.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        The points.
-    labels : list of length n
-        Of the functions.
-
-    Returns
-    -------
-    mask : ndarray of bool of shape (n,)
-        True on the border.
+    `labels`, a list of length n, names the function of each point. A coordinate that is
+    the same for all points of a function has no border.
     """
     rows_of = {}
     for row, label in enumerate(labels):
         rows_of.setdefault(label, []).append(row)
     mask = np.zeros(len(points), dtype=bool)
     for rows in rows_of.values():
-        x = points[rows]
-        lower, upper = x.min(axis=0), x.max(axis=0)
-        mask[rows] = np.any(((x == lower) | (x == upper)) & (lower < upper), axis=1)
+        varies = np.ptp(points[rows], axis=0) > 0
+        mask[rows] = np.any(_at_ends(points[rows]) & varies, axis=1)
     return mask
+
+
+def _at_ends(points):
+    """Where a coordinate of points (n, d) is the least or the largest of all."""
+    return (points == points.min(axis=0)) | (points == points.max(axis=0))

@@ -12,7 +12,7 @@ from keql._numerics.bounded_search import (
     random_starts,
 )
 from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesky
-from keql._observations.data import NOISE_RANGE, size_of
+from keql._observations.data import noise_range, size_of
 
 
 def log_marginal_likelihood(kernel, noise, functions, eval_gradient=False):
@@ -91,7 +91,7 @@ def maximise_likelihood(
     """
     size = size_of(functions)
     n_values = sum(len(data.values) for data in functions)
-    lowest, highest = np.log(np.multiply(NOISE_RANGE, size))
+    lowest, highest = np.log(noise_range(size))
     if optimizer is None:
         return clone(kernel), np.exp(lowest) if noise is None else noise
     is_free = np.r_[np.ones(kernel.n_dims, dtype=bool), noise is None]

@@ -14,15 +14,13 @@ from math import log
 import numpy as np
 
 from keql._numerics.bounded_search import (
-    BOX,
-    MAX_BOXES,
     best_optimum,
     minimise_in_boxes,
     random_starts,
 )
 from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesky
 from keql._numerics.scaling import extent_of
-from keql._observations.data import NOISE_RANGE, size_of
+from keql._observations.data import noise_range, size_of
 from keql.kernels import RBF, Constant, Envelope, RationalQuadratic
 
 # A search starts from exact and from noisy data, between which and a function that is
@@ -130,7 +128,7 @@ class StatePrior:
             "center": (CENTER * ones, CENTER_SPREAD, centers),
         }
         if self.known_noise is None:
-            parts["noise"] = (log(NOISES[0]), np.inf, np.log([NOISE_RANGE]))
+            parts["noise"] = (log(NOISES[0]), np.inf, np.log([noise_range()]))
         ends = np.cumsum([np.size(median) for median, *_ in parts.values()])
         starts = np.append(0, ends[:-1])
         self.parts = dict(zip(parts, map(slice, starts, ends), strict=True))
@@ -333,13 +331,13 @@ def fit_state_prior(
     return prior.unpack(theta)
 
 
-def _search(prior, start, n_steps=None):
+def _search(prior, start, n_steps=None, box=2.0):
     """Minimise to a precision that matters: far below 1 in a log density.
 
     It need not be polished, as rounding errors are the same in all units.
     """
     options = {"ftol": PRECISION / max(1, abs(prior(start)[0])), "maxcor": 20}
-    if n_steps is not None:
-        options["maxiter"] = n_steps
-    n_boxes = MAX_BOXES if n_steps is None else 1
-    return minimise_in_boxes(prior, start, prior.bounds, 2 * BOX, n_boxes, options)
+    if n_steps is None:
+        return minimise_in_boxes(prior, start, prior.bounds, box, options=options)
+    options["maxiter"] = n_steps
+    return minimise_in_boxes(prior, start, prior.bounds, box, 1, options)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keql._observations.collocation import FILL_FACTOR, FILL_LIMITS, low_discrepancy
+from keql._observations.collocation import CollocationDefaults, low_discrepancy
 from keql.operators import DifferentialOperator, parse_operator
 
 # Values at one point that differ by more, relative to the largest, contradict.
@@ -162,7 +162,7 @@ def default_points(functionals_of_all, n):
         )
     if n is None:
         largest = max(sum(len(at) for at, _ in f) for f in functionals_of_all)
-        n = int(np.clip(FILL_FACTOR * largest, *FILL_LIMITS))
+        n = CollocationDefaults().number(largest)
     return low_discrepancy(everything, n)
 
 

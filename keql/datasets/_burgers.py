@@ -1,5 +1,6 @@
 """Burgers' equation on the unit square of space and time."""
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -12,6 +13,7 @@ from keql.datasets._common import (
     check_count,
     check_number,
     check_points,
+    describe_problem,
     make_bunch,
     noise_levels,
     orders_of,
@@ -20,36 +22,40 @@ from keql.datasets._common import (
 )
 from keql.kernels import RBF, Constant, Polynomial
 
-# Burgers: nodes in space, time steps, levels kept for the interpolation in time, and
-# the fraction of the state in the shortest third of its waves that is too much.
-_BURGERS_NODES = 2001
-_BURGERS_STEPS = 10_000
-_BURGERS_LEVELS = 1_000
-_BURGERS_TAIL = 1e-3
-# Derivative of order 8 on nine nodes, with signs for numpy's convolution.
-_CENTRAL = np.array(
-    [-1 / 280, 4 / 105, -1 / 5, 4 / 5, 0, -4 / 5, 1 / 5, -4 / 105, 1 / 280]
-)
 
+@dataclass(frozen=True)
+class _Resolution:
+    """How finely the truth is computed and kept.
 
-def _solve_burgers(u0, theta, nu, n_nodes, n_steps, n_levels):
-    """Solve u_t = theta u u_x + nu u_xx on the unit square, u = 0 at x = 0 and 1.
-
-    Strang splitting: the diffusion is exact in the sine basis, its half steps of
-    neighbouring steps are taken together; the advection takes one step of a
-    Runge-Kutta method of order 4 on central differences of order 8. With smooth
-    solutions the error is that of the splitting, of order 2 in the step.
-
-    Returns the state at `n_levels` + 1 equidistant times, shape (n_levels + 1,
-    n_nodes), of which `n_steps` must be a multiple; not a number at the times after
-    the solution has left its bound, that of the initial state.
+    Parameters
+    ----------
+    n_nodes : int
+        Nodes in space.
+    n_steps : int
+        Least number of time steps.
+    n_levels : int
+        Equidistant times after the initial one that are kept for the interpolation.
+    tail : float
+        Largest part of the state, as a fraction of its norm, that may lie in the
+        shortest third of its waves.
     """
-    dt, stride = 1 / n_steps, n_steps // n_levels
-    rates = nu * (np.pi * np.arange(1, n_nodes - 1)) ** 2
-    half, full = np.exp(-rates * dt / 2), np.exp(-rates * dt)
-    stencil = _CENTRAL * theta / 2 * (n_nodes - 1)
+
+    n_nodes: int = 2001
+    n_steps: int = 10_000
+    n_levels: int = 1_000
+    tail: float = 1e-3
+
+
+def _advection(theta, n_nodes):
+    """The map from u at the inner nodes to theta u u_x there, by central differences.
+
+    The derivative of u^2 / 2 is of order 8, on nine nodes. u is odd at both sides, so
+    that its square is even there, and zero on them.
+    """
+    # With the signs of numpy's convolution.
+    weights = [-1 / 280, 4 / 105, -1 / 5, 4 / 5, 0, -4 / 5, 1 / 5, -4 / 105, 1 / 280]
+    stencil = np.array(weights) * theta / 2 * (n_nodes - 1)
     n_ghosts = len(stencil) // 2
-    # u is odd at both sides, so that its square is even there, and zero on them.
     square = np.zeros(n_nodes + 2 * n_ghosts - 2)
 
     def advection(u):
@@ -58,6 +64,25 @@ def _solve_burgers(u0, theta, nu, n_nodes, n_steps, n_levels):
         square[1 - n_ghosts :] = square[1 - 2 * n_ghosts : -n_ghosts][::-1]
         return np.convolve(square, stencil, "valid")
 
+    return advection
+
+
+def _solve_burgers(u0, theta, nu, n_nodes, n_steps, n_levels):
+    """Solve u_t = theta u u_x + nu u_xx on the unit square, u = 0 at x = 0 and 1.
+
+    Strang splitting: the diffusion is exact in the sine basis, its half steps of
+    neighbouring steps are taken together; the advection takes one step of a
+    Runge-Kutta method of order 4. With smooth solutions the error is that of the
+    splitting, of order 2 in the step.
+
+    Returns the state at `n_levels` + 1 equidistant times, shape (n_levels + 1,
+    n_nodes), of which `n_steps` must be a multiple; not a number at the times after
+    the solution has left its bound, that of the initial state.
+    """
+    dt, stride = 1 / n_steps, n_steps // n_levels
+    rates = nu * (np.pi * np.arange(1, n_nodes - 1)) ** 2
+    half, full = np.exp(-rates * dt / 2), np.exp(-rates * dt)
+    advection = _advection(theta, n_nodes)
     levels = np.full((n_levels + 1, n_nodes), np.nan)
     levels[:, [0, -1]] = 0.0
     levels[0] = u0
@@ -84,24 +109,25 @@ def _solve_burgers(u0, theta, nu, n_nodes, n_steps, n_levels):
 class _BurgersTruth:
     """A solution on the unit square as a quintic spline in t and x."""
 
-    def __init__(self, initial_condition, theta, nu):
-        x = np.linspace(0.0, 1.0, _BURGERS_NODES)
+    def __init__(self, initial_condition, theta, nu, resolution):
+        n_nodes, n_levels = resolution.n_nodes, resolution.n_levels
+        x = np.linspace(0.0, 1.0, n_nodes)
         u0 = _initial_state(initial_condition, x)
         # Stability of the advection: its eigenvalues reach 1.73 i |theta u| / dx, and
         # the Runge-Kutta method is stable up to 2.83 i.
-        stable = 1.73 / 2.5 * abs(theta) * np.max(abs(u0)) * (_BURGERS_NODES - 1)
-        steps_per_level = np.ceil(max(_BURGERS_STEPS, stable) / _BURGERS_LEVELS)
-        n_steps = int(steps_per_level) * _BURGERS_LEVELS
-        u = _solve_burgers(u0, theta, nu, _BURGERS_NODES, n_steps, _BURGERS_LEVELS)
+        stable = 1.73 / 2.5 * abs(theta) * np.max(abs(u0)) * (n_nodes - 1)
+        steps_per_level = np.ceil(max(resolution.n_steps, stable) / n_levels)
+        n_steps = int(steps_per_level) * n_levels
+        u = _solve_burgers(u0, theta, nu, n_nodes, n_steps, n_levels)
         waves = dst(u[:, 1:-1], 1, axis=1)
         short = np.linalg.norm(waves[:, 2 * waves.shape[1] // 3 :], axis=1)
-        if not np.all(short <= _BURGERS_TAIL * np.linalg.norm(waves, axis=1)):
+        if not np.all(short <= resolution.tail * np.linalg.norm(waves, axis=1)):
             raise ValueError(
                 f"nu={nu} is too small for theta={theta} and this initial_condition: "
-                f"the solution has fronts that {_BURGERS_NODES} nodes do not resolve. "
+                f"the solution has fronts that {n_nodes} nodes do not resolve. "
                 "Give a larger nu or a smoother initial_condition."
             )
-        t = np.linspace(0.0, 1.0, _BURGERS_LEVELS + 1)
+        t = np.linspace(0.0, 1.0, n_levels + 1)
         self._spline = RectBivariateSpline(t, x, u, kx=5, ky=5)
 
     def __call__(self, X, operator="u", function=None):
@@ -139,7 +165,7 @@ def _initial_state(initial_condition, x):
     return u0
 
 
-def _burgers_grid(shape, alpha):
+def _published_grid(shape, alpha):
     """Return t and x of the published grid, clustered towards the sides."""
     n_t, n_x = shape
     j = np.arange(n_x)
@@ -150,16 +176,16 @@ def _burgers_grid(shape, alpha):
     return np.linspace(0.0, 1.0, n_t), x
 
 
-def _burgers_unknown_part(features, theta, nu):
+def _unknown_part(features, theta, nu):
     u, u_x, u_xx = np.asarray(features, dtype=np.float64)[:, 2:5].T
     return -theta * u * u_x - nu * u_xx
 
 
-def _burgers_equation(features, theta, nu):
-    return _burgers_unknown_part(features, theta, nu) + np.asarray(features)[:, 5]
+def _equation(features, theta, nu):
+    return _unknown_part(features, theta, nu) + np.asarray(features)[:, 5]
 
 
-def _burgers_kernels(layout, n_observations, n_collocation):
+def _published_kernels(layout, n_observations, n_collocation):
     """Return the published kernels and noise levels of a layout."""
     if layout == "boundary":
         return {
@@ -281,9 +307,9 @@ def make_burgers(
             f"initial_condition={initial_condition!r}; give None, 'published' or a "
             "callable."
         )
-    truth = _BurgersTruth(initial_condition, float(theta), float(nu))
+    truth = _BurgersTruth(initial_condition, float(theta), float(nu), _Resolution())
 
-    t, x = _burgers_grid(shape, alpha=0.6 if layout == "boundary" else 0.5)
+    t, x = _published_grid(shape, alpha=0.6 if layout == "boundary" else 0.5)
     collocation = product_grid(t, x[1:-1])
     parts = [product_grid(t, x[[0, -1]]), product_grid(t[:1], x[1:-1])]
     if layout == "boundary":
@@ -292,25 +318,17 @@ def make_burgers(
         chosen = rng.permutation(n_inner)[:n_interior]
         parts.append(product_grid(t[1:], x[1:-1])[chosen])
     X = np.vstack(parts)
-    problem = {
-        "operators": ("u", "u_x", "u_xx"),
-        "known_part": "u_t",
-        "collocation_points": collocation,
-        "forcing": None,
-        "variables": ("t", "x"),
-        "function_column": None,
-    }
     fine = np.linspace(0.0, 1.0, 100)
     return make_bunch(
-        problem,
+        describe_problem(("u", "u_x", "u_xx"), "u_t", collocation, None, ("t", "x")),
         X,
         product_grid(fine, fine),
         truth,
         noise,
         rng,
-        kernels=_burgers_kernels(layout, len(X), len(collocation)),
-        equation=partial(_burgers_equation, theta=theta, nu=nu),
-        unknown_part=partial(_burgers_unknown_part, theta=theta, nu=nu),
+        kernels=_published_kernels(layout, len(X), len(collocation)),
+        equation=partial(_equation, theta=theta, nu=nu),
+        unknown_part=partial(_unknown_part, theta=theta, nu=nu),
         DESCR=DESCR.format(
             title="Burgers' equation",
             equation=f"u_t + P(u) = 0,  P(u) = -{theta} u u_x - {nu} u_xx",

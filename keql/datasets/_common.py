@@ -6,8 +6,6 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils import Bunch, check_array, check_scalar
 
-_HIGHEST_DERIVATIVE = 4
-
 DESCR = """{title}
 
 {equation}
@@ -41,15 +39,15 @@ def check_count(value, name, smallest, largest=None, what=None):
         raise ValueError(f"{name}={value}, but there are only {largest} {what}.")
 
 
-def orders_of(operator, variables):
+def orders_of(operator, variables, highest=4):
     """Return how often an operator such as "u_xx" differentiates by each variable."""
     tokens = "|".join(variables)
     match = re.fullmatch(f"u(?:_((?:{tokens})+))?", str(operator))
     found = re.findall(tokens, match[1] or "") if match else None
-    if found is None or len(found) > _HIGHEST_DERIVATIVE:
+    if found is None or len(found) > highest:
         raise ValueError(
             f"operator={operator!r} is not known to the truth; give 'u', or 'u_' and "
-            f"at most {_HIGHEST_DERIVATIVE} of {', '.join(variables)}."
+            f"at most {highest} of {', '.join(variables)}."
         )
     return tuple(found.count(variable) for variable in variables)
 
@@ -81,6 +79,18 @@ def refuse_function(function):
 def product_grid(first, second):
     """Return the points of a product grid; the first coordinate runs fastest."""
     return np.column_stack([axis.ravel() for axis in np.meshgrid(first, second)])
+
+
+def describe_problem(operators, known_part, points, forcing, variables, column=None):
+    """The description of an equation, as constructor arguments of a learner: a dict."""
+    return {
+        "operators": operators,
+        "known_part": known_part,
+        "collocation_points": points,
+        "forcing": forcing,
+        "variables": variables,
+        "function_column": column,
+    }
 
 
 def make_bunch(problem, X, X_test, truth, noise, rng, **others):

@@ -8,6 +8,7 @@ from keql.datasets._common import (
     check_count,
     check_number,
     check_points,
+    describe_problem,
     make_bunch,
     noise_levels,
     orders_of,
@@ -15,8 +16,8 @@ from keql.datasets._common import (
 )
 from keql.kernels import RBF, Polynomial
 
-# Darcy: terms of the Gaussian kernel's series grow as length_scale ** -2.
-_DARCY_SHORTEST = 0.02
+VARIABLES = ("x1", "x2")
+OPERATORS = ("u", "u_x1", "u_x1x1", "u_x2", "u_x2x2", "u_x1x2")
 
 
 class _GaussianFields:
@@ -26,10 +27,12 @@ class _GaussianFields:
     phi_n(x) phi_n(y) over n = 0, 1, ..., phi_n = exp(-s^2 / 2) s^n / sqrt(n!). A draw
     is sum_ij Z_ij phi_i(x1) phi_j(x2) with standard normal Z_ij. The squares of the
     phi_n are the probabilities of a Poisson distribution of mean s^2, which tells
-    how many terms reach the rounding.
+    how many terms reach the rounding; they grow as length_scale^-2, which is why it is
+    at least `shortest`.
     """
 
-    def __init__(self, n_functions, length_scale, rng):
+    def __init__(self, n_functions, length_scale, rng, shortest=0.02):
+        check_number(length_scale, "length_scale", min_val=shortest)
         self.length_scale = float(length_scale)
         mean = 0.25 / self.length_scale**2
         self._n_terms = int(np.ceil(mean + 12 * np.sqrt(mean) + 24))
@@ -56,10 +59,6 @@ class _GaussianFields:
         return np.einsum("ni,ni->n", left @ self._weights[function], right)
 
 
-_DARCY_VARIABLES = ("x1", "x2")
-_DARCY_OPERATORS = ("u", "u_x1", "u_x1x1", "u_x2", "u_x2x2", "u_x1x2")
-
-
 class _DarcyTruth:
     """Several functions, told apart by the third column of X or by `function`."""
 
@@ -69,7 +68,7 @@ class _DarcyTruth:
 
     def __call__(self, X, operator="u", function=None):
         X = check_array(X, dtype=np.float64, input_name="X")
-        orders = orders_of(operator, _DARCY_VARIABLES)
+        orders = orders_of(operator, VARIABLES)
         if function is None and X.shape[1] != 3:
             raise ValueError(
                 f"X has {X.shape[1]} columns and function is None; give x1, x2 and the "
@@ -88,7 +87,7 @@ class _DarcyTruth:
         return values
 
 
-def _darcy_unknown_part(features):
+def _unknown_part(features):
     """Return div(a grad u), a = exp(sin(cos x1 + cos x2)), at features (n, 8)."""
     columns = np.asarray(features, dtype=np.float64)[:, :8].T
     x1, x2, _, u_x1, u_x1x1, u_x2, u_x2x2, _ = columns
@@ -99,13 +98,13 @@ def _darcy_unknown_part(features):
     return a * (u_x1x1 + u_x2x2 + drift)
 
 
-def _darcy_fields_features(points, fields, function):
+def _features_at(points, fields, function):
     """Return the features (n, 8) of one drawn function at points (n, 2)."""
-    names = [orders_of(operator, _DARCY_VARIABLES) for operator in _DARCY_OPERATORS]
+    names = [orders_of(operator, VARIABLES) for operator in OPERATORS]
     return np.column_stack([points, *(fields(points, function, a) for a in names)])
 
 
-def _darcy_features(n, length_scale=0.5, grid_size=100, random_state=None):
+def _new_features(n, length_scale=0.5, grid_size=100, random_state=None):
     """Return the features of `n` new functions on a uniform grid.
 
     A list of `n` arrays of shape (grid_size**2, 8), of draws from the Gaussian process
@@ -114,11 +113,10 @@ def _darcy_features(n, length_scale=0.5, grid_size=100, random_state=None):
     """
     check_count(n, "n", 1)
     check_count(grid_size, "grid_size", 2)
-    check_number(length_scale, "length_scale", min_val=_DARCY_SHORTEST)
     axis = np.linspace(0.0, 1.0, grid_size)
     points = product_grid(axis, axis)
     fields = _GaussianFields(n, length_scale, check_random_state(random_state))
-    return [_darcy_fields_features(points, fields, m) for m in range(n)]
+    return [_features_at(points, fields, m) for m in range(n)]
 
 
 def make_darcy(
@@ -201,7 +199,6 @@ def make_darcy(
     check_count(grid_size, "grid_size", 3)
     n_inner = (grid_size - 2) ** 2
     check_count(n_interior, "n_interior", 0, n_inner, "inner grid points")
-    check_number(length_scale, "length_scale", min_val=_DARCY_SHORTEST)
     check_number(noise, "noise", min_val=0.0)
     rng = check_random_state(random_state)
     fields = _GaussianFields(n_functions, length_scale, rng)
@@ -216,40 +213,31 @@ def make_darcy(
         observed = inner[rng.permutation(n_inner)[:n_interior]]
         X.append(_labelled(np.vstack([boundary, observed]), m))
         X_test.append(_labelled(product_grid(axis, axis), m))
-        features = _darcy_fields_features(inner, fields, m)
-        forcing[float(m)] = _darcy_unknown_part(features)
+        features = _features_at(inner, fields, m)
+        forcing[float(m)] = _unknown_part(features)
     X = np.vstack(X)
-    problem = {
-        "operators": _DARCY_OPERATORS,
-        "known_part": None,
-        "collocation_points": inner,
-        "forcing": forcing,
-        "variables": _DARCY_VARIABLES,
-        "function_column": 2,
-    }
     n_collocation = n_functions * n_inner
     kernels = {
         "state_kernel": RBF(0.5, "fixed"),
-        "equation_kernel": RBF(0.4, "fixed", active_dims=_DARCY_VARIABLES)
-        * Polynomial(1),
+        "equation_kernel": RBF(0.4, "fixed", active_dims=VARIABLES) * Polynomial(1),
         **noise_levels(len(X), n_collocation, omega=5, beta=1e-12),
         "n_inducing": min(200, n_collocation),
     }
     return make_bunch(
-        problem,
+        describe_problem(OPERATORS, None, inner, forcing, VARIABLES, column=2),
         X,
         np.vstack(X_test),
         _DarcyTruth(fields, n_functions),
         noise,
         rng,
         kernels=kernels,
-        features=_darcy_features,
-        equation=_darcy_unknown_part,
-        unknown_part=_darcy_unknown_part,
+        features=_new_features,
+        equation=_unknown_part,
+        unknown_part=_unknown_part,
         DESCR=DESCR.format(
             title="Darcy flow",
             equation="div(a grad u) = f,  a = exp(sin(cos x1 + cos x2))",
-            operators="x1, x2, " + ", ".join(_DARCY_OPERATORS),
+            operators="x1, x2, " + ", ".join(OPERATORS),
             truth="draws of a Gaussian process, differentiated in closed form.",
         ),
     )

@@ -10,6 +10,7 @@ from keql.datasets._common import (
     check_count,
     check_number,
     check_points,
+    describe_problem,
     make_bunch,
     noise_levels,
     orders_of,
@@ -17,31 +18,27 @@ from keql.datasets._common import (
 )
 from keql.kernels import RBF, RationalQuadratic
 
-# Duffing: tolerance of the integrator (the motion is chaotic: an error grows by a
-# factor of about 1e9 until t = 50), and nodes of the spline through its solution.
-_DUFFING_TOLERANCE = 1e-13
-_DUFFING_NODES_PER_TIME = 200
-
 
 class _DuffingTruth:
     """A trajectory on [0, t_max] as a spline of degree 7 through its values only.
 
     The derivatives are those of the spline: that they satisfy the equation is a check
-    of the trajectory and not built in.
+    of the trajectory and not built in. `tolerance` is the integrator's: the motion is
+    chaotic, an error grows by a factor of about 1e9 until t = 50.
     """
 
-    def __init__(self, t_max, initial):
+    def __init__(self, t_max, initial, tolerance=1e-13, nodes_per_time=200):
         self.t_max = float(t_max)
         solution = solve_ivp(
-            _duffing_rate,
+            _rate,
             (0.0, self.t_max),
             initial,
             method="DOP853",
             dense_output=True,
-            rtol=_DUFFING_TOLERANCE,
-            atol=_DUFFING_TOLERANCE,
+            rtol=tolerance,
+            atol=tolerance,
         )
-        n_nodes = int(_DUFFING_NODES_PER_TIME * self.t_max)
+        n_nodes = int(nodes_per_time * self.t_max)
         t = np.linspace(0.0, self.t_max, max(n_nodes, 8 * len(solution.t)))
         self._spline = make_interp_spline(t, solution.sol(t)[0], k=7)
 
@@ -51,22 +48,22 @@ class _DuffingTruth:
         return self._spline(t, nu=orders_of(operator, ("t",))[0])
 
 
-def _duffing_rate(t, state):
+def _rate(t, state):
     u, u_t = state
     return [u_t, np.cos(2 * t) + 3 * u - 3 * u**3 - 0.2 * u_t]
 
 
-def _duffing_forcing(points):
+def _forcing(points):
     return np.cos(2 * np.asarray(points, dtype=np.float64)[:, 0])
 
 
-def _duffing_unknown_part(features):
+def _unknown_part(features):
     u, u_t = np.asarray(features, dtype=np.float64)[:, 1:3].T
     return -3 * u + 3 * u**3 + 0.2 * u_t
 
 
-def _duffing_equation(features):
-    return _duffing_unknown_part(features) + np.asarray(features)[:, 3]
+def _equation(features):
+    return _unknown_part(features) + np.asarray(features)[:, 3]
 
 
 def make_duffing(
@@ -149,14 +146,7 @@ def make_duffing(
     start = np.asarray(initial, dtype=np.float64)
     if start.shape != (2,) or not np.all(np.isfinite(start)):
         raise ValueError(f"initial={initial!r}; give two numbers, u(0) and u_t(0).")
-    problem = {
-        "operators": ("u", "u_t"),
-        "known_part": "u_tt",
-        "collocation_points": np.linspace(0.0, t_max, n_collocation)[:, None],
-        "forcing": _duffing_forcing,
-        "variables": ("t",),
-        "function_column": None,
-    }
+    collocation = np.linspace(0.0, t_max, n_collocation)[:, None]
     kernels = {
         "state_kernel": RationalQuadratic(
             2**-0.5, 1.0, length_scale_bounds="fixed", alpha_bounds="fixed"
@@ -166,15 +156,15 @@ def make_duffing(
         "n_inducing": min(500, n_collocation),
     }
     return make_bunch(
-        problem,
+        describe_problem(("u", "u_t"), "u_tt", collocation, _forcing, ("t",)),
         np.linspace(0.0, t_max, n_observations)[:, None],
         np.linspace(0.0, t_max, 5000)[:, None],
         _DuffingTruth(t_max, start),
         noise,
         check_random_state(random_state),
         kernels=kernels,
-        equation=_duffing_equation,
-        unknown_part=_duffing_unknown_part,
+        equation=_equation,
+        unknown_part=_unknown_part,
         DESCR=DESCR.format(
             title="Forced Duffing oscillator",
             equation="u_tt + P(u) = cos(2 t),  P(u) = -3 u + 3 u^3 + 0.2 u_t",

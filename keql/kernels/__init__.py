@@ -4,11 +4,11 @@ Every kernel is a scikit-learn kernel as well, so that it also serves in
 :class:`sklearn.gaussian_process.GaussianProcessRegressor`.
 """
 
-from keql.kernels import _convert  # registers scikit-learn's kernels  # noqa: F401
+from keql.kernels import _convert  # registers scikit-learn's kernels
 from keql.kernels._active import ActiveKernel
 from keql.kernels._base import Exponentiation, Kernel, Product, Sum, as_kernel
-from keql.kernels._dictionary import Dictionary
 from keql.kernels._envelope import Envelope
+from keql.kernels._features import Dictionary
 from keql.kernels._function import FunctionKernel
 from keql.kernels._multi_index import leibniz
 from keql.kernels._polynomial import Constant, Polynomial

@@ -4,6 +4,7 @@ from numbers import Integral
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.gaussian_process.kernels import Hyperparameter
 
 from keql.kernels._base import Kernel
 
@@ -102,6 +103,29 @@ class ActiveKernel(Kernel):
                 f"from 0 to {d - 1}: the input has {d} column(s)."
             )
         return names
+
+    def _hyperparameter(self, name):
+        """A parameter, of one or more numbers, as scikit-learn describes it."""
+        bounds, size = getattr(self, f"{name}_bounds"), np.size(getattr(self, name))
+        return Hyperparameter(name, "numeric", bounds, size)
+
+    def _per_column(self, name, d, positive=True):
+        """A parameter as a vector with one entry for each of `d` active columns."""
+        value = np.ravel(np.asarray(getattr(self, name), dtype=float))
+        if value.size not in (1, d):
+            raise ValueError(
+                f"{name} of {type(self).__name__} has {value.size} entries for {d} "
+                "active column(s): give one number, or one for each column."
+            )
+        if positive and not np.all(value > 0):
+            raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}.")
+        return np.broadcast_to(value, (d,))
+
+    def _log_layers(self, name, layers):
+        """Gradient with respect to log(parameter), summed if it is one number."""
+        if getattr(self, f"hyperparameter_{name}").fixed:
+            return []
+        return layers if np.size(getattr(self, name)) > 1 else [sum(layers)]
 
     def _bind(self, names, default):
         if self.active_dims is None:

@@ -2,8 +2,10 @@
 
 from functools import reduce, singledispatch
 from numbers import Integral
+from operator import add, mul
 
 import numpy as np
+from scipy.linalg import block_diag
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
@@ -302,9 +304,21 @@ class Kernel(sklearn_kernels.Kernel):
         return clone(self)
 
 
-@as_kernel.register(Kernel)
-def _keep(kernel):
-    return kernel
+as_kernel.register(Kernel, lambda kernel: kernel)
+
+
+class NonStationaryMixin:
+    """For kernels that are not known to be stationary."""
+
+    def is_stationary(self):
+        """Whether the kernel is known to depend on the difference of the points only.
+
+        Returns
+        -------
+        stationary : bool
+            False.
+        """
+        return False
 
 
 class _Pair(Kernel):
@@ -319,6 +333,11 @@ class _Pair(Kernel):
 
     def _map(self, function):
         return type(self)(self.k1._map(function), self.k2._map(function))
+
+
+def _combine(function, first, second):
+    """`function(first, second)`, or None if one of them is None."""
+    return None if first is None or second is None else function(first, second)
 
 
 class Sum(_Pair, sklearn_kernels.Sum):
@@ -337,24 +356,17 @@ class Sum(_Pair, sklearn_kernels.Sum):
     """
 
     def degree_in(self, columns):
-        degrees = self.k1.degree_in(columns), self.k2.degree_in(columns)
-        return None if None in degrees else max(degrees)
+        return _combine(max, self.k1.degree_in(columns), self.k2.degree_in(columns))
 
     def n_features(self, d):
-        counts = self.k1.n_features(d), self.k2.n_features(d)
-        return None if None in counts else counts[0] + counts[1]
+        return _combine(add, self.k1.n_features(d), self.k2.n_features(d))
 
     def feature_polynomials(self, d):
         first, second = self.k1.feature_polynomials(d), self.k2.feature_polynomials(d)
         if first is None or second is None:
             return None
         exponents = np.vstack([first[0], second[0]])
-        coefficients = np.zeros(
-            (len(exponents), first[1].shape[1] + second[1].shape[1])
-        )
-        coefficients[: len(first[0]), : first[1].shape[1]] = first[1]
-        coefficients[len(first[0]) :, first[1].shape[1] :] = second[1]
-        return merge_monomials(exponents, coefficients)
+        return merge_monomials(exponents, block_diag(first[1], second[1]))
 
     def feature_map(self, S, a=None):
         first, second = self.k1.feature_map(S, a), self.k2.feature_map(S, a)
@@ -386,12 +398,10 @@ class Product(_Pair, sklearn_kernels.Product):
     """
 
     def degree_in(self, columns):
-        degrees = self.k1.degree_in(columns), self.k2.degree_in(columns)
-        return None if None in degrees else sum(degrees)
+        return _combine(add, self.k1.degree_in(columns), self.k2.degree_in(columns))
 
     def n_features(self, d):
-        counts = self.k1.n_features(d), self.k2.n_features(d)
-        return None if None in counts else counts[0] * counts[1]
+        return _combine(mul, self.k1.n_features(d), self.k2.n_features(d))
 
     def feature_polynomials(self, d):
         first, second = self.k1.feature_polynomials(d), self.k2.feature_polynomials(d)
@@ -403,9 +413,9 @@ class Product(_Pair, sklearn_kernels.Product):
     def feature_map(self, S, a=None):
         S = np.atleast_2d(S)
         d = S.shape[1]
-        on = self.k1.depends_on(d), self.k2.depends_on(d)
         if self.n_features(d) is None:
             return None
+        on = self.k1.depends_on(d), self.k2.depends_on(d)
         total = np.zeros((len(S), self.n_features(d)))
         for factor, a1, a2 in leibniz(as_multi_index(a, d), *on):
             first, second = self.k1.feature_map(S, a1), self.k2.feature_map(S, a2)
@@ -419,25 +429,24 @@ class Product(_Pair, sklearn_kernels.Product):
         on = [np.tile(kernel.depends_on(d), 2) for kernel in (self.k1, self.k2)]
         # The multi-index (a, b) of 2d orders is split between the two factors.
         splits = [list(leibniz(a + b, *on)) for a, b in pairs]
-        firsts = list(dict.fromkeys(c1 for split in splits for _, c1, _ in split))
-        seconds = list(dict.fromkeys(c2 for split in splits for _, _, c2 in split))
-        halves = [
-            dict(
-                zip(
-                    needed,
-                    kernel._derivatives(X, Y, [(c[:d], c[d:]) for c in needed]),
-                    strict=True,
-                )
-            )
-            for kernel, needed in ((self.k1, firsts), (self.k2, seconds))
-        ]
+        first, second = (
+            _by_index(kernel, X, Y, {split[k] for terms in splits for split in terms})
+            for k, kernel in ((1, self.k1), (2, self.k2))
+        )
         values = []
-        for split in splits:
+        for terms in splits:
             total = np.zeros((len(X), len(Y)))
-            for factor, c1, c2 in split:
-                total += factor * halves[0][c1] * halves[1][c2]
+            for factor, c1, c2 in terms:
+                total += factor * first[c1] * second[c2]
             values.append(total)
         return values
+
+
+def _by_index(kernel, X, Y, indices):
+    """Derivatives of a kernel: {multi-index (a, b) of 2d orders: array (n, m)}."""
+    d, indices = X.shape[1], list(indices)
+    values = kernel._derivatives(X, Y, [(c[:d], c[d:]) for c in indices])
+    return dict(zip(indices, values, strict=True))
 
 
 class Exponentiation(Kernel, sklearn_kernels.Exponentiation):

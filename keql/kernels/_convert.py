@@ -20,11 +20,6 @@ def _refuse_white(kernel):
     )
 
 
-@as_kernel.register(sklearn_kernels.ConstantKernel)
-def _convert_constant(kernel):
-    return Constant(kernel.constant_value, kernel.constant_value_bounds)
-
-
 @as_kernel.register(sklearn_kernels.Sum)
 def _convert_sum(kernel):
     return Sum(as_kernel(kernel.k1), as_kernel(kernel.k2))
@@ -40,36 +35,25 @@ def _convert_power(kernel):
     return Exponentiation(as_kernel(kernel.kernel), kernel.exponent)
 
 
-@as_kernel.register(sklearn_kernels.RBF)
-def _convert_rbf(kernel):
-    return RBF(kernel.length_scale, kernel.length_scale_bounds)
+def _with_parameters(counterpart):
+    """The conversion to a kernel that has parameters of the same names."""
+    return lambda kernel: counterpart(**kernel.get_params())
+
+
+for _given, _counterpart in [
+    (sklearn_kernels.ConstantKernel, Constant),
+    (sklearn_kernels.RBF, RBF),
+    (sklearn_kernels.RationalQuadratic, RationalQuadratic),
+    (sklearn_kernels.ExpSineSquared, Periodic),
+]:
+    as_kernel.register(_given, _with_parameters(_counterpart))
 
 
 @as_kernel.register(sklearn_kernels.Matern)
 def _convert_matern(kernel):
     if kernel.nu == np.inf:
         return RBF(kernel.length_scale, kernel.length_scale_bounds)
-    return Matern(kernel.length_scale, kernel.length_scale_bounds, kernel.nu)
-
-
-@as_kernel.register(sklearn_kernels.RationalQuadratic)
-def _convert_rational_quadratic(kernel):
-    return RationalQuadratic(
-        kernel.length_scale,
-        kernel.alpha,
-        kernel.length_scale_bounds,
-        kernel.alpha_bounds,
-    )
-
-
-@as_kernel.register(sklearn_kernels.ExpSineSquared)
-def _convert_periodic(kernel):
-    return Periodic(
-        kernel.length_scale,
-        kernel.periodicity,
-        kernel.length_scale_bounds,
-        kernel.periodicity_bounds,
-    )
+    return Matern(**kernel.get_params())
 
 
 @as_kernel.register(sklearn_kernels.DotProduct)

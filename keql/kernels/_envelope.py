@@ -4,12 +4,12 @@ from math import prod
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermeval
-from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from keql.kernels._active import ActiveKernel
+from keql.kernels._base import NonStationaryMixin
 
 
-class Envelope(ActiveKernel):
+class Envelope(NonStationaryMixin, ActiveKernel):
     r"""Gaussian envelope e(x) e(y), e(x) = exp(-1/2 sum_i (x_i - c_i)^2 / w_i^2).
 
     Times a kernel it multiplies the functions of that kernel by e, so that they matter
@@ -49,55 +49,18 @@ class Envelope(ActiveKernel):
     @property
     def hyperparameter_width(self):
         """The width as a hyperparameter of scikit-learn."""
-        size = np.size(self.width)
-        shape = (size,) if np.ndim(self.width) > 0 and size > 1 else ()
-        return sklearn_kernels.Hyperparameter(
-            "width", "numeric", self.width_bounds, *shape
-        )
-
-    def is_stationary(self):
-        """Whether the kernel depends on the difference of the points only.
-
-        Returns
-        -------
-        stationary : bool
-            False.
-        """
-        return False
+        return self._hyperparameter("width")
 
     def diag(self, X):
-        """Values k(x, x).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Points.
-
-        Returns
-        -------
-        values : ndarray of shape (n,)
-            The diagonal of `kernel(X)`.
-        """
         X = np.atleast_2d(np.asarray(X, dtype=float))
         columns = self._columns(X.shape[1])
         return self._amplitude(X[:, columns], (0,) * len(columns)) ** 2
 
-    def _per_column(self, name, d):
-        """A parameter as a vector with one entry for each of `d` active columns."""
-        value = np.ravel(np.asarray(getattr(self, name), dtype=float))
-        if value.size not in (1, d):
-            raise ValueError(
-                f"{name} of Envelope has {value.size} entries for {d} active "
-                "column(s): give one number, or one for each column."
-            )
-        if name == "width" and not np.all(value > 0):
-            raise ValueError(f"width must be positive, got {self.width!r}.")
-        return np.broadcast_to(value, (d,))
-
     def _scaled(self, X):
         """The arrays (x_i - c_i) / w_i, one column each, and the widths."""
         width = self._per_column("width", X.shape[1])
-        return (X - self._per_column("center", X.shape[1])) / width, width
+        center = self._per_column("center", X.shape[1], positive=False)
+        return (X - center) / width, width
 
     def _amplitude(self, X, a):
         """Derivative d^a e at points: d^n exp(-z^2/2) = (-1)^n He_n(z) exp(-z^2/2)."""
@@ -114,12 +77,10 @@ class Envelope(ActiveKernel):
         return [np.outer(left[a], right[b]) for a, b in pairs]
 
     def _active_gradient(self, X, Y):
-        if self.hyperparameter_width.fixed:
-            return []
         value = np.outer(*(self._amplitude(P, (0,) * P.shape[1]) for P in (X, Y)))
         squares = [self._scaled(points)[0] ** 2 for points in (X, Y)]
         layers = [
             np.add.outer(first, second) * value
             for first, second in zip(squares[0].T, squares[1].T, strict=True)
         ]
-        return layers if np.size(self.width) > 1 else [sum(layers)]
+        return self._log_layers("width", layers)

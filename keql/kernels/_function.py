@@ -1,15 +1,14 @@
 """A kernel of any two points, differentiated automatically."""
 
-import warnings
-
 import autograd.numpy as anp
 import numpy as np
-from autograd import elementwise_grad
 
+from keql._numerics.autodiff import differentiate
 from keql.kernels._active import ActiveKernel
+from keql.kernels._base import NonStationaryMixin
 
 
-class FunctionKernel(ActiveKernel):
+class FunctionKernel(NonStationaryMixin, ActiveKernel):
     r"""A kernel of your own, given as a function of two points.
 
     Its derivatives come from automatic differentiation, coordinate by coordinate on
@@ -40,16 +39,6 @@ class FunctionKernel(ActiveKernel):
         self.function = function
         self.active_dims = active_dims
 
-    def is_stationary(self):
-        """Whether the kernel is known to depend on the difference of the points only.
-
-        Returns
-        -------
-        stationary : bool
-            False.
-        """
-        return False
-
     def _active_derivatives(self, X, Y, pairs):
         n, m = len(X), len(Y)
         coordinates = [np.repeat(x, m) for x in X.T] + [np.tile(y, n) for y in Y.T]
@@ -76,13 +65,7 @@ class FunctionKernel(ActiveKernel):
             x = anp.stack(columns[:d], axis=-1)
             return self.function(x, anp.stack(columns[d:], axis=-1))
 
-        for column, order in enumerate(orders):
-            for _ in range(order):
-                function = elementwise_grad(function, column)
-        with warnings.catch_warnings():
-            # A derivative that is 0, as the third one of x * y, is nothing unusual.
-            warnings.filterwarnings("ignore", "Output seems independent of input")
-            return function(*coordinates)
+        return differentiate(function, orders, coordinates)
 
     def _check_diagonal(self, x, column):
         """Refuse a first derivative that autograd gets wrong where x = y.

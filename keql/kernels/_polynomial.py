@@ -9,14 +9,14 @@ import numpy as np
 from scipy.special import comb as binom
 from scipy.special import factorial
 from sklearn.base import clone
-from sklearn.gaussian_process import kernels as sklearn_kernels
+from sklearn.gaussian_process.kernels import ConstantKernel
 
 from keql.kernels._active import ActiveKernel
-from keql.kernels._base import Kernel
+from keql.kernels._base import Kernel, NonStationaryMixin
 from keql.kernels._multi_index import as_multi_index, merge_monomials
 
 
-class Constant(Kernel, sklearn_kernels.ConstantKernel):
+class Constant(Kernel, ConstantKernel):
     """Constant kernel k(x, y) = constant_value.
 
     Times a kernel it is its variance; added, it is the prior of an unknown offset.
@@ -61,7 +61,7 @@ class Constant(Kernel, sklearn_kernels.ConstantKernel):
         ]
 
 
-class Polynomial(ActiveKernel):
+class Polynomial(NonStationaryMixin, ActiveKernel):
     r"""Polynomial kernel (sum_i z_i z'_i + offset)^degree, z_i = (s_i - c_i) / b_i.
 
     Its functions are the polynomials of at most `degree` in the active columns. With
@@ -122,31 +122,9 @@ class Polynomial(ActiveKernel):
     @property
     def hyperparameter_offset(self):
         """The offset as a hyperparameter of scikit-learn."""
-        return sklearn_kernels.Hyperparameter("offset", "numeric", self.offset_bounds)
-
-    def is_stationary(self):
-        """Whether the kernel depends on the difference of its arguments: it does not.
-
-        Returns
-        -------
-        stationary : bool
-            False.
-        """
-        return False
+        return self._hyperparameter("offset")
 
     def diag(self, X):
-        """Values k(x, x).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Points.
-
-        Returns
-        -------
-        values : ndarray of shape (n,)
-            The diagonal of `kernel(X)`.
-        """
         X = np.atleast_2d(np.asarray(X, dtype=float))
         Z, _ = self._standardise(X[:, self._columns(X.shape[1])])
         return (np.sum(Z * Z, axis=1) + self.offset) ** self.degree
@@ -158,13 +136,7 @@ class Polynomial(ActiveKernel):
         columns = self._columns(d)
         center, scale = self._center_and_scale(len(columns))
         own = self._exponents(len(columns))
-        raw = np.array(
-            [
-                powers
-                for powers in product(range(self.degree + 1), repeat=len(columns))
-                if sum(powers) <= self.degree
-            ]
-        )
+        raw = _monomials(len(columns), self.degree, True)
         # prod_i ((s_i - c_i) / b_i)^e_i, expanded by the binomial theorem; comb is 0
         # where the power of s_i exceeds e_i.
         coefficients = np.tile(self._weights(len(columns)), (len(raw), 1))
@@ -215,15 +187,7 @@ class Polynomial(ActiveKernel):
                     f"fitted: here give {name} as numbers, or call "
                     "kernel.scaled_to(features) first."
                 )
-            value = np.ravel(np.asarray(value, dtype=float))
-            if value.size not in (1, d):
-                raise ValueError(
-                    f"{name} of Polynomial has {value.size} entries for {d} active "
-                    "column(s): give one number, or one for each column."
-                )
-            values.append(np.broadcast_to(value, (d,)))
-        if not np.all(values[1] > 0):
-            raise ValueError(f"scale must be positive, got {self.scale!r}.")
+            values.append(self._per_column(name, d, positive=name == "scale"))
         return values
 
     def _check_degree_and_offset(self):
@@ -249,12 +213,8 @@ class Polynomial(ActiveKernel):
             # A column that does not vary keeps its own size as scale.
             "scale": np.where(spread > 1e-12 * np.abs(S).max(axis=0), spread, 1.0),
         }
-        given = {
-            name: value
-            for name, value in auto.items()
-            if isinstance(getattr(self, name), str) and getattr(self, name) == "auto"
-        }
-        return clone(self).set_params(**given)
+        chosen = [n for n in auto if np.array_equal(getattr(self, n), "auto")]
+        return clone(self).set_params(**{name: auto[name] for name in chosen})
 
     def _active_derivatives(self, X, Y, pairs):
         Z, scale = self._standardise(X)

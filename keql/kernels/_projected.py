@@ -3,21 +3,15 @@
 import numpy as np
 
 from keql._numerics.linalg import cholesky, solve_lower
-from keql.kernels import Kernel
+from keql.kernels._base import Kernel, NonStationaryMixin
 
 
-class ProjectedKernel(Kernel):
+class ProjectedKernel(NonStationaryMixin, Kernel):
     """Kernel of the span of U(y_1, .), ..., U(y_K, .) in the RKHS of U.
 
     k(x, y) = U(x, Y) U(Y, Y)^-1 U(Y, y): a Gaussian process with this covariance has
-    no variance outside of the span.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        U.
-    points : ndarray of shape (K, d)
-        The y_k, distinct.
+    no variance outside of the span. `kernel` is U, and the distinct `points` (K, d) are
+    the y_k.
     """
 
     def __init__(self, kernel, points):
@@ -33,10 +27,6 @@ class ProjectedKernel(Kernel):
         """Values k(x, x), of shape (n,)."""
         zero = (0,) * X.shape[1]
         return np.sum(self._whitened(X, [zero])[zero] ** 2, axis=0)
-
-    def is_stationary(self):
-        """Whether the kernel depends on the difference of the points only: no."""
-        return False
 
     def check_order(self, a, operator=None):
         self.kernel.check_order(a, operator)

@@ -6,11 +6,8 @@ import numpy as np
 from autograd import elementwise_grad
 from scipy.special import gamma, kv
 
+from keql._numerics.autodiff import differentiate
 from keql.kernels._stationary import AnisotropicKernel
-
-# Entries that are computed at a time: a few arrays of this size fit into the cache,
-# and the memory needed beside the result does not grow with it.
-BLOCK_SIZE = 2**14
 
 
 class _Radial(AnisotropicKernel):
@@ -40,9 +37,7 @@ class _Radial(AnisotropicKernel):
             for n, (_, b) in zip(totals, pairs, strict=True)
         ]
         values = [np.empty((len(X), len(Y))) for _ in pairs]
-        step = max(1, BLOCK_SIZE // max(1, len(Y)))
-        for start in range(0, len(X), step):
-            rows = slice(start, start + step)
+        for rows in _row_blocks(len(X), len(Y)):
             block = self._scaled_derivatives(X[rows], Y, scale, set(totals))
             for value, n, factor in zip(values, totals, factors, strict=True):
                 np.multiply(block[n], factor, out=value[rows])
@@ -60,6 +55,16 @@ class _Radial(AnisotropicKernel):
         _, squares, rho = _scaled_differences(X, Y, scale)
         (slope,) = self._profile_derivatives(rho, [1])
         return self._log_layers("length_scale", [-slope * square for square in squares])
+
+
+def _row_blocks(n, m, n_entries=2**14):
+    """Slices of the rows of an (n, m) matrix with about `n_entries` entries in each.
+
+    A few arrays of this size fit into the cache, and the memory that is needed beside
+    the result does not grow with it.
+    """
+    step = max(1, n_entries // max(1, m))
+    return [slice(start, start + step) for start in range(0, n, step)]
 
 
 def _scaled_differences(X, Y, scale):
@@ -395,15 +400,14 @@ class RadialKernel(_Radial):
         return steps[max(n_small - 1, 0)], at_zero
 
     def _profile_derivatives(self, rho, orders):
-        derivatives, function = [], self.profile
+        derivatives = []
         with np.errstate(divide="ignore", invalid="ignore"):
-            for n in range(max(orders) + 1):
-                if n in orders:
-                    value = np.broadcast_to(function(rho), rho.shape)
-                    # Finite where it matters: `check_order` has seen to that.
-                    irrelevant = (rho == 0) & (n > 0) & ~np.isfinite(value)
-                    derivatives.append(np.where(irrelevant, 0.0, value))
-                function = elementwise_grad(function)
+            for n in orders:
+                value = differentiate(self.profile, (n,), (rho,))
+                value = np.broadcast_to(value, rho.shape)
+                # Finite where it matters: `check_order` has seen to that.
+                irrelevant = (rho == 0) & (n > 0) & ~np.isfinite(value)
+                derivatives.append(np.where(irrelevant, 0.0, value))
         return derivatives
 
     def _active_derivatives(self, X, Y, pairs):

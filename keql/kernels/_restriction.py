@@ -5,15 +5,11 @@ import re
 import numpy as np
 from scipy import linalg
 
-from keql.kernels._base import Kernel, as_kernel
-
-# Singular values this small, relatively, are rounding.
-ROUNDING = 1e-13
-# Relative error with which the monomials must be met.
-SEPARATE = 1e-6
+from keql.kernels._base import as_kernel
+from keql.kernels._features import FeatureKernel
 
 
-class Restriction(Kernel):
+class Restriction(FeatureKernel):
     """The functions of a polynomial kernel that are made of given monomials.
 
     They keep the norm that they have as functions of the given kernel; as a prior, it
@@ -54,56 +50,6 @@ class Restriction(Kernel):
             and [*map(_plain, self.monomials)] == [*map(_plain, other.monomials)]
         )
 
-    __hash__ = None
-
-    def __call__(self, X, Y=None, eval_gradient=False):
-        """Value of the kernel.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            First points.
-        Y : array-like of shape (m, d), default=None
-            Second points; None stands for `X`.
-        eval_gradient : bool, default=False
-            Whether the gradient in the hyperparameters, of which there are none, is
-            returned as well.
-
-        Returns
-        -------
-        K : ndarray of shape (n, m)
-            The values.
-        gradient : ndarray of shape (n, m, 0)
-            Only if `eval_gradient`.
-        """
-        K = self.derivative(X, Y)
-        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
-
-    def diag(self, X):
-        """Values k(x, x).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Points.
-
-        Returns
-        -------
-        values : ndarray of shape (n,)
-            The diagonal of `kernel(X)`.
-        """
-        return np.sum(self.feature_map(X) ** 2, axis=1)
-
-    def is_stationary(self):
-        """Whether the kernel depends on the difference of its arguments: it does not.
-
-        Returns
-        -------
-        stationary : bool
-            False.
-        """
-        return False
-
     def depends_on(self, d):
         return np.any(self._exponents(d) > 0, axis=0)
 
@@ -111,21 +57,18 @@ class Restriction(Kernel):
         return len(self.monomials)
 
     def feature_polynomials(self, d):
-        return self._exponents(d), self._chosen(d)[1]
+        return self._exponents(d), self._directions(d)[1]
 
     def feature_map(self, S, a=None):
         S = np.atleast_2d(np.asarray(S, dtype=float))
-        directions, _ = self._chosen(S.shape[1])
+        directions, _ = self._directions(S.shape[1])
         return as_kernel(self.kernel).feature_map(S, a) @ directions
 
-    def _derivatives(self, X, Y, pairs):
-        return [self.feature_map(X, a) @ self.feature_map(Y, b).T for a, b in pairs]
+    def _directions(self, d):
+        """Orthonormal directions (p, q) among the p features of the restricted kernel.
 
-    def _chosen(self, d):
-        """Orthonormal directions among the features, and their coefficients.
-
-        The directions span the weights of least norm whose polynomials have no other
-        monomials: those of the pseudo-inverse of the coefficients.
+        They span the weights whose polynomials consist of the q monomials alone. Also
+        returns the coefficients (q, q) of the monomials in the directions.
         """
         kernel, wanted = as_kernel(self.kernel), self._exponents(d)
         polynomials = kernel.feature_polynomials(d)
@@ -134,31 +77,24 @@ class Restriction(Kernel):
                 f"kernel={self.kernel} has no finite list of monomials: a restriction "
                 "needs a polynomial kernel."
             )
-        rows = {tuple(powers): i for i, powers in enumerate(polynomials[0])}
-        missing = [tuple(e.tolist()) for e in wanted if tuple(e) not in rows]
+        exponents, coefficients = polynomials
+        row_of = {tuple(powers): row for row, powers in enumerate(exponents)}
+        missing = [tuple(e.tolist()) for e in wanted if tuple(e) not in row_of]
         if missing:
             raise ValueError(
                 f"monomials={list(self.monomials)}: {self.kernel} does not contain "
                 f"the exponents {missing[0]}."
             )
-        chosen = [rows[tuple(powers)] for powers in wanted]
-        # Rows of unit length: coefficients have the most different units.
-        C = polynomials[1] / np.maximum(
-            linalg.norm(polynomials[1], axis=1, keepdims=True), np.finfo(float).tiny
-        )
-        C = C[np.any(C != 0, axis=1)]
-        position = np.cumsum(np.any(polynomials[1] != 0, axis=1)) - 1
-        target = np.zeros((len(C), len(chosen)))
-        target[position[chosen], np.arange(len(chosen))] = 1.0
-        weights = linalg.lstsq(C, target, cond=ROUNDING, lapack_driver="gelsd")[0]
-        if np.abs(C @ weights - target).max() > SEPARATE:
+        rows = [row_of[tuple(powers)] for powers in wanted]
+        weights = _weights_of(coefficients, rows)
+        if weights is None:
             raise ValueError(
                 f"{self.kernel} does not contain the monomials "
                 f"{list(self.monomials)} one by one: use an offset above 0, or "
                 "center=0."
             )
         directions = linalg.qr(weights, mode="economic")[0]
-        return directions, polynomials[1][chosen] @ directions
+        return directions, coefficients[rows] @ directions
 
     def _exponents(self, d):
         """Exponents of the monomials, of shape (q, d)."""
@@ -189,6 +125,22 @@ class Restriction(Kernel):
             for monomial in self.monomials
         ]
         return Restriction(self.kernel, resolved)
+
+
+def _weights_of(coefficients, rows, rounding=1e-13, tolerance=1e-6):
+    """Weights (p, q) of p features that give each of q monomials by itself.
+
+    `coefficients` (n, p) are those of n monomials in the features, and `rows` are the q
+    monomials. The weights are the ones of least norm: singular values below the part
+    `rounding` of the largest count as zero. None if a coefficient, in units of the
+    length of its row, is missed by more than `tolerance`.
+    """
+    # Rows are brought to unit length: coefficients have the most different units.
+    lengths = linalg.norm(coefficients, axis=1, keepdims=True)
+    C = coefficients / np.maximum(lengths, np.finfo(float).tiny)
+    target = np.eye(len(C))[:, rows]
+    weights = linalg.lstsq(C, target, cond=rounding, lapack_driver="gelsd")[0]
+    return None if np.abs(C @ weights - target).max() > tolerance else weights
 
 
 def _plain(monomial):
@@ -222,10 +174,8 @@ def parse_monomial(text, names):
     >>> parse_monomial("u^2 u_x", ["x", "u", "u_x"])
     (0, 2, 1)
     """
-    exponents, rest = (
-        [0] * len(names),
-        text.replace("**", "^").replace("*", " ").strip(),
-    )
+    exponents = [0] * len(names)
+    rest = text.replace("**", "^").replace("*", " ").strip()
     column = {name: i for i, name in enumerate(names)}
     column.update({f"({name})": i for i, name in enumerate(names)})
     longest = sorted(map(re.escape, column), key=len, reverse=True)
@@ -244,25 +194,12 @@ def parse_monomial(text, names):
 
 
 def unrestricted(kernel, weights, d):
-    """A function in the RKHS of a kernel in the features of one that is not restricted.
+    """The kernel that `kernel` restricts, and a function's weights in its features.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        With a feature map.
-    weights : ndarray of shape (p,)
-        Of its features.
-    d : int
-        Number of coordinates.
-
-    Returns
-    -------
-    kernel : Kernel
-        The kernel that was restricted, or the same if none was.
-    weights : ndarray
-        Of its features, for the same function.
+    The function has the `weights` (p,) in the features of `kernel`, on `d` columns. A
+    kernel that restricts none is returned as it is, with the weights.
     """
     while isinstance(kernel, Restriction):
-        directions, _ = kernel._chosen(d)
+        directions, _ = kernel._directions(d)
         kernel, weights = as_kernel(kernel.kernel), directions @ weights
     return kernel, weights

@@ -3,12 +3,12 @@
 from math import comb, pi, prod
 
 import numpy as np
-from sklearn.gaussian_process import kernels as sklearn_kernels
+from sklearn.gaussian_process.kernels import StationaryKernelMixin
 
 from keql.kernels._active import ActiveKernel
 
 
-class AnisotropicKernel(sklearn_kernels.StationaryKernelMixin, ActiveKernel):
+class AnisotropicKernel(StationaryKernelMixin, ActiveKernel):
     """A stationary kernel with one length scale, or one for each active column."""
 
     @property
@@ -17,48 +17,8 @@ class AnisotropicKernel(sklearn_kernels.StationaryKernelMixin, ActiveKernel):
         return self._hyperparameter("length_scale")
 
     def diag(self, X):
-        """Values k(x, x), equal at all points.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Points.
-
-        Returns
-        -------
-        values : ndarray of shape (n,)
-            The diagonal of `kernel(X)`.
-        """
         X = np.atleast_2d(X)
         return np.full(len(X), self(X[:1])[0, 0])
-
-    def _hyperparameter(self, name):
-        value, bounds = getattr(self, name), getattr(self, f"{name}_bounds")
-        if np.ndim(value) > 0 and np.size(value) > 1:
-            return sklearn_kernels.Hyperparameter(
-                name, "numeric", bounds, np.size(value)
-            )
-        return sklearn_kernels.Hyperparameter(name, "numeric", bounds)
-
-    def _per_column(self, name, d):
-        """A parameter as a vector with one entry for each of `d` active columns."""
-        value = np.ravel(np.asarray(getattr(self, name), dtype=float))
-        if value.size not in (1, d):
-            raise ValueError(
-                f"{name} of {type(self).__name__} has {value.size} entries for {d} "
-                "active column(s): give one number, or one for each column."
-            )
-        if not np.all(value > 0):
-            raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}.")
-        return np.broadcast_to(value, (d,))
-
-    def _log_layers(self, name, layers):
-        """Gradient with respect to log(parameter), summed if it is one number."""
-        if getattr(self, f"hyperparameter_{name}").fixed:
-            return []
-        if np.size(getattr(self, name)) > 1:
-            return layers
-        return [sum(layers)]
 
 
 class Periodic(AnisotropicKernel):

@@ -46,9 +46,9 @@ def gram(kernel, rows, columns=None):
     left = _group_by_points(kernel, rows)
     right = left if symmetric else _group_by_points(kernel, columns)
     G = np.empty((left[-1].stop, right[-1].stop))
-    for i, station in enumerate(left):
-        for other in right[: i + 1] if symmetric else right:
-            _fill_block(G, kernel, station, other, mirror=symmetric)
+    for i, first in enumerate(left):
+        for second in right[: i + 1] if symmetric else right:
+            _fill_block(G, kernel, first, second, mirror=symmetric)
     return G
 
 
@@ -71,40 +71,40 @@ class _FunctionalGroup:
 
 
 def _group_by_points(kernel, functionals):
-    stations = []
+    """Groups of the (points, operator) in a list that follow on one array of points."""
+    groups = []
     for points, operator in functionals:
         for a, _ in operator.terms:
             kernel.check_order(a, f"the operator {operator.name!r}")
-        if stations and stations[-1].points is points:
-            stations[-1].operators.append(operator)
+        if groups and groups[-1].points is points:
+            groups[-1].operators.append(operator)
         else:
-            start = stations[-1].stop if stations else 0
-            stations.append(_FunctionalGroup(points, [operator], start))
-    return stations
+            start = groups[-1].stop if groups else 0
+            groups.append(_FunctionalGroup(points, [operator], start))
+    return groups
 
 
-def _fill_block(G, kernel, station, other, mirror):
-    """Write the block of two stations, and its mirror image."""
+def _fill_block(G, kernel, first, second, mirror):
+    """Write the block of two groups into G, and its mirror image if wanted."""
     blocks = [
-        (rows, first, columns, second)
-        for rows, first in station.slices()
-        for columns, second in other.slices()
+        (rows, left, columns, right)
+        for rows, left in first.slices()
+        for columns, right in second.slices()
         if not mirror or columns.start <= rows.start
     ]
     pairs = {
         (a, b): None
-        for _, first, _, second in blocks
-        for a, _ in first.terms
-        for b, _ in second.terms
+        for _, left, _, right in blocks
+        for a, _ in left.terms
+        for b, _ in right.terms
     }
-    values = kernel.derivatives(station.points, other.points, list(pairs))
+    values = kernel.derivatives(first.points, second.points, list(pairs))
     derivative = dict(zip(pairs, values, strict=True))
-    for rows, first, columns, second in blocks:
+    for rows, left, columns, right in blocks:
         block = 0.0
-        for a, left in first.terms:
-            for b, right in second.terms:
-                factor = left * right
-                value = derivative[a, b]
+        for a, on_left in left.terms:
+            for b, on_right in right.terms:
+                factor, value = on_left * on_right, derivative[a, b]
                 block = block + (value if factor == 1 else factor * value)
         G[rows, columns] = block
         if mirror and columns.start < rows.start:

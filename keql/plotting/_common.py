@@ -5,6 +5,8 @@ from sklearn.utils.validation import check_is_fitted
 
 # Blue and vermilion of Okabe and Ito's palette, and grey.
 FIRST, SECOND, QUIET = "#0072B2", "#D55E00", "0.45"
+# A white circle with a black edge.
+CIRCLE = {"ls": "", "marker": "o", "mfc": "white", "mec": "black"}
 DIVERGING, SEQUENTIAL = "RdBu_r", "viridis"
 
 
@@ -16,6 +18,59 @@ def make_axes(ax):
 
     _, ax = pyplot.subplots(layout="constrained")
     return ax
+
+
+class Display:
+    """Base of the displays: `_draw` draws on given axes."""
+
+    def plot(self, ax=None, **kwargs):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot` of lines and points, or `pcolormesh` of maps.
+
+        Returns
+        -------
+        display : Display
+            This one.
+        """
+        self.ax_ = ax = make_axes(ax)
+        self.figure_ = ax.figure
+        self._draw(ax, **kwargs)
+        return self
+
+
+class MeanOrStdDisplay(Display):
+    """Base of the displays of a function that may have a standard deviation `std`."""
+
+    def plot(self, ax=None, *, quantity="mean", **kwargs):
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where; None for a new figure.
+        quantity : {"mean", "std"}, default="mean"
+            What is shown of a function of two coordinates, or whether the line of one
+            is the function or its standard deviation.
+        **kwargs : dict
+            For matplotlib's `plot` or `pcolormesh`.
+
+        Returns
+        -------
+        display : Display
+            This one.
+        """
+        if quantity not in ("mean", "std") or (quantity == "std" and self.std is None):
+            raise ValueError(
+                f"quantity={quantity!r} must be 'mean', or 'std' where standard "
+                "deviations are given."
+            )
+        return super().plot(ax, quantity=quantity, **kwargs)
 
 
 def check_equation(estimator):
@@ -71,19 +126,17 @@ def split_rows(estimator, X, y, function):
     """Coordinates and values of the observations of one function."""
     if X is None:
         return None, None
-    points = estimator.coordinates(X)
+    points, column = estimator.coordinates(X), estimator.function_column
     values = None if y is None else np.ravel(np.asarray(y, dtype=float))
-    if estimator.function_column is not None:
-        label = estimator.functions_[position_of(estimator, function)]
-        column = estimator.function_column
-        if hasattr(X, "columns"):
-            name = column if isinstance(column, str) else list(X.columns)[column]
-            labels = np.asarray(X[name])
-        else:
-            labels = np.asarray(X)[:, column]
-        mine = labels == label
-        points, values = points[mine], None if values is None else values[mine]
-    return points, values
+    if column is None:
+        return points, values
+    if hasattr(X, "columns"):
+        name = column if isinstance(column, str) else list(X.columns)[column]
+        labels = np.asarray(X[name])
+    else:
+        labels = np.asarray(X)[:, column]
+    mine = labels == estimator.functions_[position_of(estimator, function)]
+    return points[mine], None if values is None else values[mine]
 
 
 def grid_of(points, resolution):
@@ -96,7 +149,9 @@ def grid_of(points, resolution):
 
 
 def check_dimension(points):
-    """Points as an array of one or two coordinates."""
+    """Points as an array of one or two coordinates; None stays."""
+    if points is None:
+        return None
     points = np.asarray(points, dtype=float)
     points = points[:, None] if points.ndim == 1 else points
     if points.shape[1] > 2:
@@ -121,16 +176,25 @@ def check_values(values, points, name):
     return values
 
 
+def check_arrays(points, variables, **values):
+    """Points, names of their coordinates and values there, checked: a dict by name."""
+    points = check_dimension(points)
+    if variables is None:
+        variables = [f"x{i}" for i in range(points.shape[1])]
+    checked = {
+        name: check_values(array, points, name) for name, array in values.items()
+    }
+    return {"points": points, "variables": list(variables), **checked}
+
+
 def draw_map(ax, points, values, variables, label, *, centred=None, **kwargs):
     """Colours of a function of two coordinates, and a bar that explains them."""
     low, high = float(np.min(values)), float(np.max(values))
     centred = low < 0 < high if centred is None else centred
     if centred:
         limit = max(abs(low), abs(high)) or 1.0
-        defaults = {"cmap": DIVERGING, "vmin": -limit, "vmax": limit}
-    else:
-        defaults = {"cmap": SEQUENTIAL}
-    settings = {**defaults, "rasterized": True, **kwargs}
+        kwargs = {"cmap": DIVERGING, "vmin": -limit, "vmax": limit, **kwargs}
+    settings = {"cmap": SEQUENTIAL, "rasterized": True, **kwargs}
     first, second = (np.unique(column) for column in points.T)
     if len(first) * len(second) == len(points):
         order = np.lexsort(points.T)
@@ -151,18 +215,15 @@ def draw_line(ax, points, values, variables, ylabel, std=None, **kwargs):
     x, values = points[order, 0], values[order]
     (line,) = ax.plot(x, values, **{"color": FIRST, "lw": 1.5, **kwargs})
     if std is not None:
-        std = std[order]
-        ax.fill_between(
-            x,
-            values - 2 * std,
-            values + 2 * std,
-            color=line.get_color(),
-            alpha=0.25,
-            lw=0,
-            label="two standard deviations",
-        )
+        draw_band(ax, x, values, std[order], color=line.get_color(), alpha=0.25)
     ax.set(xlabel=variables[0], ylabel=ylabel, xlim=(x[0], x[-1]))
     return line
+
+
+def draw_band(ax, x, middle, std, **kwargs):
+    """A band of two standard deviations around a line."""
+    label = "two standard deviations"
+    ax.fill_between(x, middle - 2 * std, middle + 2 * std, lw=0, label=label, **kwargs)
 
 
 def legend_above(ax, handles=None, **kwargs):
@@ -173,19 +234,11 @@ def legend_above(ax, handles=None, **kwargs):
     ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1), **settings)
 
 
-def default_variables(variables, points):
-    """Names of the coordinates."""
-    if variables is None:
-        return [f"x{i}" for i in range(points.shape[1])]
-    return list(variables)
-
-
 def forcing_of(estimator):
     """The right-hand side at the collocation points of all functions, stacked."""
     given, values = estimator.forcing, []
-    for label, points in zip(
-        estimator.functions_, estimator.collocation_points_, strict=True
-    ):
+    points_of = zip(estimator.functions_, estimator.collocation_points_, strict=True)
+    for label, points in points_of:
         forcing = given[label] if isinstance(given, dict) else given
         if forcing is None:
             forcing = np.zeros(len(points))

@@ -6,7 +6,7 @@ from keql.metrics import relative_l2_error
 from keql.plotting import _common as common
 
 
-class LossCurveDisplay:
+class LossCurveDisplay(common.Display):
     """Loss and damping after each accepted step of a joint fit.
 
     Parameters
@@ -87,23 +87,8 @@ class LossCurveDisplay:
         """
         return cls(loss_curve, damping_curve).plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, **kwargs):
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot`, of the loss.
-
-        Returns
-        -------
-        display : LossCurveDisplay
-            This one.
-        """
-        self.ax_ = ax = common.make_axes(ax)
-        self.figure_, self.damping_ax_ = ax.figure, None
+    def _draw(self, ax, **kwargs):
+        self.damping_ax_ = None
         loss = np.asarray(self.loss_curve, dtype=float)
         settings = {"color": common.FIRST, "marker": "o", "ms": 3, **kwargs}
         lines = ax.plot(np.arange(len(loss)), loss, label="loss", **settings)
@@ -112,19 +97,13 @@ class LossCurveDisplay:
         if self.damping_curve is not None and len(self.damping_curve):
             self.damping_ax_ = other = ax.twinx()
             damping = np.asarray(self.damping_curve, dtype=float)
-            lines += other.plot(
-                np.arange(1, len(damping) + 1),
-                damping,
-                "--",
-                color=common.SECOND,
-                label="damping",
-            )
+            steps, settings = np.arange(1, len(damping) + 1), {"color": common.SECOND}
+            lines += other.plot(steps, damping, "--", label="damping", **settings)
             other.set(ylabel="damping", yscale="log")
         ax.legend(handles=lines)
-        return self
 
 
-class EquationParityDisplay:
+class EquationParityDisplay(common.Display):
     """Predicted against given values of what the equation was learned from.
 
     The given values are f - Pbar, the right-hand side less the known part at the
@@ -224,44 +203,19 @@ class EquationParityDisplay:
         predicted = common.check_values(predicted, given, "predicted")
         return cls(given, predicted, label).plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, **kwargs):
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot`, of the points.
-
-        Returns
-        -------
-        display : EquationParityDisplay
-            This one.
-        """
-        self.ax_ = ax = common.make_axes(ax)
-        self.figure_ = ax.figure
+    def _draw(self, ax, **kwargs):
         self.relative_error_ = relative_l2_error(self.given, self.predicted)
-        settings = {
-            "ls": "",
-            "marker": "o",
-            "ms": 3,
-            "color": common.FIRST,
-            "alpha": 0.5,
-            "mew": 0,
-            "rasterized": True,
-            **kwargs,
-        }
+        style = {"ls": "", "marker": "o", "ms": 3, "mew": 0, "rasterized": True}
+        settings = {**style, "color": common.FIRST, "alpha": 0.5, **kwargs}
         middle = 0.5 * (np.max(self.given) + np.min(self.given))
         ax.axline((middle, middle), slope=1, color="black", lw=0.8, zorder=1)
         ax.plot(self.given, self.predicted, **settings)
         ax.set(xlabel=f"given: {self.label}", ylabel="predicted: P")
         ax.set_aspect("equal", adjustable="datalim")
         ax.set_title(f"relative L2 error {self.relative_error_:.2g}")
-        return self
 
 
-class PhasePortraitDisplay:
+class PhasePortraitDisplay(common.Display):
     """A trajectory of a second-order equation in the plane of u and u_t.
 
     Parameters
@@ -341,30 +295,8 @@ class PhasePortraitDisplay:
         display : PhasePortraitDisplay
             Drawn.
         """
-        equation = common.check_equation(estimator)
-        if len(estimator.variables_) != 1:
-            raise ValueError(
-                f"estimator has the variables {', '.join(estimator.variables_)}: a "
-                "phase portrait needs a state of one coordinate."
-            )
-        (variable,) = estimator.variables_
-        slope = f"u_{variable}"
-        box = estimator.collocation_points_[common.position_of(estimator, function)]
-        observed = None
-        if X is not None:
-            points, _ = common.split_rows(estimator, X, None, function)
-            box = np.concatenate([box, points])
-            at = common.rows_for(estimator, points, function)
-            observed = estimator.predict(at), estimator.predict_derivative(at, slope)
-        grid = common.grid_of(box, grid_resolution)
-        rows = common.rows_for(estimator, grid, function)
-        return cls(
-            estimator.predict(rows),
-            estimator.predict_derivative(rows, slope),
-            observed=observed,
-            acceleration=_acceleration(equation, variable) if directions else None,
-            variable=variable,
-        ).plot(ax=ax, **kwargs)
+        trajectory = _trajectory(estimator, X, function, grid_resolution, directions)
+        return cls(**trajectory).plot(ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -415,23 +347,7 @@ class PhasePortraitDisplay:
             variable=variable,
         ).plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, **kwargs):
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot`, of the trajectory.
-
-        Returns
-        -------
-        display : PhasePortraitDisplay
-            This one.
-        """
-        self.ax_ = ax = common.make_axes(ax)
-        self.figure_ = ax.figure
+    def _draw(self, ax, **kwargs):
         if self.acceleration is not None:
             self._draw_directions(ax)
         if self.true is not None:
@@ -447,17 +363,10 @@ class PhasePortraitDisplay:
             self.u[:1], self.u_t[:1], "s", ms=7, color=line.get_color(), label="start"
         )
         if self.observed is not None:
-            ax.plot(
-                *self.observed,
-                "o",
-                ms=4,
-                mfc="white",
-                mec="black",
-                label="at the observations",
-            )
+            label = "at the observations"
+            ax.plot(*self.observed, **common.CIRCLE, ms=4, label=label)
         ax.set(xlabel="u", ylabel=f"u_{self.variable}")
         common.legend_above(ax)
-        return self
 
     def _draw_directions(self, ax):
         """Streamlines of (u_t, u_tt) around the trajectory."""
@@ -470,6 +379,37 @@ class PhasePortraitDisplay:
         ax.streamplot(
             *axes, u_t, u_tt, color="0.75", linewidth=0.7, arrowsize=0.8, zorder=0
         )
+
+
+def _trajectory(estimator, X, function, resolution, directions):
+    """What a display shows of a fitted state: its arguments, a dict.
+
+    The arguments here are those of :meth:`PhasePortraitDisplay.from_estimator`.
+    """
+    equation = common.check_equation(estimator)
+    if len(estimator.variables_) != 1:
+        raise ValueError(
+            f"estimator has the variables {', '.join(estimator.variables_)}: a "
+            "phase portrait needs a state of one coordinate."
+        )
+    (variable,) = estimator.variables_
+    slope = f"u_{variable}"
+    box = estimator.collocation_points_[common.position_of(estimator, function)]
+    observed = None
+    if X is not None:
+        points, _ = common.split_rows(estimator, X, None, function)
+        box = np.concatenate([box, points])
+        at = common.rows_for(estimator, points, function)
+        observed = estimator.predict(at), estimator.predict_derivative(at, slope)
+    grid = common.grid_of(box, resolution)
+    rows = common.rows_for(estimator, grid, function)
+    return {
+        "u": estimator.predict(rows),
+        "u_t": estimator.predict_derivative(rows, slope),
+        "observed": observed,
+        "acceleration": _acceleration(equation, variable) if directions else None,
+        "variable": variable,
+    }
 
 
 def _acceleration(equation, variable):

@@ -7,7 +7,7 @@ from keql.plotting import _common as common
 from keql.plotting._state import StateDisplay
 
 
-class ErrorDisplay:
+class ErrorDisplay(common.Display):
     """The error of a fitted state against a known truth.
 
     Parameters
@@ -122,48 +122,20 @@ class ErrorDisplay:
         display : ErrorDisplay
             Drawn.
         """
-        points = common.check_dimension(points)
-        return cls(
-            points,
-            common.check_values(true, points, "true"),
-            common.check_values(predicted, points, "predicted"),
-            std=common.check_values(std, points, "std"),
-            variables=common.default_variables(variables, points),
-        ).plot(ax=ax, **kwargs)
+        arrays = common.check_arrays(
+            points, variables, true=true, predicted=predicted, std=std
+        )
+        return cls(**arrays).plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, **kwargs):
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot` or `pcolormesh`.
-
-        Returns
-        -------
-        display : ErrorDisplay
-            This one.
-        """
-        self.ax_ = ax = common.make_axes(ax)
-        self.figure_ = ax.figure
+    def _draw(self, ax, **kwargs):
         self.relative_error_ = relative_l2_error(self.true, self.predicted)
         error, label = self.predicted - self.true, "predicted - true"
         if self.points.shape[1] == 1:
-            band = self.std
             common.draw_line(ax, self.points, error, self.variables, label, **kwargs)
-            if band is not None:
+            if self.std is not None:
                 order = np.argsort(self.points[:, 0])
-                ax.fill_between(
-                    self.points[order, 0],
-                    -2 * band[order],
-                    2 * band[order],
-                    color=common.QUIET,
-                    alpha=0.3,
-                    lw=0,
-                    label="two standard deviations",
-                )
+                x, std = self.points[order, 0], self.std[order]
+                common.draw_band(ax, x, 0.0, std, color=common.QUIET, alpha=0.3)
                 ax.legend()
             ax.axhline(0.0, color="black", lw=0.8)
         else:
@@ -172,10 +144,9 @@ class ErrorDisplay:
                 ax, self.points, error, self.variables, label, centred=True, **settings
             )
         ax.set_title(f"relative L2 error {self.relative_error_:.2g}")
-        return self
 
 
-class CoefficientDisplay:
+class CoefficientDisplay(common.MeanOrStdDisplay):
     """A coefficient of a learned equation as a function of the coordinates.
 
     Parameters
@@ -307,40 +278,16 @@ class CoefficientDisplay:
         display : CoefficientDisplay
             Drawn.
         """
-        points = common.check_dimension(points)
-        return cls(
-            points,
-            common.check_values(values, points, "values"),
-            std=common.check_values(std, points, "std"),
-            variables=common.default_variables(variables, points),
-            term=term,
-        ).plot(ax=ax, quantity=quantity, **kwargs)
+        arrays = common.check_arrays(points, variables, values=values, std=std)
+        return cls(**arrays, term=term).plot(ax=ax, quantity=quantity, **kwargs)
 
-    def plot(self, ax=None, *, quantity="mean", **kwargs):
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where; None for a new figure.
-        quantity : {"mean", "std"}, default="mean"
-            What the map of a function of two coordinates shows.
-        **kwargs : dict
-            For matplotlib's `plot` or `pcolormesh`.
-
-        Returns
-        -------
-        display : CoefficientDisplay
-            This one.
-        """
+    def _draw(self, ax, quantity, **kwargs):
         label = f"coefficient of {self.term}" if self.term else "coefficient"
+        is_line = self.points.shape[1] == 1
+        if is_line:
+            kwargs = {"label": label, **kwargs}
         StateDisplay(
             self.points, self.values, std=self.std, variables=self.variables, name=label
-        ).plot(ax := common.make_axes(ax), quantity=quantity, **kwargs)
-        if self.points.shape[1] == 1:
-            handles, labels = ax.get_legend_handles_labels()
-            labels = [label if name == "state" else name for name in labels]
-            ax.get_legend().remove()
-            ax.legend(handles, labels)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        ).plot(ax, quantity=quantity, **kwargs)
+        if is_line:
+            ax.legend()

@@ -5,7 +5,7 @@ import numpy as np
 from keql.plotting import _common as common
 
 
-class StateDisplay:
+class StateDisplay(common.MeanOrStdDisplay):
     """A fitted state, with the observations and the collocation points.
 
     A line with a band of two standard deviations for one coordinate, a map for two.
@@ -118,32 +118,9 @@ class StateDisplay:
         display : StateDisplay
             Drawn.
         """
-        common.check_is_fitted(estimator)
-        observed, y = common.split_rows(estimator, X, y, function)
-        collocation = estimator.collocation_points_
-        if collocation is not None:
-            collocation = collocation[common.position_of(estimator, function)]
-        known = [p for p in (observed, collocation) if p is not None]
-        if not known:
-            raise ValueError("X is None: give the observations, or points, to show.")
-        box = common.check_dimension(np.concatenate(known))
-        points = common.grid_of(box, grid_resolution)
-        rows = common.rows_for(estimator, points, function)
-        if uncertainty or quantity == "std":
-            values, std = estimator.predict_derivative(rows, operator, return_std=True)
-        else:
-            values, std = estimator.predict_derivative(rows, operator), None
-        name = str(getattr(operator, "name", operator))
-        return cls(
-            points,
-            values,
-            std=std,
-            X=observed,
-            y=y if name == "u" else None,
-            collocation_points=collocation,
-            variables=estimator.variables_,
-            name=name,
-        ).plot(ax=ax, quantity=quantity, **kwargs)
+        with_std = uncertainty or quantity == "std"
+        state = _on_grid(estimator, X, y, operator, function, with_std, grid_resolution)
+        return cls(**state).plot(ax=ax, quantity=quantity, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -171,10 +148,8 @@ class StateDisplay:
             The state there.
         std : array-like of shape (n,), default=None
             Its standard deviation.
-        X : array-like of shape (n_samples, d), default=None
+        X, y : array-like of shape (n_samples, d) and (n_samples,), default=None
             Observations to mark.
-        y : array-like of shape (n_samples,), default=None
-            Observed values.
         collocation_points : array-like of shape (K, d), default=None
             Points to mark as well.
         variables : sequence of str, default=None
@@ -193,74 +168,30 @@ class StateDisplay:
         display : StateDisplay
             Drawn.
         """
-        points = common.check_dimension(points)
-        return cls(
-            points,
-            common.check_values(values, points, "values"),
-            std=common.check_values(std, points, "std"),
-            X=None if X is None else common.check_dimension(X),
-            y=None if y is None else np.ravel(y),
-            collocation_points=None
-            if collocation_points is None
-            else common.check_dimension(collocation_points),
-            variables=common.default_variables(variables, points),
-            name=name,
-        ).plot(ax=ax, quantity=quantity, **kwargs)
+        arrays = common.check_arrays(points, variables, values=values, std=std)
+        arrays["X"] = common.check_dimension(X)
+        arrays["y"] = None if y is None else np.ravel(y)
+        arrays["collocation_points"] = common.check_dimension(collocation_points)
+        return cls(**arrays, name=name).plot(ax=ax, quantity=quantity, **kwargs)
 
-    def plot(self, ax=None, *, quantity="mean", **kwargs):
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where; None for a new figure.
-        quantity : {"mean", "std"}, default="mean"
-            What is shown of a function of two coordinates, or whether the line of one
-            is the state or its standard deviation.
-        **kwargs : dict
-            For matplotlib's `plot` or `pcolormesh`.
-
-        Returns
-        -------
-        display : StateDisplay
-            This one.
-        """
-        if quantity not in ("mean", "std") or (quantity == "std" and self.std is None):
-            raise ValueError(
-                f"quantity={quantity!r} must be 'mean', or 'std' where standard "
-                "deviations are given."
-            )
-        self.ax_ = ax = common.make_axes(ax)
-        self.figure_ = ax.figure
+    def _draw(self, ax, quantity, **kwargs):
         shown = self.values if quantity == "mean" else self.std
-        label = (
-            self.name if quantity == "mean" else f"standard deviation of {self.name}"
-        )
+        prefix = "" if quantity == "mean" else "standard deviation of "
+        label = prefix + self.name
         if self.points.shape[1] == 1:
             band = self.std if quantity == "mean" else None
-            settings = {"label": "state", **kwargs}
-            common.draw_line(
-                ax, self.points, shown, self.variables, label, band, **settings
-            )
+            args = self.points, shown, self.variables, label, band
+            common.draw_line(ax, *args, **{"label": "state", **kwargs})
             self._mark_on_line(ax, quantity)
             common.legend_above(ax)
         else:
             common.draw_map(ax, self.points, shown, self.variables, label, **kwargs)
             self._mark_on_map(ax)
-        return self
 
     def _mark_on_line(self, ax, quantity):
         if self.X is not None and self.y is not None and quantity == "mean":
-            ax.plot(
-                self.X[:, 0],
-                self.y,
-                "o",
-                ms=5,
-                mfc="white",
-                mec="black",
-                label="observations",
-                zorder=3,
-            )
+            settings = {"label": "observations", "ms": 5, "zorder": 3}
+            ax.plot(self.X[:, 0], self.y, **common.CIRCLE, **settings)
         if self.collocation_points is not None:
             ax.plot(
                 self.collocation_points[:, 0],
@@ -276,25 +207,53 @@ class StateDisplay:
     def _mark_on_map(self, ax):
         handles = []
         if self.collocation_points is not None:
+            settings = {"ms": 1.5, "color": "0.25", "alpha": 0.6}
             handles += ax.plot(
-                *self.collocation_points.T,
-                ".",
-                ms=1.5,
-                color="0.25",
-                alpha=0.6,
-                label="collocation points",
+                *self.collocation_points.T, ".", label="collocation points", **settings
             )
         if self.X is not None:
+            settings = {
+                "ms": 4,
+                "mfc": "black",
+                "mec": "white",
+                "mew": 0.7,
+                "zorder": 3,
+            }
             handles += ax.plot(
-                *self.X.T,
-                "o",
-                ms=4,
-                mfc="black",
-                mec="white",
-                mew=0.7,
-                clip_on=False,
-                label="observations",
-                zorder=3,
+                *self.X.T, "o", label="observations", clip_on=False, **settings
             )
         if handles:
             common.legend_above(ax, handles, markerscale=1.5)
+
+
+def _on_grid(estimator, X, y, operator, function, with_std, resolution):
+    """What a display shows of the state of a fitted estimator: its arguments, a dict.
+
+    The arguments here are those of :meth:`StateDisplay.from_estimator`.
+    """
+    common.check_is_fitted(estimator)
+    observed, y = common.split_rows(estimator, X, y, function)
+    collocation = estimator.collocation_points_
+    if collocation is not None:
+        collocation = collocation[common.position_of(estimator, function)]
+    known = [p for p in (observed, collocation) if p is not None]
+    if not known:
+        raise ValueError("X is None: give the observations, or points, to show.")
+    box = common.check_dimension(np.concatenate(known))
+    points = common.grid_of(box, resolution)
+    rows = common.rows_for(estimator, points, function)
+    if with_std:
+        values, std = estimator.predict_derivative(rows, operator, return_std=True)
+    else:
+        values, std = estimator.predict_derivative(rows, operator), None
+    name = str(getattr(operator, "name", operator))
+    return {
+        "points": points,
+        "values": values,
+        "std": std,
+        "X": observed,
+        "y": y if name == "u" else None,
+        "collocation_points": collocation,
+        "variables": estimator.variables_,
+        "name": name,
+    }

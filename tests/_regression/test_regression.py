@@ -10,7 +10,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from keql._numerics.bounded_search import _polish
 from keql._numerics.scaling import size_or_one
-from keql._observations.data import NOISE_RANGE, FunctionData
+from keql._observations.data import FunctionData, noise_range
 from keql._regression.likelihood import (
     _spectra,
     _spectral_likelihood,
@@ -248,7 +248,7 @@ def test_noise_stays_within_its_range():
         variance = Constant(size**2, (1e-6 * size**2, size**2))
         _, noise = maximise_likelihood(variance * RBF(0.3, (0.2, 0.4)), None, [data])
         rms = size_or_one(values)
-        assert NOISE_RANGE[0] * rms <= noise <= NOISE_RANGE[1] * rms * (1 + 1e-12)
+        assert noise_range(rms)[0] <= noise <= noise_range(rms)[1] * (1 + 1e-12)
         assert noise > 0.5 * rms
 
 
@@ -370,7 +370,7 @@ def test_no_optimizer_keeps_the_kernel():
     assert kernel == START
     assert noise == NOISE
     _, noise = maximise_likelihood(START, None, [DATA], optimizer=None)
-    assert_allclose(noise, NOISE_RANGE[0] * np.sqrt(np.mean(DATA.values**2)))
+    assert_allclose(noise, noise_range(np.sqrt(np.mean(DATA.values**2)))[0])
 
 
 def test_own_optimizer_and_restarts():

@@ -27,9 +27,8 @@ ENTRIES = (
 @pytest.fixture
 def coarse(monkeypatch):
     """Make the truth of Burgers' equation cheap where it need not be accurate."""
-    monkeypatch.setattr(_burgers, "_BURGERS_NODES", 201)
-    monkeypatch.setattr(_burgers, "_BURGERS_STEPS", 200)
-    monkeypatch.setattr(_burgers, "_BURGERS_LEVELS", 100)
+    resolution = _burgers._Resolution(n_nodes=201, n_steps=200, n_levels=100)
+    monkeypatch.setattr(_burgers, "_Resolution", lambda: resolution)
 
 
 def features_of(data, X, function=None):

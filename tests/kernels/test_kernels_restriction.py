@@ -116,6 +116,7 @@ def test_a_fit_has_these_terms_only(size):
         (CUBIC, [(1, 0, -1)], "one exponent >= 0 for each of the 3"),
         (RBF(1.0), ["u"], "no finite list of monomials"),
         (Polynomial(2, 1.0, 0.5, offset=0.0), ["u^2"], "one by one"),
+        (Polynomial(2, 1.0, 0.0, offset=0.0), ["u"], "one by one"),
     ],
 )
 def test_wrong_monomials(kernel, monomials, message):

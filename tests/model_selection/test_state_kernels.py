@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from keql import OneStepKEqL, ReducedOneStepKEqL
-from keql._observations.data import FunctionData
-from keql._observations.left_out import left_out_errors
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant
 from keql.metrics import relative_l2_error
@@ -15,39 +13,6 @@ from keql.model_selection._state_kernels import (
     most_parsimonious,
     search_lengths,
 )
-
-
-class Model:
-    """Stands in for a linear model."""
-
-    def __init__(self, *errors):
-        self.errors = errors
-
-    def leave_one_out(self):
-        return self.errors
-
-
-def regression(points):
-    return FunctionData(points, np.zeros(len(points)), np.ones(len(points)))
-
-
-def test_errors_on_the_border_do_not_count():
-    grid = np.stack(np.meshgrid(np.arange(5.0), np.arange(4.0)), -1).reshape(-1, 2)
-    inside = np.all((grid > 0) & (grid < [4, 3]), axis=1)
-    errors = np.where(inside, 2.0, 100.0)
-    assert inside.sum() == 6
-    model = Model(errors)
-    np.testing.assert_array_equal(left_out_errors(model, [regression(grid)]), 2.0)
-    # where all are on the border, all count
-    on_border = grid[~inside]
-    model = Model(np.full(len(on_border), 3.0))
-    np.testing.assert_array_equal(left_out_errors(model, [regression(on_border)]), 3.0)
-
-
-def test_errors_of_precise_values_count_more():
-    points = np.arange(8.0)[:, None]
-    data = FunctionData(points, np.zeros(8), np.full(8, 4.0))
-    np.testing.assert_array_equal(left_out_errors(Model(np.ones(8)), [data]), 2.0)
 
 
 class Found:

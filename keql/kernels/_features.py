@@ -1,17 +1,35 @@
-"""A kernel whose space is spanned by given functions."""
+"""Kernels with a finite list of features: their base, and a list of functions."""
 
 import inspect
-import warnings
 
-import autograd.numpy as anp
 import numpy as np
-from autograd import elementwise_grad
 
-from keql.kernels._base import Kernel
+from keql._numerics.autodiff import differentiate
+from keql.kernels._base import Kernel, NonStationaryMixin
 from keql.kernels._multi_index import as_multi_index
 
 
-class Dictionary(Kernel):
+class FeatureKernel(NonStationaryMixin, Kernel):
+    """Base of the kernels k(s, s') = sum_j f_j(s) f_j(s') without hyperparameters.
+
+    A subclass implements `feature_map`, `n_features` and `depends_on`.
+    """
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        """Values at all pairs of points, and their gradient in no hyperparameters."""
+        K = self.derivative(X, Y)
+        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
+
+    def diag(self, X):
+        return np.sum(self.feature_map(X) ** 2, axis=1)
+
+    def _derivatives(self, X, Y, pairs):
+        left = {a: self.feature_map(X, a) for a in {a for a, _ in pairs}}
+        right = {b: self.feature_map(Y, b) for b in {b for _, b in pairs}}
+        return [left[a] @ right[b].T for a, b in pairs]
+
+
+class Dictionary(FeatureKernel):
     """Kernel of the combinations of given functions with independent coefficients.
 
     k(s, s') = sum_j b_j^2 f_j(s) f_j(s'): as a prior, each f_j has a normal
@@ -56,8 +74,6 @@ class Dictionary(Kernel):
             and self.columns == other.columns
         )
 
-    __hash__ = None
-
     @property
     def feature_names(self):
         """What the functions are called."""
@@ -101,54 +117,6 @@ class Dictionary(Kernel):
         chosen = dict(items[i] for i in kept)
         return Dictionary(chosen, self.feature_scales()[list(kept)], self.columns)
 
-    def __call__(self, X, Y=None, eval_gradient=False):
-        """Value of the kernel.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            First points.
-        Y : array-like of shape (m, d), default=None
-            Second points; None stands for `X`.
-        eval_gradient : bool, default=False
-            Whether the gradient in the hyperparameters, of which there are none, is
-            returned as well.
-
-        Returns
-        -------
-        K : ndarray of shape (n, m)
-            The values.
-        gradient : ndarray of shape (n, m, 0)
-            Only if `eval_gradient`.
-        """
-        K = self.derivative(X, Y)
-        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
-
-    def diag(self, X):
-        """Values k(x, x).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Points.
-
-        Returns
-        -------
-        values : ndarray of shape (n,)
-            The diagonal of `kernel(X)`.
-        """
-        return np.sum(self.feature_map(X) ** 2, axis=1)
-
-    def is_stationary(self):
-        """Whether the kernel is known to depend on the difference of the points only.
-
-        Returns
-        -------
-        stationary : bool
-            False.
-        """
-        return False
-
     def depends_on(self, d):
         used = {column for _, columns in self._resolved(d) for column in columns}
         return np.isin(np.arange(d), list(used))
@@ -164,9 +132,6 @@ class Dictionary(Kernel):
             for function, columns in self._resolved(S.shape[1])
         ]
         return np.column_stack(features) * self.feature_scales()
-
-    def _derivatives(self, X, Y, pairs):
-        return [self.feature_map(X, a) @ self.feature_map(Y, b).T for a, b in pairs]
 
     def _resolved(self, d):
         """Functions with the positions of their arguments."""
@@ -205,14 +170,9 @@ class Dictionary(Kernel):
 
 
 def _derivative(function, columns, S, a):
-    """The derivative a of a function of some columns, of shape (n,)."""
+    """Derivative a of a function of some columns of S (n, d), of shape (n,)."""
     if any(order for column, order in enumerate(a) if column not in columns):
         return np.zeros(len(S))
-    for position, column in enumerate(columns):
-        for _ in range(a[column]):
-            function = elementwise_grad(function, position)
-    with warnings.catch_warnings():
-        # Autograd's word for a derivative that is 0, as the second one of u.
-        warnings.filterwarnings("ignore", "Output seems independent of input")
-        values = function(*S[:, columns].T)
-    return np.broadcast_to(anp.asarray(values, dtype=float), (len(S),))
+    orders = [a[column] for column in columns]
+    values = differentiate(function, orders, S[:, columns].T)
+    return np.broadcast_to(np.asarray(values, dtype=float), (len(S),))

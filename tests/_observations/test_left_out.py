@@ -1,0 +1,54 @@
+"""Errors of predictions of observations that are left out."""
+
+import numpy as np
+
+from keql._observations.data import FunctionData
+from keql._observations.left_out import left_out_errors, on_border
+
+
+class Model:
+    """Stands in for a linear model."""
+
+    def __init__(self, *errors):
+        self.errors = errors
+
+    def leave_one_out(self):
+        return self.errors
+
+
+def regression(points):
+    return FunctionData(points, np.zeros(len(points)), np.ones(len(points)))
+
+
+def test_errors_on_the_border_do_not_count():
+    grid = np.stack(np.meshgrid(np.arange(5.0), np.arange(4.0)), -1).reshape(-1, 2)
+    inside = np.all((grid > 0) & (grid < [4, 3]), axis=1)
+    errors = np.where(inside, 2.0, 100.0)
+    assert inside.sum() == 6
+    model = Model(errors)
+    np.testing.assert_array_equal(left_out_errors(model, [regression(grid)]), 2.0)
+    # where all are on the border, all count
+    rim = grid[~inside]
+    model = Model(np.full(len(rim), 3.0))
+    np.testing.assert_array_equal(left_out_errors(model, [regression(rim)]), 3.0)
+
+
+def test_errors_of_precise_values_count_more():
+    points = np.arange(8.0)[:, None]
+    data = FunctionData(points, np.zeros(8), np.full(8, 4.0))
+    np.testing.assert_array_equal(left_out_errors(Model(np.ones(8)), [data]), 2.0)
+
+
+def test_few_errors_inside_are_not_enough():
+    points = np.arange(6.0)[:, None]  # four lie inside
+    errors = np.arange(6.0)
+    left_out = left_out_errors(Model(errors), [regression(points)])
+    np.testing.assert_array_equal(left_out, errors)
+
+
+def test_a_coordinate_without_extent_has_no_border():
+    points = np.column_stack([np.arange(4.0), np.ones(4)])
+    np.testing.assert_array_equal(
+        on_border(points, [0] * 4), [True, False, False, True]
+    )
+    assert not on_border(points, range(4)).any()
