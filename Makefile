@@ -4,8 +4,10 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_ARGS ?= -n auto --maxprocesses=4
+PYTEST_ARGS ?= -n auto --maxprocesses=4 --dist loadfile
 SPHINX_ARGS ?=
+# A file for pip that says which versions to install: none, or those of test-oldest.
+CONSTRAINTS ?=
 # The pieces of a fit alone: make benchmark BENCHMARKS=tests/benchmarks/bench_pieces.py
 BENCHMARKS ?= $(sort $(wildcard tests/benchmarks/bench_*.py))
 BENCHMARK_ARGS ?=
@@ -20,21 +22,27 @@ RUFF_RULES := E,F,W,I,B,UP,NPY,BLE,FIX,RUF100
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint doc benchmark clean
+.PHONY: help demo test test-slow test-oldest lint doc benchmark clean
 
 help:  ## list the targets (the default)
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 # One BLAS thread: the matrices are small, the tests run in several processes, and more
 # threads than free cores make all of them slow.
-demo test doc benchmark: export OMP_NUM_THREADS := 1
-demo test doc benchmark: export OPENBLAS_NUM_THREADS := 1
+demo test test-slow doc benchmark: export OMP_NUM_THREADS := 1
+demo test test-slow doc benchmark: export OPENBLAS_NUM_THREADS := 1
 
 demo: $(VENV)/stamp-core  ## learn an equation from scattered data and draw it
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/stamp-test  ## run the tests and the examples of the docstrings
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-slow: $(VENV)/stamp-test  ## run the tests that take long, which "test" leaves out
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+test-oldest:  ## run the tests with the oldest versions of what keql needs
+	@$(MAKE) --no-print-directory test VENV=.venv-oldest CONSTRAINTS=tests/oldest.txt
 
 lint: $(VENV)/stamp-lint  ## check style, format and docstrings
 	$(BIN)/ruff check --select $(RUFF_RULES) $(wildcard $(SOURCES))
@@ -53,7 +61,7 @@ benchmark: $(VENV)/stamp-benchmark  ## run the benchmarks of tests/benchmarks
 	    echo "== $$script"; $(BIN)/python $$script $(BENCHMARK_ARGS); done
 
 clean:  ## remove the environment and everything generated
-	rm -rf $(VENV) keql.egg-info build dist doc/_build doc/generated doc/auto_examples
+	rm -rf $(VENV) .venv-oldest keql.egg-info build dist doc/_build doc/generated doc/auto_examples
 	rm -rf .pytest_cache .ruff_cache .coverage htmlcov
 	find $(wildcard $(SOURCES)) -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -69,13 +77,13 @@ $(BIN)/python:
 	@echo "Creating the virtual environment $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(VENV)/stamp-core: pyproject.toml | $(BIN)/python
+$(VENV)/stamp-core: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 	@echo "Installing keql and what it needs (a minute or two, once)"
-	@$(PIP) install --editable .
+	@$(PIP) install $(CONSTRAINTS:%=--constraint %) --editable .
 	@touch $@
 
 # "stamp-test" is the package with its extra "test", and so on.
-$(VENV)/stamp-%: pyproject.toml | $(BIN)/python
+$(VENV)/stamp-%: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 	@echo "Installing keql with the extra '$*' (a minute or two, once)"
-	@$(PIP) install --editable ".[$*]"
+	@$(PIP) install $(CONSTRAINTS:%=--constraint %) --editable ".[$*]"
 	@touch $@

@@ -12,6 +12,7 @@ from test_layers import ORDER
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "doc").glob("*.rst"))
+SLOW = {"guide_kernels.rst", "guide_reading.rst"}
 ENCODING = {"encoding": "utf-8"}
 # Numbers in what is printed; they may differ a little between machines.
 NUMBER = re.compile(r"(?<![\w^.])-?\d+\.?\d*(?:e[+-]?\d+)?(?!\w)")
@@ -73,7 +74,15 @@ def test_outputs_are_compared(shown, printed, same):
     assert same_output(shown, printed) is same
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(
+            path, id=path.name, marks=[pytest.mark.slow] * (path.name in SLOW)
+        )
+        for path in PAGES
+    ],
+)
 def test_documented_code_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where figures are saved
     text = path.read_text(**ENCODING)

@@ -3,13 +3,15 @@
 import importlib
 import inspect
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import keql
 
-REFERENCE = Path(__file__).resolve().parent.parent / "doc" / "api.rst"
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "doc" / "api.rst"
 PUBLIC_MODULES = [
     "keql",
     "keql.kernels",
@@ -66,3 +68,28 @@ def test_public_objects_are_in_the_reference(name):
     module = importlib.import_module(name)
     listed = re.findall(r"^   (\w+)$", REFERENCE.read_text(encoding="utf-8"), re.M)
     assert {item for item in module.__all__ if not item.startswith("_")} <= set(listed)
+
+
+def lower_bounds(project):
+    """Return {name: version} of the oldest versions that the tests may meet."""
+    named = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    return dict(requirement.split(">=") for requirement in named)
+
+
+def pins(text):
+    """Return {name: version} of the lines "name==version" of constraints for pip."""
+    return dict(re.findall(r"^([\w-]+)==([\w.]+)$", text, re.M))
+
+
+def test_bounds_and_pins_are_read():
+    project = {"dependencies": ["a>=1.2"], "optional-dependencies": {"test": ["b>=3"]}}
+    assert lower_bounds(project) == {"a": "1.2", "b": "3"}
+    assert pins("# c==4\na==1.2\n\nb-b==3\n") == {"a": "1.2", "b-b": "3"}
+
+
+def test_the_tests_run_with_the_oldest_versions():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    bounds = lower_bounds(project["project"])
+    pinned = pins((ROOT / "tests" / "oldest.txt").read_text(encoding="utf-8"))
+    # Others may be pinned too, that these need in turn.
+    assert {name: pinned.get(name) for name in bounds} == bounds

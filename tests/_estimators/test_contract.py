@@ -28,8 +28,10 @@ JOINT = LEARNERS[1:]
 # last two have an equation that holds for any state, P(u) + u = 0.
 CHECKED = [TwoStepKEqL(), KernelPDESolver()]
 CHECKED += [method(optimizer=None) for method in JOINT]
+EASY = {"operators": ("u",), "known_part": "u", "optimizer": None}
 CHECKED += [
-    method(operators=("u",), known_part="u", optimizer=None) for method in JOINT
+    OneStepKEqL(**EASY, collocation_points=20),
+    ReducedOneStepKEqL(**EASY),
 ]
 # Checks that an estimator is expected to fail, with the reason, by its class. None is.
 EXPECTED_FAILURES = {}

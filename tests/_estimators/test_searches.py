@@ -8,7 +8,6 @@ import pytest
 from scipy.stats import loguniform
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.callback import ScoringMonitor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import (
     GridSearchCV,
@@ -246,7 +245,13 @@ def test_two_jobs_change_nothing(alone, backend):
         check_same(alone, search_of_twelve(n_jobs=2))
 
 
-@pytest.mark.parametrize("processes", [True, False], ids=["processes", "threads"])
+@pytest.mark.parametrize(
+    "processes",
+    [
+        pytest.param(True, id="processes", marks=pytest.mark.slow),
+        pytest.param(False, id="threads"),
+    ],
+)
 def test_a_dask_cluster_changes_nothing(alone, processes):
     distributed = pytest.importorskip("distributed")
     settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
@@ -302,6 +307,7 @@ class Recorder:
 
 
 def test_callbacks_in_a_search():
+    callback = pytest.importorskip("sklearn.callback", reason="not before 1.9")
     recorder = Recorder()
     model = learner(OneStepKEqL, n_restarts=0, tol=1e-2).set_callbacks(recorder)
     search = GridSearchCV(
@@ -321,7 +327,7 @@ def test_callbacks_in_a_search():
     plain = clone(search).set_params(
         estimator=learner(OneStepKEqL, **{"n_restarts": 0, "tol": 1e-2})
     )
-    monitor = ScoringMonitor(scoring="r2")
+    monitor = callback.ScoringMonitor(scoring="r2")
     plain.set_callbacks(monitor).fit(table(), VALUES)
     np.testing.assert_array_equal(
         plain.cv_results_["mean_test_score"], search.cv_results_["mean_test_score"]

@@ -124,7 +124,7 @@ CASES = [
 def moved_to(case, iterate):
     """The same case at another iterate; P as a sum of kernels at the centers again."""
     features = case.problem.basis(case.centers)
-    beta = np.linalg.lstsq(features.T, iterate.weights)[0]
+    beta = np.linalg.lstsq(features.T, iterate.weights, rcond=None)[0]
     return SimpleNamespace(**{**vars(case), "iterate": iterate, "beta": beta})
 
 
@@ -488,7 +488,7 @@ def test_leave_one_out_is_that_of_fitting_without():
         scaled = np.sqrt(problem.precisions[m][:n])
         for i, row in enumerate(range(start, start + n)):
             kept = np.arange(len(J)) != row
-            step = np.linalg.lstsq(J[kept], -r[kept])[0]
+            step = np.linalg.lstsq(J[kept], -r[kept], rcond=None)[0]
             expected = (r[row] + J[row] @ step) / scaled[i]
             assert found[m][i] == pytest.approx(expected, rel=1e-4)
         assert np.all(np.diag(hat)[rows] < 1)

@@ -104,7 +104,8 @@ def test_agrees_with_scipy(make, start, damping):
 def test_linear_problem_takes_one_step():
     problem = linear()
     result = minimise(problem, np.ones(4), **{**SETTINGS, "damping": 1e-12})
-    expected = np.linalg.lstsq(problem.jacobian(0), -problem.residual(np.zeros(4)))
+    J, r = problem.jacobian(0), problem.residual(np.zeros(4))
+    expected = np.linalg.lstsq(J, -r, rcond=None)
     np.testing.assert_allclose(result.solution, expected[0], rtol=1e-8)
     assert result.converged
     # The first accepted step reaches the minimum, one more finds nothing to gain.

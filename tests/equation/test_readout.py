@@ -352,7 +352,7 @@ def test_duffing():
 
 
 def test_darcy_coefficients():
-    data = make_darcy(32, 8, random_state=0)
+    data = make_darcy(20, 8, random_state=0)
     settings = {**data.problem, **data.kernels, "n_inducing": 400}
     settings.update(observation_noise=1e-6, equation_noise=1e-3, random_state=0)
     equation = OneStepKEqL(**settings, n_restarts=0).fit(data.X, data.y).equation_

@@ -101,7 +101,9 @@ def test_a_fit_has_these_terms_only(size):
         operators=("u", "u_t"),
         known_part="u_tt",
         variables=("t",),
+        state_kernel=Constant(size**2, "fixed") * RBF(1.0, "fixed"),
         equation_kernel=Constant(size**2, "fixed") * Restriction(Polynomial(3), ["u"]),
+        observation_noise=1e-5 * size,
     ).fit(t, size * np.sin(2 * t.ravel()))
     assert model.equation_.terms() == {"u": pytest.approx(4.0, rel=1e-3)}
 
