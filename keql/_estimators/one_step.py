@@ -4,9 +4,9 @@ import warnings
 from functools import partial
 from typing import NamedTuple
 
-from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 
+from keql._estimators.callbacks import CallbackSupportMixin, with_callbacks
 from keql._estimators.learner import Learner
 from keql._joint.restarts import FAILED
 from keql.fit_report import describe_fit
