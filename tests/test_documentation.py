@@ -77,9 +77,7 @@ def test_outputs_are_compared(shown, printed, same):
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(
-            path, id=path.name, marks=[pytest.mark.slow] * (path.name in SLOW)
-        )
+        pytest.param(path, id=path.name, marks=[pytest.mark.slow] * (path.name in SLOW))
         for path in PAGES
     ],
 )

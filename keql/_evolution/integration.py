@@ -336,7 +336,8 @@ def _linearise(grid, equation, matrices, state):
 
 def _lagrange(nodes, places, order):
     """Derivatives at places (n,) of the polynomials that are 1 at one of m nodes."""
-    polynomials = BarycentricInterpolator(nodes, np.eye(len(nodes)))
+    # Nodes are taken in a random order, for accuracy: the same one in every fit.
+    polynomials = BarycentricInterpolator(nodes, np.eye(len(nodes)), rng=0)
     if order == 0:
         return polynomials(places)
     if order >= len(nodes):

@@ -92,6 +92,15 @@ def test_features_of_the_equation_are_those_of_its_states(exact):
     assert_allclose(S[:, 4], new.states[0].evaluate(x, u), rtol=1e-9, atol=1e-8)
 
 
+def test_a_fit_is_the_same_to_the_last_digit_and_leaves_numpys_generator(learned):
+    first = fit_exactly(learned)
+    state = np.random.get_state()[1].copy()
+    again = fit_exactly(learned)
+    assert np.array_equal(np.random.get_state()[1], state)
+    values = [fit.result.solution.states[0] for fit in (first, again)]
+    assert np.array_equal(*values)
+
+
 def test_a_noise_level_that_is_given_is_kept(learned):
     found = fit_exactly(learned, noise=1e-4)
     assert found.learned.observation_noise == 1e-4
