@@ -7,13 +7,7 @@ from keql.kernels import Product, leibniz, unrestricted
 
 
 class PolynomialBasis:
-    """Exact features of a kernel whose RKHS has finite dimension.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        With a feature map.
-    """
+    """Exact features of a kernel whose RKHS has finite dimension p."""
 
     def __init__(self, kernel):
         self.kernel = kernel
@@ -28,8 +22,7 @@ class PolynomialBasis:
 
     def gradient(self, S, weights):
         """Partial derivatives of psi . weights, of shape (d, n)."""
-        units = np.eye(S.shape[1], dtype=int)
-        return np.stack([self.kernel.feature_map(S, tuple(e)) @ weights for e in units])
+        return np.stack([self(S, order) @ weights for order in _units(S)])
 
     def unrestricted(self, weights, d):
         """Features of d coordinates that are faster to compute, and weights in them."""
@@ -40,15 +33,8 @@ class PolynomialBasis:
 class InducingBasis:
     """Features psi(s) = C^-1 P(S_I, s) with P(S_I, S_I) = C C^T.
 
-    They span the kernel functions at the inducing points S_I, orthonormally: the
-    projection of the RKHS on what the points can tell (Nystrom).
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The equation kernel.
-    points : ndarray of shape (p, d)
-        The inducing points, distinct.
+    They span the kernel functions at p distinct inducing points S_I of shape (p, d),
+    orthonormally: the projection of the RKHS on what the points can tell (Nystrom).
     """
 
     def __init__(self, kernel, points):
@@ -66,8 +52,7 @@ class InducingBasis:
 
     def gradient(self, S, weights):
         """Partial derivatives of psi . weights, of shape (d, n)."""
-        units = np.eye(S.shape[1], dtype=int).tolist()
-        return self._combined(S, weights, [*map(tuple, units)])
+        return self._combined(S, weights, _units(S))
 
     def _combined(self, S, weights, orders):
         """Derivatives of psi . weights, one row for each of the orders."""
@@ -78,16 +63,10 @@ class InducingBasis:
 
 
 class FixedUnknownPart:
-    """An equation that is not sought any more: it has no features with free weights.
+    """An unknown part that is not sought any more: it has no free weights.
 
-    Parameters
-    ----------
-    basis : PolynomialBasis or InducingBasis
-        Features of the equation.
-    weights : ndarray of shape (p,)
-        Its coefficients.
-    posterior : WeightPosterior
-        What it was learned from says about them.
+    It has the `basis`, the `weights` of shape (p,) and their `posterior`, a
+    WeightPosterior, of the fit that it was learned in.
     """
 
     def __init__(self, basis, weights, posterior):
@@ -100,70 +79,68 @@ class FixedUnknownPart:
         return np.empty((len(S), 0))
 
     def values(self, S, _):
-        """Values of the equation, of shape (n,)."""
+        """Values of P, of shape (n,)."""
         return self.basis.values(S, self.weights)
 
     def gradient(self, S, _):
-        """Its partial derivatives, of shape (d, n)."""
+        """Partial derivatives of P, of shape (d, n)."""
         return self.basis.gradient(S, self.weights)
 
 
+def _units(S):
+    """Multi-indices of the first derivatives in the columns of `S`."""
+    return [tuple(row) for row in np.eye(S.shape[1], dtype=int).tolist()]
+
+
 def combine(kernel, X, Y, coefficients, orders):
-    """Derivatives of linear combinations of kernel functions, sum_j k(x, y_j) c_j.
+    """Derivatives in x of linear combinations of kernel functions, sum_j k(x, y_j) c_j.
 
     A product k1(x, y) phi(x) . phi(y) with few features phi is never formed: its
     combinations are those of k1 with the coefficients c_j phi(y_j), times phi(x). So k1
-    is evaluated once for all derivatives in what only phi depends on.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel.
-    X : ndarray of shape (n, d)
-        Where.
-    Y : ndarray of shape (m, d)
-        The points y_j.
-    coefficients : ndarray of shape (m, p)
-        Of p combinations.
-    orders : list of tuple of int
-        Multi-indices of derivatives in x.
-
-    Returns
-    -------
-    combinations : list of ndarray of shape (n, p)
-        One for each of the orders.
+    is evaluated once for all derivatives in what only phi depends on. The points have
+    shapes (n, d) and (m, d), the coefficients (m, p); for each of the multi-indices
+    `orders` there is an array of shape (n, p).
     """
     d = X.shape[1]
     if isinstance(kernel, Product):
-        for narrow, other in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
+        for narrow, wide in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
             if narrow.n_features(d) is not None:
-                return _combine_product(narrow, other, X, Y, coefficients, orders)
+                return _combine_product(narrow, wide, X, Y, coefficients, orders)
     blocks = kernel.derivatives(X, Y, [(order, None) for order in orders])
     return [block @ coefficients for block in blocks]
 
 
-def _combine_product(narrow, other, X, Y, coefficients, orders):
-    """Combinations of phi(x) . phi(y) k(x, y), `narrow` being the kernel of phi."""
+def _combine_product(narrow, wide, X, Y, coefficients, orders):
+    """Derivatives of sum_j phi(x) . phi(y_j) k(x, y_j) c_j; phi are f features.
+
+    For example, phi = (1, u_x) and an RBF k of the column x alone give
+
+        P(s) = phi(s) . g(x)    with    g(x) = sum_j k(x, x_j) c_j phi(s_j),
+
+    f = 2 functions of x. By Leibniz' rule P_x = phi . g', as phi does not depend on x,
+    and the derivative of P in u_x is (0, 1) . g, as g does not depend on u_x. The
+    orders (0, 0), (1, 0) and (0, 1) of P need the orders (0, 0) and (1, 0) of k only.
+    """
     d = X.shape[1]
-    on = narrow.depends_on(d), other.depends_on(d)
+    on = narrow.depends_on(d), wide.depends_on(d)
+    # For each order of P: triples of a factor, an order of phi and an order of k.
     splits = [list(leibniz(order, *on)) for order in orders]
-    inner = list(dict.fromkeys(second for split in splits for _, _, second in split))
-    # The coefficients c_j phi(y_j), of shape (m, features * p).
-    spread = (narrow.feature_map(Y)[:, :, None] * coefficients[:, None]).reshape(
-        len(Y), -1
-    )
-    combined = {
-        order: each.reshape(len(X), -1, coefficients.shape[1])
-        for order, each in zip(inner, combine(other, X, Y, spread, inner), strict=True)
+    needed = list(dict.fromkeys(second for split in splits for _, _, second in split))
+    # The coefficients c_j phi(y_j), of shape (m, f p).
+    spread = narrow.feature_map(Y)[:, :, None] * coefficients[:, None]
+    sums = combine(wide, X, Y, spread.reshape(len(Y), -1), needed)
+    g = {  # derivatives, each of shape (n, f, p)
+        order: values.reshape(len(X), -1, coefficients.shape[1])
+        for order, values in zip(needed, sums, strict=True)
     }
-    features = {
+    phi = {  # derivatives, each of shape (n, f)
         first: narrow.feature_map(X, first) for split in splits for _, first, _ in split
     }
     totals = []
     for split in splits:
         total = np.zeros((len(X), coefficients.shape[1]))
         for factor, first, second in split:
-            total += factor * np.einsum("nf,nfp->np", features[first], combined[second])
+            total += factor * np.einsum("nf,nfp->np", phi[first], g[second])
         totals.append(total)
     return totals
 
@@ -171,21 +148,8 @@ def _combine_product(narrow, other, X, Y, coefficients, orders):
 def make_basis(kernel, S, n_inducing, rng):
     """Exact features if the kernel has them, otherwise features of inducing points.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        The equation kernel, resolved to columns and scales.
-    S : ndarray of shape (n, d)
-        Features to draw the inducing points from.
-    n_inducing : int
-        How many at most.
-    rng : numpy.random.RandomState
-        Draws them.
-
-    Returns
-    -------
-    basis : PolynomialBasis or InducingBasis
-        Callable, with a gradient.
+    The kernel is resolved to columns and scales; at most `n_inducing` points are drawn
+    from the features `S` of shape (n, d) by a RandomState.
     """
     if kernel.n_features(S.shape[1]) is not None:
         return PolynomialBasis(kernel)

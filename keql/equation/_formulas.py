@@ -1,14 +1,15 @@
 """Equations as text, LaTeX, HTML and sympy objects.
 
-A *product* is a tuple of (name, power) and stands for a monomial; the names are those
-of features, and a table says how each format writes them.
+A table of names says how each format writes the features in a product.
 """
 
 import html
+import importlib
 import re
 
 import numpy as np
 
+from keql.equation._monomials import terms_of, text_product
 from keql.operators import as_factor
 
 GREEK = (
@@ -22,16 +23,8 @@ def number(value, digits=3):
     return f"{value:#.{digits}g}".rstrip(".")
 
 
-def text_product(product):
-    """A monomial as text: "u^2 u_x", "1" if it is empty."""
-    return (
-        " ".join(name if power == 1 else f"{name}^{power}" for name, power in product)
-        or "1"
-    )
-
-
 def latex_product(product, names):
-    """A monomial in LaTeX."""
+    """A product in LaTeX; `names` says how features are written."""
     factors = (
         names.get(name, name)
         if power == 1
@@ -41,10 +34,10 @@ def latex_product(product, names):
     return r" \, ".join(factors) or "1"
 
 
-def html_product(product, names):
-    """A monomial in HTML."""
+def html_product(product):
+    """A product in HTML."""
     factors = (
-        names.get(name, name) + (f"<sup>{power}</sup>" if power > 1 else "")
+        html_name(name) + (f"<sup>{power}</sup>" if power > 1 else "")
         for name, power in product
     )
     return " ".join(factors) or "1"
@@ -128,44 +121,34 @@ def html_name(name):
 
 def sympy_operator(operator, variables):
     """A differential operator applied to u(variables), as a sympy expression."""
-    sympy = import_sympy()
+    sympy = import_optional("sympy")
     symbols = sympy.symbols(variables)
-    u = sympy.Function("u")(*symbols)
     total = sympy.Integer(0)
     for orders, coefficient in operator.terms:
-        derivative = u
+        term = sympy.Function("u")(*symbols)
         for symbol, order in zip(symbols, orders, strict=True):
             if order:
-                derivative = sympy.Derivative(derivative, (symbol, order))
-        total += (
-            sympy.sympify(int(coefficient) if coefficient % 1 == 0 else coefficient)
-            * derivative
-        )
+                term = sympy.Derivative(term, (symbol, order))
+        is_whole = coefficient % 1 == 0
+        total += sympy.sympify(int(coefficient) if is_whole else coefficient) * term
     return total
 
 
-def import_sympy():
-    """Sympy, or an error that says how to get it."""
+def import_optional(name):
+    """Sympy or pandas, or an error that says how to get it."""
     try:
-        import sympy
+        return importlib.import_module(name)
     except ImportError as error:
+        method, advice = {
+            "sympy": ("to_sympy", ", or install keql with its extra 'symbolic'."),
+            "pandas": (
+                "to_frame",
+                ". terms(return_std=True) gives the same numbers as dicts.",
+            ),
+        }[name]
         raise ImportError(
-            "to_sympy needs sympy, which is not installed: pip install sympy, or "
-            "install keql with its extra 'symbolic'."
+            f"{method} needs {name}, which is not installed: pip install {name}{advice}"
         ) from error
-    return sympy
-
-
-def import_pandas():
-    """Pandas, or an error that says how to get it."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError(
-            "to_frame needs pandas, which is not installed: pip install pandas. "
-            "terms(return_std=True) gives the same numbers as dicts."
-        ) from error
-    return pandas
 
 
 def _braced(latex):
@@ -206,21 +189,13 @@ class PrintableEquation:
         for name in self.known_part.terms:
             if name not in names:  # a function of named features
                 names[name] = latex_call(name, self.known_part.parameters, names)
-        return self._write(
-            lambda product: latex_product(product, names),
-            latex_number,
-        )
+        return self._write(lambda product: latex_product(product, names), latex_number)
 
     def _repr_latex_(self):
         return f"$\\displaystyle {self.to_latex()}$"
 
     def _repr_html_(self):
-        def write(product):
-            return html_product(
-                [(html_name(name), power) for name, power in product], {}
-            )
-
-        lines = [f"<div><em>{self._write(write)}</em></div>"]
+        lines = [f"<div><em>{self._write(html_product)}</em></div>"]
         if self.original is not None:
             lines.append(f"<div>{self._loss_of_fit()}</div>")
         return "\n".join(lines)
@@ -236,15 +211,29 @@ class PrintableEquation:
             functions c0, c1, ... of the coordinates. Functions of a dictionary are
             symbols called as they are.
         """
-        sympy = import_sympy()
-        symbols = dict(zip(self.variables, sympy.symbols(self.variables), strict=True))
-        table = dict(symbols)
+        sympy = import_optional("sympy")
+        table = self._sympy_table(sympy)
+
+        def write(value, product):
+            factor = int(value) if abs(value) == 1 else sympy.Float(value)
+            return factor * sympy.prod(table[name] ** power for name, power in product)
+
+        left, right = (
+            sum((write(*term) for term in side), sympy.Integer(0))
+            for side in self._sides()
+        )
+        return sympy.Eq(left, right, evaluate=False)
+
+    def _sympy_table(self, sympy):
+        """Expressions of all names that a product may have."""
+        table = dict(zip(self.variables, sympy.symbols(self.variables), strict=True))
+        symbols = list(table.values())
         for operator in self.operators:
             expression = sympy_operator(operator, self.variables)
             table[operator.name] = table[as_factor(operator.name)] = expression
         for name in self.equation_kernel.feature_names or ():
             table[name] = sympy.Symbol(name)  # a function that only its owner knows
-        table["f"] = sympy.Function("f")(*symbols.values())
+        table["f"] = sympy.Function("f")(*symbols)
         for text, (function, arguments) in self._unknown_functions().items():
             table[text] = sympy.Function(function)(*(table[a] for a in arguments))
         for name in self.known_part.terms:
@@ -252,19 +241,7 @@ class PrintableEquation:
                 function, _, _ = name.partition("(")
                 arguments = [table[p] for p in self.known_part.parameters]
                 table[name] = sympy.Function(function)(*arguments)
-        left, right = (
-            sum(
-                (
-                    sympy.Float(value) * sympy.prod(table[n] ** p for n, p in product)
-                    if abs(value) != 1
-                    else int(value) * sympy.prod(table[n] ** p for n, p in product)
-                    for value, product in side
-                ),
-                sympy.Integer(0),
-            )
-            for side in self._sides()
-        )
-        return sympy.Eq(left, right, evaluate=False)
+        return table
 
     def _write(self, write, write_number=number):
         left, right = (
@@ -277,26 +254,27 @@ class PrintableEquation:
         """Left- and right-hand side as lists of (coefficient, product)."""
         known = [(value, ((name, 1),)) for name, value in self.known_part.terms.items()]
         forcing = [(1.0, (("f", 1),))] if self.has_forcing else []
-        terms = self._find_terms()
+        terms = terms_of(self)
         if terms is None:
             products = self._coefficient_products()
-            products = [()] if products is None else products
             unknown = [
                 (1.0, ((function, 1), *product))
                 for function, product in zip(
-                    self._unknown_functions(), products, strict=True
+                    self._unknown_functions(),
+                    [()] if products is None else products,
+                    strict=True,
                 )
             ]
         else:
             values = terms.coefficients @ self.weights
-            order = np.argsort(self._contributions(terms))[::-1]
+            order = np.argsort(terms.sizes(self.weights))[::-1]
             unknown = [(float(values[i]), terms.products[i]) for i in order]
         if not known:
             return unknown, forcing
         return known, forcing + [(-value, product) for value, product in unknown]
 
     def _loss_of_fit(self):
-        """What was lost on the way from the original, in a phrase."""
+        """How far the equation is from the original, in a phrase."""
         text = f"{100 * self.unexplained:.2g} % from the learned P"
         if self.loss_ratio == 1.0:  # as after a projection
             return text
@@ -320,7 +298,7 @@ class PrintableEquation:
         P itself, or c0, c1, ... that multiply products of operators; each name as it is
         printed, with the letter and the names of the arguments.
         """
-        if self._find_terms() is not None:
+        if terms_of(self) is not None:
             return {}
         products, arguments = self._coefficient_products(), self._arguments()
         letters = ["P"]

@@ -1,25 +1,22 @@
 """The part of the equation that is known."""
 
-import inspect
-import warnings
 from numbers import Real
 
 import numpy as np
 from autograd import elementwise_grad
 
-from keql.operators import DifferentialOperator, as_factor, parse_operator
+from keql._numerics.user_functions import parameter_names, vanishing_derivatives
+from keql.operators import (
+    DifferentialOperator,
+    as_factor,
+    extend_operators,
+    parse_operator,
+    position_of,
+)
 
 
 class LinearKnownPart:
-    """A combination of operators with constant coefficients.
-
-    Parameters
-    ----------
-    operators : list of DifferentialOperator
-        The operators.
-    coefficients : list of float
-        Their coefficients.
-    """
+    """A combination of differential operators with constant coefficients."""
 
     def __init__(self, operators, coefficients):
         self.operators = operators
@@ -60,10 +57,9 @@ class FunctionKnownPart:
     Parameters
     ----------
     function : callable
-        Its parameters, but those with a default, are named after coordinates and
-        operators.
+        Takes one array of shape (n,) for each of `parameters`.
     parameters : list of str
-        Their names.
+        Names of coordinates and operators.
     operators : list of DifferentialOperator
         Those of the parameters that are no coordinates.
     """
@@ -92,11 +88,10 @@ class FunctionKnownPart:
         gradient = np.zeros(S.T.shape)
         arguments = S[:, self.columns].T
         for position, column in enumerate(self.columns):
-            with warnings.catch_warnings():
-                # Autograd's word for an argument that the function does not use.
-                warnings.filterwarnings("ignore", "Output seems independent of input")
-                slope = elementwise_grad(self.function, position)(*arguments)
-            gradient[column] += slope
+            with vanishing_derivatives():
+                gradient[column] += elementwise_grad(self.function, position)(
+                    *arguments
+                )
         return gradient
 
     @property
@@ -109,23 +104,10 @@ class FunctionKnownPart:
 def make_known_part(known_part, variables):
     """Bring the `known_part` of an estimator into one form.
 
-    Parameters
-    ----------
-    known_part : None, operator, {operator: float} or callable
-        As documented for the estimators.
-    variables : tuple of str
-        Names of the coordinates.
-
-    Returns
-    -------
-    part : LinearKnownPart or FunctionKnownPart
-        With the operators that it uses in `part.operators`.
-
-    Raises
-    ------
-    ValueError
-        If an operator does not parse, a coefficient is no finite number, or a
-        function's parameter names no feature.
+    It is None, an operator, {operator: coefficient} or a function of named features.
+    The result, a LinearKnownPart or FunctionKnownPart, has the operators that it uses
+    in `operators`. A ValueError says which operator does not parse, which coefficient
+    is no finite number, or which parameter of a function names no feature.
     """
     if known_part is None:
         return LinearKnownPart([], [])
@@ -146,23 +128,36 @@ def make_known_part(known_part, variables):
             f"known_part={known_part!r} must be None, an operator such as 'u_t', a "
             "dict {operator: coefficient}, or a function of named features."
         )
-    # Parameters with a default are the user's own constants.
-    parameters = [
-        name
-        for name, parameter in inspect.signature(known_part).parameters.items()
-        if parameter.default is parameter.empty
+    parameters = parameter_names(known_part)
+    operators = [
+        _parse_parameter(name, variables)
+        for name in parameters
+        if name not in variables
     ]
-    operators = []
-    for name in parameters:
-        if name not in variables:
-            try:
-                operators.append(parse_operator(name, variables))
-            except ValueError as error:
-                raise ValueError(
-                    f"known_part has the parameter {name!r}, which is neither one of "
-                    f"the variables {', '.join(variables)} nor an operator: {error}"
-                ) from error
     return FunctionKnownPart(known_part, parameters, operators)
+
+
+def _parse_parameter(name, variables):
+    """The operator that a parameter of a user's function is named after."""
+    try:
+        return parse_operator(name, variables)
+    except ValueError as error:
+        raise ValueError(
+            f"known_part has the parameter {name!r}, which is neither one of the "
+            f"variables {', '.join(variables)} nor an operator: {error}"
+        ) from error
+
+
+def bind_known_part(part, variables, operators):
+    """Bind a known part to the columns of the features, and return all operators.
+
+    The features are the d variables, the given operators, and the operators that only
+    the known part uses; the list returned is that of all Q' operators.
+    """
+    operators = extend_operators(operators, part.operators)
+    names = [*variables, *(operator.name for operator in operators)]
+    part.locate(names, lambda o: len(variables) + position_of(o, operators))
+    return operators
 
 
 class GivenEquation:
@@ -188,25 +183,17 @@ class GivenEquation:
         except ValueError as error:
             text = str(error).replace("known_part", "equation")
             raise ValueError(text) from error
-        self.operators = []
-        for operator in self.part.operators:
-            if not any(operator.same_as(other) for other in self.operators):
-                self.operators.append(operator)
+        self.operators = bind_known_part(self.part, self.variables, [])
         if not self.operators:
             raise ValueError(
                 "equation depends on no operator: name at least one of its arguments "
                 "u, or after a derivative such as u_xx."
             )
-        self.part.locate(self.feature_names, self._column_of)
 
     @property
     def feature_names(self):
         """Names of the columns of the features."""
         return [*self.variables, *(operator.name for operator in self.operators)]
-
-    def _column_of(self, operator):
-        same = [i for i, o in enumerate(self.operators) if operator.same_as(o)]
-        return len(self.variables) + same[0]
 
     def __call__(self, S):
         """Left-hand side at features `S` of shape (n, d + Q), of shape (n,)."""

@@ -1,49 +1,122 @@
-"""The terms of polynomial equations: exponents, coefficients, names."""
+"""The terms that P is a combination of: exponents, coefficients, values, names.
+
+A *product* is a tuple of (name, power) and stands for a monomial; the names are those
+of features. A function of a dictionary is a product of one name.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
-from keql.equation._formulas import text_product
 from keql.operators import as_factor
 
 
-def find_terms(kernel, n_columns, n_terms):
-    """Exponents of the monomials that P may contain.
+def as_product(names, powers):
+    """The product of features with these names to these powers."""
+    pairs = zip(names, powers, strict=True)
+    return tuple((as_factor(name), int(power)) for name, power in pairs if power)
 
-    Parameters
+
+def text_product(product):
+    """A product as text: "u^2 u_x", "1" if it is empty."""
+    return (
+        " ".join(name if power == 1 else f"{name}^{power}" for name, power in product)
+        or "1"
+    )
+
+
+class Terms(NamedTuple):
+    """Functions whose combination P is, and how the weights of P combine them.
+
+    Attributes
     ----------
-    kernel : Kernel
-        The equation kernel.
-    n_columns : int
-        Number of columns that P depends on.
-    n_terms : int or "auto"
-        What asks for them.
-
-    Returns
-    -------
-    exponents : ndarray of shape (q, n_columns)
-        One row for each.
-
-    Raises
-    ------
-    ValueError
-        If the equation kernel is not polynomial.
+    products : list of q products
+        What they are called.
+    exponents : ndarray of shape (q, d + Q) or None
+        Of monomials; None for the functions of a dictionary.
+    coefficients : ndarray of shape (q, p)
+        The coefficients of the terms are this matrix times the weights.
+    values : ndarray of shape (n, q) or None
+        At the features asked for.
     """
-    polynomials = kernel.feature_polynomials(n_columns)
+
+    products: list
+    exponents: np.ndarray | None
+    coefficients: np.ndarray
+    values: np.ndarray
+
+    @property
+    def names(self):
+        """As they are printed."""
+        return [text_product(product) for product in self.products]
+
+    def sizes(self, weights):
+        """Contributions: root mean squares (q,) of coefficient times value."""
+        values = self.values * (self.coefficients @ weights)
+        return np.sqrt(np.mean(values**2, axis=0))
+
+
+def make_terms(kernel, names, S=None):
+    """The terms of a kernel of finite dimension in named columns; None of others."""
+    polynomials = _contained(kernel, len(names))
+    if polynomials is not None:
+        exponents, coefficients = polynomials
+        products = [as_product(names, powers) for powers in exponents]
+        values = None if S is None else np.prod(S[:, None] ** exponents, axis=2)
+        return Terms(products, exponents, coefficients, values)
+    if kernel.feature_names is None:
+        return None
+    scale = kernel.feature_scales()
+    products = [((name, 1),) for name in kernel.feature_names]
+    values = None if S is None else kernel.feature_map(S) / scale
+    return Terms(products, None, np.diag(scale), values)
+
+
+def terms_of(equation):
+    """The terms of a learned equation, at the features that it was learned from.
+
+    None if P has no finite list of terms.
+    """
+    n_columns = len(equation.variables) + equation.n_operators
+    names = equation.feature_names[:n_columns]
+    S = equation.training_features[:, :n_columns]
+    return make_terms(equation.equation_kernel, names, S)
+
+
+def find_terms(kernel, n_columns, n_terms):
+    """Exponents (q, n_columns) of the monomials that P may contain.
+
+    A ValueError, which names the parameter `n_terms` that asks for them, is raised if
+    the equation kernel is not polynomial.
+    """
+    polynomials = _contained(kernel, n_columns)
     if polynomials is None:
         raise ValueError(
             f"n_terms={n_terms!r} needs a polynomial equation_kernel, and {kernel} has "
             "no finite list of terms: leave n_terms=None, or use "
             "keql.kernels.Polynomial."
         )
-    return polynomials[0][np.any(polynomials[1] != 0, axis=1)]
+    return polynomials[0]
+
+
+def _contained(kernel, n_columns):
+    """Exponents (q, n_columns) and coefficients (q, p) of a polynomial kernel, or None.
+
+    The kernel's own expansion also lists monomials that no function of the RKHS has.
+    """
+    polynomials = kernel.feature_polynomials(n_columns)
+    if polynomials is None:
+        return None
+    contained = np.any(polynomials[1] != 0, axis=1)
+    return polynomials[0][contained], polynomials[1][contained]
 
 
 def coefficients(basis, exponents):
     """Coefficients of monomials in the features, of shape (q, p)."""
     powers, table = basis.kernel.feature_polynomials(exponents.shape[1])
-    rows = {tuple(each): i for i, each in enumerate(powers.tolist())}
-    return table[[rows[tuple(each)] for each in exponents.tolist()]]
+    rows = {tuple(row): i for i, row in enumerate(powers.tolist())}
+    return table[[rows[tuple(row)] for row in exponents.tolist()]]
 
 
 def weights_of(basis, exponents, values):
@@ -57,6 +130,4 @@ def term_name(two_step, powers):
     """Text of a product of what P depends on, from its exponents."""
     operators = two_step.setup.operators[: two_step.setup.n_operators]
     names = [*two_step.variables, *(operator.name for operator in operators)]
-    return text_product(
-        [(as_factor(n), p) for n, p in zip(names, powers, strict=True) if p]
-    )
+    return text_product(as_product(names, powers))

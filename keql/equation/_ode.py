@@ -6,10 +6,8 @@ import warnings
 import numpy as np
 from scipy.integrate import solve_ivp
 
+from keql._numerics.scaling import rms
 from keql.exceptions import ExtrapolationWarning, SimulationError
-
-# The highest derivative must enter linearly: its coefficient may change by so much.
-SLOPES_DIFFER = 1e-8
 
 
 def simulate(
@@ -27,31 +25,16 @@ def simulate(
 
     See :meth:`keql.equation.LearnedEquation.simulate`.
     """
-    order, highest = _order(equation)
-    if equation.has_forcing and forcing is None:
-        raise ValueError(
-            "forcing is None, but the equation has a right-hand side: give it as a "
-            "function of points (n, 1), for zero lambda points: 0 * points[:, 0]."
-        )
-    t_eval, initial = _check_times(t_eval), _check_initial(initial, order)
-    system = _System(equation, order, highest, forcing, max_evaluations, max_seconds)
+    system = _System(equation, forcing, max_evaluations, max_seconds)
+    t_eval, initial = _check_times(t_eval), _check_initial(initial, system.order)
     system.check_explicit(t_eval[0], initial)
-    size = np.max(np.abs(initial), initial=0.0)
-    known = getattr(equation, "training_features", None)
-    if known is not None:
-        size = max(size, np.sqrt(np.mean(known[:, 1:] ** 2)))
+    absolute = rtol * (system.size_of_states(initial) or 1.0)
+    limits = t_eval[0], t_eval[-1]
+    settings = {"method": method, "rtol": rtol, "atol": absolute}
     try:
-        # What is not finite is found, and said, by the system.
+        # The system itself finds, and says, that a value is not finite.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            solution = solve_ivp(
-                system,
-                (t_eval[0], t_eval[-1]),
-                initial,
-                method=method,
-                t_eval=t_eval,
-                rtol=rtol,
-                atol=rtol * (size or 1.0),
-            )
+            solution = solve_ivp(system, limits, initial, t_eval=t_eval, **settings)
     except _Stopped as stopped:
         raise SimulationError(str(stopped), stopped.time) from None
     if solution.status != 0:
@@ -66,25 +49,24 @@ def simulate(
     return states
 
 
-def _order(equation):
-    """Order of the equation, and the position of its highest derivative."""
+def _plain_derivatives(equation):
+    """Orders of the operators, which are multiples of derivatives, and the factors."""
     if len(equation.variables) != 1:
         raise ValueError(
             f"simulate integrates ordinary differential equations, but this one has "
             f"the variables {', '.join(equation.variables)}: use KernelPDESolver."
         )
-    orders = []
     for operator in equation.operators:
         if len(operator.terms) > 1:
             raise ValueError(
                 f"simulate needs plain derivatives as operators, not "
                 f"{operator.name!r}: learn with each derivative as its own operator."
             )
-        orders.append(operator.terms[0][0][0])
-    order = max(orders)
-    if order == 0:
+    terms = [operator.terms[0] for operator in equation.operators]
+    orders = [a[0] for a, _ in terms]
+    if max(orders) == 0:
         raise ValueError("simulate needs a derivative: the equation has none.")
-    return order, orders.index(order)
+    return orders, np.array([factor for _, factor in terms])
 
 
 def _check_times(t_eval):
@@ -124,15 +106,28 @@ class _Stopped(Exception):
 
 
 class _System:
-    """The equation as a system of first order, with a budget."""
+    """The equation as a system of first order in u, u_t, ..., with a budget."""
 
-    def __init__(self, equation, order, highest, forcing, max_evaluations, max_seconds):
+    def __init__(self, equation, forcing, max_evaluations, max_seconds):
+        if equation.has_forcing and forcing is None:
+            raise ValueError(
+                "forcing is None, but the equation has a right-hand side: give it as a "
+                "function of points (n, 1), for zero lambda points: 0 * points[:, 0]."
+            )
         self.equation, self.forcing = equation, forcing
-        self.order, self.highest = order, highest
-        self.orders = [operator.terms[0][0][0] for operator in equation.operators]
-        self.factors = np.array([o.terms[0][1] for o in equation.operators])
+        self.orders, self.factors = _plain_derivatives(equation)
+        self.order = max(self.orders)
+        self.highest = self.orders.index(self.order)  # position among the operators
         self.max_evaluations, self.max_seconds = max_evaluations, max_seconds
         self.evaluations, self.began, self.latest = 0, time.monotonic(), -np.inf
+
+    def size_of_states(self, initial):
+        """The largest of the initial values and of the features learned from."""
+        learned_from = getattr(self.equation, "training_features", None)
+        sizes = [np.max(np.abs(initial), initial=0.0)]
+        if learned_from is not None:
+            sizes.append(rms(learned_from[:, 1:]))
+        return max(sizes)
 
     def features(self, t, y, highest=None):
         """Features at times (n,) of states (order, n); the highest derivative last."""
@@ -149,14 +144,17 @@ class _System:
         right = 0.0 if self.forcing is None else np.ravel(self.forcing(t[:, None]))
         return (right - self.equation(zero)) / slope
 
-    def check_explicit(self, t, initial):
-        """Refuse an equation that is not solved for its highest derivative."""
+    def check_explicit(self, t, initial, tolerance=1e-8):
+        """Refuse an equation that is not solved for its highest derivative.
+
+        The slope in it may change by the part `tolerance`, which rounding may cause.
+        """
         y, t = initial[:, None], np.array([t])
         slopes = []
         for value in (0.0, 1.0, -3.0):
             S = self.features(t, y, highest=value)
             slopes.append(self.equation.gradient(S)[0, 1 + self.highest])
-        if slopes[0] == 0 or np.ptp(slopes) > SLOPES_DIFFER * abs(slopes[0]):
+        if slopes[0] == 0 or np.ptp(slopes) > tolerance * abs(slopes[0]):
             name = self.equation.operators[self.highest].name
             raise ValueError(
                 f"the equation cannot be solved for {name}: it must enter linearly, as "
@@ -185,11 +183,15 @@ class _System:
         return np.append(y[1:], highest)
 
 
-def _warn_of_extrapolation(equation, S, t_eval):
+def _warn_of_extrapolation(equation, S, t_eval, rounding=1e-8):
+    """Warn of times (n,) at which features (n, 1 + Q') are beyond those learned from.
+
+    A GivenEquation was learned from none.
+    """
     if not hasattr(equation, "extrapolation"):
         return
     ratio = equation.extrapolation(S)
-    outside = ratio > 1 + SLOPES_DIFFER
+    outside = ratio > 1 + rounding
     if outside.any():
         warnings.warn(
             f"at {outside.sum()} of {len(t_eval)} times, first at t = "

@@ -16,23 +16,15 @@ from scipy import linalg
 
 from keql._numerics.linalg import solve_lower
 
-# A noise level of zero is this small, relative to the data.
+# Exact data have this noise level, in units of their size.
 EXACT = 1e-9
-# Functions whose coefficients are correlated this closely are one and the same.
-DEPENDENT = 1e-12
 
 
 class WeightPosterior:
     """The quadratic approximation of the loss in the weights.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (p,)
-        w*.
-    factor : ndarray of shape (p, p)
-        Lower triangular L with Lambda = L L^T.
-    loss : float
-        J(w*).
+    It has the weights w* of shape (p,), the lower triangular factor L of shape (p, p)
+    with Lambda = L L^T, and the loss J(w*).
     """
 
     def __init__(self, weights, factor, loss):
@@ -49,33 +41,32 @@ class WeightPosterior:
         """Standard deviations of A w for A of shape (n, p)."""
         return linalg.norm(solve_lower(self.factor, A.T), axis=0)
 
-    def transform(self, A):
-        """The posterior of A w for A of shape (q, p) of full row rank."""
-        root = solve_lower(self.factor, A.T)  # the covariance is root^T root
-        scale = np.maximum(linalg.norm(root, axis=0), np.finfo(float).tiny)
-        upper = linalg.qr(root / scale, mode="r")[0][: len(A)]
-        if len(upper) < len(A) or np.abs(np.diag(upper)).min() < DEPENDENT:
+    def transform(self, A, independent=1e-12):
+        """The posterior of A w for A of shape (q, p) of full row rank.
+
+        A row is refused if, given those before it, less than the part `independent` of
+        its standard deviation is left: rounding errors alone leave about 1e-16.
+        """
+        # Cov(A w) = A Lambda^-1 A^T = root^T root with root = L^-1 A^T of shape (p, q).
+        root = solve_lower(self.factor, A.T)
+        # With D of the standard deviations and root D^-1 = Q R it is D R^T R D.
+        std = np.maximum(linalg.norm(root, axis=0), np.finfo(float).tiny)
+        R = linalg.qr(root / std, mode="r")[0][: len(A)]
+        if len(R) < len(A) or np.abs(np.diag(R)).min() < independent:
             raise ValueError(
                 "the terms of P are not independent in its kernel, so that none can be "
                 "taken out: use an offset above 0, or center=0, or fewer functions."
             )
-        # Lambda = R^-1 R^-T, and its lower factor by orthogonalising R^-T.
-        inverse = solve_lower(upper.T, np.eye(len(A)))
-        lower = linalg.qr(inverse, mode="r")[0].T / scale[:, None]
+        # The precision is D^-1 R^-1 R^-T D^-1. Orthogonalising R^-T = Q' M makes that
+        # D^-1 M^T M D^-1, and its lower factor D^-1 M^T.
+        inverse = solve_lower(R.T, np.eye(len(A)))
+        lower = linalg.qr(inverse, mode="r")[0].T / std[:, None]
         return WeightPosterior(A @ self.weights, lower, self.loss)
 
     def restrict(self, kept):
-        """What is left when the other weights are zero, at the best of these.
+        """The posterior of the weights at the positions `kept` if all others are zero.
 
-        Parameters
-        ----------
-        kept : sequence of int
-            Positions of the weights that are not set to zero.
-
-        Returns
-        -------
-        posterior : WeightPosterior
-            Of these weights, with the higher loss.
+        They are the best ones then, and the loss is higher.
         """
         target = self.factor.T @ self.weights
         Q, R = linalg.qr(self.factor.T[:, list(kept)], mode="economic")
@@ -86,10 +77,7 @@ class WeightPosterior:
     def eliminate(self):
         """Set weights to zero one by one, each time the one that costs least.
 
-        Returns
-        -------
-        steps : list of Elimination
-            From all p weights to one.
+        Returns a list of Elimination, from all p weights to one.
         """
         # In units of their standard deviations given the others.
         scale = linalg.norm(self.factor, axis=1)
@@ -103,61 +91,41 @@ class WeightPosterior:
             rise = 0.5 * np.sum((target - Q @ (Q.T @ target)) ** 2)
             steps.append(Elimination(tuple(kept), values, self.loss + rise))
             # |x_j|^2 over its variance is twice the rise of the loss without term j.
-            spread = linalg.norm(linalg.solve_triangular(R, np.eye(len(R))), axis=1)
-            del kept[int(np.argmin(np.abs(scaled) / spread))]
+            std = linalg.norm(linalg.solve_triangular(R, np.eye(len(R))), axis=1)
+            del kept[int(np.argmin(np.abs(scaled) / std))]
         return steps
 
     def without_cheapest(self, kept):
-        """The loss without the weight that costs least of some, and the others.
-
-        Parameters
-        ----------
-        kept : list of int
-            Positions of the weights that are not set to zero.
-
-        Returns
-        -------
-        loss : float
-            The lowest without it.
-        kept : list of int
-            One less.
-        """
-        some = self.restrict(kept)
-        costs = 0.5 * (some.weights / some.std(np.eye(len(kept)))) ** 2
+        """The lowest loss with one weight less than `kept`, and the positions left."""
+        restricted = self.restrict(kept)
+        std = restricted.std(np.eye(len(kept)))
+        costs = 0.5 * (restricted.weights / std) ** 2
         out = int(np.argmin(costs))
-        return some.loss + costs[out], kept[:out] + kept[out + 1 :]
+        return restricted.loss + costs[out], kept[:out] + kept[out + 1 :]
 
-    def swap_terms(self, kept):
+    def swap_terms(self, kept, rounding=1e-9):
         """Exchange weights that are not zero for others while that lowers the loss.
 
         Taking out the cheapest one by one may end with two terms that stand in for a
-        third, which hardly counted beside them.
-
-        Parameters
-        ----------
-        kept : list of int
-            Positions of the weights that are not set to zero.
-
-        Returns
-        -------
-        kept : list of int
-            As many; no exchange of one for another lowers the loss.
+        third, which hardly counted beside them. Returns as many positions as `kept`,
+        of which no exchange of one for another lowers the loss by more, relatively,
+        than `rounding`.
         """
         loss = self.restrict(kept).loss
         while True:
             offers = [
-                self.without_cheapest([*kept, other])
-                for other in range(len(self.weights))
-                if other not in kept
+                self.without_cheapest([*kept, added])
+                for added in range(len(self.weights))
+                if added not in kept
             ]
             lowest, offered = min(offers, default=(loss, kept))
-            if lowest >= loss * (1 - EXACT):
+            if lowest >= loss * (1 - rounding):
                 return sorted(kept)
             loss, kept = lowest, offered
 
 
 class Elimination(NamedTuple):
-    """The weights that are left, by position, at the lowest loss with them."""
+    """Positions of the weights that are not zero, their best values, and the loss."""
 
     kept: tuple
     weights: np.ndarray
@@ -174,14 +142,9 @@ def regression_posterior(features, target, noise, weights):
     target : ndarray of shape (n,)
         The data.
     noise : float
-        Standard deviation of the data.
+        Their standard deviation.
     weights : ndarray of shape (p,)
         The minimiser.
-
-    Returns
-    -------
-    posterior : WeightPosterior
-        Of the weights.
     """
     noise = max(noise, EXACT * linalg.norm(target) / len(target) ** 0.5) or 1.0
     rows = np.vstack([features / noise, np.eye(features.shape[1])])

@@ -7,7 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from keql.equation._formulas import PrintableEquation, import_pandas, text_product
+from keql._numerics.scaling import rms
+from keql.equation._formulas import PrintableEquation, import_optional
+from keql.equation._monomials import as_product, make_terms, terms_of, text_product
 from keql.kernels import (
     Constant,
     Dictionary,
@@ -16,21 +18,6 @@ from keql.kernels import (
     as_kernel,
     parse_monomial,
 )
-from keql.operators import as_factor
-
-
-class Terms(NamedTuple):
-    """Functions whose combination P is, and how the weights of P combine them."""
-
-    products: list
-    exponents: np.ndarray | None
-    coefficients: np.ndarray
-    values: np.ndarray
-
-    @property
-    def names(self):
-        """As they are printed."""
-        return [text_product(product) for product in self.products]
 
 
 class PathStep(NamedTuple):
@@ -88,9 +75,8 @@ class ReadableEquation(PrintableEquation):
         for the known part shows them with the opposite sign.
         """
         terms = self._terms()
-        order = np.argsort(self._contributions(terms))[::-1]
-        values = terms.coefficients @ self.weights
-        names = terms.names
+        order = np.argsort(terms.sizes(self.weights))[::-1]
+        values, names = terms.coefficients @ self.weights, terms.names
         coefficients = {names[i]: float(values[i]) for i in order}
         if not return_std:
             return coefficients
@@ -108,9 +94,9 @@ class ReadableEquation(PrintableEquation):
             `contribution` (root mean square of the term at the learned states, in
             units of the forcing) and `share` (of the sum of all contributions).
         """
-        pandas = import_pandas()
+        pandas = import_optional("pandas")
         terms = self._terms()
-        sizes = self._contributions(terms)
+        sizes = terms.sizes(self.weights)
         columns = {
             "coefficient": terms.coefficients @ self.weights,
             "standard_error": np.full(len(sizes), np.nan)
@@ -152,25 +138,10 @@ class ReadableEquation(PrintableEquation):
         ValueError
             If P is no polynomial of the operators with such a term.
         """
-        d = len(self.variables)
-        names = self._unknown_names()
-        powers = parse_monomial(term, names)
-        degree = self.equation_kernel.degree_in(self._is_operator())
-        if degree is None:
-            raise ValueError(self._no_coefficients())
-        if any(powers[:d]) or sum(powers) > degree:
-            raise ValueError(
-                f"term={term!r} must be a product of at most {degree} of the operators "
-                f"{', '.join(names[d:])}, or '1'."
-            )
-        points = np.atleast_2d(np.asarray(points, dtype=float))
-        if points.shape[1] != d:
-            raise ValueError(
-                f"points has {points.shape[1]} column(s), the equation has the {d} "
-                f"variable(s) {', '.join(self.variables)}."
-            )
+        powers = self._parse_term(term)
+        points, n_operators = self._check_points(points), self.n_operators
         # A Taylor coefficient in the operators, which is exact for polynomials.
-        S = np.column_stack([points, np.zeros((len(points), len(names) - d))])
+        S = np.column_stack([points, np.zeros((len(points), n_operators))])
         features = self.basis(S, powers) / prod(factorial(power) for power in powers)
         values = features @ self.weights
         if not return_std:
@@ -194,7 +165,7 @@ class ReadableEquation(PrintableEquation):
     # --- fewer terms, or others ---------------------------------------------------
 
     def path(self):
-        """The equations that are left when terms are taken out one by one.
+        """The equations that remain when terms are taken out one by one.
 
         Each time the term goes that costs least: states and other coefficients move
         to where the loss of the fit is lowest without it, in its quadratic
@@ -215,8 +186,8 @@ class ReadableEquation(PrintableEquation):
         Parameters
         ----------
         max_loss : float, default=2.0
-            The loss of the fit, without the terms that are taken out, is at most so
-            many times that with all terms; as few terms are kept as that allows.
+            Largest loss of the fit without the terms that are taken out, in units of
+            that with all terms; as few terms are kept as that allows.
         tol : float, default=1e-3
             Terms are also taken out, whatever the loss, as long as P changes by less
             on the data, relatively: in what is not printed.
@@ -239,34 +210,16 @@ class ReadableEquation(PrintableEquation):
         :meth:`path`. To fit again with these terms only, pass the new equation's
         `equation_kernel` to an estimator.
         """
-        steps = self._path()
-        if n_terms is None:
-            allowed = [
-                (step, kept)
-                for step, kept in steps
-                if step.loss_ratio <= max_loss or step.unexplained < tol
-            ]
-            if not allowed:
-                raise ValueError(f"max_loss={max_loss!r} must be at least 1.")
-            _, kept = allowed[-1]
-        else:
-            chosen = [kept for step, kept in steps if step.n_terms == n_terms]
-            if not chosen:
-                raise ValueError(
-                    f"n_terms={n_terms!r} must be a whole number from 1 to "
-                    f"{len(steps)}."
-                )
-            kept = chosen[0]
+        kept = sorted(self._choose_terms(max_loss, tol, n_terms))
         terms, kernel = self._terms(), self.equation_kernel
-        kept = sorted(kept)
         posterior = self._need_posterior().transform(terms.coefficients).restrict(kept)
         if terms.exponents is None:
             kernel = kernel.keep(kept)
         else:
             exponents = [tuple(map(int, powers)) for powers in terms.exponents[kept]]
             kernel = Restriction(kernel, exponents)
-        coefficients = _terms_of(kernel, self._unknown_names(), None).coefficients
-        inverse = linalg.inv(coefficients)
+        # From the coefficients of the terms to the weights of the new kernel.
+        inverse = linalg.inv(make_terms(kernel, self._unknown_names()).coefficients)
         return self._simplified(kernel, posterior.transform(inverse))
 
     def project(self, dictionary=2):
@@ -293,17 +246,14 @@ class ReadableEquation(PrintableEquation):
                 f"dictionary={dictionary!r} has no finite list of functions: give a "
                 "degree, {name: function}, or a polynomial kernel."
             )
-        # What the new weights are in terms of the old ones, and so their posterior.
+        # The new weights are this matrix times the old ones, and so is their posterior.
         scale = np.maximum(linalg.norm(features, axis=0), np.finfo(float).tiny)
         matrix, _, rank, _ = linalg.lstsq(
             features / scale, self.basis(S), lapack_driver="gelsy"
         )
         matrix /= scale[:, None]
-        if (
-            self.posterior is None
-            or rank < features.shape[1]
-            or rank > len(self.weights)
-        ):
+        has_posterior = features.shape[1] <= rank <= len(self.weights)
+        if self.posterior is None or not has_posterior:
             return self._simplified(kernel, None, matrix @ self.weights)
         return self._simplified(kernel, self.posterior.transform(matrix))
 
@@ -329,7 +279,7 @@ class ReadableEquation(PrintableEquation):
     # --- helpers --------------------------------------------------------------------
 
     def _terms(self):
-        terms = self._find_terms()
+        terms = terms_of(self)
         if terms is None:
             raise ValueError(
                 f"the equation kernel {self.equation_kernel} is not polynomial: P has "
@@ -347,6 +297,30 @@ class ReadableEquation(PrintableEquation):
             "polynomials with `project`."
         )
 
+    def _parse_term(self, term):
+        """Powers of what P depends on in a product of operators that P may have."""
+        d, names = len(self.variables), self._unknown_names()
+        powers = parse_monomial(term, names)
+        degree = self.equation_kernel.degree_in(self._is_operator())
+        if degree is None:
+            raise ValueError(self._no_coefficients())
+        if any(powers[:d]) or sum(powers) > degree:
+            raise ValueError(
+                f"term={term!r} must be a product of at most {degree} of the operators "
+                f"{', '.join(names[d:])}, or '1'."
+            )
+        return powers
+
+    def _check_points(self, points):
+        points = np.atleast_2d(np.asarray(points, dtype=float))
+        d = len(self.variables)
+        if points.shape[1] != d:
+            raise ValueError(
+                f"points has {points.shape[1]} column(s), the equation has the {d} "
+                f"variable(s) {', '.join(self.variables)}."
+            )
+        return points
+
     def _coefficient_products(self):
         """Products with coefficient functions, the largest first, or None."""
         mask = self._is_operator()
@@ -360,39 +334,46 @@ class ReadableEquation(PrintableEquation):
         for n_factors in range(degree + 1):
             for columns in combinations_with_replacement(used, n_factors):
                 powers = np.bincount(np.array(columns, int), minlength=len(names))
-                product = tuple(
-                    (as_factor(n), int(p))
-                    for n, p in zip(names, powers, strict=True)
-                    if p
-                )
+                product = as_product(names, powers)
                 c = self.coefficient(text_product(product), S[:, :d])
-                sizes[product] = np.sqrt(np.mean((c * np.prod(S**powers, axis=1)) ** 2))
+                sizes[product] = rms(c * np.prod(S**powers, axis=1))
         present = (product for product in sizes if sizes[product] > 0)
         return sorted(present, key=lambda product: -sizes[product])
 
-    def _find_terms(self):
-        S = self._unknown_columns(self.training_features)
-        return _terms_of(self.equation_kernel, self._unknown_names(), S)
-
-    def _contributions(self, terms):
-        """Root mean squares of the terms at the learned states."""
-        values = terms.values * (terms.coefficients @ self.weights)
-        return np.sqrt(np.mean(values**2, axis=0))
+    def _choose_terms(self, max_loss, tol, n_terms):
+        """Positions of the terms that :meth:`sparse` keeps."""
+        steps = self._path()
+        if n_terms is not None:
+            chosen = [kept for step, kept in steps if step.n_terms == n_terms]
+            if not chosen:
+                raise ValueError(
+                    f"n_terms={n_terms!r} must be a whole number from 1 to "
+                    f"{len(steps)}."
+                )
+            return chosen[0]
+        allowed = [
+            kept
+            for step, kept in steps
+            if step.loss_ratio <= max_loss or step.unexplained < tol
+        ]
+        if not allowed:
+            raise ValueError(f"max_loss={max_loss!r} must be at least 1.")
+        return allowed[-1]
 
     def _path(self):
+        """The steps of :meth:`path`, each with the positions of its terms."""
         posterior, terms = self._need_posterior(), self._terms()
-        names = terms.names
-        sizes = self._contributions(terms)
+        names, sizes = terms.names, terms.sizes(self.weights)
         learned = terms.values @ (terms.coefficients @ self.weights)
         size = linalg.norm(learned) or 1.0
         path = []
         for kept, weights, loss in posterior.transform(terms.coefficients).eliminate():
-            left = learned - terms.values[:, list(kept)] @ weights
+            difference = learned - terms.values[:, list(kept)] @ weights
             by_size = sorted(kept, key=lambda i: -sizes[i])
             step = PathStep(
                 len(kept),
                 float(loss / posterior.loss),
-                float(linalg.norm(left) / size),
+                float(linalg.norm(difference) / size),
                 tuple(names[i] for i in by_size),
             )
             path.append((step, kept))
@@ -407,45 +388,22 @@ class ReadableEquation(PrintableEquation):
         return self.posterior
 
     def _as_dictionary(self, dictionary, S):
-        columns = self.equation_kernel.depends_on(S.shape[1])
-        names = self._unknown_names()
-        if isinstance(dictionary, dict):
+        """The kernel whose functions P is projected on, bound to the features `S`."""
+        names, default = self._unknown_names(), np.flatnonzero(self._is_operator())
+        is_degree = isinstance(dictionary, int | np.integer)
+        if is_degree:
+            columns = np.flatnonzero(self.equation_kernel.depends_on(S.shape[1]))
+            kernel = Polynomial(int(dictionary), active_dims=tuple(columns.tolist()))
+        elif isinstance(dictionary, dict):
             kernel = Dictionary(dictionary)
-        elif isinstance(dictionary, int | np.integer):
-            kernel = Polynomial(
-                int(dictionary), active_dims=tuple(np.flatnonzero(columns).tolist())
-            )
         else:
             kernel = as_kernel(dictionary)
-        default = tuple(np.flatnonzero(self._is_operator()).tolist())
-        variance = np.mean(self.unknown_part(S) ** 2) or 1.0
-        kernel = kernel.bind(names, default=default).scaled_to(S)
-        if isinstance(dictionary, int | np.integer):
+        kernel = kernel.bind(names, default=tuple(default.tolist())).scaled_to(S)
+        if is_degree:
+            variance = np.mean(self.unknown_part(S) ** 2) or 1.0
             return Constant(variance, "fixed") * kernel
         return kernel
 
     def _is_operator(self):
         """Which of the columns that P sees are operators."""
         return np.arange(len(self._unknown_names())) >= len(self.variables)
-
-
-def _terms_of(kernel, names, S):
-    """The terms of a kernel of finite dimension, or None."""
-    factors = [as_factor(name) for name in names]
-    polynomials = kernel.feature_polynomials(len(names))
-    if polynomials is not None:
-        # The expansion lists monomials that no function of the RKHS contains, too.
-        contained = np.any(polynomials[1] != 0, axis=1)
-        exponents, coefficients = (part[contained] for part in polynomials)
-        products = [
-            tuple((n, int(p)) for n, p in zip(factors, powers, strict=True) if p)
-            for powers in exponents
-        ]
-        values = None if S is None else np.prod(S[:, None] ** exponents, axis=2)
-        return Terms(products, exponents, coefficients, values)
-    if kernel.feature_names is None:
-        return None
-    scale = kernel.feature_scales()
-    products = [((name, 1),) for name in kernel.feature_names]
-    values = None if S is None else kernel.feature_map(S) / scale
-    return Terms(products, None, np.diag(scale), values)

@@ -9,7 +9,23 @@ from keql._observations.data import Observations
 
 @dataclass(frozen=True)
 class EquationSetup:
-    """What is known about the equation before anything is learned."""
+    """One equation (P + Pbar)(x, L_1 u, ..., L_Q' u) = f before P is learned.
+
+    Attributes
+    ----------
+    operators : list of DifferentialOperator
+        L_1, ..., L_Q': those of P, then those that only the known part uses.
+    n_operators : int
+        Q, the number of operators that P depends on.
+    known_part : LinearKnownPart or FunctionKnownPart
+        Pbar, bound to the columns of the features.
+    collocation_points : list of ndarray of shape (K_m, d)
+        Where the equation is imposed on each function.
+    forcing : list of ndarray of shape (K_m,)
+        f there; zeros if there is none.
+    has_forcing : bool
+        Whether a forcing was given.
+    """
 
     operators: list
     n_operators: int
@@ -19,17 +35,10 @@ class EquationSetup:
     has_forcing: bool
 
     def features(self, imposed):
-        """Features of shape (n, d + Q') at the collocation points of all functions.
+        """Features (sum K_m, d + Q') at the collocation points of all functions.
 
-        Parameters
-        ----------
-        imposed : list of ndarray of shape (Q' K_m,)
-            Values of the operators, one after the other, at the points of a function.
-
-        Returns
-        -------
-        S : ndarray of shape (sum K_m, d + Q')
-            Coordinates, and a column for each operator.
+        `imposed` has, for each function, an array of shape (Q' K_m,): the values of
+        the operators, one operator after the other.
         """
         pairs = zip(self.collocation_points, imposed, strict=True)
         return np.concatenate(
@@ -37,7 +46,7 @@ class EquationSetup:
         )
 
     def features_of(self, states):
-        """The same of states, given by one object with `evaluate` for each function."""
+        """Features (sum K_m, d + Q') of states, one for each function."""
         imposed = [
             np.concatenate([state.evaluate(x, L) for L in self.operators])
             for state, x in zip(states, self.collocation_points, strict=True)
@@ -47,7 +56,11 @@ class EquationSetup:
 
 @dataclass(frozen=True)
 class LearnedModel:
-    """States and equation, with what they were learned from."""
+    """States and equation, with what they were learned from.
+
+    `setup`, `equation` and `equation_noise` are None where no equation is learned. The
+    noise levels are standard deviations, in units of the values and of the forcing.
+    """
 
     observations: Observations
     variables: tuple
@@ -60,9 +73,9 @@ class LearnedModel:
 
     @property
     def target(self):
-        """What P has to explain, f - Pbar, at the features it was learned from.
+        """Values (sum K_m,) that P has to explain, f - Pbar, in units of the forcing.
 
-        Of shape (sum K_m,), in units of the forcing.
+        They are taken at the features that the equation was learned from.
         """
         known = self.setup.known_part(self.equation.training_features)
         return np.concatenate(self.setup.forcing) - known

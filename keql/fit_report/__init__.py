@@ -1,6 +1,6 @@
 """What a fit has chosen and why, how well it meets its data, and what looks wrong."""
 
-from keql.fit_report._describe import describe_fit
+from keql.fit_report._describe import SearchSummary, describe_fit
 from keql.fit_report._report import FitReport
 
 __all__ = ["FitReport"]

@@ -4,50 +4,24 @@ import numpy as np
 
 from keql._joint.restarts import POOR
 from keql.equation import number
-from keql.fit_report._report import _percent, _times
-
-# Residuals this many times their noise level look wrong.
-FAR = 2.0
-# A residual of the equation that is this part of its terms is no small one.
-LARGE = 0.2
-# Losses of tries that differ by less, relatively, are those of one minimum.
-SAME = 0.01
-# A hyperparameter so near to its bounds, in logarithms, is at them.
-AT_BOUND = 1e-6
+from keql.fit_report._report import percent, times
 
 
-# --- what looks wrong -----------------------------------------------------------------
-
-
-def find_concerns(model, residuals, identifiability):
-    concerns = []
-    if identifiability is not None:
-        concerns += _dependent_terms(identifiability)
-    for name, residual in residuals.items():
-        if residual.rms > FAR * residual.noise > 0:
-            parameter = (
-                "observation_noise" if name == "observations" else "equation_noise"
-            )
-            concerns.append(
-                f"the {name} {'are' if name[-1] == 's' else 'is'} missed by "
-                f"{_times(residual.rms, residual.noise)} the noise level: a larger "
-                f"{parameter}, another kernel or other operators are called for"
-            )
-    equation = residuals.get("equation")
-    if equation is not None and equation.rms > LARGE * equation.size:
-        concerns.append(
-            f"the equation leaves {_percent(equation.rms, equation.size)} of its terms "
-            "unexplained: operators are missing, or derivatives are poorly known"
-        )
-    concerns += [*_disagreement(model), *_at_bounds(model)]
-    if not getattr(model, "converged_", True):
-        concerns.append(model.message_)
-    return concerns
+def find_concerns(model, residuals, identifiability, criteria):
+    """What looks wrong by a ReportCriteria, as sentences."""
+    return [
+        *_dependent_terms(identifiability),
+        *_residuals_above_noise(residuals, criteria),
+        *_unexplained_part(residuals.get("equation"), criteria),
+        *_disagreement(model, criteria),
+        *_at_bounds(model, criteria),
+        *([] if getattr(model, "converged_", True) else [model.message_]),
+    ]
 
 
 def _dependent_terms(identifiability):
-    """What is said of terms that the data do not tell apart."""
-    if not identifiability.dependent_terms:
+    """Terms that the data do not tell apart."""
+    if identifiability is None or not identifiability.dependent_terms:
         return
     names, size, error = identifiability.dependent_terms[0]
     if len(names) == 1:
@@ -69,22 +43,43 @@ def _dependent_terms(identifiability):
     )
 
 
-def _disagreement(model):
+def _residuals_above_noise(residuals, criteria):
+    """Residuals that are far above their noise level."""
+    for name, residual in residuals.items():
+        if residual.rms > criteria.far_above_noise * residual.noise > 0:
+            is_plural = name == "observations"
+            parameter = "observation_noise" if is_plural else "equation_noise"
+            yield (
+                f"the {name} {'are' if is_plural else 'is'} missed by "
+                f"{times(residual.rms, residual.noise)} the noise level: a larger "
+                f"{parameter}, another kernel or other operators are called for"
+            )
+
+
+def _unexplained_part(residual, criteria):
+    """A residual of the equation that is large beside its terms."""
+    if residual is not None and residual.rms > criteria.large_part * residual.size:
+        yield (
+            f"the equation leaves {percent(residual.rms, residual.size)} of its terms "
+            "unexplained: operators are missing, or derivatives are poorly known"
+        )
+
+
+def _disagreement(model, criteria):
     """Tries that ended in different minima, when none of them met the data."""
-    tries = getattr(model, "restarts_", [])
-    losses = sorted(each["loss"] for each in tries)
-    if len(tries) < 2 or model.misfit_ <= POOR:
+    losses = sorted(attempt["loss"] for attempt in getattr(model, "restarts_", []))
+    if len(losses) < 2 or model.misfit_ <= POOR:
         return
-    agreeing = sum(loss <= (1 + SAME) * losses[0] for loss in losses)
+    agreeing = sum(loss <= (1 + criteria.same_loss) * losses[0] for loss in losses)
     if agreeing < 2:
         yield (
-            f"{len(tries)} tries ended in different minima, with losses from "
+            f"{len(losses)} tries ended in different minima, with losses from "
             f"{number(losses[0])} to {number(losses[-1])}, and the lowest was found "
             "once: there may be a lower one. Raise n_restarts, or give a state kernel"
         )
 
 
-def _at_bounds(model):
+def _at_bounds(model, criteria):
     """Hyperparameters of given kernels that the likelihood would move further."""
     if model.optimizer is None:
         return
@@ -92,11 +87,10 @@ def _at_bounds(model):
         kernel = getattr(model, f"{name}_", None)
         if getattr(model, name) is None or kernel is None or kernel.n_dims == 0:
             continue
-        at_end = np.any(
-            np.abs(kernel.bounds - kernel.theta[:, None]) < AT_BOUND, axis=1
-        )
-        if at_end.any():
+        distances = np.abs(kernel.bounds - kernel.theta[:, None])
+        n_at_end = np.any(distances < criteria.at_bound, axis=1).sum()
+        if n_at_end:
             yield (
-                f"{at_end.sum()} hyperparameter(s) of {name} ended at their bounds: "
+                f"{n_at_end} hyperparameter(s) of {name} ended at their bounds: "
                 f"{kernel}. Widen the bounds, or fix what the data say nothing about"
             )

@@ -10,15 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-# A combination of terms says something if it is so many times what errors make of it.
-SIGNAL = 2.0
-# Terms of unit size that combine to less than this are dependent whatever is said of
-# their errors.
-ROUNDING = 1e-10
-# Terms with a smaller part in a combination than this are not named.
-PART = 0.3
-# The errors of features are looked at in so many rows, of so many functions.
-ROWS, FUNCTIONS = 100, 4
+from keql.equation import terms_of
 
 
 class Identifiability(NamedTuple):
@@ -43,7 +35,34 @@ class Identifiability(NamedTuple):
     dependent_terms: list
 
 
-def identify(names, values, slopes, errors):
+def identify_terms(learned, is_exact, criteria):
+    """The identifiability of the terms of a learned equation; None without a list.
+
+    Errors of features are posterior standard deviations of the states, looked at in
+    some rows. Exact states have none: they need not be differentiated for the equation.
+    """
+    terms = terms_of(learned.equation)
+    if terms is None:
+        return None
+    setup, d = learned.setup, len(learned.variables)
+    placed, operators = setup.collocation_points, setup.operators[: setup.n_operators]
+    starts = np.cumsum([0, *map(len, placed)])
+    chosen = range(0, len(placed), -(-len(placed) // criteria.n_functions))
+    stride = -(-sum(len(placed[m]) for m in chosen) // criteria.n_rows)
+    rows = [np.arange(starts[m], starts[m + 1], stride) for m in chosen]
+    S = learned.equation.training_features[np.concatenate(rows), : d + len(operators)]
+    errors = np.zeros((len(operators), len(S)))
+    if not is_exact:
+        variances = [
+            [learned.states[m].variance(placed[m][::stride], L) for L in operators]
+            for m in chosen
+        ]
+        errors = np.sqrt(np.concatenate(variances, axis=1))
+    slopes = _slopes(learned.equation.equation_kernel, terms, S, range(d, S.shape[1]))
+    return identify(terms.names, terms.values, slopes, errors, criteria)
+
+
+def identify(names, values, slopes, errors, criteria):
     """Find combinations of terms that are made of errors.
 
     With all terms scaled to unit size, the singular vectors of their values are
@@ -60,26 +79,23 @@ def identify(names, values, slopes, errors):
         Their derivatives with respect to each of Q features in r rows.
     errors : ndarray of shape (Q, r)
         Standard deviations of the features there.
-
-    Returns
-    -------
-    identifiability : Identifiability
-        With the combinations that say nothing.
+    criteria : ReportCriteria
+        What an error is, and which terms are named.
     """
     size = np.sqrt(np.mean(values**2, axis=0))
     used = np.flatnonzero(size > 0)
     scaled = values[:, used] / size[used] / len(values) ** 0.5
     _, sizes, combinations = linalg.svd(scaled, full_matrices=len(scaled) < len(used))
-    sizes = np.append(sizes, np.zeros(len(used) - len(sizes)))
+    sizes = np.append(sizes, np.zeros(len(used) - len(sizes)))  # fewer rows than terms
     dependent_terms = []
     for s, combination in zip(sizes[::-1], combinations[::-1], strict=True):
         moved = slopes[:, :, used] @ (combination / size[used]) * errors
         error = np.sqrt(np.mean(np.sum(moved**2, axis=0)))
-        if s <= max(ROUNDING, SIGNAL * error):
+        if s <= max(criteria.rounding, criteria.signal * error):
             parts = np.abs(combination) / np.abs(combination).max()
             # Equal parts in the order of the terms, whatever rounding says.
             by_size = np.argsort(-np.round(parts, 1), kind="stable")
-            order = [i for i in by_size if parts[i] > PART]
+            order = [i for i in by_size if parts[i] > criteria.named_part]
             named = tuple(names[used[i]] for i in order)
             dependent_terms.append((named, float(s), float(error)))
     condition = sizes[0] / sizes[-1] if sizes[-1] > 0 else np.inf
@@ -88,22 +104,19 @@ def identify(names, values, slopes, errors):
     )
 
 
+def _slopes(kernel, terms, S, columns):
+    """Derivatives (Q, r, q) of terms in Q columns of the features S of shape (r, p)."""
+    if terms.exponents is not None:
+        return slopes_of_monomials(terms.exponents, S, columns)
+    units = np.eye(S.shape[1], dtype=int)
+    slopes = np.stack([kernel.feature_map(S, tuple(units[j])) for j in columns])
+    return slopes / kernel.feature_scales()
+
+
 def slopes_of_monomials(exponents, S, columns):
-    """Derivatives of monomials with respect to some of their variables.
+    """Derivatives of monomials with exponents (q, d) in Q columns of S, of shape (n, d).
 
-    Parameters
-    ----------
-    exponents : ndarray of shape (q, d)
-        Of the monomials.
-    S : ndarray of shape (n, d)
-        Where.
-    columns : sequence of int
-        With respect to which.
-
-    Returns
-    -------
-    slopes : ndarray of shape (len(columns), n, q)
-        The derivatives.
+    Of shape (Q, n, q).
     """
     slopes = []
     for j in columns:

@@ -1,12 +1,52 @@
 """The report of a fit, as text and as a table."""
 
+from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
 
 from keql.equation import number
 
-# So many of the kernels that were compared are printed.
-SHOWN = 5
+
+@dataclass(frozen=True)
+class ReportCriteria:
+    """What a report calls wrong, and how far it looks.
+
+    Attributes
+    ----------
+    far_above_noise : float
+        Residuals look wrong if their root mean square is larger than this, in units of
+        the noise level. It is 1 for the right level.
+    large_part : float
+        The residual of the equation looks wrong if it is larger than this, relative to
+        the size of the terms: an operator is missing, or derivatives are poor.
+    same_loss : float
+        Tries whose losses differ by less, relatively, have found one minimum.
+    at_bound : float
+        A log-hyperparameter this near to its bounds is at them, which the optimiser
+        meets to rounding.
+    signal : float
+        A combination of terms says something if it is larger than this, in units of
+        what the errors of the features alone make of it: two standard deviations.
+    rounding : float
+        Terms of unit size that combine to less than this are dependent, whatever is
+        said of their errors: only rounding is left of them.
+    named_part : float
+        Terms with a smaller part in a combination, relative to the largest, are not
+        named.
+    n_rows, n_functions : int
+        In so many rows, of so many functions, the errors of features are evaluated:
+        enough for a root mean square, and cheap beside a fit.
+    """
+
+    far_above_noise: float = 2.0
+    large_part: float = 0.2
+    same_loss: float = 0.01
+    at_bound: float = 1e-6
+    signal: float = 2.0
+    rounding: float = 1e-10
+    named_part: float = 0.3
+    n_rows: int = 100
+    n_functions: int = 4
 
 
 class Choice(NamedTuple):
@@ -48,6 +88,8 @@ class FitReport:
         predicting each observation from all others.
     concerns : list of str
         What looks wrong, and what to do about it.
+    not_tried : list of (str, str), default=()
+        Hypotheses about the equation or the states that were not tried, and why.
 
     Examples
     --------
@@ -72,7 +114,14 @@ class FitReport:
     """
 
     def __init__(
-        self, title, choices, residuals, identifiability, alternatives, concerns
+        self,
+        title,
+        choices,
+        residuals,
+        identifiability,
+        alternatives,
+        concerns,
+        not_tried=(),
     ):
         self.title = title
         self.choices = choices
@@ -80,6 +129,7 @@ class FitReport:
         self.identifiability = identifiability
         self.alternatives = alternatives
         self.concerns = concerns
+        self.not_tried = not_tried
 
     def sections(self):
         """The report as a table.
@@ -89,35 +139,33 @@ class FitReport:
         sections : dict of str to list of (str, str, str)
             By heading, rows of a name, a value and a remark.
         """
-        sections = {"Chosen": [tuple(choice) for choice in self.choices]}
-        if self.alternatives:
-            heading = "Compared, by the error of predicting what was left out"
-            sections[heading] = [
-                (number(error), kernel, "")
-                for kernel, error in self.alternatives[:SHOWN]
-            ]
-            if len(self.alternatives) > SHOWN:
-                more = f"{len(self.alternatives) - SHOWN} more"
-                sections[heading].append(("...", more, ""))
-        sections["Met, root mean square of the residuals"] = [
+        met = [
             (
                 name,
                 number(residual.rms),
-                f"{_times(residual.rms, residual.noise)} the noise level, "
-                f"{_percent(residual.rms, residual.size)} of the {_sized(name)}",
+                f"{times(residual.rms, residual.noise)} the noise level, "
+                f"{percent(residual.rms, residual.size)} of the {_sized(name)}",
             )
             for name, residual in self.residuals.items()
         ]
-        if self.identifiability is not None:
-            sections["Told apart"] = [
-                (
-                    "terms",
-                    f"{self.identifiability.rank} of {self.identifiability.n_terms}",
-                    f"condition number {number(self.identifiability.condition)}",
-                )
-            ]
-        found = [("", concern, "") for concern in self.concerns]
-        sections["What looks wrong"] = found or [("", "nothing", "")]
+        told_apart = self.identifiability and [
+            (
+                "terms",
+                f"{self.identifiability.rank} of {self.identifiability.n_terms}",
+                f"condition number {number(self.identifiability.condition)}",
+            )
+        ]
+        concerns = [("", concern, "") for concern in self.concerns]
+        sections = {
+            "Chosen": [tuple(choice) for choice in self.choices],
+            "Compared, by the error of predicting what was left out": _first_rows(
+                self.alternatives
+            ),
+            "Not tried": [(name, reason, "") for name, reason in self.not_tried],
+            "Met, root mean square of the residuals": met,
+            "Told apart": told_apart,
+            "What looks wrong": concerns or [("", "nothing", "")],
+        }
         return {heading: rows for heading, rows in sections.items() if rows}
 
     def __str__(self):
@@ -155,11 +203,21 @@ class FitReport:
 # --- text -----------------------------------------------------------------------------
 
 
-def _times(value, unit):
+def _first_rows(alternatives, n_shown=5):
+    """Rows of the first alternatives, and one that counts the others."""
+    rows = [(number(error), kernel, "") for kernel, error in alternatives[:n_shown]]
+    if len(alternatives) > n_shown:
+        rows.append(("...", f"{len(alternatives) - n_shown} more", ""))
+    return rows
+
+
+def times(value, unit):
+    """A multiple of a noise level, as text."""
     return f"{value / unit:.2g} times" if unit > 0 else "without comparison to"
 
 
-def _percent(value, size):
+def percent(value, size):
+    """A part of a size, as text."""
     return f"{value / size:.2g}" if size <= 0 else f"{100 * value / size:.2g} %"
 
 

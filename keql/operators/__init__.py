@@ -1,7 +1,13 @@
 """Linear differential operators: their names, Gram matrices and features."""
 
 from keql.operators._autodiff import apply_operator
-from keql.operators._differential import DifferentialOperator, as_factor, parse_operator
+from keql.operators._differential import (
+    DifferentialOperator,
+    as_factor,
+    extend_operators,
+    parse_operator,
+    position_of,
+)
 from keql.operators._expansion import KernelExpansion
 from keql.operators._gram import gram, gram_diagonal
 

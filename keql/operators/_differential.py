@@ -71,6 +71,20 @@ class DifferentialOperator:
         return _collect(terms, f"{factor:g} {as_factor(self.name)}")
 
 
+def position_of(operator, operators):
+    """Position of the first operator that is the same map, or None."""
+    return next((i for i, o in enumerate(operators) if operator.same_as(o)), None)
+
+
+def extend_operators(operators, others):
+    """The operators, then those of `others` that are no map named before."""
+    extended = list(operators)
+    for operator in others:
+        if position_of(operator, extended) is None:
+            extended.append(operator)
+    return extended
+
+
 def _collect(terms, name):
     """An operator with equal multi-indices added up and the terms in order."""
     total = defaultdict(float)

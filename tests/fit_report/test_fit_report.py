@@ -10,11 +10,13 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
-from keql.fit_report import FitReport
+from keql.fit_report import FitReport, SearchSummary, describe_fit
 from keql.fit_report._concerns import _disagreement
 from keql.fit_report._identifiability import identify, slopes_of_monomials
+from keql.fit_report._report import ReportCriteria
 from keql.kernels import RBF, Constant, Dictionary, Polynomial
 
+CRITERIA = ReportCriteria()
 METHODS = (TwoStepKEqL, OneStepKEqL, ReducedOneStepKEqL)
 SPEED = 0.5
 WAVES = {
@@ -130,19 +132,20 @@ def test_the_cloud_of_a_table():
     A[:, 3] = A[:, 0] + 1e-3 * rng.standard_normal(200)
     scaled = A / np.sqrt(np.mean(A**2, axis=0))
     names, exact = list("abcd"), np.zeros((1, 200))
-    identifiability = identify(names, A, np.zeros((1, 200, 4)), exact)
+    identifiability = identify(names, A, np.zeros((1, 200, 4)), exact, CRITERIA)
     assert identifiability.rank == 4 and identifiability.dependent_terms == []
     assert identifiability.condition == pytest.approx(np.linalg.cond(scaled))
     # Column d is a feature with an error that hides its difference from a.
     slopes = np.zeros((1, 200, 4))
     slopes[0, :, 3] = 1.0
-    identifiability = identify(names, A, slopes, exact + 1e-2)
+    identifiability = identify(names, A, slopes, exact + 1e-2, CRITERIA)
     ((tied, size, error),) = identifiability.dependent_terms
     assert identifiability.rank == 3 and tied == ("a", "d")
     assert size == pytest.approx(np.linalg.svd(scaled)[1][-1] / 200**0.5)
     assert error == pytest.approx(1e-2 / 2**0.5, rel=0.1)
     # Fewer rows than terms, and a term that is always zero.
-    identifiability = identify(names, A[:2] * [1, 1, 1, 0], slopes[:, :2], exact[:, :2])
+    few = A[:2] * [1, 1, 1, 0], slopes[:, :2], exact[:, :2]
+    identifiability = identify(names, *few, CRITERIA)
     assert (identifiability.n_terms, identifiability.rank) == (4, 2)
 
 
@@ -234,7 +237,8 @@ def test_an_equation_with_a_missing_operator_looks_wrong():
 def test_tries_that_disagree_look_wrong():
     def concerns(*losses, misfit=50.0):
         tries = [{"loss": loss, "misfit": misfit} for loss in losses]
-        return list(_disagreement(SimpleNamespace(restarts_=tries, misfit_=misfit)))
+        model = SimpleNamespace(restarts_=tries, misfit_=misfit)
+        return list(_disagreement(model, CRITERIA))
 
     (concern,) = concerns(100.0, 90.0, 70.0)
     assert "3 tries" in concern and "from 70.0 to 100," in concern
