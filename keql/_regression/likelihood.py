@@ -18,27 +18,12 @@ from keql._observations.data import noise_range, size_of
 def log_marginal_likelihood(kernel, noise, functions, eval_gradient=False):
     """Log marginal likelihood of independent functions with one prior.
 
-    sum_m log N(y_m; 0, K_m + noise^2 diag(1 / w_m)), as in Rasmussen and Williams,
-    Gaussian Processes for Machine Learning, 2006, eq. 2.30 and 5.9.
+    sum_m log N(y_m; 0, K_m + noise^2 diag(1 / w_m)) of a list of FunctionData, where
+    `noise` is the standard deviation of a value of weight 1. With `eval_gradient` also
+    the gradient (kernel.n_dims + 1,) in `kernel.theta` and log(noise).
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Prior covariance.
-    noise : float
-        Standard deviation of a value of weight 1.
-    functions : list of FunctionData
-        The data of each function.
-    eval_gradient : bool, default=False
-        Whether the gradient is returned.
-
-    Returns
-    -------
-    value : float
-        The log likelihood.
-    gradient : ndarray of shape (kernel.n_dims + 1,)
-        Only if `eval_gradient`: derivatives with respect to `kernel.theta` and
-        log(noise).
+    Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 2.30 and
+    5.9.
     """
     value, gradient = 0.0, np.zeros(kernel.n_dims + 1)
     for data in functions:
@@ -65,29 +50,12 @@ def maximise_likelihood(
 ):
     """Fit the free hyperparameters of a kernel, and the noise level if it is None.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Start; its bounds say what is free.
-    noise : float or None
-        Standard deviation of the data; None: estimated along with the kernel.
-    functions : list of FunctionData
-        The data of each function.
-    optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
-        As in :class:`sklearn.gaussian_process.GaussianProcessRegressor`: a callable
-        takes `(obj_func, initial_theta, bounds)` and returns `(theta, minimum)`; None
-        keeps the kernel (and sets an unknown noise to the lower end of its range).
-    n_restarts : int, default=0
-        Further starts, drawn log-uniformly within the bounds.
-    rng : numpy.random.RandomState, default=None
-        For the restarts.
-
-    Returns
-    -------
-    kernel : Kernel
-        A clone with the optimal hyperparameters.
-    noise : float
-        The given or the optimal noise level.
+    The kernel is the start, and its bounds say what is free; `n_restarts` further
+    starts are drawn log-uniformly within them. A callable `optimizer`, as in
+    :class:`sklearn.gaussian_process.GaussianProcessRegressor`, takes `(obj_func,
+    initial_theta, bounds)` and returns `(theta, minimum)`; None keeps the kernel, and
+    sets an unknown noise level to the lower end of its range. Returns a clone with the
+    optimal hyperparameters, and the noise level: a standard deviation, like `noise`.
     """
     size = size_of(functions)
     n_values = sum(len(data.values) for data in functions)
@@ -97,26 +65,18 @@ def maximise_likelihood(
     is_free = np.r_[np.ones(kernel.n_dims, dtype=bool), noise is None]
     if not is_free.any():
         return clone(kernel), noise
+    spectra = _spectra(kernel, functions)
 
     def unpack(theta):
         level = np.exp(theta[-1]) if noise is None else noise
         return kernel.clone_with_theta(theta[: kernel.n_dims]), level
 
-    spectra = _spectra(kernel, functions)
-
     def objective(theta, eval_gradient=True):
-        kernel, noise = unpack(theta)
-        if spectra is None:
-            found = log_marginal_likelihood(kernel, noise, functions, eval_gradient)
-        else:
-            found = _spectral_likelihood(kernel, noise, spectra, eval_gradient)
+        value, gradient = _likelihood(*unpack(theta), functions, spectra, eval_gradient)
         # n log(size) makes the value, and with it the stopping rule, independent of
         # the unit of the data.
-        shift = n_values * log(size)
-        if not eval_gradient:
-            return -found - shift
-        value, gradient = found
-        return -value - shift, -gradient[is_free]
+        value = -value - n_values * log(size)
+        return (value, -gradient[is_free]) if eval_gradient else value
 
     bounds = [*kernel.bounds] if kernel.n_dims else []
     bounds = np.array([*bounds, (lowest, highest)])[is_free]
@@ -128,17 +88,21 @@ def maximise_likelihood(
     return unpack(best_optimum(optima)[0])
 
 
+def _likelihood(kernel, noise, functions, spectra, eval_gradient):
+    """The log likelihood, by spectra if any, and its gradient or None."""
+    if spectra is not None:
+        return _spectral_likelihood(kernel, noise, spectra)
+    if eval_gradient:
+        return log_marginal_likelihood(kernel, noise, functions, eval_gradient=True)
+    return log_marginal_likelihood(kernel, noise, functions), None
+
+
 def _spectra(kernel, functions):
     """Eigenvalues of the weighted kernel matrices, for kernels exp(theta) times K.
 
-    These, which are their own derivatives, need only be factored once and not at each
-    step of an optimiser.
-
-    Returns
-    -------
-    spectra : list of (eigenvalues, rotated, log_det) or None
-        Of W^1/2 K W^1/2 = Q diag(eigenvalues) Q^T for each function, with Q^T W^1/2 y
-        and log det W; None for other kernels.
+    These kernels, which are their own derivatives, are factored once and not at each
+    step of an optimiser. For each function: the eigenvalues of W^1/2 K W^1/2 =
+    Q diag(eigenvalues) Q^T, Q^T W^1/2 y, and log det W. None for other kernels.
     """
     if kernel.n_dims != 1:
         return None
@@ -155,8 +119,8 @@ def _spectra(kernel, functions):
     return spectra
 
 
-def _spectral_likelihood(kernel, noise, spectra, eval_gradient):
-    """:func:`log_marginal_likelihood`, in linear time."""
+def _spectral_likelihood(kernel, noise, spectra):
+    """:func:`log_marginal_likelihood` and its gradient, in linear time."""
     value, gradient = 0.0, np.zeros(2)
     for eigenvalues, rotated, log_det in spectra:
         variances = np.empty((2, len(rotated)))  # of the function, and of the noise
@@ -166,4 +130,4 @@ def _spectral_likelihood(kernel, noise, spectra, eval_gradient):
         squares = rotated**2 / total
         value += 0.5 * (log_det - np.sum(squares + np.log(2 * pi * total)))
         gradient += variances @ ((squares - 1) / total) * [0.5, 1.0]
-    return (value, gradient) if eval_gradient else value
+    return value, gradient

@@ -9,7 +9,8 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import log
+from math import inf, log
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,22 +24,87 @@ from keql._numerics.scaling import extent_of
 from keql._observations.data import noise_range, size_of
 from keql.kernels import RBF, Constant, Envelope, RationalQuadratic
 
-# A search starts from exact and from noisy data, between which and a function that is
-# rough enough to look noisy there are barriers, and from multiples of the lengths.
-NOISES, START_FACTORS = (1e-3, 1e-1), (1.0, 0.5, 0.25, 0.125)
-# The density of the logarithm of the noise is this power of it: few data that noise and
-# a function explain equally well are thought to be exact.
-NOISE_POWER = -0.25
-# Of the hyperparameters, in units of the extent of the points and the size of the
-# values: medians, standard deviations of the logarithms, and ranges.
-SMOOTH_LENGTH, ROUGH_LENGTH, WIDTH, ALPHA = 0.4, 0.1, 1.0, 2.0
-SMOOTH_SIZE, ROUGH_SIZE = 1.0, 0.5
-SPREAD, SPREAD_OF_ROUGHNESS = 3.0, 1.5
-SIZES, LENGTHS, WIDTHS, ALPHAS = (1e-4, 1e3), (1e-2, 1e2), (1e-3, 1e2), (1.0, 1e3)
-# Of the centre of the rough part, normal around the middle of the points.
-CENTER, CENTER_SPREAD, CENTERS = 0.5, 1.0, (-1.0, 2.0)
-# The search sees coordinates and values as multiples of this.
-STEP = 2.0**-30
+
+class Normal(NamedTuple):
+    """A hyperparameter with a normal prior: its median, standard deviation and range.
+
+    For positive quantities the standard deviation is that of the logarithm.
+    """
+
+    median: float
+    spread: float
+    lower: float
+    upper: float
+
+    def rows(self, n):
+        """Median, standard deviation and range of n such numbers, as four rows."""
+        return np.outer(self, np.ones(n))
+
+    def log_rows(self, n, shortest=0.0):
+        """The same of logarithms; `shortest`, of shape (n,), also bounds the range."""
+        rows = self.rows(n)
+        rows[2] = np.maximum(rows[2], shortest)
+        rows[[0, 2, 3]] = np.log(rows[[0, 2, 3]])
+        return rows
+
+
+@dataclass(frozen=True)
+class StatePriorSettings:
+    """The prior of states about which nothing is said, and how its best one is found.
+
+    Lengths and places are in units of the extent of the points, sizes and noise levels
+    in units of the root mean square of the values. The numbers are judged by the errors
+    of states on diffusing functions, waves, fronts, shocks and oscillations
+    (tests/benchmarks/bench_state_prior.py); priors this wide leave the choice to the
+    data, and keep finite what they say nothing about.
+
+    Attributes
+    ----------
+    smooth_size, smooth_length : Normal
+        The smooth part: about as large as the values, and half as long as the box.
+    rough_size, rough_length, alpha : Normal
+        The rougher part, with the exponent alpha of a RationalQuadratic: from 1, many
+        length scales at once, to a single one. A smaller spread of its length keeps
+        the two parts apart.
+    width, center : Normal
+        Where the rougher part is: the width of its envelope, and the centre, which is
+        normal around the middle of the box and need not lie in it.
+    start_noises : tuple of float
+        A search starts from exact and from noisy data. Between these and a function
+        that is rough enough to look noisy there are barriers.
+    start_factors : tuple of float
+        Multiples of the median lengths from which a search starts.
+    noise_power : float
+        The prior density of the logarithm of the noise is this power of the noise: few
+        data that noise and a function explain equally well are thought to be exact.
+    resolution : float
+        Coordinates and values are rounded to multiples of this, so that rounding
+        errors, and with them the search, are the same in all units.
+    coarse_rows : int
+        A function with more values is first fitted to so many of them.
+    first_steps : int
+        Iterations by which starts are compared.
+    precision : float
+        To what a log density is maximised: far below 1, the scale on which it counts.
+    box : float
+        How far one run of the optimiser goes from its start, in units of theta.
+    """
+
+    smooth_size: Normal = Normal(1.0, 3.0, 1e-4, 1e3)
+    smooth_length: Normal = Normal(0.4, 3.0, 1e-2, 1e2)
+    rough_size: Normal = Normal(0.5, 3.0, 1e-4, 1e3)
+    rough_length: Normal = Normal(0.1, 1.5, 1e-2, 1e2)
+    alpha: Normal = Normal(2.0, 3.0, 1.0, 1e3)
+    width: Normal = Normal(1.0, 1.5, 1e-3, 1e2)
+    center: Normal = Normal(0.5, 1.0, -1.0, 2.0)
+    start_noises: tuple = (1e-3, 1e-1)
+    start_factors: tuple = (1.0, 0.5, 0.25, 0.125)
+    noise_power: float = -0.25
+    resolution: float = 2.0**-30
+    coarse_rows: int = 200
+    first_steps: int = 20
+    precision: float = 1e-3
+    box: float = 2.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +121,7 @@ class Scaled:
         return [np.subtract.outer(x, x) ** 2 for x in self.points.T]
 
     def thinned(self, n_rows):
-        """At most so many rows, chosen at random but always the same."""
+        """At most `n_rows` rows, chosen at random but always the same."""
         rows = np.random.RandomState(0).permutation(len(self.values))[:n_rows]
         return Scaled(self.points[rows], self.values[rows], self.weights[rows])
 
@@ -76,22 +142,13 @@ class StatePrior:
     Units do not matter, to the last digit: coordinates and values are rounded to 30
     bits, so that a search takes the same path whatever they were measured in.
 
-    Parameters
-    ----------
-    functions : list of FunctionData
-        The data of each function.
-    size : float
-        Size of the values.
-    noise : float or None
-        Standard deviation of a value of weight 1; None: unknown.
-
-    Attributes
-    ----------
-    bounds : ndarray of shape (n, 2)
-        Of `theta`.
+    It is made from a list of FunctionData, the size of their values, and the standard
+    deviation of a value of weight 1 or None. The medians (n,), spreads (n,) and bounds
+    (n, 2) of `theta` are attributes, and `parts` has the slices of its parts by name.
     """
 
     def __init__(self, functions, size, noise):
+        self.settings = StatePriorSettings()
         points = np.concatenate([data.points for data in functions])
         self.origin, self.extent = points.min(axis=0), extent_of(points)
         self.size, self.known_noise = size, noise
@@ -101,53 +158,43 @@ class StatePrior:
         # Where a coordinate takes few values, a length scale below half their spacing
         # says only that nothing is known between them.
         n_values = np.array([len(np.unique(column)) for column in points.T])
-        shortest = np.maximum(LENGTHS[0], 0.5 / np.maximum(n_values - 1, 1))
-        self._set_up(points.shape[1], np.log(shortest))
+        self._set_up(points.shape[1], 0.5 / np.maximum(n_values - 1, 1))
 
     def _scale(self, data):
-        points = _rounded((data.points - self.origin) / self.extent)
-        values = _rounded(data.values / self.size)
-        return Scaled(points, values, data.weights)
+        points = self._rounded((data.points - self.origin) / self.extent)
+        return Scaled(points, self._rounded(data.values / self.size), data.weights)
+
+    def _rounded(self, values):
+        step = self.settings.resolution
+        return np.round(values / step) * step
 
     def _set_up(self, d, shortest):
         """Medians, spreads and bounds of theta, and where its parts are."""
-        ones = np.ones(d)
-        lengths = np.column_stack([shortest, log(LENGTHS[1]) * ones])
-        centers = np.outer(ones, CENTERS)
-        parts = {  # name: medians, spread, bounds
-            "smooth size": (log(SMOOTH_SIZE), SPREAD, np.log([SIZES])),
-            "smooth length": (log(SMOOTH_LENGTH) * ones, SPREAD, lengths),
-            "rough size": (log(ROUGH_SIZE), SPREAD, np.log([SIZES])),
-            "alpha": (log(ALPHA), SPREAD, np.log([ALPHAS])),
-            "rough length": (log(ROUGH_LENGTH) * ones, SPREAD_OF_ROUGHNESS, lengths),
-            "width": (
-                log(WIDTH) * ones,
-                SPREAD_OF_ROUGHNESS,
-                np.log(np.outer(ones, WIDTHS)),
-            ),
-            "center": (CENTER * ones, CENTER_SPREAD, centers),
+        settings = self.settings
+        parts = {
+            "smooth size": settings.smooth_size.log_rows(1),
+            "smooth length": settings.smooth_length.log_rows(d, shortest),
+            "rough size": settings.rough_size.log_rows(1),
+            "alpha": settings.alpha.log_rows(1),
+            "rough length": settings.rough_length.log_rows(d, shortest),
+            "width": settings.width.log_rows(d),
+            "center": settings.center.rows(d),
         }
         if self.known_noise is None:
-            parts["noise"] = (log(NOISES[0]), np.inf, np.log([noise_range()]))
-        ends = np.cumsum([np.size(median) for median, *_ in parts.values()])
+            noise = Normal(settings.start_noises[0], inf, *noise_range())
+            parts["noise"] = noise.log_rows(1)
+        ends = np.cumsum([rows.shape[1] for rows in parts.values()])
         starts = np.append(0, ends[:-1])
         self.parts = dict(zip(parts, map(slice, starts, ends), strict=True))
-        self.median = np.concatenate([np.ravel(part[0]) for part in parts.values()])
-        self.bounds = np.concatenate([part[2] for part in parts.values()])
-        self.spread = np.concatenate(
-            [np.full(np.size(part[0]), part[1]) for part in parts.values()]
-        )
+        rows = np.concatenate(list(parts.values()), axis=1)
+        self.median, self.spread, self.bounds = rows[0], rows[1], rows[2:].T
 
     def unpack(self, theta):
         """The kernel and the noise level in the units of the data."""
         part = self._named(theta)
-        offset, smooth, rough = (
-            Constant(self.size**2 * variance, "fixed")
-            for variance in (
-                self.offset,
-                np.exp(2 * part["smooth size"][0]),
-                np.exp(2 * part["rough size"][0]),
-            )
+        smooth, rough = (
+            Constant(self.size**2 * np.exp(2 * part[name][0]), "fixed")
+            for name in ("smooth size", "rough size")
         )
         smooth_length, rough_length, width = (
             self.extent * np.exp(part[name])
@@ -156,7 +203,7 @@ class StatePrior:
         center = self.origin + self.extent * part["center"]
         alpha = float(np.exp(part["alpha"][0]))
         kernel = (
-            offset
+            Constant(self.size**2 * self.offset, "fixed")
             + smooth * RBF(smooth_length, "fixed")
             + rough
             * Envelope(width, center, "fixed")
@@ -168,8 +215,9 @@ class StatePrior:
 
     def starts(self):
         """Starts of a search: medians with several length scales and noise levels."""
-        noises = NOISES if self.known_noise is None else (None,)
-        return [self._start(*pair) for pair in product(noises, START_FACTORS)]
+        settings = self.settings
+        noises = settings.start_noises if self.known_noise is None else (None,)
+        return [self._start(*pair) for pair in product(noises, settings.start_factors)]
 
     def _start(self, noise, factor):
         theta = self.median.copy()
@@ -180,7 +228,7 @@ class StatePrior:
         return np.clip(theta, *self.bounds.T)
 
     def thinned(self, n_rows):
-        """The density given at most so many values of each function."""
+        """The density given at most `n_rows` values of each function."""
         if max(len(data.values) for data in self.data) <= n_rows:
             return self
         thin = copy(self)
@@ -188,27 +236,12 @@ class StatePrior:
         return thin
 
     def __call__(self, theta, eval_gradient=True):
-        """Negative log posterior density, up to a constant.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (n,)
-            Hyperparameters.
-        eval_gradient : bool, default=True
-            Whether the gradient is returned.
-
-        Returns
-        -------
-        value : float
-            The value.
-        gradient : ndarray of shape (n,)
-            Only if `eval_gradient`.
-        """
+        """Negative log posterior density, up to a constant, and its gradient (n,)."""
         deviation = (theta - self.median) / self.spread
         value, gradient = 0.5 * deviation @ deviation, deviation / self.spread
         if self.known_noise is None:
-            value -= NOISE_POWER * theta[-1]
-            gradient[-1] -= NOISE_POWER
+            value -= self.settings.noise_power * theta[-1]
+            gradient[-1] -= self.settings.noise_power
         for data in self.data:
             value += self._evaluate(theta, data, gradient if eval_gradient else None)
         return (value, gradient) if eval_gradient else value
@@ -279,64 +312,42 @@ def _chain_rule(part, data, slope, smooth, rough, distance):
     }
 
 
-def _rounded(values):
-    return np.round(values / STEP) * STEP
-
-
-# To what a log density is maximised where the prior is chosen.
-PRECISION = 1e-3
-# Rows of a function from which it is chosen first, before all of them are taken.
-COARSE_ROWS = 200
-# Iterations by which its starts are compared.
-FIRST_STEPS = 20
-
-
 def fit_state_prior(
     functions, noise=None, *, optimizer="fmin_l_bfgs_b", n_restarts=0, rng=None
 ):
     """Choose a prior for states about which nothing is said.
 
-    The most probable hyperparameters of :class:`StatePrior`.
-
-    Parameters
-    ----------
-    functions : list of FunctionData
-        The data of each function.
-    noise, optimizer, n_restarts, rng
-        As in :func:`maximise_likelihood`.
-
-    Returns
-    -------
-    kernel : Kernel
-        All of its hyperparameters are fixed.
-    noise : float
-        The given or the fitted noise level.
+    The kernel, all of its hyperparameters fixed, and the noise level are the most
+    probable ones of :class:`StatePrior`. The arguments are those of
+    :func:`maximise_likelihood`.
     """
-    size = size_of(functions)
-    prior = StatePrior(functions, size, noise)
+    prior = StatePrior(functions, size_of(functions), noise)
     if callable(optimizer):
         starts = [*prior.starts(), *random_starts(prior.bounds, n_restarts, rng)]
         optima = [optimizer(prior, start, bounds=prior.bounds) for start in starts]
         return prior.unpack(best_optimum(optima)[0])
-    thin = prior.thinned(COARSE_ROWS)
+    thin = prior.thinned(prior.settings.coarse_rows)
     starts = thin.starts()
     if optimizer is None:
         return prior.unpack(min(starts, key=lambda theta: thin(theta)[0]))
     starts += random_starts(prior.bounds, n_restarts, rng)
     # A few steps tell which start is the most promising.
-    theta, _ = best_optimum(_search(thin, start, FIRST_STEPS) for start in starts)
+    n_steps = prior.settings.first_steps
+    theta, _ = best_optimum(_search(thin, start, n_steps) for start in starts)
     theta, _ = _search(thin, theta)
     if thin is not prior:
         theta, _ = _search(prior, theta)
     return prior.unpack(theta)
 
 
-def _search(prior, start, n_steps=None, box=2.0):
-    """Minimise to a precision that matters: far below 1 in a log density.
+def _search(prior, start, n_steps=None):
+    """Minimise to a precision that matters, or in at most `n_steps` iterations.
 
-    It need not be polished, as rounding errors are the same in all units.
+    The minimum need not be polished, as rounding errors are the same in all units.
     """
-    options = {"ftol": PRECISION / max(1, abs(prior(start)[0])), "maxcor": 20}
+    ftol = prior.settings.precision / max(1, abs(prior(start)[0]))
+    options = {"ftol": ftol, "maxcor": 20}
+    box = prior.settings.box
     if n_steps is None:
         return minimise_in_boxes(prior, start, prior.bounds, box, options=options)
     options["maxiter"] = n_steps

@@ -114,10 +114,7 @@ def _slopes(kernel, terms, S, columns):
 
 
 def slopes_of_monomials(exponents, S, columns):
-    """Derivatives of monomials with exponents (q, d) in Q columns of S, of shape (n, d).
-
-    Of shape (Q, n, q).
-    """
+    """Derivatives (Q, n, q) of monomials, of exponents (q, d), in columns of S (n, d)."""
     slopes = []
     for j in columns:
         lower = exponents.copy()

@@ -19,9 +19,8 @@ from keql._regression.likelihood import (
 )
 from keql._regression.state import fit_state
 from keql._regression.state_prior import (
-    COARSE_ROWS,
-    NOISE_POWER,
     StatePrior,
+    StatePriorSettings,
     _search,
     fit_state_prior,
 )
@@ -182,10 +181,9 @@ def test_likelihood_of_a_variance_by_eigenvalues(theta):
     kernel = kernel.scaled_to(DATA.points).clone_with_theta(np.array([theta]))
     spectra = _spectra(kernel, data)
     expected = log_marginal_likelihood(kernel, NOISE, data, True)
-    value, gradient = _spectral_likelihood(kernel, NOISE, spectra, True)
+    value, gradient = _spectral_likelihood(kernel, NOISE, spectra)
     assert_allclose(value, expected[0], rtol=1e-9)
     assert_allclose(gradient, expected[1], rtol=1e-7)
-    assert _spectral_likelihood(kernel, NOISE, spectra, False) == value
     # These are not proportional to their own derivatives.
     assert _spectra(KERNELS[0], data) is None
     assert _spectra(Constant(1.0, "fixed") * RBF(0.3), data) is None
@@ -458,7 +456,9 @@ def test_density_of_the_default_prior(level):
         kernel, noise = prior.unpack(theta)
         deviation = (theta - prior.median)[known] / prior.spread[known]
         likelihood = log_marginal_likelihood(kernel, noise, data)
-        preference = 0 if level is not None else NOISE_POWER * np.log(noise)
+        preference = (
+            0 if level is not None else prior.settings.noise_power * np.log(noise)
+        )
         return likelihood + preference - 0.5 * deviation @ deviation
 
     theta = prior.median + 0.1 * np.arange(len(prior.median)) - 0.4
@@ -513,7 +513,9 @@ def test_default_prior_of_many_rows():
     data = [sample(300)]
     best = log_marginal_likelihood(*fit_state_prior(data), data)
     prior = StatePrior(data, size_or_one(data[0].values), None)
-    theta, _ = _search(prior.thinned(COARSE_ROWS), prior.starts()[0])
+    theta, _ = _search(
+        prior.thinned(StatePriorSettings().coarse_rows), prior.starts()[0]
+    )
     assert best > log_marginal_likelihood(*prior.unpack(theta), data) + 0.5
 
 

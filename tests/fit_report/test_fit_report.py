@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -259,9 +260,13 @@ def test_a_fit_that_has_not_converged_looks_wrong():
 # --- what was chosen ------------------------------------------------------------------
 
 
-def choices(model):
+def choices_of(report):
     """The reasons of the report by name."""
-    return {name: reason for name, _, reason in model.fit_report_.choices}
+    return {name: reason for name, _, reason in report.choices}
+
+
+def choices(model):
+    return choices_of(model.fit_report_)
 
 
 def test_reasons():
@@ -319,6 +324,57 @@ def test_raised_noise_is_said_to_be():
     assert factor > 3
     found = re.search(r"given, raised (\S+)-fold", choices(model)["observation noise"])
     assert float(found[1]) == pytest.approx(factor, rel=1e-2)
+
+
+class CountedState:
+    """A state that counts how often its variance is asked for."""
+
+    def __init__(self, state):
+        self.state, self.n_variances = state, 0
+
+    def evaluate(self, points, operator):
+        return self.state.evaluate(points, operator)
+
+    def variance(self, points, operator):
+        self.n_variances += 1
+        return self.state.variance(points, operator)
+
+
+def test_exact_states_are_described_as_such():
+    """Their own kernel is shown, nothing is imposed where values are free."""
+    model = TwoStepKEqL(operators=("u", "u_t"), known_part="u_tt", variables=("t",))
+    y = np.sin(2 * TIMES[:, 0])
+    learned = model._learn_in_two_steps(TIMES, y, None)
+    state = CountedState(learned.states[0])
+    learned = replace(learned, states=[state])
+    plain = describe_fit(model, learned)
+    assert state.n_variances == 2  # of both operators
+    search = SearchSummary(
+        alternatives=(("u", 0.5), ("u, u_t", 0.25)),
+        exact_error=0.25,
+        boundary_kernel=RBF(0.7, "fixed"),
+        not_tried=(("cubic", "the quadratic equation predicts well enough."),),
+    )
+    report = describe_fit(model, learned, search)
+    assert state.n_variances == 2  # exact states need not be differentiated
+    assert report.identifiability.rank >= plain.identifiability.rank
+    rows = {name: (value, reason) for name, value, reason in report.choices}
+    value, reason = rows["state kernel"]
+    assert value == str(RBF(0.7, "fixed"))
+    assert reason.startswith("of initial and boundary values")
+    assert rows["length scales"][0] == "t 0.700"
+    assert rows["states"][0] == "exact" and "0.250" in rows["states"][1]
+    assert rows["observation noise"][1] == "of most likelihood given the equation"
+    assert rows["equation noise"][1] == "none, as exact states obey the equation"
+    assert report.alternatives == [("u, u_t", 0.25), ("u", 0.5)]
+    assert "Not tried\n  cubic  the quadratic equation" in str(report)
+    assert "Not tried" not in str(plain) and "states" not in choices_of(plain)
+    S = learned.equation.training_features
+    inside = (S[:, 0] > S[:, 0].min()) & (S[:, 0] < S[:, 0].max())
+    assert inside.sum() == len(S) - 2
+    missed = (learned.equation.unknown_part(S) - learned.target)[inside]
+    size = np.sqrt(np.mean(missed**2))
+    assert report.residuals["equation"].rms == pytest.approx(size, rel=1e-6)
 
 
 def test_length_scales_are_in_the_units_of_the_data():
