@@ -77,7 +77,8 @@ def _exact_states(search):
     if search.exact_error is None:
         return "", ""
     error = number(search.exact_error)
-    return "exact", f"they obey the equation; observations are predicted to {error}"
+    reason = f"observations are predicted better then, error {error}"
+    return "obey the equation exactly", reason
 
 
 def _why_observation_noise(model, search):

@@ -114,7 +114,7 @@ def _slopes(kernel, terms, S, columns):
 
 
 def slopes_of_monomials(exponents, S, columns):
-    """Derivatives (Q, n, q) of monomials, of exponents (q, d), in columns of S (n, d)."""
+    """Derivatives (Q, n, q) of monomials of exponents (q, d) in Q columns of S."""
     slopes = []
     for j in columns:
         lower = exponents.copy()

@@ -363,7 +363,8 @@ def test_exact_states_are_described_as_such():
     assert value == str(RBF(0.7, "fixed"))
     assert reason.startswith("of initial and boundary values")
     assert rows["length scales"][0] == "t 0.700"
-    assert rows["states"][0] == "exact" and "0.250" in rows["states"][1]
+    assert rows["states"][0] == "obey the equation exactly"
+    assert rows["states"][1].endswith("error 0.250")
     assert rows["observation noise"][1] == "of most likelihood given the equation"
     assert rows["equation noise"][1] == "none, as exact states obey the equation"
     assert report.alternatives == [("u, u_t", 0.25), ("u", 0.5)]
