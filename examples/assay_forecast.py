@@ -1,10 +1,10 @@
 r"""
-A law from one experiment forecasts another
-===========================================
+An equation from one experiment forecasts another
+=================================================
 
-A law is worth something if it foretells an experiment that it has not seen. Two scratch
-assays, tables as in :doc:`scratch_assay`: a law is learned on the first, and the second
-is forecast with it from its first time only. Beside it stands the usual model, logistic
+An equation is worth something if it foretells an experiment that it has not seen. Two
+scratch assays, tables as in :doc:`scratch_assay`: an equation is learned on the first,
+and the second is forecast with it from its first time only. Beside it stands the usual model, logistic
 growth with linear diffusion, whose parameters are fitted by least squares. ::
 
     python examples/assay_forecast.py first.csv second.csv
@@ -96,12 +96,12 @@ parameters = least_squares(
 print("growth {:.3g}, capacity {:.3g}, diffusion {:.3g}".format(*np.exp(parameters)))
 
 # %%
-# Laws that are learned
-# ---------------------
+# Equations that are learned
+# --------------------------
 #
 # A first fit finds the level of the noise and how smooth the profiles are. Then we
-# offer three laws, the terms of which are given and their coefficients not: the usual
-# one, one whose growth changes with time, and one whose diffusion changes with density,
+# offer three equations, the terms of which are given and their coefficients not: the
+# usual one, one whose growth changes with time, and one whose diffusion changes with density,
 # :math:`(D(u)\,u_x)_x`, for states of two degrees of smoothness in time each. As all
 # forecasts start from the first time, it counts more than the others, by the
 # ``sample_weight``.
@@ -115,8 +115,8 @@ X, y = first.iloc[:, :2], first.iloc[:, 2]
 hours = X.iloc[:, 0].to_numpy()
 
 
-def law(terms):
-    """A polynomial of time and features with these terms."""
+def learner(terms):
+    """An estimator of an equation with these terms, products of time and features."""
     everything = Polynomial(3, active_dims=("t", "u", "u_x", "u_xx"))
     return OneStepKEqL(
         variables=("t", "x"),
@@ -127,16 +127,16 @@ def law(terms):
     )
 
 
-explored = law(TERMS["as usual"]).fit(X, y)
+explored = learner(TERMS["as usual"]).fit(X, y)
 across = explored.state_kernel_.k2.k2.length_scale[-1]
 print(f"noise {explored.observation_noise_:.2g}, length scale across {across:.0f}")
 
 
 def learn(terms, along, times=None):
-    """A law with these terms, for states that change over so many hours."""
+    """The equation of these terms, with states that change over `along` hours."""
     profile = Matern([along, across], "fixed", nu=4.5)
     kernel = Constant(scale**2, "fixed") * (Constant(1.0, "fixed") + profile)
-    model = law(terms).set_params(
+    model = learner(terms).set_params(
         state_kernel=kernel, observation_noise=explored.observation_noise_
     )
     rows = np.isin(hours, hours if times is None else times)
@@ -148,13 +148,13 @@ def learn(terms, along, times=None):
 # Forecasts
 # ---------
 #
-# :meth:`~keql.OneStepKEqL.pde_solver` turns a learned law into a solver. It is given
+# :meth:`~keql.OneStepKEqL.pde_solver` turns a learned equation into a solver. It is given
 # the first profile, with its noise, and that no cells cross the sides: the last column
 # says of which operator a row holds the value.
 
 
 def forecast(model, table):
-    """The solution of a learned law from the first time of a table."""
+    """The solution of a learned equation from the first time of a table."""
     times, x, u = as_profiles(table)
     solver = model.pde_solver(
         boundary_operators=("u", "u_x"),
@@ -175,12 +175,12 @@ def forecast(model, table):
 
 
 # %%
-# Which law? Each is learned without one of the times of the first assay, four times
+# Which equation? Each is learned without one of the times of the first assay, four times
 # over, and forecasts that assay. The second one has no say in this.
 
 
 def error_without_a_time(terms, along):
-    """Error of forecasts of the first assay by laws that have not seen a time of it."""
+    """Error of forecasts of the first assay, each learned without one time of it."""
     times = np.unique(hours)
     parts = [np.delete(times, i) for i in range(1, len(times))]
     errors = [error_of(forecast(learn(terms, along, p), first), first) for p in parts]
@@ -199,8 +199,8 @@ name, along = candidates[int(np.argmin(errors))]
 model = learn(TERMS[name], along)
 print(model.equation_)
 print("Error of the forecast of the second assay")
-print(f"  learned law: {error_of(forecast(model, second), second):.3f}")
-print(f"  usual model: {error_of(usual(parameters, second), second):.3f}")
+print(f"  learned equation: {error_of(forecast(model, second), second):.3f}")
+print(f"  usual model:      {error_of(usual(parameters, second), second):.3f}")
 
 # %%
 # The picture
@@ -215,7 +215,7 @@ figure, axes = plt.subplots(
 ours, theirs = forecast(model, second), usual(parameters, second)
 for ax, *at in zip(axes, times[1:], u[1:], ours[1:], theirs[1:], strict=True):
     ax.plot(x, at[1], "o", ms=3, color="0.5", label="observed")
-    ax.plot(x, at[2], color="C0", label="learned law")
+    ax.plot(x, at[2], color="C0", label="learned equation")
     ax.plot(x, at[3], "--", color="C1", label="usual model")
     ax.set(title=f"{second.columns[0]} = {at[0]:g}", xlabel=second.columns[1])
 axes[0].set(ylabel=second.columns[2], ylim=(0, None))

@@ -2,7 +2,7 @@ r"""
 An equation from your own table: a scratch assay
 ================================================
 
-A strip is cleared of cells, which then divide and move into it. By which law do they?
+A strip is cleared of cells, which then divide and move into it. By which equation do they?
 The data are a table with one row for each measurement, in a CSV file with the columns
 time, position and density, in this order and with a header::
 
@@ -17,8 +17,8 @@ of the same kind, which is what this page shows. Needs pandas.
 # The table
 # ---------
 #
-# The made-up cells obey the law of Fisher and Kolmogorov, :math:`u_t = r u (1 - u/K) +
-# D u_{xx}`, with a growth of 0.05 per hour, a capacity of 0.0017 cells per square
+# The made-up cells obey the equation of Fisher and Kolmogorov, :math:`u_t = r u (1 - u/K)
+# + D u_{xx}`, with a growth of 0.05 per hour, a capacity of 0.0017 cells per square
 # micrometre, a diffusion of 700 square micrometres per hour, and errors of counting.
 
 import sys
@@ -51,12 +51,13 @@ X, y = table.iloc[:, :2], table.iloc[:, 2]
 print(table.head(3))
 
 # %%
-# From the table to a law
-# -----------------------
+# From the table to an equation
+# -----------------------------
 #
 # We say that :math:`u_t` depends on the density, its slope and its curvature, and
-# nothing about how. Kernels, noise and the terms of the law are found from the data.
-# Units are those of the file. The law is imposed at 300 points; more take longer.
+# nothing about how. Kernels, noise and the terms of the equation are found from the
+# data. Units are those of the file. The equation is imposed at 300 points; more take
+# longer.
 
 model = OneStepKEqL(
     variables=("t", "x"),
@@ -71,7 +72,7 @@ print(f"estimated noise of a density: {model.observation_noise_ / y.mean():.0%}"
 # %%
 # A table of the terms, with standard errors; the contribution is the size of a term on
 # the data. These terms are those of :math:`P` in :math:`u_t + P = 0`, hence the signs.
-# For the made-up cells, the three terms of the law are found: growth, its limit, and
+# For the made-up cells, the three terms of the equation are found: growth, its limit, and
 # that the cells spread.
 
 print(model.equation_.to_frame())
@@ -91,7 +92,7 @@ parts = {
     f"those at time {middle:g}": times == middle,
     f"those at time {last:g}, the last": times == last,
 }
-print(f"{'rows held out':30}    R^2   law learned from the others")
+print(f"{'rows held out':30}    R^2   equation learned from the others")
 for name, out in parts.items():
     other = clone(model).set_params(state_kernel=model.state_kernel_)
     other.fit(X[~out], y[~out])

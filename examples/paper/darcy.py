@@ -34,7 +34,7 @@ QUICK = {"sizes": (2, 8, 16), "observations": (8,)}
 # Ours: the full method, lower noise, more inducing points, and coefficients that vary
 # over the whole square (the published length scale is 0.4).
 NOISE = {"observation_noise": 1e-6, "equation_noise": 1e-3, "n_inducing": 400}
-LAW = RBF(1.0, "fixed", active_dims=("x1", "x2")) * Polynomial(1)
+UNKNOWN_PART = RBF(1.0, "fixed", active_dims=("x1", "x2")) * Polynomial(1)
 N_NEW = 5
 GRID_SIZE = 100
 
@@ -43,7 +43,7 @@ def learn(method, data, draw=0):
     """A fitted estimator and its equation."""
     settings = {**data.problem, **data.kernels, "random_state": draw}
     if method == "ours":
-        model = OneStepKEqL(**settings | NOISE | {"equation_kernel": LAW})
+        model = OneStepKEqL(**settings | NOISE | {"equation_kernel": UNKNOWN_PART})
     elif method == "published settings":
         model = ReducedOneStepKEqL(**settings, n_restarts=0)
     else:

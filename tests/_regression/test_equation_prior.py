@@ -1,5 +1,6 @@
-"""The laws that are tried when nothing is said about the equation."""
+"""The equation kernels that are tried when nothing is said about the equation."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,13 +8,14 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._observations.data import size_of
 from keql._regression.equation_prior import (
     polynomial_kernel,
     varying_coefficient_kernel,
 )
 from keql.kernels import Polynomial
-from keql.model_selection._search import KernelSearch
+from keql.model_selection._candidates import candidates
+from keql.model_selection._fit import Context
+from keql.model_selection._search import Selection, _Search
 
 POINTS = np.random.RandomState(0).uniform(size=(6, 2))
 # Coordinates, then two operators.
@@ -31,18 +33,18 @@ def bound(kernel):
     return kernel.bind(["t", "x", "u", "u_x"], default=(2, 3)).scaled_to(S)
 
 
-def test_laws_follow_the_size():
-    for law in (
+def test_variances_are_in_units_of_the_size():
+    for make in (
         polynomial_kernel,
         lambda size: varying_coefficient_kernel(size, POINTS),
     ):
-        ratio = bound(law(1e3))(S) / bound(law(1.0))(S)
+        ratio = bound(make(1e3))(S) / bound(make(1.0))(S)
         np.testing.assert_allclose(ratio, 1e6)
-        bounds = np.exp(law(1e3).bounds[0])
-        np.testing.assert_allclose(bounds / 1e6, np.exp(law(1.0).bounds[0]))
+        bounds = np.exp(make(1e3).bounds[0])
+        np.testing.assert_allclose(bounds / 1e6, np.exp(make(1.0).bounds[0]))
 
 
-def test_a_varying_law_follows_the_units_of_coordinates():
+def test_varying_coefficients_do_not_depend_on_units_of_coordinates():
     units = np.array([1e-3, 1e4])
     here = bound(varying_coefficient_kernel(1.0, POINTS))(S)
     there = np.column_stack([S[:, :2] * units, S[:, 2:]])
@@ -51,7 +53,7 @@ def test_a_varying_law_follows_the_units_of_coordinates():
     )
 
 
-def test_a_varying_law_is_linear_with_coefficients_of_the_place():
+def test_varying_coefficients_make_linear_equations():
     kernel = bound(varying_coefficient_kernel(1.0, POINTS))
     same_place = np.tile(S[:1], (3, 1))
     same_place[:, 2:] = [[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]]
@@ -100,54 +102,72 @@ def test_one_function_does_not_tell():
         assert not kernel.depends_on(2)[0]
 
 
+def searcher(model, exact=False):
+    """The search of an estimator with what it says; integration pretends to apply."""
+    two_step = model._learn_in_two_steps(*decays(3), None)
+    table = candidates(two_step, model._hypothesis, model._settings)
+    if exact:
+        table[0] = replace(table[0], why_not="")
+        if model.equation_kernel is None:
+            table[1] = replace(table[1], why_not="")
+    return _Search(two_step, table, Context(model._settings, None))
+
+
 @pytest.mark.parametrize(
     "said", [{"n_terms": 2}, {"equation_kernel": Polynomial(2)}], ids=str
 )
-def test_what_is_said_of_the_law_holds(said):
+def test_what_is_said_of_the_equation_holds(said):
     model = OneStepKEqL(**SETTINGS, **said)
-    fit = model._learn_in_two_steps(*decays(3), None)
-    assert not fit.equation.equation_kernel.depends_on(2)[0]
+    two_step = model._learn_in_two_steps(*decays(3), None)
+    assert not two_step.equation.equation_kernel.depends_on(2)[0]
+    assert next(iter(said)) in searcher(model).table[-1].why_not
+    assert not searcher(OneStepKEqL(**SETTINGS)).table[-1].why_not
 
-    class Fit:
+
+def test_coefficients_do_not_vary_where_states_are_exact():
+    class Joint:
         """What is asked of a joint fit."""
 
-        two_step = fit
-        is_hidden = False
-        result = type("Result", (), {"interrupted": False})
+        result = SimpleNamespace(interrupted=False)
 
-    search = KernelSearch(None, Fit, [])
-    assert not model._may_vary(search)
-    assert OneStepKEqL(**SETTINGS)._may_vary(search)
-    followed = KernelSearch(None, Fit, [], followed="states that follow it")
-    assert not OneStepKEqL(**SETTINGS)._may_vary(followed)
+        def is_noise_limited(self, criteria):
+            return False
+
+    search = searcher(OneStepKEqL(**SETTINGS))
+    best = Selection(joint=Joint(), exact=SimpleNamespace(error=0.1))
+    assert search._or_varying(best, search.table[-1]) is best
+    assert search.table[-1].hypothesis.name in dict(search.not_tried)
 
 
 @pytest.mark.parametrize(
     "quadratic, cubic, degree",
     [(0.05, 0.01, 2), (0.2, 0.1, 3), (0.2, 0.19, 2), (0.2, None, 2), (None, 0.1, None)],
 )
-def test_a_cubic_law_is_followed_if_clearly_better(
-    quadratic, cubic, degree, monkeypatch
-):
-    """Errors in units of the size of the observations; None: it cannot be followed."""
+def test_exact_states_of_a_cubic_equation_if_clearly_better(quadratic, cubic, degree):
+    """Errors in units of the size of the observations; None: no such states."""
+
+    def exact_states(search):
+        def fit(hypothesis):
+            equation = search._two_steps(hypothesis).equation
+            tried = equation.equation_kernel.degree_in([True, True])
+            error = {2: quadratic, 3: cubic}[tried]
+            if error is None:
+                return None
+            result = SimpleNamespace(interrupted=False)
+            return SimpleNamespace(
+                error=error * search.size, degree=tried, result=result
+            )
+
+        search._exact_from_anywhere = fit
+        return search._exact_states()
+
     model = OneStepKEqL(**SETTINGS)
-    fit = model._learn_in_two_steps(*decays(3), None)
-
-    def follow(learner, two_step, learned, grow=False):
-        kernel = two_step.equation.equation_kernel
-        found = kernel.degree_in([True, True])
-        error = {2: quadratic, 3: cubic}[found]
-        if error is None:
-            return None
-        size = size_of(two_step.observations.functions)
-        return SimpleNamespace(error=error * size, degree=found)
-
-    monkeypatch.setattr(OneStepKEqL, "_follow_law", follow)
-    assert getattr(model._follow_laws(fit), "degree", None) == degree
-    # What is said of the law holds.
+    best = exact_states(searcher(model, exact=True))
+    assert getattr(best, "degree", None) == degree
+    # What is said of the equation holds.
     said = model.set_params(equation_kernel=Polynomial(2))
     if degree is not None:
-        assert said._follow_laws(fit).degree == 2
+        assert exact_states(searcher(said, exact=True)).degree == 2
 
 
 OSCILLATOR = {
@@ -167,7 +187,7 @@ def oscillation():
     return t[:, None], true.y[0]
 
 
-def test_a_cubic_law_is_found():
+def test_a_cubic_equation_is_found():
     model = OneStepKEqL(**OSCILLATOR, n_terms="auto").fit(*oscillation())
     terms = model.equation_.terms()
     assert abs(terms.pop("u^3") - 1) < 1e-3
