@@ -80,10 +80,9 @@ class StatePriorSettings:
     resolution : float
         Coordinates and values are rounded to multiples of this, so that rounding
         errors, and with them the search, are the same in all units.
-    coarse_rows : int
-        A function with more values is first fitted to so many of them.
-    first_steps : int
-        Iterations by which starts are compared.
+    coarse_rows, first_steps : int
+        Starts are compared after `first_steps` iterations, on at most `coarse_rows`
+        values of each function, on which the best one is then improved.
     precision : float
         To what a log density is maximised: far below 1, the scale on which it counts.
     box : float

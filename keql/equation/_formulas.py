@@ -88,26 +88,14 @@ def latex_symbol(name):
     return f"{letters}_{digits}" if len(digits) == 1 else f"{letters}_{{{digits}}}"
 
 
-def latex_call(text, arguments, names):
-    """A named function of features in LaTeX."""
-    function = text.partition("(")[0].replace("_", r"\_")
-    return rf"\mathrm{{{function}}}({', '.join(names[name] for name in arguments)})"
-
-
 def latex_operator(operator, variables):
     """A differential operator applied to u, in LaTeX."""
     if operator.name == "laplacian(u)":
         return r"\Delta u"
-    terms = []
+    symbols, terms = [latex_symbol(name) for name in variables], []
     for orders, coefficient in operator.terms:
-        symbols = [
-            latex_symbol(name)
-            for name, order in zip(variables, orders, strict=True)
-            for _ in range(order)
-        ]
-        index = ("" if all(len(symbol) == 1 for symbol in symbols) else " ").join(
-            symbols
-        )
+        used = [s for s, n in zip(symbols, orders, strict=True) for _ in range(n)]
+        index = ("" if all(len(symbol) == 1 for symbol in used) else " ").join(used)
         terms.append((coefficient, f"u_{{{index}}}" if index else "u"))
     sum_of_terms = join(terms, lambda value: f"{value:g}")
     single = len(terms) == 1 and terms[0][0] == 1
@@ -188,7 +176,9 @@ class PrintableEquation:
             names[name] = latex_text(name)
         for name in self.known_part.terms:
             if name not in names:  # a function of named features
-                names[name] = latex_call(name, self.known_part.parameters, names)
+                function = name.partition("(")[0].replace("_", r"\_")
+                arguments = ", ".join(names[p] for p in self.known_part.parameters)
+                names[name] = rf"\mathrm{{{function}}}({arguments})"
         return self._write(lambda product: latex_product(product, names), latex_number)
 
     def _repr_latex_(self):
@@ -257,14 +247,9 @@ class PrintableEquation:
         terms = terms_of(self)
         if terms is None:
             products = self._coefficient_products()
-            unknown = [
-                (1.0, ((function, 1), *product))
-                for function, product in zip(
-                    self._unknown_functions(),
-                    [()] if products is None else products,
-                    strict=True,
-                )
-            ]
+            products = [()] if products is None else products
+            pairs = zip(self._unknown_functions(), products, strict=True)
+            unknown = [(1.0, ((function, 1), *product)) for function, product in pairs]
         else:
             values = terms.coefficients @ self.weights
             order = np.argsort(terms.sizes(self.weights))[::-1]
@@ -279,18 +264,11 @@ class PrintableEquation:
         if self.loss_ratio == 1.0:  # as after a projection
             return text
         ratio = f"{self.loss_ratio:.3g}"
-        return text + (
-            ", the same loss" if ratio == "1" else f", {ratio} times the loss"
-        )
+        loss = "the same loss" if ratio == "1" else f"{ratio} times the loss"
+        return f"{text}, {loss}"
 
     def _unknown_names(self):
         return self.feature_names[: len(self.variables) + self.n_operators]
-
-    def _arguments(self):
-        """Names of what P depends on."""
-        names = self._unknown_names()
-        active = self.equation_kernel.depends_on(len(names))
-        return [name for name, on in zip(names, active, strict=True) if on]
 
     def _unknown_functions(self):
         """Functions that P consists of where it has no list of terms.
@@ -300,12 +278,12 @@ class PrintableEquation:
         """
         if terms_of(self) is not None:
             return {}
-        products, arguments = self._coefficient_products(), self._arguments()
+        products, names = self._coefficient_products(), self._unknown_names()
+        active = self.equation_kernel.depends_on(len(names))
+        arguments = [name for name, on in zip(names, active, strict=True) if on]
         letters = ["P"]
         if products is not None:
             letters = [f"c{i}" for i in range(len(products))]
             arguments = [name for name in arguments if name in self.variables]
-        return {
-            f"{letter}({', '.join(arguments)})": (letter, arguments)
-            for letter in letters
-        }
+        text = ", ".join(arguments)
+        return {f"{letter}({text})": (letter, arguments) for letter in letters}

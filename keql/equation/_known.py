@@ -54,14 +54,8 @@ class LinearKnownPart:
 class FunctionKnownPart:
     """A function of named features, written in `autograd.numpy`.
 
-    Parameters
-    ----------
-    function : callable
-        Takes one array of shape (n,) for each of `parameters`.
-    parameters : list of str
-        Names of coordinates and operators.
-    operators : list of DifferentialOperator
-        Those of the parameters that are no coordinates.
+    It takes an array of shape (n,) for each of `parameters`, the names of coordinates
+    and of `operators`.
     """
 
     def __init__(self, function, parameters, operators):
@@ -88,10 +82,9 @@ class FunctionKnownPart:
         gradient = np.zeros(S.T.shape)
         arguments = S[:, self.columns].T
         for position, column in enumerate(self.columns):
+            derivative = elementwise_grad(self.function, position)
             with vanishing_derivatives():
-                gradient[column] += elementwise_grad(self.function, position)(
-                    *arguments
-                )
+                gradient[column] += derivative(*arguments)
         return gradient
 
     @property
@@ -163,17 +156,8 @@ def bind_known_part(part, variables, operators):
 class GivenEquation:
     """A differential equation F(x, L_1 u, ..., L_Q u) = f with a known F.
 
-    Parameters
-    ----------
-    equation : operator, {operator: coefficient} or callable
-        F, as the `known_part` of an estimator.
-    variables : tuple of str
-        Names of the d coordinates.
-
-    Raises
-    ------
-    ValueError
-        If an operator does not parse or an argument of the function is no feature.
+    F is given as the `known_part` of an estimator, in named coordinates; a ValueError
+    says which operator does not parse, or which argument of a function is no feature.
     """
 
     def __init__(self, equation, variables):

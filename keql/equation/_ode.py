@@ -73,12 +73,8 @@ def _check_times(t_eval):
     t_eval = np.asarray(t_eval, dtype=float)
     if t_eval.ndim == 2 and t_eval.shape[1] == 1:
         t_eval = t_eval[:, 0]
-    if (
-        t_eval.ndim != 1
-        or len(t_eval) < 2
-        or not np.all(np.isfinite(t_eval))
-        or not np.all(np.diff(t_eval) > 0)
-    ):
+    is_finite = t_eval.ndim == 1 and len(t_eval) > 1 and np.all(np.isfinite(t_eval))
+    if not (is_finite and np.all(np.diff(t_eval) > 0)):
         raise ValueError(
             "t_eval must be at least two finite times in rising order; the first is "
             "that of the initial values."

@@ -21,19 +21,7 @@ from keql.kernels import (
 
 
 class PathStep(NamedTuple):
-    """An equation on the way to one with few terms.
-
-    Attributes
-    ----------
-    n_terms : int
-        How many terms there are.
-    loss_ratio : float
-        Lowest loss with these terms, over that with all.
-    unexplained : float
-        Relative L2 distance on the data from P with all terms.
-    terms : tuple of str
-        Their names.
-    """
+    """An equation on the way to one with few terms, as :meth:`path` returns it."""
 
     n_terms: int
     loss_ratio: float
@@ -262,12 +250,10 @@ class ReadableEquation(PrintableEquation):
         """Relative L2 distance on the data from the P that was learned; 0 for that."""
         if self.original is None:
             return 0.0
-        S = self.training_features
-        learned = self.original.unknown_part(S)
+        learned = self.original.unknown_part(self.training_features)
+        difference = self.unknown_part(self.training_features) - learned
         size = linalg.norm(learned)
-        return (
-            float(linalg.norm(self.unknown_part(S) - learned) / size) if size else 0.0
-        )
+        return float(linalg.norm(difference) / size) if size else 0.0
 
     @property
     def loss_ratio(self):

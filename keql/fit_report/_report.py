@@ -14,27 +14,25 @@ class ReportCriteria:
     Attributes
     ----------
     far_above_noise : float
-        Residuals look wrong if their root mean square is larger than this, in units of
-        the noise level. It is 1 for the right level.
+        Largest root mean square residual, in units of the noise level; the right level
+        gives 1.
     large_part : float
-        The residual of the equation looks wrong if it is larger than this, relative to
-        the size of the terms: an operator is missing, or derivatives are poor.
+        Largest residual of the equation, in units of the size of its terms: a larger
+        one says that an operator is missing, or that derivatives are poor.
     same_loss : float
-        Tries whose losses differ by less, relatively, have found one minimum.
+        Relative difference of the losses of tries that found one minimum.
     at_bound : float
-        A log-hyperparameter this near to its bounds is at them, which the optimiser
-        meets to rounding.
+        Distance of a log-hyperparameter from a bound that it has reached; optimisers
+        meet bounds to rounding.
     signal : float
-        A combination of terms says something if it is larger than this, in units of
-        what the errors of the features alone make of it: two standard deviations.
+        Smallest combination of terms that says something, in units of what the errors
+        of the features alone make of it (standard deviations).
     rounding : float
-        Terms of unit size that combine to less than this are dependent, whatever is
-        said of their errors: only rounding is left of them.
+        Terms of unit size that combine to less are dependent: the rest is rounding.
     named_part : float
-        Terms with a smaller part in a combination, relative to the largest, are not
-        named.
+        Smallest part of a term that is named in a combination, relative to the largest.
     n_rows, n_functions : int
-        In so many rows, of so many functions, the errors of features are evaluated:
+        Rows in all, and functions, at which the errors of features are evaluated:
         enough for a root mean square, and cheap beside a fit.
     """
 
@@ -183,21 +181,16 @@ class FitReport:
         return f"<FitReport of {self.title}: {n} concern{'s' * (n != 1)}>"
 
     def _repr_html_(self):
-        body = []
+        left, lines = 'style="text-align: left"', []
         for heading, rows in self.sections().items():
-            body.append(
-                f'<tr><th colspan="3" style="text-align: left">{escape(heading)}</th>'
-                "</tr>"
-            )
-            for row in rows:
-                cells = "".join(
-                    f'<td style="text-align: left">{escape(text)}</td>' for text in row
-                )
-                body.append(f"<tr>{cells}</tr>")
-        return (
-            f"<table><caption>{escape(self.title)}</caption>"
-            f"<tbody>{''.join(body)}</tbody></table>"
-        )
+            lines.append(f'<th colspan="3" {left}>{escape(heading)}</th>')
+            lines += [
+                "".join(f"<td {left}>{escape(text)}</td>" for text in row)
+                for row in rows
+            ]
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        caption = f"<caption>{escape(self.title)}</caption>"
+        return f"<table>{caption}<tbody>{body}</tbody></table>"
 
 
 # --- text -----------------------------------------------------------------------------
