@@ -3,9 +3,13 @@
 import numpy as np
 
 from keql import TwoStepKEqL
-from keql.equation import LearnedEquation
-from keql.equation._basis import InducingBasis, PolynomialBasis
-from keql.equation._known import make_known_part
+from keql.equation import (
+    InducingBasis,
+    LearnedEquation,
+    PolynomialBasis,
+    bind_known_part,
+    make_known_part,
+)
 from keql.kernels import RBF, Constant, Polynomial
 from keql.operators import parse_operator
 
@@ -28,15 +32,7 @@ def make_equation(
     operators = [parse_operator(operator, variables) for operator in operators]
     part = make_known_part(known_part, variables)
     n_operators = len(operators)
-    for operator in part.operators:
-        if not any(operator.same_as(other) for other in operators):
-            operators.append(operator)
-
-    def column_of(operator):
-        same = [i for i, other in enumerate(operators) if operator.same_as(other)]
-        return len(variables) + same[0]
-
-    part.locate([*variables, *(o.name for o in operators)], column_of)
+    operators = bind_known_part(part, variables, operators)
     if S is None:
         S = np.ones((3, len(variables) + len(operators)))
     if kernel.n_features(S.shape[1]) is None:

@@ -2,7 +2,7 @@
 
 A state is an unknown offset, plus a smooth function, plus a rougher one of limited
 extent: what diffuses is rough at first, shocks and fronts have a place. One stationary
-kernel must take the shortest length scale of all of these everywhere.
+kernel must take the shortest length scale of all parts everywhere.
 """
 
 from copy import copy
@@ -41,7 +41,7 @@ class Normal(NamedTuple):
         return np.outer(self, np.ones(n))
 
     def log_rows(self, n, shortest=0.0):
-        """The same of logarithms; `shortest`, of shape (n,), also bounds the range."""
+        """Rows of the logarithms; `shortest`, of shape (n,), also bounds the range."""
         rows = self.rows(n)
         rows[2] = np.maximum(rows[2], shortest)
         rows[[0, 2, 3]] = np.log(rows[[0, 2, 3]])
