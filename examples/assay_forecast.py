@@ -128,7 +128,7 @@ def learner(terms):
 
 
 explored = learner(TERMS["as usual"]).fit(X, y)
-across = explored.state_kernel_.k2.k2.length_scale[-1]
+across = explored.equation_.state_kernel.k2.k2.length_scale[-1]
 print(f"noise {explored.observation_noise_:.2g}, length scale across {across:.0f}")
 
 

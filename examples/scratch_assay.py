@@ -94,7 +94,7 @@ parts = {
 }
 print(f"{'rows held out':30}    R^2   equation learned from the others")
 for name, out in parts.items():
-    other = clone(model).set_params(state_kernel=model.state_kernel_)
+    other = clone(model).set_params(state_kernel=model.equation_.state_kernel)
     other.fit(X[~out], y[~out])
     print(f"{name:30} {other.score(X[out], y[out]):6.3f}   {other.equation_}")
 

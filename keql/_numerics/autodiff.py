@@ -1,8 +1,18 @@
-"""Automatic differentiation of functions that a user has written."""
+"""Functions that a user has written, and their automatic differentiation."""
 
+import inspect
 import warnings
 
 from autograd import elementwise_grad
+
+
+def parameter_names(function):
+    """Names of the parameters but those with a default, which are constants."""
+    return [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is parameter.empty
+    ]
 
 
 def differentiate(function, orders, arguments):

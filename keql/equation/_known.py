@@ -3,9 +3,8 @@
 from numbers import Real
 
 import numpy as np
-from autograd import elementwise_grad
 
-from keql._numerics.user_functions import parameter_names, vanishing_derivatives
+from keql._numerics.autodiff import differentiate, parameter_names
 from keql.operators import (
     DifferentialOperator,
     as_factor,
@@ -81,10 +80,9 @@ class FunctionKnownPart:
         """Partial derivatives in the features, of shape (d + Q', n)."""
         gradient = np.zeros(S.T.shape)
         arguments = S[:, self.columns].T
-        for position, column in enumerate(self.columns):
-            derivative = elementwise_grad(self.function, position)
-            with vanishing_derivatives():
-                gradient[column] += derivative(*arguments)
+        units = np.eye(len(self.columns), dtype=int)
+        for column, orders in zip(self.columns, units, strict=True):
+            gradient[column] += differentiate(self.function, orders, arguments)
         return gradient
 
     @property

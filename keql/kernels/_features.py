@@ -1,10 +1,8 @@
 """Kernels with a finite list of features: their base, and a list of functions."""
 
-import inspect
-
 import numpy as np
 
-from keql._numerics.autodiff import differentiate
+from keql._numerics.autodiff import differentiate, parameter_names
 from keql.kernels._base import Kernel, NonStationaryMixin
 from keql.kernels._multi_index import as_multi_index
 
@@ -142,11 +140,7 @@ class Dictionary(FeatureKernel):
             )
         resolved = []
         for name, function in self.functions.items():
-            parameters = [
-                parameter.name
-                for parameter in inspect.signature(function).parameters.values()
-                if parameter.default is parameter.empty
-            ]
+            parameters = parameter_names(function)
             unknown = [p for p in parameters if p not in self.columns]
             if unknown:
                 raise ValueError(
