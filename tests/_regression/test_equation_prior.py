@@ -13,9 +13,8 @@ from keql._regression.equation_prior import (
     varying_coefficient_kernel,
 )
 from keql.kernels import Polynomial
-from keql.model_selection._candidates import candidates
 from keql.model_selection._fit import Context
-from keql.model_selection._search import Selection, _Search
+from keql.model_selection._search import Selection, _Search, candidates
 
 POINTS = np.random.RandomState(0).uniform(size=(6, 2))
 # Coordinates, then two operators.
