@@ -1,6 +1,7 @@
 """One-step kernel equation learning: states and equation together."""
 
 import warnings
+from dataclasses import asdict
 from functools import partial
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from keql._estimators.callbacks import CallbackSupportMixin, with_callbacks
 from keql._estimators.learner import Learner
 from keql._joint.restarts import FAILED
-from keql.fit_report import describe_fit
+from keql.fit_report import SearchSummary, describe_fit
 from keql.model_selection import Context, Fit, search
 
 
@@ -333,18 +334,20 @@ class EarlierSolution(NamedTuple):
 
 def _summary(selection):
     """What a report says of a selection; None if nothing was chosen."""
-    fit = selection.best
-    if selection.exact is None and selection.promised is None:
+    fit, searched = selection.best, selection.promised is not None
+    if not searched and selection.exact is None:
         return None
-    summary = {"not_tried": selection.not_tried}
-    if fit.is_exact:
-        summary["followed"] = fit.error
-    if selection.promised is None:
-        steps = [(", ".join(step.terms), step.error) for step in fit.terms_path]
-        return summary | {"alternatives": steps}
-    return summary | {
-        "learned_with": selection.joint.learned_with,
-        "error": selection.promised,
-        "alternatives": [(each.kernel, each.error) for each in selection.kernels],
-        "dispersion": 1.0 if fit.is_exact else fit.problem.dispersion,
-    }
+    if searched:
+        compared = [(each.kernel, each.error) for each in selection.kernels]
+    else:
+        compared = [(", ".join(step.terms), step.error) for step in fit.terms_path]
+    return SearchSummary(
+        alternatives=tuple(compared),
+        error=selection.promised,
+        learned_with=selection.joint.learned_with if searched else None,
+        dispersion=1.0 if fit.is_exact else fit.problem.dispersion,
+        exact_error=fit.error if fit.is_exact else None,
+        boundary_kernel=fit.problem.prior.kernel if fit.is_exact else None,
+        not_tried=tuple(selection.not_tried),
+        criteria=asdict(selection.criteria),
+    )

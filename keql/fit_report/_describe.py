@@ -1,6 +1,6 @@
 """Makes the report of a fit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 
 import numpy as np
@@ -34,6 +34,8 @@ class SearchSummary:
         The kernel of initial and boundary values of exact states.
     not_tried : sequence of (str, str)
         Hypotheses that were not tried, and a sentence that says why.
+    criteria : dict of str to float
+        By which hypotheses were compared.
     """
 
     alternatives: tuple = ()
@@ -43,6 +45,7 @@ class SearchSummary:
     exact_error: float | None = None
     boundary_kernel: object = None
     not_tried: tuple = ()
+    criteria: dict = field(default_factory=dict)
 
 
 def describe_fit(model, learned, search=None):
@@ -57,7 +60,7 @@ def describe_fit(model, learned, search=None):
     search : SearchSummary, default=None
         What was tried; None: nothing was searched.
     """
-    search = _as_summary(search)
+    search = search or SearchSummary()
     criteria, setup = ReportCriteria(), learned.setup
     data, is_exact = learned.observations.functions, search.exact_error is not None
     title = f"{type(model).__name__}, {sum(len(d.values) for d in data)} observations"
@@ -79,15 +82,8 @@ def describe_fit(model, learned, search=None):
         sorted(alternatives, key=itemgetter(1)),
         find_concerns(model, residuals, identifiability, criteria),
         list(search.not_tried),
+        dict(search.criteria),
     )
-
-
-def _as_summary(search):
-    """A SearchSummary, also of a dict with the keys that callers have used so far."""
-    if isinstance(search, dict):
-        renamed = {("exact_error" if k == "followed" else k): search[k] for k in search}
-        return SearchSummary(**renamed)
-    return SearchSummary() if search is None else search
 
 
 def _residual_of_observations(learned):

@@ -88,6 +88,9 @@ class FitReport:
         What looks wrong, and what to do about it.
     not_tried : list of (str, str), default=()
         Hypotheses about the equation or the states that were not tried, and why.
+    criteria : dict of str to float, default=None
+        By which hypotheses were compared, such as the factor of the error of
+        predictions from which on one is clearly better; None if none were.
 
     Examples
     --------
@@ -120,6 +123,7 @@ class FitReport:
         alternatives,
         concerns,
         not_tried=(),
+        criteria=None,
     ):
         self.title = title
         self.choices = choices
@@ -128,6 +132,7 @@ class FitReport:
         self.alternatives = alternatives
         self.concerns = concerns
         self.not_tried = not_tried
+        self.criteria = criteria or {}
 
     def sections(self):
         """The report as a table.
@@ -163,6 +168,10 @@ class FitReport:
             "Met, root mean square of the residuals": met,
             "Told apart": told_apart,
             "What looks wrong": concerns or [("", "nothing", "")],
+            "Compared by": [
+                (name.replace("_", " "), f"{value:g}", "")
+                for name, value in self.criteria.items()
+            ],
         }
         return {heading: rows for heading, rows in sections.items() if rows}
 

@@ -22,6 +22,7 @@ from keql._regression.equation_prior import (
 )
 from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import find_terms
+from keql.model_selection._criteria import Criteria
 from keql.model_selection._evolution_terms import (
     fit_exact_states,
     predicts_within_noise,
@@ -134,6 +135,8 @@ class Selection:
         State kernels that were compared, under the same conditions.
     not_tried : list of (str, str)
         Names of hypotheses, and why they were not tried.
+    criteria : Criteria
+        By which they were compared.
     """
 
     joint: Fit | None = None
@@ -141,6 +144,7 @@ class Selection:
     promised: float | None = None
     kernels: list = field(default_factory=list)
     not_tried: list = field(default_factory=list)
+    criteria: Criteria = field(default_factory=Criteria)
 
     @property
     def best(self):
@@ -245,7 +249,7 @@ class _Search:
             selection = Selection(exact=exact)
         else:
             selection = self._joint(exact)
-        return replace(selection, not_tried=self.not_tried)
+        return replace(selection, not_tried=self.not_tried, criteria=self.criteria)
 
     def _leave_out(self, rows, reason):
         names = dict(self.not_tried)

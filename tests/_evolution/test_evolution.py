@@ -94,9 +94,9 @@ def test_features_of_the_equation_are_those_of_its_states(exact):
 
 def test_a_fit_is_the_same_to_the_last_digit_and_leaves_numpys_generator(learned):
     first = fit_exactly(learned)
-    state = np.random.get_state()[1].copy()
+    state = np.random.get_state()[1].copy()  # noqa: NPY002
     again = fit_exactly(learned)
-    assert np.array_equal(np.random.get_state()[1], state)
+    assert np.array_equal(np.random.get_state()[1], state)  # noqa: NPY002
     values = [fit.result.solution.states[0] for fit in (first, again)]
     assert np.array_equal(*values)
 
@@ -267,6 +267,25 @@ def test_defaults_follow_the_law_and_say_so():
     assert set(terms) == {"u u_x", "u_xx"}
     again = model.fit(X, y)  # from there
     assert_allclose(again.predict(P), cole_hopf(*P.T), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("changes", [{"solver": "primal"}, {"n_restarts": 0}])
+def test_parameters_hold_where_states_could_be_exact(changes):
+    """One step is all that is allowed, whatever the states are."""
+    X = points_of_cole_hopf(10)
+    settings = {k: SETTINGS[k] for k in ("operators", "known_part", "variables")}
+    model = OneStepKEqL(
+        **settings,
+        equation_kernel=Restriction(Polynomial(2), TERMS),
+        collocation_points=40,
+        max_iter=1,
+        **changes,
+    )
+    model.fit(X, cole_hopf(*X.T))
+    assert isinstance(model.states_[0], KernelExpansion)
+    assert model.n_iter_ == 1 and len(model.loss_curve_) <= 2
+    reasons = dict(model.fit_report_.not_tried)
+    assert bool(reasons) and all(reasons.values())
 
 
 def test_a_prior_that_is_given_is_kept():
