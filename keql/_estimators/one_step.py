@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from keql._estimators.callbacks import CallbackSupportMixin, with_callbacks
 from keql._estimators.learner import Learner
-from keql._joint.restarts import FAILED
+from keql._joint.restarts import RestartSettings
 from keql.fit_report import SearchSummary, describe_fit
 from keql.model_selection import Context, Fit, search
 
@@ -292,7 +292,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
     def _warn_of_failure(self):
         """Warn of a fit that should not be relied on, and say what to do."""
         advice = "" if self.converged_ else self.message_
-        if self.converged_ and self.misfit_ > FAILED:
+        if self.converged_ and self.misfit_ > RestartSettings.failed_misfit:
             times = f"{self.misfit_**0.5:.0f} times the noise levels"
             advice = (
                 f"ended with misfit_={self.misfit_:.3g}: residuals are {times}, so "

@@ -1,40 +1,71 @@
 """Trying again when the minimum of a joint problem is a poor one."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from keql._joint.starts import ConditionalSamples, SubsampledProblem
-from keql._numerics.gauss_newton import Damping, minimise
+from keql._numerics.gauss_newton import Damping, Result, minimise
 from keql._numerics.linalg import ridge
+from keql._numerics.scaling import rms
 from keql.equation import InducingBasis, PolynomialBasis, make_basis
 from keql.kernels import Constant, Polynomial
 
-# First damping, relative to the loss at the start (both have no unit).
-DAMPING = 1e-4
-# A squared residual this many times the noise variance, on average, says that the
-# minimum is a poor one or that the model does not hold.
-POOR = 4.0
-# One this large in the end is worth a warning.
-FAILED = 100.0
-# Degree of the polynomial that stands in for another equation first.
-DEGREE = 3
-# Collocation points of each function while starts are compared. Steps get cheaper by
-# the square and more; a third of the published thousand points still tell a state that
-# meets the equation from one that meets it at these points only.
-FEW_POINTS = 350
-# Steps from a draw: one near enough to a good minimum is there in half as many.
-DRAW_STEPS = 40
-# The loss from a draw need not have settled.
-DRAW_TOL = 1e-3
-# So many tries that end at the same lowest loss, up to this part of it, say that there
-# is no lower one: the model does not hold, and more draws would not help.
-AGREEING, SAME = 3, 1e-2
+
+@dataclass(frozen=True)
+class RestartSettings:
+    """When a minimum is a poor one, and what is tried then.
+
+    Parameters
+    ----------
+    poor_misfit : float
+        A mean squared residual, in units of the noise variances, above which the
+        minimum is a poor one or the model does not hold.
+    failed_misfit : float
+        One above which a user is warned in the end.
+    damping : float
+        First damping, relative to the loss at the start (both have no unit).
+    degree : int
+        Of the polynomial that first stands in for an equation of another kernel.
+    n_points : int
+        Collocation points of each function while starts are compared. Steps get cheaper
+        by the square and more; a third of the published thousand points still tell a
+        state that meets the equation from one that meets it at these points only.
+    max_draw_iter : int
+        Steps from a drawn state. One near a good minimum is there in half as many.
+    draw_tol : float
+        Smallest relative decrease of the loss for which these go on.
+    n_agreeing : int
+        Tries that end at one lowest loss say that there is no lower one: the model does
+        not hold, and more draws would not help.
+    agreement : float
+        Relative difference of losses that count as one.
+    """
+
+    poor_misfit: float = 4.0
+    failed_misfit: float = 100.0
+    damping: float = 1e-4
+    degree: int = 3
+    n_points: int = 350
+    max_draw_iter: int = 40
+    draw_tol: float = 1e-3
+    n_agreeing: int = 3
+    agreement: float = 1e-2
 
 
-def minimise_with_restarts(problem, start, *, n_restarts, max_iter, tol, report, rng):
+def minimise_with_restarts(
+    problem,
+    start,
+    *,
+    n_restarts,
+    max_iter,
+    tol,
+    report,
+    rng,
+    settings=None,
+):
     """Minimise, and while the residuals are far above the noise start elsewhere.
 
     An equation that is not polynomial is then first sought as a cubic polynomial: it
@@ -50,162 +81,181 @@ def minimise_with_restarts(problem, start, *, n_restarts, max_iter, tol, report,
         Largest number of further tries; each may take about as many steps as the first
         one, but on fewer collocation points and from several draws of the states.
     max_iter, tol
-        As for :func:`keql._numerics.gauss_newton.minimise`.
+        Largest number of steps of a minimisation, and the relative decrease of the loss
+        at which it has converged.
     report : callable
         Called with the problem and the result so far after each accepted step.
     rng : numpy.random.RandomState
         Draws states and inducing points.
+    settings : RestartSettings, default=None
+        What counts as poor, and how much is tried; None: the defaults.
 
     Returns
     -------
-    problem : JointProblem
-        The problem, or the same with other inducing points.
-    result : Result
-        That of the try with the lowest loss.
-    misfit : float
-        Its mean squared residual in units of the noise.
-    tries : list of dict
-        What was tried, and what it led to.
+    best : BestTry
+        The tuple (problem, result, misfit, tries).
     """
-    settings = {"max_iter": max_iter, "tol": tol, "report": report}
-    outcome = _minimise(problem, start, settings)
-    if outcome.settled or n_restarts == 0:
-        return outcome
+    settings = RestartSettings() if settings is None else settings
+    minimiser = _Minimiser(max_iter, tol, report, settings)
+    best = minimiser(problem, start)
+    if minimiser.is_done(best) or n_restarts == 0:
+        return best
+    restarts = partial(_restart, n_restarts=n_restarts, minimiser=minimiser, rng=rng)
     if isinstance(problem.basis, InducingBasis):
-        cubic = _as_cubic(problem, start)
-        simple = _minimise(*cubic, settings, degree=DEGREE)
-        simple = _search(simple, cubic[0], n_restarts, settings, rng)
-        outcome = outcome.noting(simple.tries)
-        if simple.misfit <= POOR:
-            back = _from_cubic(problem, simple, rng)
-            outcome = outcome.or_better(_minimise(*back, settings, start="cubic"))
-    return _search(outcome, problem, n_restarts, settings, rng)
+        cubic_problem, cubic_start = _as_cubic(problem, start, settings.degree)
+        cubic = minimiser(cubic_problem, cubic_start, degree=settings.degree)
+        cubic = restarts(cubic, cubic_problem)
+        best = best.noting(cubic.tries)
+        if cubic.misfit <= settings.poor_misfit:
+            from_cubic = _from_cubic(problem, cubic, rng)
+            best = best.or_better(minimiser(*from_cubic, start="cubic"))
+    return restarts(best, problem)
 
 
-class Outcome(NamedTuple):
-    """The best of several tries on one problem."""
+class BestTry(NamedTuple):
+    """The best of several minimisations of one problem.
+
+    Parameters
+    ----------
+    problem : JointProblem
+        The problem, perhaps with other inducing points.
+    result : Result
+        The one of lowest loss.
+    misfit : float
+        Its mean squared residual in units of the noise variances.
+    tries : list of dict
+        What was tried, and what it led to, for the user.
+    """
 
     problem: object
-    result: object
+    result: Result
     misfit: float
     tries: list
 
-    @property
-    def settled(self):
-        """Whether there is nothing more to try."""
-        return self.misfit <= POOR or self.result.interrupted
-
     def noting(self, tries):
-        """The same after further tries."""
+        """This one after further tries."""
         return self._replace(tries=self.tries + tries)
 
     def or_better(self, other):
         """That of two with the lower loss, and the tries of both."""
-        best = min(self, other, key=lambda outcome: outcome.result.loss)
+        best = min(self, other, key=lambda one: one.result.loss)
         return best._replace(tries=self.tries + other.tries)
 
-    def stopped(self, stop):
-        """The same as the result of a fit that was stopped while it tried again."""
-        return self._replace(result=replace(self.result, stop=stop))
+
+@dataclass(frozen=True)
+class _Minimiser:
+    """Minimises a problem from a start; its keywords tell a user which one it was."""
+
+    max_iter: int
+    tol: float
+    report: object
+    settings: RestartSettings
+
+    def __call__(self, problem, start, /, **which):
+        loss = problem.evaluate(start).loss
+        control = Damping(self.settings.damping * loss, self.tol)
+        report = partial(self.report, problem)
+        result = minimise(
+            problem, start, control, max_iter=self.max_iter, report=report
+        )
+        misfit = problem.misfit(result.solution)
+        figures = {"loss": result.loss, "misfit": misfit, "n_iter": result.n_iter}
+        return BestTry(problem, result, misfit, [{**which, **figures}])
+
+    def is_done(self, best):
+        """Whether the residuals are near the noise, or a user stopped the fit."""
+        return best.misfit <= self.settings.poor_misfit or best.result.interrupted
+
+    def for_draws(self):
+        """One that takes fewer steps, for drawn states, and the number of draws."""
+        max_iter = min(self.max_iter, self.settings.max_draw_iter)
+        tol = max(self.tol, self.settings.draw_tol)
+        return replace(self, max_iter=max_iter, tol=tol), self.max_iter // max_iter
 
 
-def _minimise(problem, start, settings, /, **how):
-    """One minimisation; `how` tells a user what it was."""
-    report = partial(settings["report"], problem)
-    control = Damping(DAMPING * problem.evaluate(start).loss, settings["tol"])
-    max_iter = settings["max_iter"]
-    result = minimise(problem, start, control, max_iter=max_iter, report=report)
-    misfit = problem.misfit(result.solution)
-    figures = {"loss": result.loss, "misfit": misfit, "n_iter": result.n_iter}
-    return Outcome(problem, result, misfit, [{**how, **figures}])
-
-
-def _search(outcome, problem, n_restarts, settings, rng):
+def _restart(best, problem, *, n_restarts, minimiser, rng):
     """Try from drawn states until the residuals are near the noise.
 
     Each try takes the best of a few draws with few collocation points; if that leaves
     small residuals there, the whole problem is solved from it. If none does, it is
     solved from the best one in the end. When tries agree on the lowest loss, it stops.
     """
-    if outcome.settled:
-        return outcome
-    few = SubsampledProblem(problem, FEW_POINTS)
-    draw = _Draws(few.problem, settings, rng)
-    best, losses = None, []
+    if minimiser.is_done(best):
+        return best
+    settings = minimiser.settings
+    subsampled = SubsampledProblem(problem, settings.n_points)
+
+    def solve_whole(drawn):
+        return minimiser(
+            problem, subsampled.widen(drawn.result.solution), start="drawn"
+        )
+
+    draw = _DrawnStarts(subsampled.problem, minimiser, rng)
+    best_drawn, losses = None, []
     for _ in range(n_restarts):
         drawn = draw()
-        outcome = outcome.noting(drawn.tries)
+        best = best.noting(drawn.tries)
         if drawn.result.interrupted:
-            return outcome.stopped(drawn.result.stop)
-        if drawn.misfit <= POOR:
-            outcome = outcome.or_better(_go_on(few, drawn, settings))
-            if outcome.settled:
-                return outcome
-        elif best is None or drawn.result.loss < best.result.loss:
-            best = drawn
+            return best._replace(result=replace(best.result, stop=drawn.result.stop))
+        if drawn.misfit <= settings.poor_misfit:
+            best = best.or_better(solve_whole(drawn))
+            if minimiser.is_done(best):
+                return best
+        elif best_drawn is None or drawn.result.loss < best_drawn.result.loss:
+            best_drawn = drawn
         losses.append(drawn.result.loss)
-        if sum(loss <= (1 + SAME) * min(losses) for loss in losses) >= AGREEING:
+        lowest = (1 + settings.agreement) * min(losses)
+        if sum(loss <= lowest for loss in losses) >= settings.n_agreeing:
             break
-    return outcome if best is None else outcome.or_better(_go_on(few, best, settings))
+    return best if best_drawn is None else best.or_better(solve_whole(best_drawn))
 
 
-def _go_on(few, drawn, settings):
-    """Solve the whole problem from a solution with few collocation points."""
-    start = few.widen(drawn.result.solution)
-    return _minimise(few.whole, start, settings, start="drawn")
-
-
-class _Draws:
+class _DrawnStarts:
     """Minimisations from drawn states and the equations that these meet best."""
 
-    def __init__(self, problem, settings, rng):
+    def __init__(self, problem, minimiser, rng):
         self.problem, self.rng = problem, rng
-        steps = min(settings["max_iter"], DRAW_STEPS)
-        self.n_draws = settings["max_iter"] // steps
-        tol = max(settings["tol"], DRAW_TOL)
-        self.settings = {**settings, "max_iter": steps, "tol": tol}
-        self.states = [
-            ConditionalSamples(block, precision, problem.penalty)
-            for block, precision in zip(problem.blocks, problem.precisions, strict=True)
+        self.minimiser, self.n_draws = minimiser.for_draws()
+        self.samples = [
+            ConditionalSamples(block, precisions, problem.penalty)
+            for block, precisions in zip(
+                problem.blocks, problem.precisions, strict=True
+            )
         ]
 
     def __call__(self):
         """The best of a few; one that leaves small residuals is the last."""
-        best, count, n_iter = None, 0, 0
-        while count < self.n_draws:
-            count += 1
-            drawn = _minimise(self.problem, self._start(), self.settings)
-            n_iter += drawn.result.n_iter
-            if best is None or drawn.settled or drawn.result.loss < best.result.loss:
-                best = drawn
-            if drawn.settled:
+        drawn = []
+        while len(drawn) < self.n_draws:
+            drawn.append(self.minimiser(self.problem, self._start()))
+            if self.minimiser.is_done(drawn[-1]):
                 break
-        tried = {"draws": count, **best.tries[0], "n_iter": n_iter}
-        return best._replace(tries=[tried])
+        best = min(drawn, key=lambda one: one.result.loss)
+        if self.minimiser.is_done(drawn[-1]):
+            best = drawn[-1]
+        n_iter = sum(one.result.n_iter for one in drawn)
+        summary = {"draws": len(drawn), **best.tries[0], "n_iter": n_iter}
+        return best._replace(tries=[summary])
 
     def _start(self):
         problem = self.problem
-        coefficients = [draw(self.rng) for draw in self.states]
-        S = np.concatenate(
-            [
-                block.features(block.evaluate(c))
-                for block, c in zip(problem.blocks, coefficients, strict=True)
-            ]
-        )
+        drawn = [draw(self.rng) for draw in self.samples]
+        states = problem.iterate(drawn, np.empty(0))
+        pairs = zip(problem.blocks, states.values, strict=True)
+        S = np.concatenate([block.features(z) for block, z in pairs])
         forcing = np.concatenate([block.forcing for block in problem.blocks])
         target = forcing - problem.known_part(S)
         # No equation holds on drawn states: all of the target is as good as noise, and
         # the prior keeps the weights from following it too closely.
-        noise = np.sqrt(np.mean(target**2))
-        weights = ridge(problem.basis(S[:, : problem.n_unknown]), target, noise)
-        return problem.iterate(coefficients, weights)
+        features = problem.basis(S[:, : problem.n_unknown])
+        return replace(states, weights=ridge(features, target, rms(target)))
 
 
-def _as_cubic(problem, start):
-    """The problem with a cubic polynomial for P, and its start."""
+def _as_cubic(problem, start, degree):
+    """The problem with a polynomial of low degree for P, and its start."""
     S, values = _unknown_part(problem, start)
     columns = np.flatnonzero(problem.basis.kernel.depends_on(S.shape[1]))
-    polynomial = Polynomial(DEGREE, active_dims=tuple(columns)).scaled_to(S)
+    polynomial = Polynomial(degree, active_dims=tuple(columns)).scaled_to(S)
     variance = max(np.mean(values**2), problem.equation_noise**2)
     basis = PolynomialBasis(Constant(variance, "fixed") * polynomial)
     return _with_basis(problem, start, basis, S, values)

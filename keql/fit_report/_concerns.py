@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keql._joint.restarts import POOR
+from keql._joint.restarts import RestartSettings
 from keql.equation import number
 from keql.fit_report._report import percent, times
 
@@ -68,7 +68,7 @@ def _unexplained_part(residual, criteria):
 def _disagreement(model, criteria):
     """Tries that ended in different minima, when none of them met the data."""
     losses = sorted(attempt["loss"] for attempt in getattr(model, "restarts_", []))
-    if len(losses) < 2 or model.misfit_ <= POOR:
+    if len(losses) < 2 or model.misfit_ <= RestartSettings.poor_misfit:
         return
     agreeing = sum(loss <= (1 + criteria.same_loss) * losses[0] for loss in losses)
     if agreeing < 2:

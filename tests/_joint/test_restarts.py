@@ -7,12 +7,13 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL, ReducedOneStepKEqL
-from keql._joint.restarts import POOR
+from keql._joint.restarts import RestartSettings
 from keql.datasets import make_duffing
 from keql.equation._basis import InducingBasis
 from keql.kernels import RBF, Constant, Polynomial
 from keql.metrics import relative_l2_error
 
+POOR = RestartSettings().poor_misfit
 SETTINGS = {
     "observation_noise": 1e-4,
     "equation_noise": 1e-3,
