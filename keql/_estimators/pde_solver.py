@@ -9,35 +9,25 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from keql._estimators.base import BaseKEqL, Interval
+from keql._joint.problem import Conditions
 from keql._numerics.parallel import parallel_map
 from keql._observations.data import Observations, sorted_labels
 from keql._solving.conditions import (
     BoundaryData,
-    Conditions,
     box_of,
     default_points,
-    make_conditions,
     name_coordinates,
+    observed_functionals,
     operators_of_rows,
 )
 from keql._solving.default_kernel import choose_kernel
-from keql._solving.noise_levels import LEVELS, Noise, solve_all
+from keql._solving.noise_levels import NoiseLevels, solve_all
 from keql._solving.well_posed import check_near, check_posed
 from keql._solving.windows import solve_in_windows
 from keql.equation import GivenEquation, LearnedEquation
 from keql.exceptions import ExtrapolationWarning
 from keql.kernels import as_kernel
 from keql.operators import DifferentialOperator, parse_operator
-
-# A point counts as outside of a region beyond this multiple of its radius.
-OUTSIDE = 1 + 1e-6
-# What to say about a state with the highest level of noise.
-ROUGHLY = (
-    "the state meets the data and the equation only roughly, up to a tenth of their "
-    "prior standard deviations. Give more collocation_points, a state_kernel with "
-    "other length scales, or data that agree with the equation."
-)
-SPECIAL = ("function_column", "operator_column")
 
 
 class KernelPDESolver(BaseKEqL):
@@ -165,6 +155,9 @@ class KernelPDESolver(BaseKEqL):
     True
     """
 
+    # Parameters that name a column of X which holds no coordinate.
+    _special = ("function_column", "operator_column")
+
     _parameter_constraints: dict = {
         **BaseKEqL._parameter_constraints,
         "equation": [None, str, tuple, dict, callable, DifferentialOperator],
@@ -231,28 +224,35 @@ class KernelPDESolver(BaseKEqL):
         self._validate_params()
         data = self._read_boundary(X, y)
         equation = self._bind_equation(data.variables)
-        problems = self._set_up(data, equation)
-        boxes = np.stack([box_of(points, c.functionals) for c, points in problems])
+        conditions = self._set_up(data, equation)
+        boxes = np.stack([box_of(given) for given in conditions])
         if equation is not None:
-            check_posed(equation, data.labels, problems, boxes)
-        kernel = self._choose_kernel(equation, problems, data.variables, boxes)
-        noise = Noise(self.observation_noise, self.equation_noise)
-        bound = kernel.bind(data.variables)
-        settings = {"max_iter": self.max_iter, "tol": self.tol}
-        in_parallel = partial(parallel_map, self.n_jobs)
-
-        def solve(problems):
-            return solve_all(bound, equation, problems, noise, settings, in_parallel)
-
+            check_posed(equation, data.labels, conditions, boxes)
+        noise = NoiseLevels(self.observation_noise, self.equation_noise)
+        kernel = self._choose_kernel(equation, conditions, data.variables, boxes, noise)
+        solve = partial(
+            solve_all,
+            kernel.bind(data.variables),
+            equation,
+            noise=noise,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            map_functions=partial(parallel_map, self.n_jobs),
+        )
         axis = data.variables.index("t") if "t" in data.variables else 0
-        solved = solve_in_windows(solve, equation, problems, axis, self.n_windows)
+        solved = solve_in_windows(solve, equation, conditions, axis, self.n_windows)
         self.variables_ = data.variables
         self.functions_ = data.labels
         self.equation_ = equation
         self.state_kernel_ = kernel
-        self.collocation_points_ = [points for _, points in problems]
+        self.collocation_points_ = [given.points for given in conditions]
         self.domain_ = boxes
-        self._store_outcomes(solved)
+        self.states_ = [state for state, _ in solved]
+        solutions = [solutions for _, solutions in solved]
+        self._describe(solutions)
+        if self.verbose:
+            self._print(solutions)
+        self._warn_of_poor_solutions(solutions, noise.levels[0])
         return self
 
     def predict(self, X, return_std=False):
@@ -282,23 +282,21 @@ class KernelPDESolver(BaseKEqL):
             those that it was learned from; :meth:`extrapolation` says where.
         """
         check_is_fitted(self)
-        points, (labels, entries) = self._split_columns(X, False, SPECIAL)
-        named = self.operator_column is not None
+        points, (labels, entries) = self._split_columns(X, False, self._special)
         operators, index = [parse_operator("u", self.variables_)], np.zeros(len(points))
-        if named:
+        if self.operator_column is not None:
             operators, index = operators_of_rows(
-                self.boundary_operators, entries, self.variables_, named
+                self.boundary_operators, entries, self.variables_, has_column=True
             )
         self._warn(points, labels)
         values, variances = np.empty(len(points)), np.empty(len(points))
-        for j, operator in enumerate(operators):
-            chosen = index == j
-            for m, rows in self._rows_of_functions(labels):
-                rows = rows[chosen[rows]]
-                if rows.size:
-                    values[rows] = self.states_[m].evaluate(points[rows], operator)
-                if rows.size and return_std:
-                    variances[rows] = self.states_[m].variance(points[rows], operator)
+        for m, rows_of_function in self._rows_of_functions(labels):
+            for j in np.unique(index[rows_of_function]):
+                rows = rows_of_function[index[rows_of_function] == j]
+                state, operator = self.states_[m], operators[int(j)]
+                values[rows] = state.evaluate(points[rows], operator)
+                if return_std:
+                    variances[rows] = state.variance(points[rows], operator)
         return (values, np.sqrt(variances)) if return_std else values
 
     def extrapolation(self, X):
@@ -321,7 +319,7 @@ class KernelPDESolver(BaseKEqL):
         return self._extrapolation(points, labels)
 
     def _validate_points(self, X, reset):
-        points, (labels, _) = self._split_columns(X, reset, SPECIAL)
+        points, (labels, _) = self._split_columns(X, reset, self._special)
         return points, labels
 
     def _extrapolation(self, points, labels):
@@ -337,16 +335,18 @@ class KernelPDESolver(BaseKEqL):
             ratio[rows] = self.equation_.extrapolation(S)
         return ratio
 
-    def _warn(self, points, labels):
-        """Warn of points outside of the domain and of features never seen."""
+    def _warn(self, points, labels, tolerance=1e-6):
+        """Warn of points outside of the domain and of features never seen.
+
+        A region is left beyond 1 + `tolerance` times its radius.
+        """
         if self.equation_ is None:
             return
         outside = np.zeros(len(points), dtype=bool)
         for m, rows in self._rows_of_functions(labels):
             lower, upper = self.domain_[m]
-            slack = (OUTSIDE - 1) * (upper - lower)
-            at = points[rows]
-            outside[rows] = np.any((at < lower - slack) | (at > upper + slack), axis=1)
+            slack, x = tolerance * (upper - lower), points[rows]
+            outside[rows] = np.any((x < lower - slack) | (x > upper + slack), axis=1)
         if outside.any():
             warnings.warn(
                 f"{outside.sum()} of {len(points)} points lie outside of the domain "
@@ -356,9 +356,9 @@ class KernelPDESolver(BaseKEqL):
                 ExtrapolationWarning,
                 stacklevel=3,
             )
-        if max(self.reach_) > OUTSIDE:
+        if max(self.reach_) > 1 + tolerance:
             ratio = self._extrapolation(points, labels)
-            unseen = ratio > OUTSIDE
+            unseen = ratio > 1 + tolerance
             if unseen.any():
                 warnings.warn(
                     f"at {unseen.sum()} of {len(points)} points the features of the "
@@ -371,34 +371,27 @@ class KernelPDESolver(BaseKEqL):
 
     def _read_boundary(self, X, y):
         """Functionals and values of each function."""
-        points, (labels, entries), y = self._read(X, y, SPECIAL)
+        points, (labels, entries), y = self._read(X, y, self._special)
         columns = getattr(self, "feature_names_in_", None)
         if columns is not None:
-            special = [self._column_index(X, parameter) for parameter in SPECIAL]
+            special = [self._column_index(X, parameter) for parameter in self._special]
             columns = [name for i, name in enumerate(columns) if i not in special]
-        variables = name_coordinates(
-            self.variables,
-            getattr(self.equation, "variables", None),
-            columns,
-            points.shape[1],
-        )
+        learned = getattr(self.equation, "variables", None)
+        variables = name_coordinates(self.variables, learned, columns, points.shape[1])
+        has_column = self.operator_column is not None
         operators, index = operators_of_rows(
-            self.boundary_operators,
-            entries,
-            variables,
-            self.operator_column is not None,
+            self.boundary_operators, entries, variables, has_column
         )
         exact = not self.observation_noise
         functions = sorted_labels(labels)
         position = {label: m for m, label in enumerate(functions)}
         owner = np.array([position[label] for label in labels])
-        given = []
+        observations = []
         for m in range(len(functions)):
             rows = owner == m
-            given.append(
-                make_conditions(points[rows], y[rows], index[rows], operators, exact)
-            )
-        return BoundaryData(tuple(functions), variables, given)
+            given = points[rows], y[rows], index[rows]
+            observations.append(observed_functionals(*given, operators, exact))
+        return BoundaryData(tuple(functions), variables, observations)
 
     def _bind_equation(self, variables):
         """The equation in the form that the solver needs."""
@@ -425,69 +418,82 @@ class KernelPDESolver(BaseKEqL):
         return self.equation
 
     def _set_up(self, data, equation):
-        """Conditions and collocation points of each function."""
-        if equation is None:
-            nowhere = np.empty((0, len(data.variables)))
-            return [(Conditions(f, v, np.empty(0)), nowhere) for f, v in data.given]
-        if self.collocation_points is None or isinstance(
-            self.collocation_points, Integral
-        ):
-            points = default_points(
-                [functionals for functionals, _ in data.given], self.collocation_points
-            )
-            placed = [points] * len(data.labels)
-        else:
-            placed = self._place_collocation(
-                Observations(data.labels, None), data.variables
-            )
-            for points, (functionals, _) in zip(placed, data.given, strict=True):
-                check_near(points, functionals)
-        forcing = self._evaluate_forcing(data.labels, placed)
+        """What each function has to meet."""
+        operators = [] if equation is None else equation.operators
+        placed, forcing = self._impose(data, equation)
         return [
-            (Conditions(functionals, values, right), points)
-            for (functionals, values), points, right in zip(
-                data.given, placed, forcing, strict=True
+            Conditions(observed, values, np.ones(len(values)), points, operators, right)
+            for (observed, values), points, right in zip(
+                data.observations, placed, forcing, strict=True
             )
         ]
 
-    def _choose_kernel(self, equation, problems, variables, boxes):
+    def _impose(self, data, equation):
+        """Collocation points and right-hand side of each function."""
+        if equation is None:
+            nowhere = np.empty((0, len(data.variables)))
+            return [nowhere] * len(data.labels), [np.empty(0)] * len(data.labels)
+        observed_of_all = [observed for observed, _ in data.observations]
+        given = self.collocation_points
+        if given is None or isinstance(given, Integral):
+            placed = [default_points(observed_of_all, given)] * len(data.labels)
+        else:
+            functions = Observations(data.labels, None)
+            placed = self._place_collocation(functions, data.variables)
+            for points, observed in zip(placed, observed_of_all, strict=True):
+                check_near(points, observed)
+        return placed, self._evaluate_forcing(data.labels, placed)
+
+    def _choose_kernel(self, equation, conditions, variables, boxes, noise):
         if self.state_kernel is not None:
             return as_kernel(self.state_kernel)
         learned = getattr(equation, "state_kernel", None)
         if learned is not None:
             return learned
-        noise = Noise(self.observation_noise, self.equation_noise)
-        return choose_kernel(problems, equation, variables, boxes, noise)
+        return choose_kernel(conditions, equation, variables, boxes, noise)
 
-    def _store_outcomes(self, solved):
-        """Fitted attributes from the states and the outcomes of their windows."""
-        self.states_ = [state for state, _ in solved]
-        outcomes = [outcome for _, of_function in solved for outcome in of_function]
-        self.linear_ = all(outcome.linear for outcome in outcomes)
-        self.converged_ = all(outcome.converged for outcome in outcomes)
-        self.n_iter_ = max(sum(o.n_iter for o in each) for _, each in solved)
-        self.relative_noise_ = np.array([max(o.level for o in e) for _, e in solved])
-        self.residual_ = np.array([max(o.residual for o in e) for _, e in solved])
-        self.log_likelihood_ = np.array(
-            [sum(o.likelihood for o in e) for _, e in solved]
-        )
-        self.reach_ = np.zeros(len(solved))
+    def _describe(self, solutions):
+        """Fitted attributes from the solutions of each function in its windows."""
+        each = [solution for of_function in solutions for solution in of_function]
+        self.linear_ = all(solution.linear for solution in each)
+        self.converged_ = all(solution.converged for solution in each)
+
+        def gather(combine, name):
+            rows = [[getattr(s, name) for s in function] for function in solutions]
+            return np.array([combine(row) for row in rows])
+
+        self.n_iter_ = int(gather(sum, "n_iter").max())
+        self.relative_noise_ = gather(max, "level")
+        self.residual_ = gather(max, "residual")
+        self.log_likelihood_ = gather(sum, "likelihood")
+        self.reach_ = np.zeros(len(solutions))
         if isinstance(self.equation_, LearnedEquation):
-            features = np.concatenate([outcome.features for outcome in outcomes])
-            sizes = [sum(len(o.features) for o in each) for _, each in solved]
-            starts = np.cumsum([0, *sizes[:-1]])
-            ratios = self.equation_.extrapolation(features)
-            self.reach_ = np.maximum.reduceat(ratios, starts)
-        if self.verbose:
-            for label, (_, each) in zip(self.functions_, solved, strict=True):
-                for outcome in each:
-                    print(
-                        f"function {label}: {outcome.n_iter} step(s), relative noise "
-                        f"{outcome.level:.0e}, residual {outcome.residual:.2e}"
-                    )
-        advice = [outcome.message for outcome in outcomes if not outcome.converged]
-        if self.equation_ is not None and self.relative_noise_.max() >= LEVELS[0]:
-            advice.append(ROUGHLY)
+            # All features at once: their ratios rest on one look at the training set.
+            ratios = self.equation_.extrapolation(np.vstack([s.features for s in each]))
+            ends = np.cumsum([sum(len(s.features) for s in f) for f in solutions])
+            parts = np.split(ratios, ends[:-1])
+            self.reach_ = np.array([part.max() for part in parts])
+
+    def _print(self, solutions):
+        """The result for each function and window, for the user."""
+        for label, of_function in zip(self.functions_, solutions, strict=True):
+            for solution in of_function:
+                print(
+                    f"function {label}: {solution.n_iter} step(s), relative noise "
+                    f"{solution.level:.0e}, residual {solution.residual:.2e}"
+                )
+
+    def _warn_of_poor_solutions(self, solutions, highest_level):
+        """Warn of searches that did not converge, or ended at the highest noise."""
+        each = [solution for of_function in solutions for solution in of_function]
+        advice = [solution.message for solution in each if not solution.converged]
+        if self.equation_ is not None and self.relative_noise_.max() >= highest_level:
+            advice.append(
+                "the state meets the data and the equation only roughly, up to a tenth "
+                "of their prior standard deviations. Give more collocation_points, a "
+                "state_kernel with other length scales, or data that agree with the "
+                "equation."
+            )
         if advice:
             warnings.warn(
                 f"KernelPDESolver: {advice[0]}", ConvergenceWarning, stacklevel=3

@@ -6,20 +6,11 @@ import numpy as np
 
 from keql._joint.dual import DualModel, make_dual_blocks
 from keql._joint.primal import PrimalModel, make_primal_blocks
-from keql._joint.problem import JointProblem
+from keql._joint.problem import Conditions, JointProblem, distinct, same_points
 from keql._numerics.linalg import pivoted_cholesky
 from keql._numerics.scaling import size_or_one
 from keql.equation import FixedUnknownPart, LearnedEquation, LearnedModel
 from keql.operators import gram, parse_operator
-
-# Relative to the size of the unknown part: an equation that is not said to be noisy.
-EQUATION_NOISE = 1e-3
-# A noise level of zero is this small, relative to the data.
-EXACT = 1e-9
-# The rank of Gram matrices of more rows is not looked at: the dual needs less time.
-LARGEST = 6000
-# The rank of so many representers, in units of the number of data, is looked at first.
-SAMPLED = 0.75
 
 
 def make_problem(
@@ -30,6 +21,8 @@ def make_problem(
     equation_noise,
     state_penalty,
     map_blocks,
+    relative_equation_noise=1e-3,
+    smallest_noise=1e-9,
 ):
     """The least-squares problem of a fit.
 
@@ -43,25 +36,25 @@ def make_problem(
         How states are represented; "auto": in the primal if that has at most half as
         many unknowns as the dual, which has one for each residual; then it is faster.
     equation_noise : float or None
-        sigma_P; None: a small part of the size of the unknown part.
+        sigma_P, in units of the forcing; None: `relative_equation_noise` times the root
+        mean square of the unknown part.
     state_penalty : float
         lambda.
     map_blocks : callable
         Applies a function to each block.
-
-    Returns
-    -------
-    problem : JointProblem
-        The problem.
+    relative_equation_noise : float, default=1e-3
+        What stands in for a sigma_P that is not given.
+    smallest_noise : float, default=1e-9
+        Noise levels are at least this, relative to the data and to the unknown part.
     """
     setup, functions = two_step.setup, two_step.observations.functions
     values = np.concatenate([data.values for data in functions])
     size = size_or_one(two_step.target)
     if equation_noise is None:
-        equation_noise = EQUATION_NOISE * size
-    sigma_u = max(two_step.observation_noise, EXACT * size_or_one(values))
-    sigma_p = max(equation_noise, EXACT * size)
-    blocks, linear_model = _make_blocks(two_step, kernels, solver)
+        equation_noise = relative_equation_noise * size
+    sigma_u = max(two_step.observation_noise, smallest_noise * size_or_one(values))
+    sigma_p = max(equation_noise, smallest_noise * size)
+    blocks, linear_model = _make_blocks(kernels, _conditions(two_step), solver)
     return JointProblem(
         blocks,
         two_step.equation.basis,
@@ -74,44 +67,62 @@ def make_problem(
     )
 
 
-def _make_blocks(two_step, kernels, solver):
-    setup, functions = two_step.setup, two_step.observations.functions
-    arguments = (
-        kernels,
-        functions,
-        setup.collocation_points,
-        setup.forcing,
-        setup.operators,
-        parse_operator("u", two_step.variables),
-    )
-    places = {id(points): len(points) for points in setup.collocation_points}
-    n_representers = sum(places.values()) * len(setup.operators)
-    n_representers += sum(len(data.values) for data in functions)
-    small = solver == "auto" and n_representers <= LARGEST
-    if solver == "primal" or (small and not _is_of_high_rank(*arguments)):
-        blocks = make_primal_blocks(*arguments)
+def _conditions(two_step):
+    """What the state of each function has to meet: point values and the equation."""
+    setup, identity = two_step.setup, parse_operator("u", two_step.variables)
+    return [
+        Conditions(
+            [(data.points, identity)],
+            data.values,
+            data.weights,
+            points,
+            setup.operators,
+            forcing,
+        )
+        for data, points, forcing in zip(
+            two_step.observations.functions,
+            setup.collocation_points,
+            setup.forcing,
+            strict=True,
+        )
+    ]
+
+
+def _make_blocks(kernels, conditions, solver, most_representers=6000):
+    """Blocks, and the linear model for them, as `solver` says or as is faster.
+
+    The rank of more representers than `most_representers` is not looked at: the dual
+    needs less time than that.
+    """
+    places, _ = distinct([given.points for given in conditions], same_points)
+    n_representers = sum(map(len, places)) * len(conditions[0].operators)
+    n_representers += sum(len(given.values) for given in conditions)
+    small = solver == "auto" and n_representers <= most_representers
+    if solver == "primal" or (
+        small and not _is_of_high_rank(kernels[0], conditions[0])
+    ):
+        blocks = make_primal_blocks(kernels, conditions)
         fewer = all(2 * b.n_unknowns <= len(b.values) + len(b.points) for b in blocks)
         if fewer or solver == "primal":
             return blocks, PrimalModel
-    return make_dual_blocks(*arguments), DualModel
+    return make_dual_blocks(kernels, conditions), DualModel
 
 
-def _is_of_high_rank(
-    kernels, functions, collocation_points, forcing, operators, identity
-):
+def _is_of_high_rank(kernel, conditions, share=0.75):
     """Whether a part of the representers has a rank too high for the primal already.
 
-    That of all is as high at least, and takes much longer to find out.
+    That of all is as high at least, and takes much longer to find out. Looked at are
+    `share` times as many as there are data.
     """
-    n_data = len(functions[0].values) + len(collocation_points[0])
-    functionals = [(functions[0].points, identity)]
-    functionals += [(collocation_points[0], operator) for operator in operators]
+    n_data = len(conditions.values) + len(conditions.points)
+    functionals = conditions.observed + conditions.imposed
     n_rows = sum(len(points) for points, _ in functionals)
-    stride = max(1, int(n_rows / (SAMPLED * n_data)))
+    stride = max(1, int(n_rows / (share * n_data)))
     sample = [
-        (points[i % stride :: stride], op) for i, (points, op) in enumerate(functionals)
+        (points[i % stride :: stride], operator)
+        for i, (points, operator) in enumerate(functionals)
     ]
-    _, pivots = pivoted_cholesky(gram(kernels[0], sample))
+    _, pivots = pivoted_cholesky(gram(kernel, sample))
     return 2 * len(pivots) > n_data
 
 
@@ -121,11 +132,10 @@ def assemble_learned(two_step, problem, iterate):
     If the equation was fixed, states are as uncertain as if it were not, and it is
     itself as uncertain as where it was learned.
     """
-    law = problem.basis
-    fixed = isinstance(law, FixedUnknownPart)
-    if fixed:
-        problem = problem.with_basis(law.basis)
-        iterate = replace(iterate, weights=law.weights)
+    fixed = problem.basis if isinstance(problem.basis, FixedUnknownPart) else None
+    if fixed is not None:
+        problem = problem.with_basis(fixed.basis)
+        iterate = replace(iterate, weights=fixed.weights)
     model = problem.linearise(problem.evaluate(iterate))
     setup, root = two_step.setup, problem.dispersion**0.5
     equation = LearnedEquation(
@@ -138,7 +148,7 @@ def assemble_learned(two_step, problem, iterate):
         two_step.state_kernel,
         np.concatenate(model.evaluation.features),
         setup.has_forcing,
-        law.posterior if fixed else model.posterior_weights(),
+        model.posterior_weights() if fixed is None else fixed.posterior,
     )
     return LearnedModel(
         two_step.observations,

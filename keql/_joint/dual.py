@@ -1,78 +1,75 @@
 """The joint problem in the dual: representers as unknowns, steps in observation space.
 
 A Levenberg-Marquardt step is a linear Gaussian regression with as many functionals as
-residuals, T = (point values, linearised equation); only matrices of that size are
-factored (design: the representer theorem in observation space).
+residuals, T = (observed functionals, linearised equation); only matrices of that size
+are factored (design: the representer theorem in observation space).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from keql._joint.problem import Block, Iterate
-from keql._joint.states import DualState
+from keql._joint.linearised import Elimination, LinearisedProblem, below_zeros
+from keql._joint.problem import (
+    Conditions,
+    apply_functionals,
+    distinct,
+    same_points,
+)
 from keql._numerics.linalg import (
     cholesky,
     pivoted_cholesky,
     solve_cholesky,
     solve_lower,
 )
-from keql.equation import WeightPosterior
-from keql.operators import gram
-
-# Rows of the normal matrix that are assembled at once: they stay in the cache.
-ROWS = 96
-# Parts of the prior that are smaller, relatively, are not drawn: rounding drowns them.
-NEGLIGIBLE = 1e-10
+from keql.operators import KernelExpansion, gram, gram_diagonal
 
 
 @dataclass(frozen=True)
-class DualBlock(Block):
+class DualBlock(Conditions):
     """One function, its state as a sum of representers.
 
-    The representers are its N point values, then the Q' operators at K points; their
-    Gram matrix is kept in three parts, because functions with the same collocation
-    points share the last one.
+    The representers are those of its N observed functionals, then of the Q' operators
+    at K points; their Gram matrix is kept in three parts, because functions with the
+    same kernel and collocation points share the last one.
 
     Parameters
     ----------
     kernel : Kernel
         State kernel.
-    functionals : list of (points, operator)
-        The representers.
+    group : int
+        The same for functions that share `gram_operators`.
     gram_values : ndarray of shape (N, N)
-        Gram matrix of the point values.
+        Gram matrix of the observed functionals.
     gram_cross : ndarray of shape (N, Q' K)
-        Point values against operators.
+        Observed functionals against operators.
     gram_operators : ndarray of shape (Q', K, Q', K)
         Gram matrix of the operators.
     """
 
     kernel: object
-    functionals: list
+    group: int
     gram_values: np.ndarray
     gram_cross: np.ndarray
     gram_operators: np.ndarray
 
     @property
-    def n_operators(self):
-        """Number of representers that are operators, Q' K."""
-        return self.gram_cross.shape[1]
-
-    @property
     def n_unknowns(self):
         """Number of representers."""
-        return len(self.values) + self.n_operators
+        return sum(self.gram_cross.shape)
+
+    @property
+    def gram_square(self):
+        """Gram matrix of the operators, of shape (Q' K, Q' K)."""
+        return self.gram_operators.reshape((self.gram_cross.shape[1],) * 2)
 
     def evaluate(self, c):
-        """Values of the representers on the function with coefficients `c`."""
+        """Values of the representers on functions with coefficients `c`, in columns."""
         n = len(self.values)
-        square = (self.n_operators, self.n_operators)
-        lower = self.gram_operators.reshape(square) @ c[n:]
-        lower += c[:n] @ self.gram_cross
-        return np.concatenate(
-            [self.gram_values @ c[:n] + self.gram_cross @ c[n:], lower]
-        )
+        imposed = self.gram_square @ c[n:]
+        imposed += self.gram_cross.T @ c[:n]
+        observed = self.gram_values @ c[:n] + self.gram_cross @ c[n:]
+        return np.concatenate([observed, imposed])
 
     def squared_norm(self, c, z):
         """Squared RKHS norm of the state with coefficients c and values z."""
@@ -80,7 +77,7 @@ class DualBlock(Block):
 
     def represent(self, functionals, coefficients):
         """Coefficients of a sum of the first representers; None of any other sum."""
-        ours = self.functionals[: len(functionals)]
+        ours = (self.observed + self.imposed)[: len(functionals)]
         if [len(points) for points, _ in functionals] != [len(p) for p, _ in ours]:
             return None
         c = np.zeros(self.n_unknowns)
@@ -88,49 +85,41 @@ class DualBlock(Block):
         return c
 
     def restricted(self, rows, shared):
-        """The same with the collocation points `rows` only.
+        """The block with the collocation points `rows` only.
 
-        Parameters
-        ----------
-        rows : ndarray of shape (k,)
-            Which points.
-        shared : dict
-            Where parts that functions share are kept: those that share them have the
-            same points, and so the same rows.
+        `shared` is a dict in which the parts that functions share are kept: the
+        functions of a group have the same points, and so the same rows.
         """
         n, n_points = len(self.values), len(self.points)
-        key = id(self.gram_operators)
-        if key not in shared:
-            kept = self.gram_operators[:, rows][:, :, :, rows]
-            shared[key] = np.ascontiguousarray(kept)
+        if self.group not in shared:
+            part = self.gram_operators[:, rows][:, :, :, rows]
+            shared[self.group] = np.ascontiguousarray(part)
         cross = self.gram_cross.reshape(n, -1, n_points)[:, :, rows]
-        observed, *imposed = self.functionals
         return replace(
             self,
             forcing=self.forcing[rows],
             points=self.points[rows],
-            functionals=[observed, *((points[rows], op) for points, op in imposed)],
             gram_cross=cross.reshape(n, -1),
-            gram_operators=shared[key],
+            gram_operators=shared[self.group],
         )
 
     def widen(self, c, rows):
         """Coefficients of the state that a restricted block represents by `c`."""
-        n, n_points = len(self.values), len(self.points)
-        wide = np.zeros((self.n_operators // n_points, n_points))
-        wide[:, rows] = c[n:].reshape(len(wide), -1)
+        n, n_operators = len(self.values), len(self.operators)
+        wide = np.zeros((n_operators, len(self.points)))
+        wide[:, rows] = c[n:].reshape(n_operators, -1)
         return np.concatenate([c[:n], wide.ravel()])
 
-    def prior(self):
+    def prior(self, negligible=1e-10):
         """A function that draws coefficients of states from the prior.
 
         From the part of it that the representers span: values L z at the pivots of
         their Gram matrix L L^T, with z standard normal, have coefficients L^-T z.
+        Parts smaller than `negligible`, relatively, are drowned by rounding.
         """
-        square = (self.n_operators, self.n_operators)
-        lower = np.hstack([self.gram_cross.T, self.gram_operators.reshape(square)])
         upper = np.hstack([self.gram_values, self.gram_cross])
-        rows, pivots = pivoted_cholesky(np.vstack([upper, lower]), NEGLIGIBLE)
+        lower = np.hstack([self.gram_cross.T, self.gram_square])
+        rows, pivots = pivoted_cholesky(np.vstack([upper, lower]), negligible)
         L = rows[pivots]
 
         def draw(rng):
@@ -141,19 +130,22 @@ class DualBlock(Block):
         return draw
 
     def expand_values(self, x):
-        """Coefficients of the sum of the representers of point values, times `x`."""
-        return np.concatenate([x, np.zeros(self.n_operators)])
+        """Coefficients of the sum of the representers of observations, times `x`."""
+        return np.concatenate([x, np.zeros(self.gram_cross.shape[1])])
 
-    def normal_matrix(self, slopes):
-        """T U T^* for T = (point values, sum_q slopes_q L_q); its lower triangle."""
+    def normal_matrix(self, slopes, n_rows=96):
+        """T U T^* for T as in `apply_functionals`; its lower triangle.
+
+        Assembled `n_rows` rows at a time, which stay in the cache.
+        """
         n, n_points = len(self.values), len(self.points)
         H = np.zeros((n + n_points, n + n_points))
         H[:n, :n] = self.gram_values
-        cross = self.gram_cross.reshape(n, -1, n_points)
+        cross = self.gram_cross.reshape(n, *slopes.shape)
         H[n:, :n] = np.einsum("nqk,qk->kn", cross, slopes)
         used = np.flatnonzero(np.any(slopes != 0, axis=1))
-        for start in range(0, n_points, ROWS):
-            rows = slice(start, min(start + ROWS, n_points))
+        for start in range(0, n_points, n_rows):
+            rows = slice(start, min(start + n_rows, n_points))
             part = H[n + start : n + rows.stop, n : n + rows.stop]
             inner, term = np.empty(part.shape), np.empty(part.shape)
             for q in used:
@@ -164,61 +156,64 @@ class DualBlock(Block):
                 part += np.multiply(inner, slopes[q, rows, None], out=term)
         return H
 
-    def expand(self, x, slopes):
-        """Coefficients of T^* x on the representers."""
-        n = len(self.values)
-        return np.concatenate([x[:n], (slopes * x[n:]).ravel()])
+
+def expand(x, slopes):
+    """Coefficients of T^* x on the representers; `x` may have several columns."""
+    n = len(x) - slopes.shape[1]
+    imposed = np.einsum("qk,k...->qk...", slopes, x[n:])
+    return np.concatenate([x[:n], imposed.reshape(slopes.size, *x.shape[1:])])
 
 
-def make_dual_blocks(
-    kernels, functions, collocation_points, forcing, operators, identity
-):
-    """Gram matrices of all functions; what functions share is computed once.
+def make_dual_blocks(kernels, conditions):
+    """A DualBlock for each function; what functions share is computed once.
 
-    Parameters
-    ----------
-    kernels : list of Kernel
-        State kernel of each function.
-    functions : list of FunctionData
-        Observations of each function.
-    collocation_points, forcing : list of ndarray
-        Of each function.
-    operators : list of DifferentialOperator
-        L_1, ..., L_Q'.
-    identity : DifferentialOperator
-        The operator "u".
-
-    Returns
-    -------
-    blocks : list of DualBlock
-        One for each function.
+    `kernels` has the state kernel of each function, `conditions` what it has to meet.
     """
+    _, groups = distinct(
+        [
+            (kernel, given.points)
+            for kernel, given in zip(kernels, conditions, strict=True)
+        ],
+        lambda one, other: one[0] is other[0] and same_points(one[1], other[1]),
+    )
     shared, blocks = {}, []
-    for kernel, data, points, right in zip(
-        kernels, functions, collocation_points, forcing, strict=True
-    ):
-        imposed = [(points, operator) for operator in operators]
-        observed = [(data.points, identity)]
-        if id(points) not in shared:
-            shape = (len(operators), len(points), len(operators), len(points))
-            shared[id(points)] = gram(kernel, imposed).reshape(shape)
+    for kernel, given, group in zip(kernels, conditions, groups, strict=True):
+        observed, imposed = given.observed, given.imposed
+        shape = (len(given.operators), len(given.points)) * 2
+        if group not in shared and imposed:
+            shared[group] = gram(kernel, imposed).reshape(shape)
+        cross = gram(kernel, observed, imposed) if imposed else None
         blocks.append(
             DualBlock(
+                **{field.name: getattr(given, field.name) for field in fields(given)},
                 kernel=kernel,
-                functionals=observed + imposed,
-                values=data.values,
-                weights=data.weights,
-                forcing=right,
-                points=points,
+                group=group,
                 gram_values=gram(kernel, observed),
-                gram_cross=gram(kernel, observed, imposed),
-                gram_operators=shared[id(points)],
+                gram_cross=np.empty((len(given.values), 0)) if cross is None else cross,
+                gram_operators=shared.get(group, np.empty(shape)),
             )
         )
     return blocks
 
 
-class DualModel:
+def factorise(H, precisions, a=1.0):
+    """Lower Cholesky factor of H / a + diag(1 / precisions).
+
+    Of H only the lower triangle is read. Functionals differ in size by orders of
+    magnitude, and what is added against rounding should be small beside each: rows and
+    columns are scaled to a diagonal near one, by powers of two, which rounds nothing.
+    """
+    diagonal = np.diag(H) / a + 1 / precisions
+    scale = np.ldexp(1.0, np.frexp(diagonal)[1] // 2)
+    A = H / (a * scale)
+    A /= scale[:, None]
+    A[np.diag_indices_from(A)] = diagonal / scale**2
+    L = cholesky(A)
+    L *= scale[:, None]
+    return L
+
+
+class DualModel(LinearisedProblem):
     """Linearisation of a dual problem; `step` solves it for any damping.
 
     With a = lambda + mu, b = 1 + mu and, for each function, H = T U T^*/a + W^-1 =
@@ -231,162 +226,112 @@ class DualModel:
     Parameters
     ----------
     problem : JointProblem
-        The problem.
+        The problem, with dual blocks.
     evaluation : Evaluation
         Where it is linearised.
     """
 
-    def __init__(self, problem, evaluation):
-        self.problem = problem
-        self.evaluation = evaluation
-        weights = evaluation.iterate.weights
+    def _prepare(self, m, slopes, features):
+        return self.problem.blocks[m].normal_matrix(slopes)
 
-        def prepare(item):
-            block, S = item
-            slopes, features = problem.slopes(S, weights)
-            above = np.zeros((len(block.values), features.shape[1]))
-            return slopes, np.vstack([above, features]), block.normal_matrix(slopes)
-
-        items = zip(problem.blocks, evaluation.features, strict=True)
-        parts = list(problem.map_blocks(prepare, items))
-        self.slopes, self.features, self.matrices = zip(*parts, strict=True)
-
-    def factor(self, m, a):
-        """Lower Cholesky factor of H of function `m`."""
-        H = self.matrices[m] / a
-        H[np.diag_indices_from(H)] += 1 / self.problem.precisions[m]
-        return cholesky(H)
-
-    def step(self, damping):
-        """The damped Gauss-Newton iterate, and the decrease of the loss predicted.
-
-        Parameters
-        ----------
-        damping : float
-            mu, in units of the squared RKHS norms' weights.
-
-        Returns
-        -------
-        iterate : Iterate
-            The new iterate.
-        decrease : float
-            By which the linear model is lower there.
-        """
+    def _eliminate(self, a, b):
         problem, iterate = self.problem, self.evaluation.iterate
-        penalty = problem.penalty
-        a, b = penalty + damping, 1.0 + damping
-        old_w = iterate.weights
+        w = iterate.weights
 
         def reduce(m):
-            block, features = problem.blocks[m], self.features[m]
-            Tv = block.apply_functionals(iterate.values[m], self.slopes[m])
-            rt = self.evaluation.residuals[m] - penalty / a * Tv
-            rt -= features @ (old_w / b)
-            L = self.factor(m, a)
-            solved = solve_lower(L, np.column_stack([features, rt]))
+            Tv = apply_functionals(iterate.values[m], self.slopes[m])
+            rt = self.evaluation.residuals[m] - problem.penalty / a * Tv
+            psi = below_zeros(self.features[m], len(rt))
+            rt -= psi @ (w / b)
+            L = factorise(self.matrices[m], problem.precisions[m], a)
+            solved = solve_lower(L, np.column_stack([psi, rt]))
             return L, solved[:, :-1], solved[:, -1]
 
-        reduced = list(problem.map_blocks(reduce, range(len(problem.blocks))))
-        C = b * np.eye(len(old_w)) + sum(Y.T @ Y for _, Y, _ in reduced)
-        e = -solve_cholesky(cholesky(C), sum(Y.T @ d for _, Y, d in reduced))
-        dw = e - old_w / b
+        parts = problem.map_blocks(reduce, range(len(problem.blocks)))
+        factors, features, right = zip(*parts, strict=True)
+        pairs = list(zip(features, right, strict=True))
+        R = cholesky(b * np.eye(len(w)) + sum(Y.T @ Y for Y in features))
+        e = -solve_cholesky(R, sum(Y.T @ d for Y, d in pairs))
+        return Elimination(factors, features, right, R, e - w / b)
 
-        def expand(m):
-            L, Y, d = reduced[m]
-            x = solve_lower(L, d + Y @ e, transposed=True)
-            dc = -(penalty / a) * iterate.coefficients[m]
-            dc -= problem.blocks[m].expand(x, self.slopes[m]) / a
-            return dc, problem.blocks[m].evaluate(dc)
+    def _step_of_state(self, m, parts, a, b):
+        iterate, penalty = self.evaluation.iterate, self.problem.penalty
+        e = parts.dw + iterate.weights / b
+        right = parts.right[m] + parts.features[m] @ e
+        x = solve_lower(parts.factors[m], right, transposed=True)
+        dc = -(penalty / a) * iterate.coefficients[m]
+        return dc - expand(x, self.slopes[m]) / a
 
-        steps = list(problem.map_blocks(expand, range(len(problem.blocks))))
-        new = Iterate(
-            [c + dc for c, (dc, _) in zip(iterate.coefficients, steps, strict=True)],
-            [z + dz for z, (_, dz) in zip(iterate.values, steps, strict=True)],
-            old_w + dw,
+    def _whitened_observations(self, m, L):
+        return solve_lower(L, np.eye(len(L), len(self.problem.blocks[m].values)))
+
+    def _left_out(self, m, own, shared):
+        # With C = H + Psi Psi^T the covariance of the data and s the variance of a
+        # noise, the residual r at the minimum becomes r / (s (C^-1)_ii) (Rasmussen and
+        # Williams, 2006, eq. 5.12).
+        weighted = self.evaluation.residuals[m] * self.problem.precisions[m]
+        return weighted[: len(own)] / (own - shared)
+
+    def _half_log_determinant(self, m, L):
+        return np.sum(np.log(np.diag(L)))
+
+    def _state(self, m, data, L, shared):
+        kernel, problem = self.problem.blocks[m].kernel, self.problem
+        c, scales = (
+            self.evaluation.iterate.coefficients[m],
+            (problem.penalty, problem.dispersion),
         )
-        return new, self.evaluation.loss - self._model_loss(new, steps, dw)
+        return DualState(kernel, c, data, *scales, (L, shared))
 
-    def _model_loss(self, new, steps, dw):
-        """Loss of the linear model at the new iterate."""
-        problem = self.problem
-        loss = 0.5 * new.weights @ new.weights
-        for m, (_, dz) in enumerate(steps):
-            residual = self.evaluation.residuals[m] + self.features[m] @ dw
-            residual += problem.blocks[m].apply_functionals(dz, self.slopes[m])
-            loss += 0.5 * problem.penalty * (new.coefficients[m] @ new.values[m])
-            loss += 0.5 * np.sum(problem.precisions[m] * residual**2)
-        return loss
 
-    def posterior_states(self):
-        """The states with their posterior variances, the equation being uncertain too.
+class DualState(KernelExpansion):
+    """A state in terms of representers, with variances of the linearised problem.
 
-        Returns
-        -------
-        states : list of DualState
-            One for each function.
-        """
-        problem, iterate = self.problem, self.evaluation.iterate
-        factors = [self.factor(m, problem.penalty) for m in range(len(problem.blocks))]
-        whitened = [
-            solve_lower(L, features)
-            for L, features in zip(factors, self.features, strict=True)
-        ]
-        coupling = cholesky(
-            np.eye(len(iterate.weights)) + sum(Y.T @ Y for Y in whitened)
-        )
-        return [
-            DualState(
-                block.kernel,
-                block,
-                iterate.coefficients[m],
-                self.slopes[m],
-                problem.penalty,
-                factors[m],
-                solve_lower(coupling, whitened[m].T),
-                problem.dispersion,
-            )
-            for m, block in enumerate(problem.blocks)
-        ]
+    The covariance of the data of one function is H + Psi Psi^T, and functions share
+    the weights of P; by the Woodbury identity what the data explain of a prior
+    variance is ``|L^-1 q|^2 - |R^-1 Y^T L^-1 q|^2`` with R R^T = I + sum Y^T Y.
 
-    def leave_one_out(self):
-        """Errors of the prediction of each observation from all other data.
+    Parameters
+    ----------
+    kernel : Kernel
+        State kernel.
+    coefficients : ndarray of shape (N + Q' K,)
+        Of the representers.
+    data : LinearisedData
+        What determines the state.
+    penalty : float, default=1.0
+        lambda: the prior covariance is the kernel over lambda.
+    dispersion : float, default=1.0
+        By which all variances are multiplied.
+    factors : tuple of ndarray, default=None
+        L of shape (N + K, N + K) and R^-1 Y^T of shape (p, N + K); None: computed
+        whenever variances are asked for. They are not saved.
+    """
 
-        With C = H + Psi Psi^T the covariance of the data and s the variance of a noise,
-        the residual r at the minimum becomes r / (s (C^-1)_ii) where its observation is
-        left out (Rasmussen and Williams, 2006, eq. 5.12).
+    def __init__(
+        self, kernel, coefficients, data, penalty=1.0, dispersion=1.0, factors=None
+    ):
+        super().__init__(kernel, data.functionals, coefficients)
+        self.data = data
+        self.penalty = penalty
+        self.dispersion = dispersion
+        self.factors = factors
 
-        Returns
-        -------
-        errors : list of ndarray of shape (N,)
-            For each function.
-        """
-        problem = self.problem
-        factors = [self.factor(m, problem.penalty) for m in range(len(problem.blocks))]
-        whitened = [
-            solve_lower(L, features)
-            for L, features in zip(factors, self.features, strict=True)
-        ]
-        p = len(self.evaluation.iterate.weights)
-        coupling = cholesky(np.eye(p) + sum(Y.T @ Y for Y in whitened))
-        errors = []
-        for m, (L, Y) in enumerate(zip(factors, whitened, strict=True)):
-            n = len(problem.blocks[m].values)
-            columns = solve_lower(L, np.eye(len(L), n))
-            shared = solve_lower(coupling, Y.T @ columns)
-            diagonal = np.sum(columns**2, axis=0) - np.sum(shared**2, axis=0)
-            residual = self.evaluation.residuals[m][:n] * problem.precisions[m][:n]
-            errors.append(residual / diagonal)
-        return errors
+    def variance(self, points, operator):
+        """Posterior variances (n,) of an operator at points, never negative."""
+        L, shared = self.factors or self._factorise()
+        explained = []
+        for cross in self._cross(points, operator):
+            q = apply_functionals(cross.T, self.data.slopes) / self.penalty
+            q = solve_lower(L, q)
+            explained.append(np.sum(q**2, axis=0) - np.sum((shared @ q) ** 2, axis=0))
+        prior = gram_diagonal(self.kernel, points, operator) / self.penalty
+        unexplained = np.maximum(prior - np.concatenate(explained), 0.0)
+        return self.dispersion * unexplained
 
-    def posterior_weights(self):
-        """What the data say about the weights of P, whatever the states are."""
-        evaluation = self.evaluation
-        weights = evaluation.iterate.weights
-        whitened = (
-            solve_lower(self.factor(m, self.problem.penalty), features)
-            for m, features in enumerate(self.features)
-        )
-        factor = cholesky(np.eye(len(weights)) + sum(Y.T @ Y for Y in whitened))
-        return WeightPosterior(weights, factor, evaluation.loss).with_dispersion(
-            self.problem.dispersion
-        )
+    def _factorise(self):
+        data = self.data
+        H = apply_functionals(gram(self.kernel, self.functionals), data.slopes)
+        H = apply_functionals(H.T, data.slopes)
+        L = factorise(H, data.precisions, self.penalty)
+        return L, solve_lower(data.coupling, solve_lower(L, data.psi).T)

@@ -8,16 +8,20 @@ problem in the z_m and w. Orthogonal factorisations do not square its condition 
 so that noise levels near rounding errors, and more unknowns than data, do no harm.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from scipy import linalg
 
-from keql._joint.problem import Block, Iterate
-from keql._joint.states import PrimalState
+from keql._joint.linearised import Elimination, LinearisedProblem, below_zeros
+from keql._joint.problem import (
+    Conditions,
+    apply_functionals,
+    distinct,
+    same_points,
+)
 from keql._numerics.linalg import pivoted_cholesky, solve_lower
-from keql.equation import WeightPosterior
-from keql.operators import gram
+from keql.operators import KernelExpansion, gram, gram_diagonal
 
 
 class SpanBasis:
@@ -56,37 +60,25 @@ class SpanBasis:
 def span(kernel, functionals):
     """Pick functionals whose representers span those of all to rounding accuracy.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Kernel of the RKHS.
-    functionals : list of (points, operator)
-        All of them, n in number. Their Gram matrix is held in memory meanwhile.
-
-    Returns
-    -------
-    basis : SpanBasis
-        Of r functions.
-    rows : ndarray of shape (n, r)
-        Values of the functionals on the basis functions.
+    Returned are a SpanBasis of r functions, and the values (n, r) of all functionals on
+    these. The Gram matrix (n, n) of all is held in memory meanwhile.
     """
     rows, pivots = pivoted_cholesky(gram(kernel, functionals))
-    sizes = np.cumsum([0, *(len(points) for points, _ in functionals)])
-    picked, order = [], np.empty(len(pivots), dtype=int)
-    filled = 0
-    for (points, operator), start, stop in zip(
-        functionals, sizes[:-1], sizes[1:], strict=True
-    ):
-        places = np.flatnonzero((pivots >= start) & (pivots < stop))
-        if len(places):
-            picked.append((points[pivots[places] - start], operator))
-            order[places] = filled + np.arange(len(places))
-            filled += len(places)
+    ends = np.cumsum([len(points) for points, _ in functionals])
+    owner = np.searchsorted(ends, pivots, side="right")
+    # The picked functionals by operator and points, and where each of them stands.
+    sequence = np.argsort(owner, kind="stable")
+    order = np.argsort(sequence)
+    picked = []
+    for i in np.unique(owner):
+        points, operator = functionals[i]
+        start = ends[i] - len(points)
+        picked.append((points[pivots[owner == i] - start], operator))
     return SpanBasis(kernel, picked, order, rows[pivots]), rows
 
 
 @dataclass(frozen=True)
-class PrimalBlock(Block):
+class PrimalBlock(Conditions):
     """One function, its state in an orthonormal basis.
 
     Parameters
@@ -94,7 +86,7 @@ class PrimalBlock(Block):
     basis : SpanBasis
         Of r functions, shared by functions with the same kernel.
     basis_values : ndarray of shape (N, r)
-        Point values of the basis functions.
+        Observed functionals of the basis functions.
     basis_operators : ndarray of shape (Q', K, r)
         Operators on the basis functions.
     """
@@ -109,7 +101,7 @@ class PrimalBlock(Block):
         return self.basis_values.shape[1]
 
     def evaluate(self, z):
-        """Point values and operators of the state with coefficients `z`."""
+        """Observed functionals and operators of the state with coefficients `z`."""
         return np.concatenate([self.basis_values @ z, (self.basis_operators @ z).flat])
 
     def squared_norm(self, z, values):
@@ -122,11 +114,11 @@ class PrimalBlock(Block):
 
     @property
     def gram_values(self):
-        """Gram matrix of the point values, of shape (N, N)."""
+        """Gram matrix of the observed functionals, of shape (N, N)."""
         return self.basis_values @ self.basis_values.T
 
     def restricted(self, rows, shared):
-        """The same with the collocation points `rows` only; nothing can be shared."""
+        """The block with the collocation points `rows` only; nothing can be shared."""
         return replace(
             self,
             forcing=self.forcing[rows],
@@ -143,11 +135,11 @@ class PrimalBlock(Block):
         return lambda rng: rng.standard_normal(self.n_unknowns)
 
     def expand_values(self, x):
-        """Coefficients of the sum of the representers of point values, times `x`."""
+        """Coefficients of the sum of the representers of observations, times `x`."""
         return x @ self.basis_values
 
     def jacobian(self, slopes):
-        """T phi for T = (point values, sum_q slopes_q L_q), of shape (N + K, r)."""
+        """T phi for T as in `apply_functionals`, of shape (N + K, r)."""
         n = len(self.values)
         J = np.empty((n + len(self.points), self.n_unknowns))
         J[:n] = self.basis_values
@@ -155,55 +147,48 @@ class PrimalBlock(Block):
         return J
 
 
-def make_primal_blocks(
-    kernels, functions, collocation_points, forcing, operators, identity
-):
-    """Bases and what functionals give on them; what functions share is computed once.
+def make_primal_blocks(kernels, conditions):
+    """A PrimalBlock for each function; those with one kernel share a basis.
 
-    Parameters
-    ----------
-    kernels, functions, collocation_points, forcing, operators, identity
-        As for :func:`keql._joint.dual.make_dual_blocks`.
-
-    Returns
-    -------
-    blocks : list of PrimalBlock
-        One for each function.
+    `kernels` has the state kernel of each function, `conditions` what it has to meet;
+    the observed functionals are point values.
     """
     blocks = [None] * len(kernels)
-    for kernel in {id(kernel): kernel for kernel in kernels}.values():
-        members = [m for m, other in enumerate(kernels) if other is kernel]
-        observed = np.concatenate([functions[m].points for m in members])
-        distinct, places = np.unique(observed, axis=0, return_inverse=True)
-        imposed = {id(collocation_points[m]): collocation_points[m] for m in members}
-        functionals = [(distinct, identity)]
-        starts, start = {}, len(distinct)
-        for key, points in imposed.items():
-            functionals += [(points, operator) for operator in operators]
-            starts[key] = start
-            start += len(operators) * len(points)
-        basis, rows = span(kernel, functionals)
-        places = np.split(
-            places.ravel(), np.cumsum([len(functions[m].points) for m in members])
-        )
-        for m, own in zip(members, places[:-1], strict=True):
-            data, points = functions[m], collocation_points[m]
-            start = starts[id(points)]
-            shape = (len(operators), len(points), rows.shape[1])
-            stop = start + len(operators) * len(points)
-            blocks[m] = PrimalBlock(
-                values=data.values,
-                weights=data.weights,
-                forcing=forcing[m],
-                points=points,
-                basis=basis,
-                basis_values=rows[own],
-                basis_operators=rows[start:stop].reshape(shape),
-            )
+    different, index = distinct(kernels, lambda one, other: one is other)
+    for i, kernel in enumerate(different):
+        members = [m for m, j in enumerate(index) if j == i]
+        group = _blocks_of_one_kernel(kernel, [conditions[m] for m in members])
+        for m, block in zip(members, group, strict=True):
+            blocks[m] = block
     return blocks
 
 
-class PrimalModel:
+def _blocks_of_one_kernel(kernel, conditions):
+    """Blocks on one basis, that of all functionals of these functions."""
+    observed = [given.observed[0][0] for given in conditions]
+    (_, identity), operators = conditions[0].observed[0], conditions[0].operators
+    points, rows_of = np.unique(np.concatenate(observed), axis=0, return_inverse=True)
+    rows_of = np.split(rows_of.ravel(), np.cumsum([len(x) for x in observed])[:-1])
+    places, place_of = distinct([given.points for given in conditions], same_points)
+    imposed = [(x, operator) for x in places for operator in operators]
+    basis, rows = span(kernel, [(points, identity), *imposed])
+    ends = np.cumsum([len(operators) * len(x) for x in places])
+    of_places = np.split(rows[len(points) :], ends[:-1])
+    blocks = []
+    for given, own, i in zip(conditions, rows_of, place_of, strict=True):
+        shape = (len(operators), len(given.points), rows.shape[1])
+        blocks.append(
+            PrimalBlock(
+                **{field.name: getattr(given, field.name) for field in fields(given)},
+                basis=basis,
+                basis_values=rows[own],
+                basis_operators=of_places[i].reshape(shape),
+            )
+        )
+    return blocks
+
+
+class PrimalModel(LinearisedProblem):
     """Linearisation of a joint problem; `step` solves it for any damping.
 
     With a = lambda + mu, b = 1 + mu, J = T phi and all rows in units of the noise, the
@@ -222,146 +207,132 @@ class PrimalModel:
         Where it is linearised.
     """
 
-    def __init__(self, problem, evaluation):
-        self.problem = problem
-        self.evaluation = evaluation
-        weights = evaluation.iterate.weights
-
-        def prepare(m):
-            block, n = problem.blocks[m], len(problem.blocks[m].values)
-            slopes, features = problem.slopes(evaluation.features[m], weights)
-            above = np.zeros((n, features.shape[1]))
-            rows = np.hstack(
-                [
-                    block.jacobian(slopes),
-                    np.vstack([above, features]),
-                    evaluation.residuals[m][:, None],
-                ]
-            )
-            rows *= np.sqrt(problem.precisions[m])[:, None]
-            return triangle(rows) if len(rows) > rows.shape[1] else rows
-
-        self.rows = list(problem.map_blocks(prepare, range(len(problem.blocks))))
-
-    def step(self, damping):
-        """The damped Gauss-Newton iterate, and the decrease of the loss predicted.
-
-        Parameters
-        ----------
-        damping : float
-            mu, in units of the squared RKHS norms' weights.
-
-        Returns
-        -------
-        iterate : Iterate
-            The new iterate.
-        decrease : float
-            By which the linear model is lower there.
-        """
-        problem, iterate = self.problem, self.evaluation.iterate
-        a, b = problem.penalty + damping, 1.0 + damping
-        heads, root, right = self._eliminate(a, b)
-        dw = -linalg.solve_triangular(root, right, check_finite=False)
-
-        def expand(m):
-            r = len(iterate.coefficients[m])
-            head, p = heads[m], len(dw)
-            target = head[:, r : r + p] @ dw + head[:, -1]
-            dz = -linalg.solve_triangular(head[:, :r], target, check_finite=False)
-            z = iterate.coefficients[m] + dz
-            return dz, z, problem.blocks[m].evaluate(z)
-
-        steps = list(problem.map_blocks(expand, range(len(problem.blocks))))
-        new = Iterate(
-            [z for _, z, _ in steps], [v for *_, v in steps], iterate.weights + dw
+    def _prepare(self, m, slopes, features):
+        rows = weighted_rows(
+            self.problem.blocks[m].jacobian(slopes),
+            below_zeros(features, len(self.evaluation.residuals[m])),
+            self.evaluation.residuals[m],
+            self.problem.precisions[m],
         )
-        return new, self.evaluation.loss - self._model_loss(new, steps, dw)
+        return triangle(rows) if len(rows) > rows.shape[1] else rows
 
     def _eliminate(self, a, b):
-        """Triangular factors of the functions, and the equations left for dw."""
         problem, iterate = self.problem, self.evaluation.iterate
         p = len(iterate.weights)
 
         def reduce(m):
-            z, rows = iterate.coefficients[m], self.rows[m]
-            prior = np.zeros((len(z), rows.shape[1]))
-            prior[np.diag_indices(len(z))] = a**0.5
-            prior[:, -1] = problem.penalty / a**0.5 * z
-            R = triangle(np.vstack([rows, prior]))
-            return R[: len(z)], R[len(z) :, len(z) :]
+            z = iterate.coefficients[m]
+            R = eliminate_state(self.matrices[m], a, problem.penalty / a**0.5 * z)
+            r = len(z)
+            return R[:r, :r], R[:r, r:-1], R[:r, -1], R[r:, r:]
 
-        reduced = list(problem.map_blocks(reduce, range(len(problem.blocks))))
+        parts = problem.map_blocks(reduce, range(len(problem.blocks)))
+        factors, features, right, rest = zip(*parts, strict=True)
         prior = np.hstack([b**0.5 * np.eye(p), (iterate.weights / b**0.5)[:, None]])
-        R = triangle(np.vstack([*(tail for _, tail in reduced), prior]))
-        return [head for head, _ in reduced], R[:p, :p], R[:p, p]
+        R = triangle(np.vstack([*rest, prior]))
+        dw = -linalg.solve_triangular(R[:p, :p], R[:p, p], check_finite=False)
+        return Elimination(factors, features, right, R[:p, :p].T, dw)
 
-    def _model_loss(self, new, steps, dw):
-        """Loss of the linear model at the new iterate."""
-        loss = 0.5 * new.weights @ new.weights
-        for rows, (dz, z, _) in zip(self.rows, steps, strict=True):
-            r = len(dz)
-            residual = rows[:, :r] @ dz + rows[:, r:-1] @ dw + rows[:, -1]
-            loss += 0.5 * (self.problem.penalty * z @ z + residual @ residual)
-        return loss
+    def _step_of_state(self, m, parts, a, b):
+        target = parts.features[m] @ parts.dw + parts.right[m]
+        return -linalg.solve_triangular(parts.factors[m], target, check_finite=False)
 
-    def posterior_states(self):
-        """The states with their posterior variances, the equation being uncertain too.
+    def _whitened_observations(self, m, factor):
+        block = self.problem.blocks[m]
+        n = len(block.values)
+        rows = block.basis_values * np.sqrt(self.problem.precisions[m][:n])[:, None]
+        return solve_lower(factor.T, rows.T)
 
-        Returns
-        -------
-        states : list of PrimalState
-            One for each function.
-        """
-        problem, iterate = self.problem, self.evaluation.iterate
-        heads, root, _ = self._eliminate(problem.penalty, 1.0)
-        return [
-            PrimalState(
-                block.basis,
-                z,
-                problem.penalty,
-                head[:, : len(z)],
-                solve_lower(root.T, head[:, len(z) : -1].T),
-                problem.dispersion,
-            )
-            for block, z, head in zip(
-                problem.blocks, iterate.coefficients, heads, strict=True
-            )
-        ]
+    def _left_out(self, m, own, shared):
+        # The residual r_i at the minimum becomes r_i / (1 - h_i) where its observation
+        # is left out, with the leverage h_i of its row.
+        rest = np.maximum(1 - own - shared, np.finfo(float).eps)
+        return self.evaluation.residuals[m][: len(own)] / rest
 
-    def leave_one_out(self):
-        """Errors of the prediction of each observation from all other data.
+    def _half_log_determinant(self, m, factor):
+        penalty, precisions = self.problem.penalty, self.problem.precisions[m]
+        states = np.sum(np.log(np.abs(np.diag(factor)) / penalty**0.5))
+        return states - 0.5 * np.sum(np.log(precisions))
 
-        The residual r_i at the minimum becomes r_i / (1 - h_i) where its observation
-        is left out, with the leverage h_i of its row.
-
-        Returns
-        -------
-        errors : list of ndarray of shape (N,)
-            For each function.
-        """
+    def _state(self, m, data, factor, shared):
         problem = self.problem
-        heads, root, _ = self._eliminate(problem.penalty, 1.0)
-        errors = []
-        for m, (block, head) in enumerate(zip(problem.blocks, heads, strict=True)):
-            n, r = len(block.values), block.n_unknowns
-            rows = block.basis_values * np.sqrt(problem.precisions[m][:n])[:, None]
-            q = solve_lower(head[:, :r].T, rows.T)
-            shared = solve_lower(root.T, head[:, r:-1].T @ q)
-            leverage = np.sum(q**2, axis=0) + np.sum(shared**2, axis=0)
-            left = np.maximum(1 - leverage, np.finfo(float).eps)
-            errors.append(self.evaluation.residuals[m][:n] / left)
-        return errors
+        basis, z = problem.blocks[m].basis, self.evaluation.iterate.coefficients[m]
+        return PrimalState(
+            basis, z, data, problem.penalty, problem.dispersion, factor, shared
+        )
 
-    def posterior_weights(self):
-        """What the data say about the weights of P, whatever the states are."""
-        evaluation = self.evaluation
-        _, root, _ = self._eliminate(self.problem.penalty, 1.0)
-        return WeightPosterior(
-            evaluation.iterate.weights, root.T, evaluation.loss
-        ).with_dispersion(self.problem.dispersion)
+
+def weighted_rows(jacobian, psi, right, precisions):
+    """The rows (J, Psi, r) of a least-squares problem, in units of the noise."""
+    rows = np.hstack([jacobian, psi, right[:, None]])
+    return rows * np.sqrt(precisions)[:, None]
+
+
+def eliminate_state(rows, a, prior):
+    """Triangular factor of the rows of a function and of sqrt(a) dz + prior = 0."""
+    r = len(prior)
+    below = np.zeros((r, rows.shape[1]))
+    below[np.diag_indices(r)] = a**0.5
+    below[:, -1] = prior
+    return triangle(np.vstack([rows, below]))
 
 
 def triangle(A):
     """The upper triangular factor R of A = Q R, of as many rows as columns at most."""
     R = linalg.qr(A, mode="r", check_finite=False)[0]
     return R[: A.shape[1]]
+
+
+class PrimalState(KernelExpansion):
+    """A state in an orthonormal basis, with variances of the linearised problem.
+
+    Given the weights of P, the covariance of the coefficients z is ``(H^T H)^-1``; with
+    phi the basis functions at a point, the variance is ``|H^-T phi|^2``, plus
+    ``|R^-1 B^T H^-T phi|^2`` from the weights of P, plus the prior variance of what the
+    basis does not span. No difference of large numbers is taken of data.
+
+    Parameters
+    ----------
+    basis : SpanBasis
+        Of r functions.
+    z : ndarray of shape (r,)
+        Coefficients of the state.
+    data : LinearisedData
+        What determines the state.
+    penalty : float
+        lambda: the prior covariance is the kernel over lambda.
+    dispersion : float
+        By which all variances are multiplied.
+    triangle : ndarray of shape (r, r)
+        H, upper triangular.
+    shared : ndarray of shape (p, r)
+        R^-1 B^T. These two and the basis are not saved, but computed from the data
+        whenever variances are asked for.
+    """
+
+    def __init__(self, basis, z, data, penalty, dispersion, triangle, shared):
+        super().__init__(basis.kernel, basis.functionals, basis.coefficients(z))
+        self.data = data
+        self.penalty = penalty
+        self.dispersion = dispersion
+        self.factors = basis, triangle, shared
+
+    def variance(self, points, operator):
+        """Posterior variances (n,) of an operator at points, never negative."""
+        basis, H, shared = self.factors or self._factorise()
+        phi = basis([(points, operator)]).T
+        prior = gram_diagonal(self.kernel, points, operator)
+        outside = np.maximum(prior - np.sum(phi**2, axis=0), 0.0) / self.penalty
+        q = solve_lower(H.T, phi)
+        within = np.sum(q**2, axis=0) + np.sum((shared @ q) ** 2, axis=0)
+        return self.dispersion * (outside + within)
+
+    def _factorise(self):
+        data = self.data
+        basis, _ = span(self.kernel, self.functionals)
+        jacobian = apply_functionals(basis(data.functionals), data.slopes)
+        psi, r = data.psi, jacobian.shape[1]
+        nothing = np.zeros(len(jacobian))
+        rows = weighted_rows(jacobian, psi, nothing, data.precisions)
+        R = eliminate_state(rows, self.penalty, np.zeros(r))
+        return basis, R[:r, :r], solve_lower(data.coupling, R[:r, r:-1].T)

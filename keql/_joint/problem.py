@@ -4,39 +4,89 @@ Sought are one function v_m of the state RKHS for each of M functions, and P in 
 span of orthonormal features psi. With r the residuals, the objective is
 
     J = 1/2 |w|^2 + sum_m [ lambda/2 |v_m|^2 + 1/2 r_m^T W_m r_m ],
-    r_m = (v_m(X_m) - y_m, (P + Pbar)(Phi(v_m, Y_m)) - f_m),   P = psi . w.
+    r_m = (O_m v_m - y_m, (P + Pbar)(Phi(v_m, Y_m)) - f_m),   P = psi . w,
+
+with O_m the observed functionals, in most problems point values. An equation that is
+known has no features with free weights; then the functions are independent.
 
 How a state is represented, and how a Levenberg-Marquardt step is computed, is told by
 :mod:`keql._joint.dual` and :mod:`keql._joint.primal`.
 """
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 
 @dataclass(frozen=True)
-class Block:
-    """One function: what is observed of it, and where the equation is imposed.
+class Conditions:
+    """What one function has to meet: N observations, and the equation at K points.
 
-    Whatever represents the state, its values z are those of N point evaluations, then
-    of Q' operators at K points.
+    The values z of a state are those of the observed functionals, then of the Q'
+    operators at the K points, one operator after the other.
 
     Parameters
     ----------
+    observed : list of (points, operator)
+        Functionals as in :func:`keql.operators.gram`, N in all.
     values, weights : ndarray of shape (N,)
         Observed values and their relative precisions.
-    forcing : ndarray of shape (K,)
-        Right-hand side.
     points : ndarray of shape (K, d)
         Collocation points.
+    operators : list of DifferentialOperator
+        L_1, ..., L_Q' of the equation.
+    forcing : ndarray of shape (K,)
+        Right-hand side.
     """
 
+    observed: list
     values: np.ndarray
     weights: np.ndarray
-    forcing: np.ndarray
     points: np.ndarray
+    operators: list
+    forcing: np.ndarray
+
+    @property
+    def imposed(self):
+        """The functionals of the equation: each operator at the collocation points."""
+        return [(self.points, operator) for operator in self.operators]
+
+    @property
+    def key(self):
+        """Hashable; equal for functions with the same functionals."""
+        observed = tuple((x.tobytes(), operator.terms) for x, operator in self.observed)
+        return observed, self.points.tobytes()
+
+    @property
+    def observations(self):
+        """The observed (points, operator, values), one triple for each operator."""
+        ends = np.cumsum([len(points) for points, _ in self.observed])
+        parts = np.split(self.values, ends[:-1])
+        pairs = zip(self.observed, parts, strict=True)
+        return [(points, operator, values) for (points, operator), values in pairs]
+
+    def select(self, observed_rows, rows):
+        """The conditions at some points only.
+
+        `observed_rows` has the rows of the points of each observed operator, `rows`
+        those of the collocation points.
+        """
+        starts = np.cumsum([0, *(len(points) for points, _ in self.observed)])
+        chosen = np.concatenate(
+            [start + i for start, i in zip(starts[:-1], observed_rows, strict=True)]
+        )
+        parts = zip(self.observed, observed_rows, strict=True)
+        return replace(
+            self,
+            observed=[
+                (points[i], operator) for (points, operator), i in parts if i.size
+            ],
+            values=self.values[chosen],
+            weights=self.weights[chosen],
+            points=self.points[rows],
+            forcing=self.forcing[rows],
+        )
 
     def precisions(self, observation_noise, equation_noise):
         """Inverse variances of the N + K residuals."""
@@ -45,16 +95,34 @@ class Block:
 
     def features(self, z):
         """Features Phi(v, Y) of shape (K, d + Q') from the values z."""
-        n_points = len(self.points)
-        return np.column_stack(
-            [self.points, z[len(self.values) :].reshape(-1, n_points).T]
-        )
+        imposed = z[len(self.values) :].reshape(len(self.operators), len(self.points))
+        return np.column_stack([self.points, imposed.T])
 
-    def apply_functionals(self, z, slopes):
-        """T v from the values z, for T = (point values, sum_q slopes_q L_q)."""
-        n = len(self.values)
-        linearised = np.einsum("qk,qk->k", slopes, z[n:].reshape(slopes.shape))
-        return np.concatenate([z[:n], linearised])
+
+def apply_functionals(z, slopes):
+    """T v for T = (observed functionals, sum_q slopes_q L_q).
+
+    `z` has the values of one state, (N + Q' K,), or of several in its columns.
+    """
+    n = len(z) - slopes.size
+    imposed = z[n:].reshape(*slopes.shape, *z.shape[1:])
+    return np.concatenate([z[:n], np.einsum("qk,qk...->k...", slopes, imposed)])
+
+
+def distinct(items, same):
+    """The different ones among items, and for each item its position in them."""
+    different, index = [], []
+    for item in items:
+        known = (i for i, other in enumerate(different) if same(item, other))
+        index.append(next(known, len(different)))
+        if index[-1] == len(different):
+            different.append(item)
+    return different, index
+
+
+def same_points(points, others):
+    """Whether two arrays hold the same points in the same order."""
+    return points is others or np.array_equal(points, others)
 
 
 @dataclass(frozen=True)
@@ -66,7 +134,7 @@ class Iterate:
     coefficients : list of ndarray
         Of each state, in whatever basis its block represents it.
     values : list of ndarray of shape (N_m + Q' K_m,)
-        Point values and operators of each state.
+        Observed functionals and operators of each state.
     weights : ndarray of shape (p,)
         Of the equation's features.
     """
@@ -91,9 +159,9 @@ class JointProblem:
 
     Parameters
     ----------
-    blocks : list of Block
+    blocks : list of DualBlock or PrimalBlock
         The functions.
-    basis : PolynomialBasis or InducingBasis
+    basis : PolynomialBasis, InducingBasis or FixedUnknownPart
         Features of the equation's RKHS.
     known_part : LinearKnownPart or FunctionKnownPart
         Pbar.
@@ -137,11 +205,13 @@ class JointProblem:
 
     def iterate(self, coefficients, weights):
         """An iterate from coefficients of the states and weights of P."""
-        values = [
-            block.evaluate(c)
-            for block, c in zip(self.blocks, coefficients, strict=True)
-        ]
+        pairs = zip(self.blocks, coefficients, strict=True)
+        values = [block.evaluate(c) for block, c in pairs]
         return Iterate(list(coefficients), values, weights)
+
+    def zero(self, weights):
+        """The iterate whose states are zero."""
+        return self.iterate([np.zeros(b.n_unknowns) for b in self.blocks], weights)
 
     @property
     def equation_noise(self):
@@ -149,19 +219,19 @@ class JointProblem:
         return self.precisions[0][-1] ** -0.5
 
     def with_basis(self, basis):
-        """The same problem with other features of the equation's RKHS."""
+        """The problem with other features of the equation's RKHS."""
         problem = copy(self)
         problem.basis = basis
         return problem
 
     def with_blocks(self, blocks, precisions):
-        """The same problem with other blocks, and the precisions of their residuals."""
+        """The problem with other blocks, and the precisions of their residuals."""
         problem = copy(self)
         problem.blocks, problem.precisions = blocks, precisions
         return problem
 
     def with_dispersion(self, dispersion):
-        """The same problem, all of its variances so many times as large."""
+        """The problem with another factor of all variances."""
         problem = copy(self)
         problem.dispersion = dispersion
         return problem

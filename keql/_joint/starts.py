@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from keql._joint.problem import apply_functionals
 from keql._numerics.linalg import cholesky, solve_cholesky, solve_lower
 
 
@@ -22,7 +23,7 @@ class ConditionalSamples:
 
     Parameters
     ----------
-    block : Block
+    block : DualBlock or PrimalBlock
         The function.
     precisions : ndarray of shape (N + K,)
         Inverse variances of its residuals.
@@ -46,20 +47,15 @@ class ConditionalSamples:
     def __call__(self, rng):
         """Coefficients of one draw."""
         c = self.scale * self.draw_prior(rng)
-        missing = self.block.values - self.block.evaluate(c)[: len(self.block.values)]
-        return c + self.block.expand_values(solve_cholesky(self.factor, missing))
+        errors = self.block.values - self.block.evaluate(c)[: len(self.block.values)]
+        return c + self.block.expand_values(solve_cholesky(self.factor, errors))
 
 
 class SubsampledProblem:
     """A joint problem with the equation imposed at few of the collocation points.
 
-    Parameters
-    ----------
-    whole : JointProblem
-        The problem.
-    size : int
-        How many collocation points each function keeps at most. They get more weight,
-        so that losses and misfits compare with those of the whole.
+    Each function of `whole`, a JointProblem, keeps at most `size` of them. They get
+    more weight, so that losses and misfits compare with those of the whole.
     """
 
     def __init__(self, whole, size):
@@ -76,50 +72,28 @@ class SubsampledProblem:
         self.problem = whole.with_blocks(blocks, precisions)
 
     def widen(self, iterate):
-        """An iterate of the thinned problem as one of the whole."""
+        """An iterate of the subsampled problem as one of the whole."""
         parts = zip(self.whole.blocks, iterate.coefficients, self.rows, strict=True)
         coefficients = [block.widen(c, rows) for block, c, rows in parts]
         return self.whole.iterate(coefficients, iterate.weights)
 
 
 def evenly_spread(points, size):
-    """Rows of `size` of the points, evenly spread; all rows if there are fewer.
+    """At most `size` rows of the points, evenly spread, in order.
 
-    Parameters
-    ----------
-    points : ndarray of shape (K, d)
-        The points.
-    size : int
-        How many rows are wanted.
-
-    Returns
-    -------
-    rows : ndarray of shape (min(K, size),)
-        In the order of the points.
+    By the first coordinate, then the next: evenly spaced rows are then evenly spaced in
+    time, and shift from one time of a grid to the next.
     """
-    # By the first coordinate, then the next: evenly spaced rows are then evenly spaced
-    # in time, and shift from one time of a grid to the next.
     order = np.lexsort(points.T[::-1])
     picked = np.linspace(0, len(points) - 1, min(len(points), size))
     return np.sort(order[picked.round().astype(int)])
 
 
 def start_at(problem, expansions, weights):
-    """An iterate from sums of representers.
+    """An iterate from sums of representers and weights (p,) of the equation.
 
-    Parameters
-    ----------
-    problem : JointProblem
-        The problem.
-    expansions : list of (functionals, coefficients)
-        The state of each function.
-    weights : ndarray of shape (p,)
-        Of the equation.
-
-    Returns
-    -------
-    iterate : Iterate or None
-        None if the problem cannot represent them.
+    `expansions` has the (functionals, coefficients) of the state of each function. None
+    if the problem cannot represent them.
     """
     coefficients = [
         block.represent(*expansion)
@@ -133,29 +107,15 @@ def start_at(problem, expansions, weights):
 def linearised_start(problem, values, weights):
     """An iterate from any states: the solution of the problem linearised there.
 
-    Parameters
-    ----------
-    problem : JointProblem
-        The problem.
-    values : list of ndarray of shape (N_m + Q' K_m,)
-        Point values and operators of states of whatever kernel.
-    weights : ndarray of shape (p,)
-        Of the equation.
-
-    Returns
-    -------
-    iterate : Iterate
-        The iterate.
+    `values` has, for each function, the observed functionals and operators (N + Q' K,)
+    of a state of whatever kernel; `weights` (p,) are those of the equation.
     """
-    blocks = problem.blocks
-    origin = problem.iterate([np.zeros(b.n_unknowns) for b in blocks], weights)
+    origin = problem.zero(weights)
     there = problem.evaluate(replace(origin, values=values))
     # The linearisation r(v) + T (. - v) as one around zero.
     residuals = [
-        r - block.apply_functionals(z, problem.slopes(S, weights)[0])
-        for block, z, S, r in zip(
-            blocks, values, there.features, there.residuals, strict=True
-        )
+        r - apply_functionals(z, problem.slopes(S, weights)[0])
+        for z, S, r in zip(values, there.features, there.residuals, strict=True)
     ]
     linear = replace(there, iterate=origin, residuals=residuals)
     return problem.linearise(linear).step(0.0)[0]

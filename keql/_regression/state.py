@@ -15,7 +15,8 @@ def fit_state(kernel, noise, data, identity):
     """
     functional = [(data.points, identity)]
     covariance = gram(kernel, functional)
-    covariance[np.diag_indices_from(covariance)] += noise**2 / data.weights
+    variances = noise**2 / data.weights
+    covariance[np.diag_indices_from(covariance)] += variances
     factor = cholesky(covariance)
     coefficients = solve_cholesky(factor, data.values)
-    return KernelExpansion(kernel, functional, coefficients, factor)
+    return KernelExpansion(kernel, functional, coefficients, factor, variances)

@@ -7,17 +7,24 @@ import numpy as np
 from keql._observations.collocation import CollocationDefaults, low_discrepancy
 from keql.operators import DifferentialOperator, parse_operator
 
-# Values at one point that differ by more, relative to the largest, contradict.
-CONFLICT = 1e-8
-
 
 @dataclass(frozen=True)
 class BoundaryData:
-    """What `fit` was given: functionals and values of each function."""
+    """What `fit` was given.
+
+    Parameters
+    ----------
+    labels : tuple
+        Of the functions.
+    variables : tuple of str
+        Names of the coordinates.
+    observations : list of (list of (points, operator), ndarray)
+        Functionals and values of each function.
+    """
 
     labels: tuple
     variables: tuple
-    given: list
+    observations: list
 
 
 def name_coordinates(given, learned, columns, n):
@@ -31,111 +38,84 @@ def name_coordinates(given, learned, columns, n):
             f"variables={names} must be {n} different name(s): X has {n} coordinate "
             "column(s)."
         )
-    for found, whose in ((learned, "the equation has"), (columns, "X has")):
-        if found and set(found) == set(names) and tuple(found) != names:
+    for order, whose in ((learned, "the equation has"), (columns, "X has")):
+        if order and set(order) == set(names) and tuple(order) != names:
             raise ValueError(
                 f"the variables are {', '.join(names)} in this order, but {whose} them "
-                f"in the order {', '.join(found)}: bring them into one order."
+                f"in the order {', '.join(order)}: bring them into one order."
             )
     return names
 
 
-def operators_of_rows(boundary_operators, entries, variables, named):
-    """The operator whose value each row holds.
+def operators_of_rows(boundary_operators, entries, variables, has_column):
+    """The different operators, and for each row the position of its own in them.
 
-    Parameters
-    ----------
-    boundary_operators : None, operator, or list of operators
-        As documented for the solver.
-    entries : list
-        Of the operator column; None without one.
-    variables : tuple of str
-        Names of the coordinates.
-    named : bool
-        Whether there is an operator column.
-
-    Returns
-    -------
-    operators : list of DifferentialOperator
-        The different ones.
-    index : ndarray of shape (n,)
-        Which of them a row belongs to.
+    `entries` are those of the operator column, names or positions in
+    `boundary_operators`; without such a column there must be one operator.
     """
     given = boundary_operators
     if given is None or isinstance(given, str | DifferentialOperator):
         given = ["u" if given is None else given]
     operators = [parse_operator(operator, variables) for operator in given]
-    if not named:
-        if len(operators) > 1:
-            raise ValueError(
-                f"boundary_operators has {len(operators)} operators: name the column "
-                "of X that says which one a row belongs to, operator_column."
-            )
-        return operators, np.zeros(len(entries), dtype=int)
-    index = np.empty(len(entries), dtype=int)
-    for i, entry in enumerate(entries):
-        if isinstance(entry, str):
-            operator = parse_operator(entry, variables)
-            same = [j for j, other in enumerate(operators) if operator.same_as(other)]
-            if not same:
-                same = [len(operators)]
-                operators.append(operator)
-            index[i] = same[0]
-        elif entry == int(entry) and 0 <= entry < len(operators):
-            index[i] = int(entry)
-        else:
-            raise ValueError(
-                f"X has the entry {entry!r} in its operator column: it must be the "
-                "name of an operator or its position in boundary_operators, from 0 to "
-                f"{len(operators) - 1}."
-            )
-    return operators, index
+    if has_column:
+        index = [_find_operator(entry, operators, variables) for entry in entries]
+        return operators, np.array(index)
+    if len(operators) > 1:
+        raise ValueError(
+            f"boundary_operators has {len(operators)} operators: name the column "
+            "of X that says which one a row belongs to, operator_column."
+        )
+    return operators, np.zeros(len(entries), dtype=int)
 
 
-def make_conditions(points, values, index, operators, exact):
-    """Conditions on one function, each point and operator once if they are exact.
+def _find_operator(entry, operators, variables):
+    """Position of the operator that an entry names; appended if it is a new one."""
+    if isinstance(entry, str):
+        operator = parse_operator(entry, variables)
+        for i, known in enumerate(operators):
+            if operator.same_as(known):
+                return i
+        operators.append(operator)
+        return len(operators) - 1
+    if entry == int(entry) and 0 <= entry < len(operators):
+        return int(entry)
+    raise ValueError(
+        f"X has the entry {entry!r} in its operator column: it must be the "
+        "name of an operator or its position in boundary_operators, from 0 to "
+        f"{len(operators) - 1}."
+    )
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        Of the rows of one function.
-    values : ndarray of shape (n,)
-        Their values.
-    index : ndarray of shape (n,)
-        Which operator they are values of.
-    operators : list of DifferentialOperator
-        The operators.
-    exact : bool
-        Whether different values at one point contradict each other.
 
-    Returns
-    -------
-    functionals : list of (points, operator)
-        One entry for each operator that occurs.
-    values : ndarray of shape (N,)
-        In their order.
+def observed_functionals(points, values, index, operators, exact):
+    """Functionals and values of the rows of one function, sorted.
+
+    `index` has the position of the operator of each row. If the values are `exact`,
+    each point and operator occurs once, and different values contradict each other.
     """
-    functionals, kept = [], []
+    functionals, sorted_values = [], []
     for j in np.unique(index):
-        at, held = points[index == j], values[index == j]
-        order = np.lexsort(np.column_stack([held, at]).T)
-        at, held = at[order], held[order]
+        x, y = points[index == j], values[index == j]
+        order = np.lexsort(np.column_stack([y, x]).T)
+        x, y = x[order], y[order]
         if exact:
-            at, held = _merge_equal(at, held, operators[j])
-        functionals.append((at, operators[j]))
-        kept.append(held)
-    return functionals, np.concatenate(kept)
+            x, y = _merge_equal(x, y, operators[j])
+        functionals.append((x, operators[j]))
+        sorted_values.append(y)
+    return functionals, np.concatenate(sorted_values)
 
 
-def _merge_equal(points, values, operator):
-    """Sorted points once each, with the middle of their values."""
+def _merge_equal(points, values, operator, tolerance=1e-8):
+    """Sorted points once each, with the middle of their values.
+
+    Values that differ by more than `tolerance`, relative to the largest, contradict.
+    """
     begins = np.r_[True, np.any(points[1:] != points[:-1], axis=1)]
     if begins.all():
         return points, values
     first = np.flatnonzero(begins)
     lowest = np.minimum.reduceat(values, first)
     spread = np.maximum.reduceat(values, first) - lowest
-    if np.any(spread > CONFLICT * np.max(np.abs(values))):
+    if np.any(spread > tolerance * np.max(np.abs(values))):
         i = int(np.argmax(spread))
         raise ValueError(
             f"y has conflicting values of {operator.name} at the point "
@@ -146,50 +126,26 @@ def _merge_equal(points, values, operator):
     return points[first], lowest + 0.5 * spread
 
 
-def box_of(points, functionals):
+def box_of(conditions):
     """Lower and upper corner of all points of one function, of shape (2, d)."""
-    everything = np.concatenate([points, *(at for at, _ in functionals)])
+    everything = [conditions.points, *(x for x, _ in conditions.observed)]
+    everything = np.concatenate(everything)
     return np.array([everything.min(axis=0), everything.max(axis=0)])
 
 
-def default_points(functionals_of_all, n):
-    """`n` low-discrepancy points in the box of the data, which must have a volume."""
-    everything = np.concatenate([at for f in functionals_of_all for at, _ in f])
+def default_points(observed_of_all, n):
+    """`n` low-discrepancy points in the box of the data, which must have a volume.
+
+    `observed_of_all` has the functionals of each function; None for `n` stands for a
+    multiple of the largest number of data of one.
+    """
+    everything = np.concatenate([x for f in observed_of_all for x, _ in f])
     if np.any(np.ptp(everything, axis=0) == 0):
         raise ValueError(
             f"collocation_points={n} places them in the bounding box of X, but all "
             "rows of X agree in a coordinate: give an array of points."
         )
     if n is None:
-        largest = max(sum(len(at) for at, _ in f) for f in functionals_of_all)
+        largest = max(sum(len(x) for x, _ in f) for f in observed_of_all)
         n = CollocationDefaults().number(largest)
     return low_discrepancy(everything, n)
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """Linear conditions on one function, and the right-hand side of its equation.
-
-    Parameters
-    ----------
-    functionals : list of (points, operator)
-        As in :func:`keql.operators.gram`.
-    values : ndarray of shape (N,)
-        In their order.
-    forcing : ndarray of shape (K,)
-        Right-hand side of the equation at the collocation points.
-    """
-
-    functionals: list
-    values: np.ndarray
-    forcing: np.ndarray
-
-    @property
-    def key(self):
-        """What is the same for functions with the same functionals."""
-        return tuple((at.tobytes(), o.terms) for at, o in self.functionals)
-
-    @property
-    def right(self):
-        """Values and forcing, of shape (N + K,)."""
-        return np.concatenate([self.values, self.forcing])

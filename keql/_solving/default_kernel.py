@@ -2,21 +2,24 @@
 
 import numpy as np
 
-from keql._solving.conditions import Conditions
 from keql._solving.noise_levels import solve_all
 from keql.kernels import RBF, Constant
 
-# Length scales tried, relative to the extent of the domain.
-FRACTIONS = (0.05, 0.1, 0.2, 0.4, 0.8)
-# How often each of them is halved and doubled, at most.
-SWEEPS = 4
-# Of at most so many conditions and collocation points of so many functions.
-ROWS, FUNCTIONS = 500, 3
-# A likelihood need not be exact to tell kernels apart.
-STEPS = {"max_iter": 15, "tol": 1e-2}
 
-
-def choose_kernel(problems, equation, variables, boxes, noise):
+def choose_kernel(
+    conditions,
+    equation,
+    variables,
+    boxes,
+    noise,
+    *,
+    fractions=(0.05, 0.1, 0.2, 0.4, 0.8),
+    n_sweeps=4,
+    n_rows=500,
+    n_functions=3,
+    max_iter=15,
+    tol=1e-2,
+):
     """An RBF kernel, and an offset, of the highest likelihood.
 
     The length scales are first one fraction of the extent of the domain in all
@@ -25,16 +28,24 @@ def choose_kernel(problems, equation, variables, boxes, noise):
 
     Parameters
     ----------
-    problems : list of (Conditions, ndarray of shape (K, d))
-        What is given of each function, and its collocation points.
+    conditions : list of Conditions
+        What each function has to meet.
     equation : LearnedEquation, GivenEquation or None
         The equation.
     variables : tuple of str
         Names of the coordinates.
     boxes : ndarray of shape (M, 2, d)
         Domains.
-    noise : Noise
+    noise : NoiseLevels
         How exactly conditions and equation hold.
+    fractions : tuple of float
+        Length scales tried, relative to the extent of the domain.
+    n_sweeps : int
+        How often each of them is halved and doubled, at most.
+    n_rows, n_functions : int
+        Largest number of conditions and of collocation points, and of functions.
+    max_iter, tol
+        Of the loop: a likelihood need not be exact to tell kernels apart.
 
     Returns
     -------
@@ -43,8 +54,8 @@ def choose_kernel(problems, equation, variables, boxes, noise):
     """
     extent = boxes[:, 1].max(axis=0) - boxes[:, 0].min(axis=0)
     extent = np.where(extent > 0, extent, 1.0)
-    offset = _offset([conditions for conditions, _ in problems])
-    sample = [_thin(*problem) for problem in problems[:FUNCTIONS]]
+    offset = _offset(conditions)
+    sample = [_subsample(given, n_rows) for given in conditions[:n_functions]]
 
     def candidate(fractions, scale=1.0):
         kernel = Constant(scale, "fixed") * RBF(fractions * extent, "fixed")
@@ -53,57 +64,55 @@ def choose_kernel(problems, equation, variables, boxes, noise):
         return kernel
 
     def rate(fractions):
-        kernel = candidate(fractions).bind(variables)
-        outcomes = solve_all(kernel, equation, sample, noise, STEPS)
-        likelihood = sum(outcome.likelihood for outcome in outcomes)
-        scale = float(np.mean([outcome.scale for outcome in outcomes]))
-        return likelihood, tuple(fractions), scale
+        kernel = candidate(np.array(fractions)).bind(variables)
+        solutions = solve_all(
+            kernel, equation, sample, noise, max_iter=max_iter, tol=tol
+        )
+        likelihood = sum(solution.likelihood for solution in solutions)
+        scale = float(np.mean([solution.scale for solution in solutions]))
+        return likelihood, fractions, scale
 
-    best = max(rate(np.full(len(extent), fraction)) for fraction in FRACTIONS)
-    tried = {best[1]}
-    for _ in range(SWEEPS if len(extent) > 1 else 0):
-        before = best
-        for axis in range(len(extent)):
-            for factor in (0.5, 2.0):
-                fractions = np.array(best[1])
-                fractions[axis] *= factor
-                if tuple(fractions) not in tried:
-                    tried.add(tuple(fractions))
-                    best = max(best, rate(fractions))
-        if best is before:
-            break
+    d = len(extent)
+    best = max(rate((fraction,) * d) for fraction in fractions)
+    best = _pattern_search(rate, best, n_sweeps if d > 1 else 0)
     _, fractions, scale = best
     return candidate(np.array(fractions), scale if scale > 0 else 1.0)
 
 
-def _offset(all_conditions):
+def _pattern_search(rate, best, n_sweeps):
+    """Halve and double each fraction in turn while that raises the likelihood."""
+    tried = {best[1]}
+    for _ in range(n_sweeps):
+        before = best
+        for axis in range(len(best[1])):
+            for factor in (0.5, 2.0):
+                fractions = list(best[1])
+                fractions[axis] *= factor
+                if tuple(fractions) not in tried:
+                    tried.add(tuple(fractions))
+                    best = max(best, rate(tuple(fractions)))
+        if best is before:
+            break
+    return best
+
+
+def _offset(conditions):
     """Variance of an unknown constant, relative to the mean square of the values."""
-    values = []
-    for conditions in all_conditions:
-        position = 0
-        for at, operator in conditions.functionals:
-            if operator.order == 0:
-                values.append(conditions.values[position : position + len(at)])
-            position += len(at)
-    values = np.concatenate(values) if values else np.zeros(1)
-    size = np.mean(values**2)
-    return np.mean(values) ** 2 / size if size > 0 else 0.0
+    observations = [item for given in conditions for item in given.observations]
+    parts = [values for _, operator, values in observations if operator.order == 0]
+    values = np.concatenate([*parts, []])
+    square = np.mean(values**2) if values.size else 0.0
+    return np.mean(values) ** 2 / square if square > 0 else 0.0
 
 
-def _thin(conditions, points):
+def _subsample(conditions, n_rows):
     """Some of the conditions and points, drawn at random: even strides see lines."""
     rng = np.random.RandomState(0)
+    share = min(1.0, n_rows / len(conditions.values))
 
     def draw(n, of):
         return np.sort(rng.permutation(of)[:n])
 
-    functionals, values, position = [], [], 0
-    share = min(1.0, ROWS / len(conditions.values))
-    for at, operator in conditions.functionals:
-        rows = draw(int(np.ceil(share * len(at))), len(at))
-        functionals.append((at[rows], operator))
-        values.append(conditions.values[position + rows])
-        position += len(at)
-    rows = draw(ROWS, len(points))
-    thinned = Conditions(functionals, np.concatenate(values), conditions.forcing[rows])
-    return thinned, points[rows]
+    sizes = [len(points) for points, _ in conditions.observed]
+    observed_rows = [draw(int(np.ceil(share * size)), size) for size in sizes]
+    return conditions.select(observed_rows, draw(n_rows, len(conditions.points)))

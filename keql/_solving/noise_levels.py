@@ -18,81 +18,72 @@ represent a solution, an equation that holds only roughly, or points that do not
 resolve it would otherwise be answered with wild states.
 """
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from keql._joint.dual import DualState, expand, factorise
+from keql._joint.linearised import LinearisedData
+from keql._joint.problem import Iterate, apply_functionals
 from keql._numerics.gauss_newton import Damping, minimise
 from keql._numerics.linalg import solve_lower
 from keql._numerics.scaling import rms
-from keql._solving.problem import (
-    KnownProblem,
-    SolvedState,
-    combine,
-    factorise,
-    make_block,
-)
-from keql.operators import gram
-
-# Noise variances relative to the prior ones, as they are tried. The last level is as
-# near to exact conditions as rounding allows.
-LEVELS = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-13)
-# First damping, relative to the weight of the squared norm.
-DAMPING = 1.0
-# Largest scale of the kernel, relative to the mean square of conditions or of the
-# equation in units of their prior variance.
-LARGEST_SCALE = 1e3
-# Relative difference of values by which linear equations are told.
-VALUES_DIFFER = 1e-7
+from keql._solving.problem import make_problem, prior_variances, seems_linear
 
 
-class Noise(NamedTuple):
-    """Standard deviations; 0 stands for exact, None for "as small as makes sense"."""
+@dataclass(frozen=True)
+class NoiseLevels:
+    """How exactly conditions and equation hold, and what is tried if that is open.
 
-    conditions: float | None
-    equation: float | None
+    Parameters
+    ----------
+    observation_noise, equation_noise : float or None
+        Standard deviations in the units of the data and of the forcing; 0 stands for
+        exact, None for "as small as the likelihood says".
+    levels : tuple of float
+        Noise variances relative to the prior ones, from high to low, as they are tried.
+        The last one is as near to exact conditions as rounding allows.
+    """
 
-    def choices(self, prior, n_conditions):
-        """Variances to try, of shape (n,), for each level; and whether to choose."""
-        is_equation = np.arange(len(prior)) >= n_conditions
-        stds = np.where(
-            is_equation,
-            np.nan if self.equation is None else self.equation,
-            np.nan if self.conditions is None else self.conditions,
-        )
-        free = np.isnan(stds)
-        choose = bool(free.any())
-        given = np.nan_to_num(stds) ** 2
-        levels = {
-            # If nothing is free, high levels are where the search begins all the same.
-            level: np.where(free | (not choose), level, LEVELS[-1])
-            for level in LEVELS
-        }
-        tried = {
-            level: np.maximum(given, each * prior) for level, each in levels.items()
-        }
-        return tried, choose
+    observation_noise: float | None
+    equation_noise: float | None
+    levels: tuple = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-13)
+
+    def given(self, n_conditions, n_points):
+        """Standard deviations (N + K,) that are given; nan where they are open."""
+        stds = np.array([self.observation_noise, self.equation_noise], dtype=float)
+        return np.repeat(stds, [n_conditions, n_points])
+
+    def variances(self, level, given, prior):
+        """Noise variances (N + K,) at a level, from those given and the prior ones.
+
+        A noise that is given is at least as large as the lowest level. If none is open,
+        high levels are lower limits, where a search begins all the same.
+        """
+        is_open = np.isnan(given)
+        varies = is_open | (not is_open.any())
+        lowest = np.where(varies, level, self.levels[-1]) * prior
+        return np.maximum(np.nan_to_num(given) ** 2, lowest)
 
 
 @dataclass
-class Outcome:
+class Solution:
     """A state that solves an equation, and how it was found.
 
     Parameters
     ----------
-    state : SolvedState
+    state : DualState
         The solution.
     features : ndarray of shape (K, d + Q)
         Its features at the collocation points.
+    residual : float
+        Root mean square of the equation's residual.
     level : float
         Relative noise variance.
     likelihood : float
         Logarithm, with the scale of the kernel profiled out.
     scale : float
         The factor of the kernel that maximises the likelihood.
-    residual : float
-        Root mean square of the equation's residual.
     linear : bool
         Whether one step was all.
     n_iter : int
@@ -101,24 +92,21 @@ class Outcome:
         Whether the last search met its stopping rule.
     message : str
         Why it ended.
-    loss_curve : list of float
-        Of the last search.
     """
 
     state: object
     features: np.ndarray
+    residual: float
     level: float
     likelihood: float
     scale: float
-    residual: float
     linear: bool = True
     n_iter: int = 1
     converged: bool = True
     message: str = "the equation is linear: one step."
-    loss_curve: list = field(default_factory=list)
 
 
-def solve_all(kernel, equation, problems, noise, settings, map_functions=map):
+def solve_all(kernel, equation, conditions, noise, *, max_iter, tol, map_functions=map):
     """Solve one equation for several functions.
 
     Parameters
@@ -127,138 +115,126 @@ def solve_all(kernel, equation, problems, noise, settings, map_functions=map):
         State kernel.
     equation : LearnedEquation, GivenEquation or None
         The equation; None: states of least norm that meet the conditions.
-    problems : list of (Conditions, ndarray of shape (K, d))
-        What is given of each function, and its collocation points.
-    noise : Noise
-        How exactly conditions and equation hold.
-    settings : dict
-        `max_iter` and `tol` of the loop.
+    conditions : list of Conditions
+        What each function has to meet.
+    noise : NoiseLevels
+        How exactly.
+    max_iter, tol
+        Of the loop for a nonlinear equation, at one level.
     map_functions : callable, default=map
         Applies a function to each problem of a nonlinear equation.
 
     Returns
     -------
-    outcomes : list of Outcome
+    solutions : list of Solution
         One for each. Functions with the same functionals share their Gram matrix,
         and, if the equation is linear, its factorisation.
     """
     groups = {}
-    for m, (conditions, points) in enumerate(problems):
-        groups.setdefault((conditions.key, points.tobytes()), []).append(m)
-    outcomes = [None] * len(problems)
+    for m, given in enumerate(conditions):
+        groups.setdefault(given.key, []).append(m)
+    solutions = [None] * len(conditions)
+    training_features = getattr(equation, "training_features", None)
     for members in groups.values():
-        group = [problems[m][0] for m in members]
-        if equation is None:
-            solved = _interpolate(kernel, group, noise)
-        else:
-            points = problems[members[0]][1]
-            problem = KnownProblem(
-                kernel,
-                make_block(kernel, group[0], equation.operators, points),
-                equation,
-            )
-            solved = _solve_group(problem, group, noise, settings, map_functions)
-        for m, outcome in zip(members, solved, strict=True):
-            outcomes[m] = outcome
-    return outcomes
+        group = [conditions[m] for m in members]
+        model = _linearise_at_zero(make_problem(kernel, equation, group[0]))
+        solved, size = None, np.max(np.abs(group[0].values), initial=0.0) or 1.0
+        if seems_linear(model, size, training_features):
+            solved = _solve_linear(model, group, noise)
+        if solved is None:
+
+            def solve(given, model=model):
+                return _solve_nonlinear(model, given, noise, max_iter, tol)
+
+            solved = map_functions(solve, group)
+        for m, solution in zip(members, solved, strict=True):
+            solutions[m] = solution
+    return solutions
 
 
-def _solve_group(problem, group, noise, settings, map_functions):
-    if problem.seems_linear():
-        outcomes = _solve_linear(problem, group, noise)
-        if outcomes is not None:
-            return outcomes
-
-    def solve(conditions):
-        return _solve_nonlinear(problem.for_data(conditions), noise, settings)
-
-    return list(map_functions(solve, group))
+def _linearise_at_zero(problem):
+    """The model at the zero state, with data that are zero: residuals are F(0)."""
+    (block,) = problem.blocks
+    nothing = np.zeros(len(block.values)), np.zeros(len(block.forcing))
+    block = replace(block, values=nothing[0], forcing=nothing[1])
+    problem = problem.with_blocks([block], problem.precisions)
+    return problem.linearise(problem.evaluate(problem.zero(np.empty(0))))
 
 
-def _interpolate(kernel, group, noise):
-    """States of least norm that meet conditions, without an equation."""
-    functionals, none = group[0].functionals, np.zeros((0, 0))
-    H = gram(kernel, functionals)
-    right = np.column_stack([conditions.values for conditions in group])
-    solution, L, variances, summary = _choose_level(H, right, noise, len(H))
+def _solve_linear(model, group, noise, tolerance=1e-7):
+    """All functions by one factorisation; None if the equation is not linear.
+
+    It is not if its values differ from those of its linearisation by more than
+    `tolerance`, relatively.
+    """
+    problem, (block,), (slopes,) = model.problem, model.problem.blocks, model.slopes
+    (at_zero,) = model.evaluation.residuals
+    n, no_weights = len(block.values), np.empty(0)
+    right = np.column_stack([np.r_[given.values, given.forcing] for given in group])
+    right -= at_zero[:, None]
+    solved, factor, precisions, summary = _choose_level(model, right, noise)
+    coefficients = expand(solved, slopes)
+    values = block.evaluate(coefficients)
+    linear = apply_functionals(values, slopes)
+    # The largest solution is where a small nonlinear term would show.
+    m = int(np.argmax(np.abs(values).max(axis=0)))
+    largest = Iterate([coefficients[:, m]], [values[:, m]], no_weights)
+    exact = problem.evaluate(largest).residuals[0] - at_zero
+    terms = np.abs(slopes * block.features(values[:, m])[:, block.points.shape[1] :].T)
+    size = np.abs(at_zero[n:]) + np.sum(terms, axis=0)
+    error = np.linalg.norm(exact[n:] - linear[n:, m])
+    if not error <= tolerance * np.linalg.norm(size):
+        return None
+    data = LinearisedData(
+        block.observed + block.imposed,
+        slopes,
+        precisions,
+        problem.basis,
+        model.evaluation.features[0][:, : problem.n_unknown],
+        np.empty((0, 0)),
+    )
+    factors = factor, np.empty((0, len(factor)))
     return [
-        Outcome(
-            SolvedState(kernel, functionals, x, none, variances, L), none, *summary, 0.0
+        Solution(
+            DualState(block.kernel, c, data, factors=factors),
+            block.features(z),
+            rms(residual),
+            *summary,
         )
-        for x in solution.T
+        for c, z, residual in zip(
+            coefficients.T, values.T, (linear - right)[n:].T, strict=True
+        )
     ]
 
 
-def _solve_linear(problem, group, noise):
-    """All functions by one factorisation; None if the equation is not linear."""
-    block, slopes = problem.block, problem.slopes_at_zero
-    right = np.column_stack([conditions.right for conditions in group])
-    n = len(block.values)
-    right[n:] -= problem.value_at_zero[:, None]
-    solution, L, variances, summary = _choose_level(
-        problem.matrix_at_zero, right, noise, n
-    )
-    coefficients = np.column_stack([block.expand(x, slopes) for x in solution.T])
-    values = _apply_gram(block, coefficients)
-    imposed = combine(values, slopes)[n:] + problem.value_at_zero[:, None]
-    # The largest solution is where a small nonlinear term would show.
-    m = int(np.argmax(np.abs(values).max(axis=0)))
-    S = block.features(values[:, m])
-    size = np.abs(problem.value_at_zero)
-    size = size + np.sum(np.abs(slopes * S[:, -len(slopes) :].T), axis=0)
-    error = problem.equation(S) - imposed[:, m]
-    if not np.linalg.norm(error) <= VALUES_DIFFER * np.linalg.norm(size):
-        return None
-    outcomes = []
-    for m, conditions in enumerate(group):
-        c = coefficients[:, m]
-        state = SolvedState(problem.kernel, block.functionals, c, slopes, variances, L)
-        residual = rms(imposed[:, m] - conditions.forcing)
-        outcomes.append(
-            Outcome(state, block.features(values[:, m]), *summary, residual)
-        )
-    return outcomes
-
-
-def _apply_gram(block, coefficients):
-    """As `block.apply_gram`, for several functions at once."""
-    n = len(block.values)
-    square = block.gram_operators.reshape((block.n_operators,) * 2)
-    above, below = coefficients[:n], coefficients[n:]
-    return np.vstack(
-        [
-            block.gram_values @ above + block.gram_cross @ below,
-            block.gram_cross.T @ above + square @ below,
-        ]
-    )
-
-
-def _choose_level(H, right, noise, n_conditions):
+def _choose_level(model, right, noise):
     """Solve a linear problem with the level of the highest likelihood.
 
     From the lowest one upwards: a problem that is posed and resolved well needs no
-    other.
+    other. Returned are H^-1 right, the factor of H, the precisions of the noise, and
+    the level with its likelihood and scale.
     """
-    tried, choose = noise.choices(np.diag(H), n_conditions)
+    (H,), (block,) = model.matrices, model.problem.blocks
+    n, prior = len(block.values), prior_variances(model)
+    given = noise.given(n, len(block.points))
+    levels = noise.levels[::-1] if np.isnan(given).any() else noise.levels[-1:]
     best = None
-    for level in reversed(LEVELS) if choose else LEVELS[-1:]:
-        L = factorise(H, tried[level])
+    for level in levels:
+        precisions = 1 / noise.variances(level, given, prior)
+        L = factorise(H, precisions)
         half = solve_lower(L, right)
-        likelihood, scale = profile_likelihood(
-            np.sum(half**2), right, np.diag(H), n_conditions, L
-        )
-        if best is not None and likelihood <= best[0]:
+        likelihood, scale = profile_likelihood(np.sum(half**2), right, prior, n, L)
+        if best is not None and likelihood <= best[-1][1]:
             break
-        best = likelihood, scale, level, L, half
-    likelihood, scale, level, L, half = best
-    solution = solve_lower(L, half, transposed=True)
-    return solution, L, tried[level], (level, likelihood, scale)
+        best = half, L, precisions, (level, likelihood, scale)
+    half, L, precisions, summary = best
+    return solve_lower(L, half, transposed=True), L, precisions, summary
 
 
-def profile_likelihood(quadratic, right, prior, n_conditions, L):
-    """Log likelihood of values with covariance scale * L L^T at the best scale.
+def profile_likelihood(quadratic, right, prior, n_conditions, L, largest_scale=1e3):
+    """Log likelihood of values with covariance scale * L L^T, and the best scale.
 
-    The scale is at most LARGEST_SCALE times what the values say one by one. It would
+    The scale is at most `largest_scale` times what the values say one by one. It would
     grow without limit with a kernel that is too smooth for the solution, and so would
     the likelihood where points are so dense that most of their covariance is noise.
 
@@ -274,17 +250,13 @@ def profile_likelihood(quadratic, right, prior, n_conditions, L):
         How many of them are conditions, not of the equation.
     L : ndarray of shape (n, n)
         Lower Cholesky factor.
-
-    Returns
-    -------
-    likelihood : float
-        The sum over functions.
-    scale : float
-        The scale.
+    largest_scale : float, default=1e3
+        Relative to the mean square of conditions, or of the equation, in units of their
+        prior variances.
     """
     ratios = right**2 / np.where(prior > 0, prior, np.inf)[:, None]
     parts = ratios[:n_conditions], ratios[n_conditions:]
-    largest = LARGEST_SCALE * max(np.mean(part) for part in parts if part.size)
+    largest = largest_scale * max(np.mean(part) for part in parts if part.size)
     scale = min(quadratic / right.size, largest)
     likelihood = -right.shape[1] * np.sum(np.log(np.diag(L)))
     if scale > 0:
@@ -292,42 +264,45 @@ def profile_likelihood(quadratic, right, prior, n_conditions, L):
     return float(likelihood), float(scale)
 
 
-def _solve_nonlinear(problem, noise, settings):
-    """From the highest level of the noise downwards while the likelihood rises."""
-    block = problem.block
-    n = len(block.values)
-    tried, choose = noise.choices(problem.prior, n)
-    size = n + block.n_operators
-    iterate, best, n_iter = (np.zeros(size), np.zeros(size)), None, 0
-    for level in LEVELS:
-        stage = problem.with_variances(tried[level])
-        control = Damping(DAMPING, settings["tol"])
-        result = minimise(stage, iterate, control, max_iter=settings["max_iter"])
+def _solve_nonlinear(at_zero, conditions, noise, max_iter, tol, first_damping=1.0):
+    """From the highest level of the noise downwards while the likelihood rises.
+
+    The first damping is relative to the weight of the squared norm.
+    """
+    (block,) = at_zero.problem.blocks
+    block = replace(block, values=conditions.values, forcing=conditions.forcing)
+    n, prior = len(block.values), prior_variances(at_zero)
+    given = noise.given(n, len(block.points))
+    iterate, best, n_iter = at_zero.evaluation.iterate, None, 0
+    for level in noise.levels:
+        precisions = 1 / noise.variances(level, given, prior)
+        problem = at_zero.problem.with_blocks([block], [precisions])
+        control = Damping(first_damping, tol)
+        result = minimise(problem, iterate, control, max_iter=max_iter)
         n_iter += result.n_iter
-        model = stage.linearise(stage.evaluate(result.solution))
-        L = model.factor()
-        likelihood, scale = profile_likelihood(
-            2 * result.loss, model.right[:, None], np.diag(model.matrix), n, L
-        )
-        worse = best is not None and not (result.converged and likelihood > best[0])
-        if choose and worse:
+        model = problem.linearise(problem.evaluate(result.solution))
+        likelihood, scale = _likelihood_at(model, result.loss)
+        worse = best is not None and not (result.converged and likelihood > best[1])
+        if worse and np.isnan(given).any():
             break
-        iterate, best = result.solution, (likelihood, scale, level, model, L, result)
-    likelihood, scale, level, model, L, result = best
-    c = result.solution[0]
-    state = SolvedState(
-        problem.kernel, block.functionals, c, model.slopes, tried[level], L
-    )
-    return Outcome(
-        state,
-        model.evaluation.features,
-        level,
-        likelihood,
-        scale,
-        rms(model.evaluation.residuals[n:]),
+        iterate, best = result.solution, (level, likelihood, scale, model, result)
+    *summary, model, result = best
+    return Solution(
+        model.posterior_states()[0],
+        model.evaluation.features[0],
+        rms(model.evaluation.residuals[0][n:]),
+        *summary,
         linear=False,
         n_iter=n_iter,
         converged=result.converged,
         message=result.message,
-        loss_curve=result.loss_curve,
     )
+
+
+def _likelihood_at(model, loss):
+    """Profile likelihood and scale of a problem linearised at its solution."""
+    (block,), evaluation = model.problem.blocks, model.evaluation
+    right = apply_functionals(evaluation.iterate.values[0], model.slopes[0])
+    right -= evaluation.residuals[0]
+    prior, (L,) = np.diag(model.matrices[0]), model.undamped.factors
+    return profile_likelihood(2 * loss, right[:, None], prior, len(block.values), L)

@@ -7,28 +7,23 @@ import numpy as np
 from keql._numerics.scaling import extent_of
 from keql.exceptions import IllPosedWarning
 
-# A row lies on a side of the domain's box if it is so near, relative to the extent.
-ON_SIDE = 1e-6
-# Data on a side count if they leave no larger part of it empty.
-LARGEST_GAP = 0.5
 
-
-def check_near(points, functionals):
+def check_near(points, observed):
     """Refuse data far outside of the box of the collocation points."""
     lower, upper = points.min(axis=0), points.max(axis=0)
     extent = upper - lower
-    everything = np.concatenate([at for at, _ in functionals])
-    beyond = np.maximum(lower - everything, everything - upper)
+    data = np.concatenate([x for x, _ in observed])
+    beyond = np.maximum(lower - data, data - upper)
     far = np.any(beyond > np.where(extent > 0, extent, np.inf), axis=1)
     if far.any():
         raise ValueError(
             f"X has {far.sum()} point(s) outside of the domain of the collocation "
-            f"points, by more than its size, such as {everything[far][0]}: these go "
+            f"points, by more than its size, such as {data[far][0]}: these go "
             f"from {lower} to {upper}. Give collocation_points that reach to the data."
         )
 
 
-def check_posed(equation, labels, problems, boxes):
+def check_posed(equation, labels, conditions, boxes):
     """Warn if the data of a function are too few for the orders of the equation.
 
     A derivative of order p in a coordinate needs p conditions, each for all values of
@@ -36,17 +31,17 @@ def check_posed(equation, labels, problems, boxes):
     u_t on one for u_tt. Data inside of the domain count as well.
     """
     seen = set()
-    for label, (conditions, _), box in zip(labels, problems, boxes, strict=True):
-        key = (conditions.key, box.tobytes())
-        if key in seen:  # as many functions as there may be, few places
+    for label, given, box in zip(labels, conditions, boxes, strict=True):
+        key = (given.key, box.tobytes())
+        if key in seen:  # there may be many functions, but few sets of places
             continue
         seen.add(key)
-        missing = _missing(equation, conditions, box)
-        if missing:
+        lacks = _lacking_conditions(equation, given.observed, box)
+        if lacks:
             of = "" if label is None else f" of function {label!r}"
             warnings.warn(
                 f"the problem{of} is ill-posed, boundary data are missing: the "
-                f"equation is {', and '.join(missing)}. Of all states that meet the "
+                f"equation is {', and '.join(lacks)}. Of all states that meet the "
                 "equation and the data, the one of least norm is returned.",
                 IllPosedWarning,
                 stacklevel=3,
@@ -54,32 +49,38 @@ def check_posed(equation, labels, problems, boxes):
             return
 
 
-def _missing(equation, conditions, box):
-    """Which coordinates have fewer conditions than the equation has orders."""
-    missing = []
+def _lacking_conditions(equation, observed, box):
+    """A text for each coordinate with fewer conditions than the equation has orders."""
+    texts = []
     for axis, name in enumerate(equation.variables):
         order = max(a[axis] for o in equation.operators for a, _ in o.terms)
-        found = sum(_n_sheets(at, axis, box, order) for at, _ in conditions.functionals)
-        if found < order:
-            missing.append(
-                f"of order {order} in {name} and has {found} condition(s) across it"
+        counts = (_conditions_across(x, axis, box) for x, _ in observed)
+        n = sum(min(count, order) for count in counts)
+        if n < order:
+            texts.append(
+                f"of order {order} in {name} and has {n} condition(s) across it"
             )
-    return missing
+    return texts
 
 
-def _n_sheets(points, axis, box, order):
-    """On how many values of one coordinate data span the others; at most `order`."""
+def _conditions_across(points, axis, box, on_side=1e-6):
+    """On how many values of one coordinate data are spread over the others.
+
+    Data on either side of the box count once, data inside once for each value. A point
+    is on a side if it is as near as `on_side` times the extent of the box.
+    """
     scaled = (points - box[0]) / extent_of(box)
-    near = np.stack([np.abs(scaled) <= ON_SIDE, np.abs(scaled - 1) <= ON_SIDE])
-    groups = [scaled[near[side][:, axis]] for side in (0, 1)]
-    inside = scaled[~near.any(axis=(0, 2))]
+    on_lower, on_upper = np.abs(scaled) <= on_side, np.abs(scaled - 1) <= on_side
+    inside = scaled[~np.any(on_lower | on_upper, axis=1)]
+    count = _is_spread_out(scaled[on_lower[:, axis]], axis)
+    count += _is_spread_out(scaled[on_upper[:, axis]], axis)
+    if _is_spread_out(inside, axis):
+        count += len(np.unique(inside[:, axis]))
+    return int(count)
 
-    def spans(group):
-        others = np.sort(np.delete(group, axis, axis=1), axis=0)
-        gaps = np.diff(others, axis=0, prepend=0, append=1)
-        return len(group) > 0 and np.all(gaps <= LARGEST_GAP)
 
-    found = sum(spans(group) for group in groups)
-    if spans(inside):
-        found += len(np.unique(inside[:, axis]))
-    return min(int(found), order)
+def _is_spread_out(scaled, axis, largest_gap=0.5):
+    """Whether points of the unit box leave no large gap in any coordinate but one."""
+    others = np.sort(np.delete(scaled, axis, axis=1), axis=0)
+    gaps = np.diff(others, axis=0, prepend=0, append=1)
+    return len(scaled) > 0 and bool(np.all(gaps <= largest_gap))

@@ -1,8 +1,9 @@
 """Long times in windows: the state at the end of one is the start of the next."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from keql._solving.conditions import Conditions
 from keql.operators import parse_operator
 
 
@@ -11,7 +12,7 @@ class SequentialState:
 
     Parameters
     ----------
-    states : list of SolvedState
+    states : list of DualState
         One for each window.
     edges : ndarray of shape (n_windows + 1,)
         Where windows begin and end.
@@ -26,11 +27,11 @@ class SequentialState:
 
     def evaluate(self, points, operator):
         """Values of an operator applied to the state, of shape (n,)."""
-        return self._gather(points, lambda state, rows: state.evaluate(rows, operator))
+        return self._gather(points, lambda state, x: state.evaluate(x, operator))
 
     def variance(self, points, operator):
         """Posterior variances, given the state at the start of the window."""
-        return self._gather(points, lambda state, rows: state.variance(rows, operator))
+        return self._gather(points, lambda state, x: state.variance(x, operator))
 
     def _gather(self, points, function):
         # A point between two windows belongs to the earlier one.
@@ -42,17 +43,17 @@ class SequentialState:
         return values
 
 
-def solve_in_windows(solve, equation, problems, axis, n_windows):
+def solve_in_windows(solve, equation, conditions, axis, n_windows):
     """Solve for all functions, window after window.
 
     Parameters
     ----------
     solve : callable
-        Takes problems and returns their outcomes.
+        Takes a list of Conditions and returns their solutions.
     equation : LearnedEquation, GivenEquation or None
         Its order in time says what is handed over.
-    problems : list of (Conditions, ndarray of shape (K, d))
-        What is given of each function, and its collocation points.
+    conditions : list of Conditions
+        What each function has to meet.
     axis : int
         The coordinate that is divided.
     n_windows : int
@@ -60,29 +61,27 @@ def solve_in_windows(solve, equation, problems, axis, n_windows):
 
     Returns
     -------
-    solved : list of (state, list of Outcome)
-        Of each function.
+    solved : list of (state, list of Solution)
+        Of each function, with a solution for each window.
     """
     if n_windows == 1:
-        return [(outcome.state, [outcome]) for outcome in solve(problems)]
+        return [(solution.state, [solution]) for solution in solve(conditions)]
     if equation is None:
         raise ValueError(f"n_windows={n_windows} needs an equation: give equation.")
     carried = _carried(equation, axis)
-    windows = [_Windows(*problem, axis, n_windows, carried) for problem in problems]
-    outcomes = [[] for _ in problems]
+    functions = [_Windows(given, axis, n_windows, carried) for given in conditions]
+    solutions = [[] for _ in conditions]
     for w in range(n_windows):
-        previous = [each[-1].state if each else None for each in outcomes]
-        parts = [
-            window.part(w, state)
-            for window, state in zip(windows, previous, strict=True)
-        ]
-        for each, outcome in zip(outcomes, solve(parts), strict=True):
+        previous = [solved[-1].state if solved else None for solved in solutions]
+        pairs = zip(functions, previous, strict=True)
+        in_window = solve([windows.part(w, state) for windows, state in pairs])
+        for solved, solution in zip(solutions, in_window, strict=True):
             # Factors of all windows would need memory that grows with their number.
-            outcome.state = outcome.state.without_factor()
-            each.append(outcome)
+            solution.state.factors = None
+            solved.append(solution)
     return [
-        (SequentialState([o.state for o in each], window.edges, axis), each)
-        for window, each in zip(windows, outcomes, strict=True)
+        (SequentialState([s.state for s in solved], windows.edges, axis), solved)
+        for windows, solved in zip(functions, solutions, strict=True)
     ]
 
 
@@ -97,18 +96,18 @@ def _carried(equation, axis):
 
 
 class _Windows:
-    """One function in windows of time."""
+    """The conditions of one function in windows of time."""
 
-    def __init__(self, conditions, points, axis, n_windows, carried):
-        self.given, self.points = conditions, points
-        self.axis, self.carried = axis, carried
-        t = np.concatenate([points, *(at for at, _ in conditions.functionals)])[:, axis]
+    def __init__(self, conditions, axis, n_windows, carried):
+        self.conditions, self.axis, self.carried = conditions, axis, carried
+        observed = [points for points, _ in conditions.observed]
+        t = np.concatenate([conditions.points, *observed])[:, axis]
         self.edges = np.linspace(t.min(), t.max(), n_windows + 1)
         # Rounding must not lose the last points.
         self.edges[-1] = t.max()
-        first = [at[at[:, axis] == t.min()] for at, _ in conditions.functionals]
-        self.start = np.unique(np.concatenate(first), axis=0)
-        if not len(self.start):
+        initial = [points[points[:, axis] == t.min()] for points in observed]
+        self.initial = np.unique(np.concatenate(initial), axis=0)
+        if not len(self.initial):
             raise ValueError(
                 f"n_windows={n_windows} needs initial data, but X has no row at the "
                 f"earliest time of all points, {t.min():g}: give u there, or "
@@ -116,36 +115,30 @@ class _Windows:
             )
 
     def part(self, w, previous):
-        """Conditions and collocation points in window `w`.
-
-        In place of initial data there are the values of the previous state.
-        """
-        functionals, values, position = [], [], 0
-        for at, operator in self.given.functionals:
-            rows = self._within(at, w)
-            if rows.any():
-                functionals.append((at[rows], operator))
-                values.append(self.given.values[position : position + len(at)][rows])
-            position += len(at)
-        if previous is not None:
-            start = self.start.copy()
-            start[:, self.axis] = self.edges[w]
-            for operator in self.carried:
-                functionals.append((start, operator))
-                values.append(previous.evaluate(start, operator))
-        rows = self._within(self.points, w)
-        if not rows.any():
+        """Conditions in window `w`; the previous state gives the initial data."""
+        observed_rows = [self._rows_in(x, w) for x, _ in self.conditions.observed]
+        rows = self._rows_in(self.conditions.points, w)
+        if not rows.size:
             raise ValueError(
                 f"no collocation point lies in window {w + 1} of "
                 f"n_windows={len(self.edges) - 1}: give more points, or fewer windows."
             )
-        conditions = Conditions(
-            functionals, np.concatenate(values), self.given.forcing[rows]
+        part = self.conditions.select(observed_rows, rows)
+        if previous is None:
+            return part
+        start = self.initial.copy()
+        start[:, self.axis] = self.edges[w]
+        handed = [previous.evaluate(start, operator) for operator in self.carried]
+        values = np.concatenate([part.values, *handed])
+        return replace(
+            part,
+            observed=part.observed + [(start, operator) for operator in self.carried],
+            values=values,
+            weights=np.ones(len(values)),
         )
-        return conditions, self.points[rows]
 
-    def _within(self, points, w):
-        """Which points lie in window `w`; those on its start only in the first."""
+    def _rows_in(self, points, w):
+        """The points in window `w`; those on its start only in the first."""
         t = points[:, self.axis]
         above = t >= self.edges[0] if w == 0 else t > self.edges[w]
-        return above & (t <= self.edges[w + 1])
+        return np.flatnonzero(above & (t <= self.edges[w + 1]))

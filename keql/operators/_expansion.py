@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from keql._numerics.linalg import solve_lower
+from keql._numerics.linalg import cholesky, solve_lower
 from keql.operators._gram import gram, gram_diagonal
-
-# Rows of a Gram matrix that are held in memory at once, times its columns.
-BLOCK_ENTRIES = 2**21
 
 
 class KernelExpansion:
     """A function v = sum_j c_j phi_j k(., y_j) of an RKHS, for functionals phi_j.
+
+    What is saved of one has the size of the data: without the factor, which is computed
+    again whenever variances are asked for.
 
     Parameters
     ----------
@@ -22,7 +22,10 @@ class KernelExpansion:
         The c_j, in the order of the functionals.
     cholesky : ndarray of shape (n, n), default=None
         Lower Cholesky factor of the covariance of the data that determined the c_j;
-        gives posterior variances.
+        None: computed from the kernel and `noise_variances` whenever posterior
+        variances are asked for.
+    noise_variances : ndarray of shape (n,), default=None
+        Of these data, in units of their squares; None: they are exact.
 
     Examples
     --------
@@ -35,11 +38,17 @@ class KernelExpansion:
     array([2.])
     """
 
-    def __init__(self, kernel, functionals, coefficients, cholesky=None):
+    def __init__(
+        self, kernel, functionals, coefficients, cholesky=None, noise_variances=None
+    ):
         self.kernel = kernel
         self.functionals = functionals
         self.coefficients = coefficients
-        self.cholesky = cholesky
+        self.noise_variances = noise_variances
+        self.factors = cholesky
+
+    def __getstate__(self):
+        return {**vars(self), "factors": None}
 
     def evaluate(self, points, operator):
         """Values of an operator applied to the function.
@@ -75,17 +84,25 @@ class KernelExpansion:
         variances : ndarray of shape (n,)
             Of the latent function, without observation noise; never negative.
         """
+        L = self._factorise() if self.factors is None else self.factors
         explained = np.concatenate(
             [
-                np.sum(solve_lower(self.cholesky, cross.T) ** 2, axis=0)
+                np.sum(solve_lower(L, cross.T) ** 2, axis=0)
                 for cross in self._cross(points, operator)
             ]
         )
         prior = gram_diagonal(self.kernel, points, operator)
         return np.maximum(prior - explained, 0.0)
 
-    def _cross(self, points, operator):
-        rows = max(1, BLOCK_ENTRIES // len(self.coefficients))
+    def _factorise(self):
+        covariance = gram(self.kernel, self.functionals)
+        if self.noise_variances is not None:
+            covariance[np.diag_indices_from(covariance)] += self.noise_variances
+        return cholesky(covariance)
+
+    def _cross(self, points, operator, n_entries=2**21):
+        """Rows of the Gram matrix of points and representers, `n_entries` at a time."""
+        rows = max(1, n_entries // len(self.coefficients))
         for i in range(0, len(points), rows):
             functional = (points[i : i + rows], operator)
             yield gram(self.kernel, [functional], self.functionals)

@@ -35,7 +35,7 @@ def test_draws_follow_the_process_given_the_observations(form):
         values[:, :n], np.broadcast_to(y, (len(values), n)), rtol=1e-4
     )
     # The state and its derivatives where the equation is imposed, by the plain formula.
-    functionals = case.problem.blocks[0].functionals
+    functionals = case.conditions[0].observed + case.conditions[0].imposed
     K = gram(STATE_KERNEL, functionals[:1])
     cross = gram(STATE_KERNEL, functionals[1:], functionals[:1])
     mean = cross @ np.linalg.solve(K, y)
@@ -99,10 +99,9 @@ def test_a_thinned_block_knows_its_representers():
     blocks = SubsampledProblem(whole, 4).problem.blocks
     for block in blocks:
         n = len(block.values)
-        G = gram(STATE_KERNEL, block.functionals)
+        G = gram(STATE_KERNEL, block.observed + block.imposed)
         np.testing.assert_allclose(block.gram_cross, G[:n, n:])
-        square = (block.n_operators, block.n_operators)
-        np.testing.assert_allclose(block.gram_operators.reshape(square), G[n:, n:])
+        np.testing.assert_allclose(block.gram_square, G[n:, n:])
     # The first two functions share their collocation points.
     assert blocks[0].gram_operators is blocks[1].gram_operators
 

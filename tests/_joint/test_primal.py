@@ -17,15 +17,7 @@ T = np.linspace(-1, 4, 40)[:, None]
 
 def in_the_primal(case):
     """The same problem with states in an orthonormal basis, at the same iterate."""
-    n_functions = len(case.functions)
-    blocks = make_primal_blocks(
-        [STATE_KERNEL] * n_functions,
-        case.functions,
-        case.points,
-        case.forcing,
-        OPERATORS,
-        OPERATORS[0],
-    )
+    blocks = make_primal_blocks([STATE_KERNEL] * len(case.functions), case.conditions)
     dual = case.problem
     problem = JointProblem(
         blocks,
@@ -37,7 +29,7 @@ def in_the_primal(case):
         PrimalModel,
     )
     coefficients = [
-        block.represent(other.functionals, c)
+        block.represent(other.observed + other.imposed, c)
         for block, other, c in zip(
             blocks, dual.blocks, case.iterate.coefficients, strict=True
         )

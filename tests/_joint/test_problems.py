@@ -8,8 +8,8 @@ import pytest
 from autograd import elementwise_grad
 from scipy.linalg import block_diag
 
-from keql._joint.dual import DualBlock, DualModel, make_dual_blocks
-from keql._joint.problem import JointProblem
+from keql._joint.dual import DualBlock, DualModel, expand, make_dual_blocks
+from keql._joint.problem import Conditions, JointProblem, apply_functionals
 from keql._observations.data import FunctionData
 from keql.equation._basis import InducingBasis, PolynomialBasis
 from keql.equation._known import make_known_part
@@ -79,10 +79,11 @@ def make_case(equation="polynomial", known="linear", n_functions=3, factor=1.0):
     centers = rng.normal(size=(9, 3))
     is_finite = kernel.n_features(3) is not None
     basis = PolynomialBasis(kernel) if is_finite else InducingBasis(kernel, centers)
-    kernels = [STATE_KERNEL] * n_functions
-    blocks = make_dual_blocks(
-        kernels, functions, points, forcing, OPERATORS, OPERATORS[0]
-    )
+    conditions = [
+        Conditions([(d.points, OPERATORS[0])], d.values, d.weights, x, OPERATORS, f)
+        for d, x, f in zip(functions, points, forcing, strict=True)
+    ]
+    blocks = make_dual_blocks([STATE_KERNEL] * n_functions, conditions)
     noises = (0.2, 0.7)
     problem = JointProblem(
         blocks,
@@ -95,12 +96,13 @@ def make_case(equation="polynomial", known="linear", n_functions=3, factor=1.0):
     )
     beta = 0.3 * rng.normal(size=len(centers))
     weights = basis(centers).T @ beta
-    grams = [gram(STATE_KERNEL, block.functionals) for block in blocks]
+    grams = [gram(STATE_KERNEL, block.observed + block.imposed) for block in blocks]
     coefficients = [rng.normal(size=len(G)) / len(G) for G in grams]
     return SimpleNamespace(
         problem=problem,
         iterate=problem.iterate(coefficients, weights),
         functions=functions,
+        conditions=conditions,
         forcing=forcing,
         points=points,
         noises=noises,
@@ -202,12 +204,14 @@ def test_normal_matrix_is_that_of_the_functionals():
     A = rng.normal(size=(n + n_operators * n_points, 40))
     G = A @ A.T
     block = DualBlock(
-        kernel=None,
-        functionals=[],
+        observed=[],
         values=np.zeros(n),
         weights=np.ones(n),
-        forcing=np.zeros(n_points),
         points=np.zeros((n_points, 1)),
+        operators=OPERATORS,
+        forcing=np.zeros(n_points),
+        kernel=None,
+        group=0,
         gram_values=G[:n, :n],
         gram_cross=G[:n, n:],
         gram_operators=G[n:, n:].reshape(n_operators, n_points, n_operators, n_points),
@@ -219,27 +223,29 @@ def test_normal_matrix_is_that_of_the_functionals():
         np.testing.assert_allclose(
             np.tril(block.normal_matrix(a)), np.tril(T @ G @ T.T), atol=1e-11
         )
-        c, x = rng.normal(size=len(G)), rng.normal(size=n + n_points)
-        np.testing.assert_allclose(block.evaluate(c), G @ c, atol=1e-11)
-        np.testing.assert_allclose(block.apply_functionals(c, a), T @ c, atol=1e-13)
-        np.testing.assert_allclose(block.expand(x, a), T.T @ x, atol=1e-13)
+        for columns in ((), (4,)):  # of one state, or of several
+            c = rng.normal(size=(len(G), *columns))
+            x = rng.normal(size=(n + n_points, *columns))
+            np.testing.assert_allclose(block.evaluate(c), G @ c, atol=1e-11)
+            np.testing.assert_allclose(apply_functionals(c, a), T @ c, atol=1e-13)
+            np.testing.assert_allclose(expand(x, a), T.T @ x, atol=1e-13)
 
 
 def test_gram_parts_are_those_of_the_functionals():
     case = make_case()
     for block, G in zip(case.problem.blocks, case.grams, strict=True):
         n = len(block.values)
-        assert block.n_operators == len(G) - n
+        assert block.n_unknowns == len(G)
         np.testing.assert_allclose(block.gram_values, G[:n, :n], atol=1e-15)
         np.testing.assert_allclose(block.gram_cross, G[:n, n:], atol=1e-13)
-        square = block.gram_operators.reshape(len(G) - n, -1)
-        np.testing.assert_allclose(square, G[n:, n:], atol=1e-12)
+        np.testing.assert_allclose(block.gram_square, G[n:, n:], atol=1e-12)
 
 
 def test_functions_with_the_same_points_share_their_matrix():
     blocks = make_case().problem.blocks
     assert blocks[0].gram_operators is blocks[1].gram_operators
     assert blocks[0].gram_operators is not blocks[2].gram_operators
+    assert [block.group for block in blocks] == [0, 0, 1]
 
 
 def test_precisions_are_inverse_variances():
@@ -319,7 +325,7 @@ def test_jacobian_agrees_with_finite_differences(equation, known):
     forward, backward = moved(1e-5), moved(-1e-5)
     for m, block in enumerate(problem.blocks):
         slopes, psi = problem.slopes(evaluation.features[m], iterate.weights)
-        along = block.apply_functionals(block.evaluate(dc[m]), slopes)
+        along = apply_functionals(block.evaluate(dc[m]), slopes)
         along[len(block.values) :] += psi @ dw
         difference = (forward[m] - backward[m]) / 2e-5
         np.testing.assert_allclose(along, difference, rtol=1e-5, atol=1e-7)
@@ -392,7 +398,7 @@ def test_a_linear_known_equation_is_kernel_collocation():
         right = np.concatenate([data.values, case.forcing[m]])
         cross = gram(STATE_KERNEL, [(t, OPERATORS[0])], rows) / PENALTY
         expected = cross @ np.linalg.solve(covariance, right)
-        functionals = problem.blocks[m].functionals
+        functionals = problem.blocks[m].observed + problem.blocks[m].imposed
         values = gram(STATE_KERNEL, [(t, OPERATORS[0])], functionals)
         np.testing.assert_allclose(
             values @ new.coefficients[m], expected, atol=1e-6 * np.abs(expected).max()
@@ -435,9 +441,8 @@ def test_posterior_variances_are_those_of_the_joint_gaussian(equation, operator)
     ):
         rows = slice(start, start + len(G))
         start += len(G)
-        cross = np.linalg.solve(
-            C, gram(STATE_KERNEL, block.functionals, [(t, operator)])
-        )
+        functionals = block.observed + block.imposed
+        cross = np.linalg.solve(C, gram(STATE_KERNEL, functionals, [(t, operator)]))
         prior = np.diag(gram(STATE_KERNEL, [(t, operator)])) / PENALTY
         # The part of v that the representers do not span keeps its prior variance.
         expected = prior - np.sum(cross**2, axis=0) / PENALTY
