@@ -42,6 +42,10 @@ class InducingBasis:
         self.points = points
         self.cholesky = cholesky(kernel(points))
 
+    def __reduce__(self):
+        # The factor, which is computed again, would be most of what is saved.
+        return InducingBasis, (self.kernel, self.points)
+
     def __call__(self, S, a=None):
         """Features, or their derivative a, at the rows of `S`, of shape (n, p)."""
         return solve_lower(self.cholesky, self.kernel.derivative(self.points, S, b=a)).T

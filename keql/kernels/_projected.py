@@ -19,6 +19,10 @@ class ProjectedKernel(NonStationaryMixin, Kernel):
         self.points = points
         self.cholesky = cholesky(kernel(points))
 
+    def __reduce__(self):
+        # The factor, which is computed again, would be most of what is saved.
+        return ProjectedKernel, (self.kernel, self.points)
+
     def __call__(self, X, Y=None):
         """Values at all pairs of points, of shape (n, m)."""
         return self.derivative(X, Y)
