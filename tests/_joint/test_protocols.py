@@ -1,0 +1,333 @@
+"""All problems, linear models and states keep the promises of the protocols.
+
+Each case is a problem in whatever unknowns it has. It says how an iterate is written as
+one vector x, and what the rows are of which its loss is half the sum of squares; those
+of a linear problem are affine in x, so that their differences give a dense
+least-squares problem. The other oracle is the Gaussian distribution of the data, from
+the kernels and the plain formulas. A new kind of problem is another function in CASES.
+"""
+
+import pickle
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.linalg import block_diag, cho_factor, cho_solve
+from scipy.stats import multivariate_normal
+from test_primal import in_the_primal
+from test_problems import LINEAR_PART, OPERATORS, STATE_KERNEL, make_case
+
+from keql._joint.problem import Conditions
+from keql._solving.problem import make_problem
+from keql.equation import GivenEquation
+from keql.operators import gram, parse_operator
+
+IMPOSED = 2.0 * OPERATORS[2] - 0.5 * OPERATORS[0]
+T = np.linspace(-0.5, 3.5, 25)[:, None]
+DISPERSION = 2.5
+
+
+@dataclass
+class Case:
+    """A problem and its oracles.
+
+    `flatten` and `iterate_of` go between iterates and vectors x, `rows` gives those
+    of data, then of priors. `observed` has, for each function, the places of its
+    observations in these rows, and `scales` by what each of them was multiplied; the
+    weights of P are the last `n_weights` of x. `data` is the vector of the data,
+    `covariance` theirs, and `cross` that of them and of an operator of a state at
+    points, with the prior variances of this.
+    """
+
+    problem: object
+    start: object
+    flatten: object
+    iterate_of: object
+    rows: object
+    observed: list
+    scales: np.ndarray
+    n_weights: int
+    data: np.ndarray = None
+    covariance: np.ndarray = None
+    cross: object = None
+
+    def dense(self):
+        """Rows at zero, and their derivatives; exact where these are affine."""
+        zero = np.zeros(len(self.flatten(self.start)))
+        at_zero = self.rows(self.iterate_of(zero))
+        units = np.eye(len(zero))
+        J = [self.rows(self.iterate_of(unit)) - at_zero for unit in units]
+        return at_zero, np.column_stack(J)
+
+
+def joint_case(problem, start, roots):
+    """Of a JointProblem, with matrices that give states coefficients of unit prior."""
+    blocks, w = problem.blocks, start.weights
+    ends = np.cumsum([len(root) for root in roots])
+
+    def flatten(iterate):
+        pairs = zip(roots, iterate.coefficients, strict=True)
+        states = [np.linalg.solve(root, c) for root, c in pairs]
+        return np.concatenate([*states, iterate.weights])
+
+    def iterate_of(x):
+        *states, weights = np.split(x, ends)
+        pairs = zip(roots, states, strict=True)
+        return problem.iterate([root @ z for root, z in pairs], weights)
+
+    def rows(iterate):
+        residuals = np.concatenate(problem.evaluate(iterate).residuals)
+        x = flatten(iterate)
+        prior = np.r_[np.full(ends[-1], problem.penalty**0.5), np.ones(len(w))] * x
+        return np.concatenate(
+            [np.sqrt(np.concatenate(problem.precisions)) * residuals, prior]
+        )
+
+    starts = np.cumsum([0, *(len(p) for p in problem.precisions)])
+    observed = [
+        start + np.arange(len(block.values))
+        for start, block in zip(starts, blocks, strict=False)
+    ]
+    scales = np.sqrt(np.concatenate(problem.precisions))
+    return Case(problem, start, flatten, iterate_of, rows, observed, scales, len(w))
+
+
+def with_gaussian(case, functionals, psi):
+    """The case with the distribution of its data, for linear functionals of states.
+
+    `functionals` are those of each function, and `psi` has the features of P of all
+    data in their order.
+    """
+    problem = case.problem
+    grams = [gram(STATE_KERNEL, own) / problem.penalty for own in functionals]
+    noise = np.diag(1 / np.concatenate(problem.precisions))
+    covariance = problem.dispersion * (block_diag(*grams) + psi @ psi.T + noise)
+    ends = np.cumsum([len(G) for G in grams])
+
+    def cross(m, points, operator):
+        query = [(points, operator)]
+        own = gram(STATE_KERNEL, query, functionals[m])
+        rows = np.zeros((len(points), ends[-1]))
+        rows[:, ends[m] - own.shape[1] : ends[m]] = own
+        factor = problem.dispersion / problem.penalty
+        return factor * rows, factor * np.diag(gram(STATE_KERNEL, query))
+
+    parts = [np.r_[block.values, block.forcing] for block in problem.blocks]
+    data = np.concatenate(parts)
+    return replace(case, data=data, covariance=covariance, cross=cross)
+
+
+def roots_of(case):
+    return [np.linalg.inv(np.linalg.cholesky(G)).T for G in case.grams]
+
+
+def learner(form, equation):
+    """States and equation, in either form; linear if P depends on time alone."""
+    pieces = make_case(equation)
+    if form == "dual":
+        case = joint_case(pieces.problem, pieces.iterate, roots_of(pieces))
+    else:
+        problem, iterate = in_the_primal(pieces)
+        roots = [np.eye(block.n_unknowns) for block in problem.blocks]
+        case = joint_case(problem, iterate, roots)
+    problem = case.problem
+    problem.dispersion = DISPERSION
+    if equation != "time":
+        return case
+    functionals = [
+        [(data.points, OPERATORS[0]), (points, IMPOSED)]
+        for data, points in zip(pieces.functions, pieces.points, strict=True)
+    ]
+    psi = [
+        [
+            np.zeros((len(data.values), case.n_weights)),
+            problem.basis(with_state(points)),
+        ]
+        for data, points in zip(pieces.functions, pieces.points, strict=True)
+    ]
+    return with_gaussian(case, functionals, np.vstack(sum(psi, [])))
+
+
+def with_state(points):
+    """Features of P at points, of a state that is zero."""
+    return np.column_stack([points, np.zeros((len(points), 2))])
+
+
+def solver(is_linear):
+    """A given equation with values and slopes as data: no weights are free."""
+    rng = np.random.RandomState(0)
+    points = np.linspace(0.1, 2.9, 7)[:, None]
+    observed = [
+        (np.array([[0.0], [3.0]]), OPERATORS[0]),
+        (np.array([[0.0], [1.3], [2.0]]), OPERATORS[1]),
+    ]
+    conditions = Conditions(
+        observed, rng.normal(size=5), np.ones(5), points, OPERATORS, rng.normal(size=7)
+    )
+
+    def damped(u, u_t, u_tt):
+        return u_tt + 0.5 * u * u_t + u**3
+
+    equation = GivenEquation(LINEAR_PART if is_linear else damped, ("t",))
+    conditions = replace(conditions, operators=equation.operators)
+    problem = make_problem(STATE_KERNEL, equation, conditions)
+    precisions = rng.uniform(0.5, 5.0, size=12)
+    problem = problem.with_blocks(problem.blocks, [precisions])
+    (block,) = problem.blocks
+    root = np.linalg.cholesky(gram(STATE_KERNEL, block.observed + block.imposed))
+    start = problem.iterate([0.1 * rng.normal(size=len(root))], np.empty(0))
+    case = joint_case(problem, start, [np.linalg.inv(root).T])
+    if not is_linear:
+        return case
+    functionals = [[*observed, (points, IMPOSED)]]
+    return with_gaussian(case, functionals, np.zeros((12, 0)))
+
+
+CASES = {
+    "dual": lambda: learner("dual", "time"),
+    "primal": lambda: learner("primal", "time"),
+    "solver": lambda: solver(is_linear=True),
+    "nonlinear dual": lambda: learner("dual", "polynomial"),
+    "nonlinear primal": lambda: learner("primal", "polynomial"),
+    "nonlinear solver": lambda: solver(is_linear=False),
+}
+LINEAR = [name for name in CASES if "nonlinear" not in name]
+
+
+@cache
+def case_of(name):
+    return CASES[name]()
+
+
+def solved(case):
+    """A linear problem, linearised at its solution."""
+    problem = case.problem
+    solution, _ = problem.linearise(problem.evaluate(case.start)).step(0.0)
+    return problem.linearise(problem.evaluate(solution))
+
+
+# --- problems and steps ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_loss_is_half_the_sum_of_squares(name):
+    case = case_of(name)
+    evaluation = case.problem.evaluate(case.start)
+    assert evaluation.loss == pytest.approx(0.5 * np.sum(case.rows(case.start) ** 2))
+    assert evaluation.iterate is case.start
+    back = case.iterate_of(case.flatten(case.start))
+    assert case.problem.evaluate(back).loss == pytest.approx(evaluation.loss)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_short_step_lowers_the_loss_as_predicted(name):
+    """A highly damped step is one down the gradient of the loss."""
+    case = case_of(name)
+    problem = case.problem
+    model = problem.linearise(problem.evaluate(case.start))
+    x = case.flatten(case.start)
+    new, decrease = model.step(1e6)
+    step = case.flatten(new) - x
+
+    def loss(fraction):
+        return problem.evaluate(case.iterate_of(x + fraction * step)).loss
+
+    slope = (loss(1e-2) - loss(-1e-2)) / 2e-2
+    assert decrease > 0
+    assert -slope == pytest.approx(decrease, rel=1e-2)
+    # ... and a longer one lowers a sum of squares by what its linear model says.
+    new, decrease = model.step(1.0)
+    step = case.flatten(new) - x
+    moved = [case.rows(case.iterate_of(x + h * step)) for h in (1e-5, -1e-5)]
+    along = (moved[0] - moved[1]) / 2e-5
+    at_start = case.rows(case.start)
+    expected = 0.5 * np.sum(at_start**2) - 0.5 * np.sum((at_start + along) ** 2)
+    assert decrease == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize("damping", [0.0, 0.3, 1e3])
+def test_a_step_of_a_linear_problem_solves_least_squares(name, damping):
+    case = case_of(name)
+    problem, x = case.problem, case.flatten(case.start)
+    new, decrease = problem.linearise(problem.evaluate(case.start)).step(damping)
+    at_zero, J = case.dense()
+    A = np.vstack([J, damping**0.5 * np.eye(len(x))])
+    right = np.r_[-at_zero, damping**0.5 * x]
+    expected = np.linalg.lstsq(A, right)[0]
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(case.flatten(new), expected, atol=1e-7 * size)
+    fallen = problem.evaluate(case.start).loss - problem.evaluate(new).loss
+    assert decrease == pytest.approx(fallen, rel=1e-8)
+
+
+# --- posteriors --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_leave_one_out_is_fitting_without(name):
+    case = case_of(name)
+    at_zero, J = case.dense()
+    errors = solved(case).leave_one_out()
+    assert len(errors) == len(case.observed)
+    for found, places in zip(errors, case.observed, strict=True):
+        for error, i in zip(found, places, strict=True):
+            others = np.arange(len(J)) != i
+            x = np.linalg.lstsq(J[others], -at_zero[others])[0]
+            expected = (at_zero[i] + J[i] @ x) / case.scales[i]
+            assert error == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_posterior_of_the_weights_is_the_dense_one(name):
+    case = case_of(name)
+    at_zero, J = case.dense()
+    posterior = solved(case).posterior_weights()
+    p, covariance = case.n_weights, DISPERSION * np.linalg.inv(J.T @ J)
+    x = np.linalg.lstsq(J, -at_zero)[0]
+    own = slice(len(x) - p, None)
+    np.testing.assert_allclose(posterior.weights, x[own], rtol=1e-6, atol=1e-9)
+    A = np.random.RandomState(1).normal(size=(4, p))
+    expected = np.sqrt(np.einsum("ij,jk,ik->i", A, covariance[own, own], A))
+    np.testing.assert_allclose(posterior.std(A), expected, rtol=1e-6)
+    loss = 0.5 * np.sum((at_zero + J @ x) ** 2)
+    assert posterior.loss == pytest.approx(loss / case.problem.dispersion, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize("operator", ["u", "u_t", "u_tt + 2 u"])
+def test_states_are_the_conditional_gaussian(name, operator):
+    case, operator = case_of(name), parse_operator(operator, ("t",))
+    factor = cho_factor(case.covariance)
+    states = solved(case).posterior_states()
+    assert len(states) == len(case.observed)
+    for m, state in enumerate(states):
+        cross, prior = case.cross(m, T, operator)
+        mean = cross @ cho_solve(factor, case.data)
+        variance = prior - np.sum(cross * cho_solve(factor, cross.T).T, axis=1)
+        sizes = np.abs(mean).max(), prior.max()
+        values = state.evaluate(T, operator)
+        np.testing.assert_allclose(values, mean, atol=1e-8 * sizes[0])
+        for one in (state, pickle.loads(pickle.dumps(state))):
+            found = one.variance(T, operator)
+            np.testing.assert_allclose(found, variance, rtol=1e-6, atol=1e-9 * sizes[1])
+            assert np.all(found >= 0)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize("at_solution", [True, False])
+def test_log_evidence_is_the_density_of_the_data(name, at_solution):
+    case = case_of(name)
+    model = case.problem.linearise(case.problem.evaluate(case.start))
+    model = solved(case) if at_solution else model
+    density = multivariate_normal(cov=case.covariance).logpdf(case.data)
+    expected = density + 0.5 * len(case.data) * np.log(2 * np.pi)
+    assert model.log_evidence() == pytest.approx(expected, rel=1e-8)
+
+
+def test_log_evidence_of_both_forms_agrees_where_problems_are_nonlinear():
+    dual, primal = (case_of(f"nonlinear {form}") for form in ("dual", "primal"))
+    models = [c.problem.linearise(c.problem.evaluate(c.start)) for c in (dual, primal)]
+    dual, primal = (model.log_evidence() for model in models)
+    assert primal == pytest.approx(dual, rel=1e-7)
