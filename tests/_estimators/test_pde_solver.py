@@ -20,7 +20,6 @@ from keql import (
     OneStepKEqL,
     TwoStepKEqL,
 )
-from keql._solving import noise_levels
 from keql.datasets import make_darcy
 from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.metrics import relative_l2_error
@@ -96,23 +95,6 @@ def test_nonlinear_elliptic_equation():
     ).fit(sides, hill(sides))
     assert relative_l2_error(hill(TEST), solver.predict(TEST)) < 1e-6
     assert not solver.linear_ and solver.converged_ and solver.n_iter_ > 1
-
-
-@pytest.mark.parametrize("seems", [True, False])
-@pytest.mark.parametrize("linear", [True, False])
-def test_a_wrong_first_impression_does_not_matter(monkeypatch, seems, linear):
-    """Linear equations are told by their slopes; the solution has the last word."""
-    monkeypatch.setattr(noise_levels, "seems_linear", lambda *_: seems)
-    points, sides = square(8, 9)
-    solver = KernelPDESolver(
-        "-1 u_xx - u_yy" if linear else cubic,
-        points,
-        lambda X: 2 * PI**2 * hill(X) + (not linear) * hill(X) ** 3,
-        ("x", "y"),
-        state_kernel=RBF(0.5),
-    ).fit(sides, hill(sides))
-    assert relative_l2_error(hill(TEST), solver.predict(TEST)) < 1e-4
-    assert solver.linear_ == (linear and seems)
 
 
 def test_a_kernel_too_smooth_for_the_solution():
@@ -337,29 +319,6 @@ def test_functions_are_solved_as_one_by_one():
             new = pd.DataFrame(TEST, columns=["x", "y"])
             together = solver.predict(new.assign(which=name))
             np.testing.assert_allclose(together, alone.predict(new), atol=1e-7)
-
-
-def test_one_factorisation_for_a_linear_equation(monkeypatch):
-    sizes = []
-    factorise = noise_levels.factorise
-    monkeypatch.setattr(
-        noise_levels, "factorise", lambda H, s: sizes.append(len(H)) or factorise(H, s)
-    )
-    points, sides = square(4, 5)
-    X = np.column_stack([np.tile(sides, (20, 1)), np.repeat(np.arange(20), len(sides))])
-    solver = KernelPDESolver(
-        "laplacian(u)",
-        points,
-        lambda X: X[:, 0],
-        ("x", "y"),
-        function_column=2,
-        state_kernel=RBF(0.5),
-        observation_noise=0,
-        equation_noise=0,
-    ).fit(X, np.random.RandomState(0).normal(size=len(X)))
-    assert sizes == [len(sides) + len(points)]
-    assert all(s.factors[0] is solver.states_[0].factors[0] for s in solver.states_)
-    assert len(pickle.dumps(solver.states_)) < 1e5
 
 
 # --- learned equations --------------------------------------------------------------
