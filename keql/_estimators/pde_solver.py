@@ -1,6 +1,7 @@
 """Solving a learned equation, or any other, for new data."""
 
 import warnings
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 
@@ -9,15 +10,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from keql._estimators.base import BaseKEqL, Interval
-from keql._joint.problem import Conditions
 from keql._numerics.parallel import parallel_map
 from keql._observations.data import Observations, sorted_labels
 from keql._solving.conditions import (
-    BoundaryData,
     box_of,
     default_points,
     name_coordinates,
-    observed_functionals,
+    observe,
     operators_of_rows,
 )
 from keql._solving.default_kernel import choose_kernel
@@ -222,37 +221,32 @@ class KernelPDESolver(BaseKEqL):
             If an argument is not as documented; the message names it.
         """
         self._validate_params()
-        data = self._read_boundary(X, y)
-        equation = self._bind_equation(data.variables)
-        conditions = self._set_up(data, equation)
+        labels, variables, conditions = self._read_boundary(X, y)
+        equation = self._bind_equation(variables)
+        if equation is not None:
+            conditions = self._impose(equation, labels, variables, conditions)
         boxes = np.stack([box_of(given) for given in conditions])
         if equation is not None:
-            check_posed(equation, data.labels, conditions, boxes)
+            check_posed(equation, labels, conditions, boxes)
         noise = NoiseLevels(self.observation_noise, self.equation_noise)
-        kernel = self._choose_kernel(equation, conditions, data.variables, boxes, noise)
+        kernel = self._choose_kernel(equation, conditions, variables, boxes, noise)
         solve = partial(
             solve_all,
-            kernel.bind(data.variables),
+            kernel.bind(variables),
             equation,
             noise=noise,
             max_iter=self.max_iter,
             tol=self.tol,
             map_functions=partial(parallel_map, self.n_jobs),
         )
-        axis = data.variables.index("t") if "t" in data.variables else 0
+        axis = variables.index("t") if "t" in variables else 0
         solved = solve_in_windows(solve, equation, conditions, axis, self.n_windows)
-        self.variables_ = data.variables
-        self.functions_ = data.labels
-        self.equation_ = equation
-        self.state_kernel_ = kernel
+        self.variables_, self.functions_ = variables, labels
+        self.equation_, self.state_kernel_ = equation, kernel
         self.collocation_points_ = [given.points for given in conditions]
         self.domain_ = boxes
-        self.states_ = [state for state, _ in solved]
-        solutions = [solutions for _, solutions in solved]
-        self._describe(solutions)
-        if self.verbose:
-            self._print(solutions)
-        self._warn_of_poor_solutions(solutions, noise.levels[0])
+        self._store(solved)
+        self._warn_of_poor_solutions(solved, noise.levels[0])
         return self
 
     def predict(self, X, return_std=False):
@@ -370,7 +364,7 @@ class KernelPDESolver(BaseKEqL):
                 )
 
     def _read_boundary(self, X, y):
-        """Functionals and values of each function."""
+        """Labels of the functions, names of the coordinates, and what is observed."""
         points, (labels, entries), y = self._read(X, y, self._special)
         columns = getattr(self, "feature_names_in_", None)
         if columns is not None:
@@ -386,12 +380,12 @@ class KernelPDESolver(BaseKEqL):
         functions = sorted_labels(labels)
         position = {label: m for m, label in enumerate(functions)}
         owner = np.array([position[label] for label in labels])
-        observations = []
+        conditions = []
         for m in range(len(functions)):
             rows = owner == m
             given = points[rows], y[rows], index[rows]
-            observations.append(observed_functionals(*given, operators, exact))
-        return BoundaryData(tuple(functions), variables, observations)
+            conditions.append(observe(*given, operators, exact))
+        return tuple(functions), variables, conditions
 
     def _bind_equation(self, variables):
         """The equation in the form that the solver needs."""
@@ -417,32 +411,20 @@ class KernelPDESolver(BaseKEqL):
             )
         return self.equation
 
-    def _set_up(self, data, equation):
-        """What each function has to meet."""
-        operators = [] if equation is None else equation.operators
-        placed, forcing = self._impose(data, equation)
-        return [
-            Conditions(observed, values, np.ones(len(values)), points, operators, right)
-            for (observed, values), points, right in zip(
-                data.observations, placed, forcing, strict=True
-            )
-        ]
-
-    def _impose(self, data, equation):
-        """Collocation points and right-hand side of each function."""
-        if equation is None:
-            nowhere = np.empty((0, len(data.variables)))
-            return [nowhere] * len(data.labels), [np.empty(0)] * len(data.labels)
-        observed_of_all = [observed for observed, _ in data.observations]
+    def _impose(self, equation, labels, variables, conditions):
+        """The conditions with the equation at the collocation points."""
         given = self.collocation_points
         if given is None or isinstance(given, Integral):
-            placed = [default_points(observed_of_all, given)] * len(data.labels)
+            placed = [default_points(conditions, given)] * len(labels)
         else:
-            functions = Observations(data.labels, None)
-            placed = self._place_collocation(functions, data.variables)
-            for points, observed in zip(placed, observed_of_all, strict=True):
-                check_near(points, observed)
-        return placed, self._evaluate_forcing(data.labels, placed)
+            placed = self._place_collocation(Observations(labels, None), variables)
+            for points, own in zip(placed, conditions, strict=True):
+                check_near(points, own.observed)
+        forcing = self._evaluate_forcing(labels, placed)
+        return [
+            replace(own, points=points, operators=equation.operators, forcing=right)
+            for own, points, right in zip(conditions, placed, forcing, strict=True)
+        ]
 
     def _choose_kernel(self, equation, conditions, variables, boxes, noise):
         if self.state_kernel is not None:
@@ -452,41 +434,43 @@ class KernelPDESolver(BaseKEqL):
             return learned
         return choose_kernel(conditions, equation, variables, boxes, noise)
 
-    def _describe(self, solutions):
-        """Fitted attributes from the solutions of each function in its windows."""
-        each = [solution for of_function in solutions for solution in of_function]
-        self.linear_ = all(solution.linear for solution in each)
-        self.converged_ = all(solution.converged for solution in each)
+    def _store(self, solved):
+        """Fitted attributes, from the state and the solutions of each function."""
+        self.states_ = [state for state, _ in solved]
+        windows = [solutions for _, solutions in solved]
 
         def gather(combine, name):
-            rows = [[getattr(s, name) for s in function] for function in solutions]
-            return np.array([combine(row) for row in rows])
+            return np.array([combine([getattr(s, name) for s in w]) for w in windows])
 
+        self.linear_ = bool(gather(all, "linear").all())
+        self.converged_ = bool(gather(all, "converged").all())
         self.n_iter_ = int(gather(sum, "n_iter").max())
         self.relative_noise_ = gather(max, "level")
         self.residual_ = gather(max, "residual")
         self.log_likelihood_ = gather(sum, "likelihood")
-        self.reach_ = np.zeros(len(solutions))
+        self.reach_ = np.zeros(len(solved))
         if isinstance(self.equation_, LearnedEquation):
             # All features at once: their ratios rest on one look at the training set.
-            ratios = self.equation_.extrapolation(np.vstack([s.features for s in each]))
-            ends = np.cumsum([sum(len(s.features) for s in f) for f in solutions])
-            parts = np.split(ratios, ends[:-1])
+            features = [np.vstack([s.features for s in w]) for w in windows]
+            ratios = self.equation_.extrapolation(np.vstack(features))
+            parts = np.split(ratios, np.cumsum([len(S) for S in features])[:-1])
             self.reach_ = np.array([part.max() for part in parts])
 
-    def _print(self, solutions):
-        """The result for each function and window, for the user."""
-        for label, of_function in zip(self.functions_, solutions, strict=True):
-            for solution in of_function:
-                print(
-                    f"function {label}: {solution.n_iter} step(s), relative noise "
-                    f"{solution.level:.0e}, residual {solution.residual:.2e}"
-                )
+    def _warn_of_poor_solutions(self, solved, highest_level):
+        """Warn of searches that did not converge, or ended at the highest noise.
 
-    def _warn_of_poor_solutions(self, solutions, highest_level):
-        """Warn of searches that did not converge, or ended at the highest noise."""
-        each = [solution for of_function in solutions for solution in of_function]
-        advice = [solution.message for solution in each if not solution.converged]
+        With `verbose`, print the result for each function and window.
+        """
+        advice = []
+        for label, (_, solutions) in zip(self.functions_, solved, strict=True):
+            for solution in solutions:
+                if self.verbose:
+                    print(
+                        f"function {label}: {solution.n_iter} step(s), relative noise "
+                        f"{solution.level:.0e}, residual {solution.residual:.2e}"
+                    )
+                if not solution.converged:
+                    advice.append(solution.message)
         if self.equation_ is not None and self.relative_noise_.max() >= highest_level:
             advice.append(
                 "the state meets the data and the equation only roughly, up to a tenth "

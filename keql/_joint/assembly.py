@@ -6,7 +6,7 @@ import numpy as np
 
 from keql._joint.dual import DualModel, make_dual_blocks
 from keql._joint.primal import PrimalModel, make_primal_blocks
-from keql._joint.problem import Conditions, JointProblem, distinct, same_points
+from keql._joint.problem import Conditions, JointProblem, first_equal, same_points
 from keql._numerics.linalg import pivoted_cholesky
 from keql._numerics.scaling import size_or_one
 from keql.equation import FixedUnknownPart, LearnedEquation, LearnedModel
@@ -42,10 +42,9 @@ def make_problem(
         lambda.
     map_blocks : callable
         Applies a function to each block.
-    relative_equation_noise : float, default=1e-3
-        What stands in for a sigma_P that is not given.
-    smallest_noise : float, default=1e-9
-        Noise levels are at least this, relative to the data and to the unknown part.
+    relative_equation_noise, smallest_noise : float
+        The second one is a lower limit of noise levels, relative to the data and to the
+        unknown part.
     """
     setup, functions = two_step.setup, two_step.observations.functions
     values = np.concatenate([data.values for data in functions])
@@ -94,8 +93,9 @@ def _make_blocks(kernels, conditions, solver, most_representers=6000):
     The rank of more representers than `most_representers` is not looked at: the dual
     needs less time than that.
     """
-    places, _ = distinct([given.points for given in conditions], same_points)
-    n_representers = sum(map(len, places)) * len(conditions[0].operators)
+    places = [given.points for given in conditions]
+    n_places = sum(len(places[i]) for i in set(first_equal(places, same_points)))
+    n_representers = n_places * len(conditions[0].operators)
     n_representers += sum(len(given.values) for given in conditions)
     small = solver == "auto" and n_representers <= most_representers
     if solver == "primal" or (

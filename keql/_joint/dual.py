@@ -5,7 +5,7 @@ residuals, T = (observed functionals, linearised equation); only matrices of tha
 are factored (design: the representer theorem in observation space).
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from keql._joint.linearised import Elimination, LinearisedProblem, below_zeros
 from keql._joint.problem import (
     Conditions,
     apply_functionals,
-    distinct,
+    first_equal,
     same_points,
 )
 from keql._numerics.linalg import (
@@ -29,22 +29,11 @@ from keql.operators import KernelExpansion, gram, gram_diagonal
 class DualBlock(Conditions):
     """One function, its state as a sum of representers.
 
-    The representers are those of its N observed functionals, then of the Q' operators
-    at K points; their Gram matrix is kept in three parts, because functions with the
-    same kernel and collocation points share the last one.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        State kernel.
-    group : int
-        The same for functions that share `gram_operators`.
-    gram_values : ndarray of shape (N, N)
-        Gram matrix of the observed functionals.
-    gram_cross : ndarray of shape (N, Q' K)
-        Observed functionals against operators.
-    gram_operators : ndarray of shape (Q', K, Q', K)
-        Gram matrix of the operators.
+    These are the representers of its N observed functionals, then of the Q' operators
+    at K points. Their Gram matrix for the state kernel is kept in three parts: observed
+    functionals (N, N), these against operators (N, Q' K), and operators, (Q', K, Q',
+    K). Functions of one `group` have the same kernel and points, and share the last
+    part.
     """
 
     kernel: object
@@ -87,8 +76,8 @@ class DualBlock(Conditions):
     def restricted(self, rows, shared):
         """The block with the collocation points `rows` only.
 
-        `shared` is a dict in which the parts that functions share are kept: the
-        functions of a group have the same points, and so the same rows.
+        In the dict `shared` the functions of a group, which have the same points and so
+        the same rows, find what they share.
         """
         n, n_points = len(self.values), len(self.points)
         if self.group not in shared:
@@ -169,11 +158,8 @@ def make_dual_blocks(kernels, conditions):
 
     `kernels` has the state kernel of each function, `conditions` what it has to meet.
     """
-    _, groups = distinct(
-        [
-            (kernel, given.points)
-            for kernel, given in zip(kernels, conditions, strict=True)
-        ],
+    groups = first_equal(
+        list(zip(kernels, [given.points for given in conditions], strict=True)),
         lambda one, other: one[0] is other[0] and same_points(one[1], other[1]),
     )
     shared, blocks = {}, []
@@ -185,7 +171,7 @@ def make_dual_blocks(kernels, conditions):
         cross = gram(kernel, observed, imposed) if imposed else None
         blocks.append(
             DualBlock(
-                **{field.name: getattr(given, field.name) for field in fields(given)},
+                **vars(given),
                 kernel=kernel,
                 group=group,
                 gram_values=gram(kernel, observed),
@@ -214,7 +200,7 @@ def factorise(H, precisions, a=1.0):
 
 
 class DualModel(LinearisedProblem):
-    """Linearisation of a dual problem; `step` solves it for any damping.
+    """Linearisation of a problem with dual blocks.
 
     With a = lambda + mu, b = 1 + mu and, for each function, H = T U T^*/a + W^-1 =
     L L^T, Y = L^-1 Psi, d = L^-1 rt (block arrowhead: H has no Psi in it),
@@ -222,13 +208,6 @@ class DualModel(LinearisedProblem):
         rt = r - (lambda/a) T v - (1/b) Psi w,
         e = -(b I + sum Y^T Y)^-1 sum Y^T d,      x = L^-T (d + Y e),
         dw = e - w / b,                           dv = -(lambda/a) v - T^* x / a.
-
-    Parameters
-    ----------
-    problem : JointProblem
-        The problem, with dual blocks.
-    evaluation : Evaluation
-        Where it is linearised.
     """
 
     def _prepare(self, m, slopes, features):
@@ -291,21 +270,10 @@ class DualState(KernelExpansion):
     the weights of P; by the Woodbury identity what the data explain of a prior
     variance is ``|L^-1 q|^2 - |R^-1 Y^T L^-1 q|^2`` with R R^T = I + sum Y^T Y.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        State kernel.
-    coefficients : ndarray of shape (N + Q' K,)
-        Of the representers.
-    data : LinearisedData
-        What determines the state.
-    penalty : float, default=1.0
-        lambda: the prior covariance is the kernel over lambda.
-    dispersion : float, default=1.0
-        By which all variances are multiplied.
-    factors : tuple of ndarray, default=None
-        L of shape (N + K, N + K) and R^-1 Y^T of shape (p, N + K); None: computed
-        whenever variances are asked for. They are not saved.
+    The coefficients are those of the functionals of the LinearisedData; the prior
+    covariance is the kernel over `penalty`, and all variances are multiplied by
+    `dispersion`. The factors L (N + K, N + K) and R^-1 Y^T (p, N + K) are not saved;
+    without them they are computed whenever variances are asked for.
     """
 
     def __init__(

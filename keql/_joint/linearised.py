@@ -22,18 +22,10 @@ from keql.equation import WeightPosterior
 class Elimination(NamedTuple):
     """The states eliminated: one triangular factor for each function, one for w.
 
-    Parameters
-    ----------
-    factors : list of ndarray of shape (s_m, s_m)
-        Of each function; lower triangular in the dual, upper in the primal.
-    features : list of ndarray of shape (s_m, p)
-        Features of P in the coordinates of these factors.
-    right : list of ndarray of shape (s_m,)
-        What the state of each function has to explain, in the same coordinates.
-    coupling : ndarray of shape (p, p)
-        R, lower triangular.
-    dw : ndarray of shape (p,)
-        The step of the weights.
+    The `factors` (s_m, s_m) of the functions are lower triangular in the dual, upper
+    triangular in the primal. `features` (s_m, p) are those of P in the coordinates of
+    these factors, `right` (s_m,) what the states have to explain. `coupling` (p, p) is
+    R, lower triangular, and `dw` (p,) the step of the weights.
     """
 
     factors: list
@@ -47,22 +39,11 @@ class Elimination(NamedTuple):
 class LinearisedData:
     """The data T v + Psi w that determine one state, and what is known of w.
 
-    Everything is of the size of the data, or of P: factors are computed from it.
-
-    Parameters
-    ----------
-    functionals : list of (points, operator)
-        Those observed, N in all, then the Q' operators at the K collocation points.
-    slopes : ndarray of shape (Q', K)
-        Coefficients of the linearised equation.
-    precisions : ndarray of shape (N + K,)
-        Inverse variances of the noise.
-    basis : PolynomialBasis, InducingBasis or FixedUnknownPart
-        psi.
-    S : ndarray of shape (K, d + Q)
-        Features of the state that P depends on.
-    coupling : ndarray of shape (p, p)
-        R without damping.
+    Everything is of the size of the data, or of P: factors are computed from it. The
+    `functionals` are those observed, then the Q' operators at the K collocation points,
+    `slopes` (Q', K) the coefficients of the linearised equation, `precisions` (N + K,)
+    the inverse variances of the noise. P has the features psi of `basis` at the
+    features `S` (K, d + Q) of the state, and `coupling` (p, p) is R without damping.
     """
 
     functionals: list
@@ -88,16 +69,9 @@ def below_zeros(features, n_rows):
 class LinearisedProblem:
     """What linear models have in common, whatever represents the states.
 
-    A subclass says how states are eliminated, `_eliminate(a, b)`, which prepares the
-    matrix of a function with `_prepare(m, slopes, features)`, and the rest of what is
-    asked for one function.
-
-    Parameters
-    ----------
-    problem : JointProblem
-        The problem.
-    evaluation : Evaluation
-        Where it is linearised.
+    A subclass says how the states are eliminated, `_eliminate(a, b)`, from matrices
+    that it makes with `_prepare(m, slopes, features)`, and what follows for one
+    function.
     """
 
     def __init__(self, problem, evaluation):
@@ -183,19 +157,21 @@ class LinearisedProblem:
         posterior = WeightPosterior(weights, coupling, evaluation.loss)
         return posterior.with_dispersion(self.problem.dispersion)
 
+    def data_of(self, m, precisions, coupling):
+        """The LinearisedData of function `m`, with the precisions of its noise."""
+        block, n_unknown = self.problem.blocks[m], self.problem.n_unknown
+        functionals = block.observed + block.imposed
+        features = self.evaluation.features[m][:, :n_unknown]
+        basis = self.problem.basis
+        return LinearisedData(
+            functionals, self.slopes[m], precisions, basis, features, coupling
+        )
+
     def posterior_states(self):
         """The states with their variances, the equation being uncertain too."""
-        problem, parts = self.problem, self.undamped
-        states = []
-        for m, block in enumerate(problem.blocks):
-            data = LinearisedData(
-                block.observed + block.imposed,
-                self.slopes[m],
-                problem.precisions[m],
-                problem.basis,
-                self.evaluation.features[m][:, : problem.n_unknown],
-                parts.coupling,
-            )
+        parts, states = self.undamped, []
+        for m, precisions in enumerate(self.problem.precisions):
+            data = self.data_of(m, precisions, parts.coupling)
             shared = solve_lower(parts.coupling, parts.features[m].T)
             states.append(self._state(m, data, parts.factors[m], shared))
         return states

@@ -8,7 +8,7 @@ problem in the z_m and w. Orthogonal factorisations do not square its condition 
 so that noise levels near rounding errors, and more unknowns than data, do no harm.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
@@ -17,33 +17,25 @@ from keql._joint.linearised import Elimination, LinearisedProblem, below_zeros
 from keql._joint.problem import (
     Conditions,
     apply_functionals,
-    distinct,
+    first_equal,
     same_points,
 )
 from keql._numerics.linalg import pivoted_cholesky, solve_lower
 from keql.operators import KernelExpansion, gram, gram_diagonal
 
 
+@dataclass(frozen=True)
 class SpanBasis:
-    """An orthonormal basis of the span of representers in an RKHS.
+    """An orthonormal basis of the span of the representers of r functionals.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Kernel of the RKHS.
-    functionals : list of (points, operator)
-        Those whose representers span the space.
-    order : ndarray of shape (r,)
-        The functionals in the order in which they were picked.
-    cholesky : ndarray of shape (r, r)
-        Lower Cholesky factor of the Gram matrix in this order.
+    `order` (r,) says in which order they were picked, and `cholesky` (r, r) is the
+    lower Cholesky factor of their Gram matrix in this order.
     """
 
-    def __init__(self, kernel, functionals, order, cholesky):
-        self.kernel = kernel
-        self.functionals = functionals
-        self.order = order
-        self.cholesky = cholesky
+    kernel: object
+    functionals: list
+    order: np.ndarray
+    cholesky: np.ndarray
 
     def __call__(self, functionals):
         """Values of functionals on the basis functions, of shape (n, r)."""
@@ -79,16 +71,10 @@ def span(kernel, functionals):
 
 @dataclass(frozen=True)
 class PrimalBlock(Conditions):
-    """One function, its state in an orthonormal basis.
+    """One function, its state in an orthonormal basis of r functions.
 
-    Parameters
-    ----------
-    basis : SpanBasis
-        Of r functions, shared by functions with the same kernel.
-    basis_values : ndarray of shape (N, r)
-        Observed functionals of the basis functions.
-    basis_operators : ndarray of shape (Q', K, r)
-        Operators on the basis functions.
+    Functions with one kernel share the basis. `basis_values` (N, r) are the observed
+    functionals of its functions, `basis_operators` (Q', K, r) the operators.
     """
 
     basis: SpanBasis
@@ -153,11 +139,10 @@ def make_primal_blocks(kernels, conditions):
     `kernels` has the state kernel of each function, `conditions` what it has to meet;
     the observed functionals are point values.
     """
-    blocks = [None] * len(kernels)
-    different, index = distinct(kernels, lambda one, other: one is other)
-    for i, kernel in enumerate(different):
-        members = [m for m, j in enumerate(index) if j == i]
-        group = _blocks_of_one_kernel(kernel, [conditions[m] for m in members])
+    blocks, bases = [None] * len(kernels), first_equal(kernels, lambda one, other: one is other)
+    for basis in set(bases):
+        members = [m for m, own in enumerate(bases) if own == basis]
+        group = _blocks_of_one_kernel(kernels[basis], [conditions[m] for m in members])
         for m, block in zip(members, group, strict=True):
             blocks[m] = block
     return blocks
@@ -169,27 +154,26 @@ def _blocks_of_one_kernel(kernel, conditions):
     (_, identity), operators = conditions[0].observed[0], conditions[0].operators
     points, rows_of = np.unique(np.concatenate(observed), axis=0, return_inverse=True)
     rows_of = np.split(rows_of.ravel(), np.cumsum([len(x) for x in observed])[:-1])
-    places, place_of = distinct([given.points for given in conditions], same_points)
-    imposed = [(x, operator) for x in places for operator in operators]
+    places = first_equal([given.points for given in conditions], same_points)
+    owners = list(dict.fromkeys(places))
+    imposed = [functional for i in owners for functional in conditions[i].imposed]
     basis, rows = span(kernel, [(points, identity), *imposed])
-    ends = np.cumsum([len(operators) * len(x) for x in places])
-    of_places = np.split(rows[len(points) :], ends[:-1])
-    blocks = []
-    for given, own, i in zip(conditions, rows_of, place_of, strict=True):
-        shape = (len(operators), len(given.points), rows.shape[1])
-        blocks.append(
-            PrimalBlock(
-                **{field.name: getattr(given, field.name) for field in fields(given)},
-                basis=basis,
-                basis_values=rows[own],
-                basis_operators=of_places[i].reshape(shape),
-            )
+    sizes = [len(operators) * len(conditions[i].points) for i in owners]
+    parts = np.split(rows[len(points) :], np.cumsum(sizes)[:-1])
+    rows_at = dict(zip(owners, parts, strict=True))
+    return [
+        PrimalBlock(
+            **vars(given),
+            basis=basis,
+            basis_values=rows[own],
+            basis_operators=rows_at[i].reshape(len(operators), -1, rows.shape[1]),
         )
-    return blocks
+        for given, own, i in zip(conditions, rows_of, places, strict=True)
+    ]
 
 
 class PrimalModel(LinearisedProblem):
-    """Linearisation of a joint problem; `step` solves it for any damping.
+    """Linearisation of a problem with primal blocks.
 
     With a = lambda + mu, b = 1 + mu, J = T phi and all rows in units of the noise, the
     step of function m minimises
@@ -198,13 +182,6 @@ class PrimalModel(LinearisedProblem):
 
     for any dw by a QR factorisation whose last rows leave p equations for dw; those of
     all functions and sqrt(b) (dw + w / b) = 0 are solved by another (block arrowhead).
-
-    Parameters
-    ----------
-    problem : JointProblem
-        The problem, with primal blocks.
-    evaluation : Evaluation
-        Where it is linearised.
     """
 
     def _prepare(self, m, slopes, features):
@@ -291,23 +268,8 @@ class PrimalState(KernelExpansion):
     ``|R^-1 B^T H^-T phi|^2`` from the weights of P, plus the prior variance of what the
     basis does not span. No difference of large numbers is taken of data.
 
-    Parameters
-    ----------
-    basis : SpanBasis
-        Of r functions.
-    z : ndarray of shape (r,)
-        Coefficients of the state.
-    data : LinearisedData
-        What determines the state.
-    penalty : float
-        lambda: the prior covariance is the kernel over lambda.
-    dispersion : float
-        By which all variances are multiplied.
-    triangle : ndarray of shape (r, r)
-        H, upper triangular.
-    shared : ndarray of shape (p, r)
-        R^-1 B^T. These two and the basis are not saved, but computed from the data
-        whenever variances are asked for.
+    `data`, `penalty` and `dispersion` are as for DualState. The SpanBasis, H (r, r) and
+    R^-1 B^T (p, r) are not saved, but computed from the data, as its factors are.
     """
 
     def __init__(self, basis, z, data, penalty, dispersion, triangle, shared):

@@ -13,7 +13,6 @@ How a state is represented, and how a Levenberg-Marquardt step is computed, is t
 :mod:`keql._joint.dual` and :mod:`keql._joint.primal`.
 """
 
-from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,21 +22,11 @@ import numpy as np
 class Conditions:
     """What one function has to meet: N observations, and the equation at K points.
 
-    The values z of a state are those of the observed functionals, then of the Q'
-    operators at the K points, one operator after the other.
-
-    Parameters
-    ----------
-    observed : list of (points, operator)
-        Functionals as in :func:`keql.operators.gram`, N in all.
-    values, weights : ndarray of shape (N,)
-        Observed values and their relative precisions.
-    points : ndarray of shape (K, d)
-        Collocation points.
-    operators : list of DifferentialOperator
-        L_1, ..., L_Q' of the equation.
-    forcing : ndarray of shape (K,)
-        Right-hand side.
+    `observed` is a list of (points, operator), N functionals in all, with their
+    `values` (N,) and the relative precisions of these, `weights` (N,). The equation has
+    Q' `operators` and the right-hand side `forcing` (K,) at the `points` (K, d). The
+    values z of a state are those of the observed functionals, then of the operators at
+    the points, one operator after the other.
     """
 
     observed: list
@@ -63,27 +52,24 @@ class Conditions:
         """The observed (points, operator, values), one triple for each operator."""
         ends = np.cumsum([len(points) for points, _ in self.observed])
         parts = np.split(self.values, ends[:-1])
-        pairs = zip(self.observed, parts, strict=True)
-        return [(points, operator, values) for (points, operator), values in pairs]
+        return [(*pair, y) for pair, y in zip(self.observed, parts, strict=True)]
 
     def select(self, observed_rows, rows):
-        """The conditions at some points only.
+        """The conditions at some rows of the points of each observed operator.
 
-        `observed_rows` has the rows of the points of each observed operator, `rows`
-        those of the collocation points.
+        `rows` are those of the collocation points.
         """
-        starts = np.cumsum([0, *(len(points) for points, _ in self.observed)])
-        chosen = np.concatenate(
-            [start + i for start, i in zip(starts[:-1], observed_rows, strict=True)]
-        )
-        parts = zip(self.observed, observed_rows, strict=True)
+        ends = np.cumsum([len(points) for points, _ in self.observed])
+        places = np.split(np.arange(len(self.values)), ends[:-1])
+        chosen = [own[i] for own, i in zip(places, observed_rows, strict=True)]
+        pairs = zip(self.observed, observed_rows, strict=True)
         return replace(
             self,
             observed=[
-                (points[i], operator) for (points, operator), i in parts if i.size
+                (points[i], operator) for (points, operator), i in pairs if i.size
             ],
-            values=self.values[chosen],
-            weights=self.weights[chosen],
+            values=self.values[np.concatenate(chosen)],
+            weights=self.weights[np.concatenate(chosen)],
             points=self.points[rows],
             forcing=self.forcing[rows],
         )
@@ -109,15 +95,11 @@ def apply_functionals(z, slopes):
     return np.concatenate([z[:n], np.einsum("qk,qk...->k...", slopes, imposed)])
 
 
-def distinct(items, same):
-    """The different ones among items, and for each item its position in them."""
-    different, index = [], []
-    for item in items:
-        known = (i for i, other in enumerate(different) if same(item, other))
-        index.append(next(known, len(different)))
-        if index[-1] == len(different):
-            different.append(item)
-    return different, index
+def first_equal(items, same):
+    """For each item the position of the first one that is the same."""
+    return [
+        next(i for i, other in enumerate(items) if same(item, other)) for item in items
+    ]
 
 
 def same_points(points, others):
@@ -127,16 +109,10 @@ def same_points(points, others):
 
 @dataclass(frozen=True)
 class Iterate:
-    """States and equation: coefficients and values of the states, weights of P.
+    """States and equation.
 
-    Parameters
-    ----------
-    coefficients : list of ndarray
-        Of each state, in whatever basis its block represents it.
-    values : list of ndarray of shape (N_m + Q' K_m,)
-        Observed functionals and operators of each state.
-    weights : ndarray of shape (p,)
-        Of the equation's features.
+    The `coefficients` of each state, in whatever basis its block represents it, the
+    `values` (N_m + Q' K_m,) of its functionals, and the `weights` (p,) of P.
     """
 
     coefficients: list
@@ -146,7 +122,7 @@ class Iterate:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An iterate with its residuals and loss."""
+    """An iterate with features (K_m, d + Q') and residuals of each function."""
 
     iterate: Iterate
     features: list
@@ -154,54 +130,28 @@ class Evaluation:
     loss: float
 
 
+@dataclass(eq=False)
 class JointProblem:
     """The joint problem of M functions and one equation.
 
-    Parameters
-    ----------
-    blocks : list of DualBlock or PrimalBlock
-        The functions.
-    basis : PolynomialBasis, InducingBasis or FixedUnknownPart
-        Features of the equation's RKHS.
-    known_part : LinearKnownPart or FunctionKnownPart
-        Pbar.
-    n_unknown : int
-        Number of leading columns of the features that P depends on.
-    precisions : list of ndarray of shape (N_m + K_m,)
-        Inverse variances of the residuals of each function.
-    penalty : float
-        lambda, weight of the squared RKHS norms of the states.
-    linear_model : callable
-        Of a problem and an evaluation: the linearised problem, whose `step` gives the
-        damped Gauss-Newton iterate.
-    map_blocks : callable, default=map
-        Applies a function to each block, possibly in parallel.
-    dispersion : float, default=1.0
-        By which all variances, of noise and priors, are to be multiplied: it does not
-        change the solution, but how certain it is.
+    The functions are DualBlocks or PrimalBlocks. `basis` has the features psi of P,
+    which depends on the first `n_unknown` columns of the features of states, and
+    `known_part` is Pbar. `precisions` has the inverse variances (N_m + K_m,) of the
+    residuals of each function; `penalty` is lambda. `linear_model` makes the linearised
+    problem from the problem and an evaluation; `map_blocks` applies a function to each
+    block, possibly in parallel. All variances, of noise and priors, are to be
+    multiplied by `dispersion`: it does not change the solution, but how certain it is.
     """
 
-    def __init__(
-        self,
-        blocks,
-        basis,
-        known_part,
-        n_unknown,
-        precisions,
-        penalty,
-        linear_model,
-        map_blocks=map,
-        dispersion=1.0,
-    ):
-        self.blocks = blocks
-        self.basis = basis
-        self.known_part = known_part
-        self.n_unknown = n_unknown
-        self.precisions = precisions
-        self.penalty = penalty
-        self.linear_model = linear_model
-        self.map_blocks = map_blocks
-        self.dispersion = dispersion
+    blocks: list
+    basis: object
+    known_part: object
+    n_unknown: int
+    precisions: list
+    penalty: float
+    linear_model: type
+    map_blocks: object = map
+    dispersion: float = 1.0
 
     def iterate(self, coefficients, weights):
         """An iterate from coefficients of the states and weights of P."""
@@ -220,21 +170,15 @@ class JointProblem:
 
     def with_basis(self, basis):
         """The problem with other features of the equation's RKHS."""
-        problem = copy(self)
-        problem.basis = basis
-        return problem
+        return replace(self, basis=basis)
 
     def with_blocks(self, blocks, precisions):
         """The problem with other blocks, and the precisions of their residuals."""
-        problem = copy(self)
-        problem.blocks, problem.precisions = blocks, precisions
-        return problem
+        return replace(self, blocks=blocks, precisions=precisions)
 
     def with_dispersion(self, dispersion):
         """The problem with another factor of all variances."""
-        problem = copy(self)
-        problem.dispersion = dispersion
-        return problem
+        return replace(self, dispersion=dispersion)
 
     def misfit(self, iterate):
         """Mean square of the residuals in units of the noise levels."""
@@ -245,16 +189,11 @@ class JointProblem:
     def evaluate(self, iterate):
         """Residuals and loss of an iterate."""
         features, residuals = [], []
-        loss = 0.5 * iterate.weights @ iterate.weights
-        for block, c, z, precision in zip(
-            self.blocks,
-            iterate.coefficients,
-            iterate.values,
-            self.precisions,
-            strict=True,
-        ):
+        loss, weights = 0.5 * iterate.weights @ iterate.weights, iterate.weights
+        parts = iterate.coefficients, iterate.values, self.precisions
+        for block, c, z, precision in zip(self.blocks, *parts, strict=True):
             S = block.features(z)
-            equation = self.basis.values(S[:, : self.n_unknown], iterate.weights)
+            equation = self.basis.values(S[:, : self.n_unknown], weights)
             equation += self.known_part(S) - block.forcing
             residual = np.concatenate([z[: len(block.values)] - block.values, equation])
             loss += 0.5 * self.penalty * block.squared_norm(c, z)

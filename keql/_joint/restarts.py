@@ -18,13 +18,11 @@ from keql.kernels import Constant, Polynomial
 class RestartSettings:
     """When a minimum is a poor one, and what is tried then.
 
-    Parameters
+    Attributes
     ----------
-    poor_misfit : float
-        A mean squared residual, in units of the noise variances, above which the
-        minimum is a poor one or the model does not hold.
-    failed_misfit : float
-        One above which a user is warned in the end.
+    poor_misfit, failed_misfit : float
+        Mean squared residuals, in units of the noise variances, above which the minimum
+        is a poor one or the model does not hold, and above which a user is warned.
     damping : float
         First damping, relative to the loss at the start (both have no unit).
     degree : int
@@ -37,11 +35,9 @@ class RestartSettings:
         Steps from a drawn state. One near a good minimum is there in half as many.
     draw_tol : float
         Smallest relative decrease of the loss for which these go on.
-    n_agreeing : int
-        Tries that end at one lowest loss say that there is no lower one: the model does
-        not hold, and more draws would not help.
-    agreement : float
-        Relative difference of losses that count as one.
+    n_agreeing, agreement : int, float
+        So many tries whose losses differ by no more, relatively, from the lowest one
+        say that there is no lower one: the model does not hold, and draws do not help.
     """
 
     poor_misfit: float = 4.0
@@ -69,31 +65,23 @@ def minimise_with_restarts(
     """Minimise, and while the residuals are far above the noise start elsewhere.
 
     An equation that is not polynomial is then first sought as a cubic polynomial: it
-    has fewer unknowns, and its features show where inducing points are needed.
+    has fewer unknowns, and its features show where inducing points are needed. Each of
+    the `n_restarts` further tries may take about as many steps as the first one,
+    `max_iter`, but on fewer collocation points and from several draws of the states.
+    Returned is a BestTry, the tuple (problem, result, misfit, tries).
 
     Parameters
     ----------
-    problem : JointProblem
-        The problem.
-    start : Iterate
-        The two-step solution.
-    n_restarts : int
-        Largest number of further tries; each may take about as many steps as the first
-        one, but on fewer collocation points and from several draws of the states.
-    max_iter, tol
-        Largest number of steps of a minimisation, and the relative decrease of the loss
-        at which it has converged.
+    problem, start : JointProblem, Iterate
+        The problem, and the two-step solution.
+    tol : float
+        Relative decrease of the loss at which a minimisation has converged.
     report : callable
         Called with the problem and the result so far after each accepted step.
     rng : numpy.random.RandomState
         Draws states and inducing points.
     settings : RestartSettings, default=None
         What counts as poor, and how much is tried; None: the defaults.
-
-    Returns
-    -------
-    best : BestTry
-        The tuple (problem, result, misfit, tries).
     """
     settings = RestartSettings() if settings is None else settings
     minimiser = _Minimiser(max_iter, tol, report, settings)
@@ -115,16 +103,9 @@ def minimise_with_restarts(
 class BestTry(NamedTuple):
     """The best of several minimisations of one problem.
 
-    Parameters
-    ----------
-    problem : JointProblem
-        The problem, perhaps with other inducing points.
-    result : Result
-        The one of lowest loss.
-    misfit : float
-        Its mean squared residual in units of the noise variances.
-    tries : list of dict
-        What was tried, and what it led to, for the user.
+    The `problem` may have other inducing points. `result` is that of lowest loss,
+    `misfit` its mean squared residual in units of the noise variances, and `tries` tell
+    a user what was tried, and what it led to.
     """
 
     problem: object

@@ -19,16 +19,8 @@ class ConditionalSamples:
 
     A draw of the prior is corrected by what interpolates its errors (Matheron's rule).
     The variance of the prior is that for which the observations are most likely, so
-    that draws are of their size whatever the units.
-
-    Parameters
-    ----------
-    block : DualBlock or PrimalBlock
-        The function.
-    precisions : ndarray of shape (N + K,)
-        Inverse variances of its residuals.
-    penalty : float
-        lambda.
+    that draws are of their size whatever the units. `precisions` (N + K,) are those of
+    the residuals of the function, `penalty` is lambda.
 
     References
     ----------

@@ -1,30 +1,10 @@
 """Boundary and initial data of a solver: operators of the rows, checks."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from keql._joint.problem import Conditions
 from keql._observations.collocation import CollocationDefaults, low_discrepancy
 from keql.operators import DifferentialOperator, parse_operator
-
-
-@dataclass(frozen=True)
-class BoundaryData:
-    """What `fit` was given.
-
-    Parameters
-    ----------
-    labels : tuple
-        Of the functions.
-    variables : tuple of str
-        Names of the coordinates.
-    observations : list of (list of (points, operator), ndarray)
-        Functionals and values of each function.
-    """
-
-    labels: tuple
-    variables: tuple
-    observations: list
 
 
 def name_coordinates(given, learned, columns, n):
@@ -86,8 +66,8 @@ def _find_operator(entry, operators, variables):
     )
 
 
-def observed_functionals(points, values, index, operators, exact):
-    """Functionals and values of the rows of one function, sorted.
+def observe(points, values, index, operators, exact):
+    """The conditions of the sorted rows of one function, yet without an equation.
 
     `index` has the position of the operator of each row. If the values are `exact`,
     each point and operator occurs once, and different values contradict each other.
@@ -101,7 +81,11 @@ def observed_functionals(points, values, index, operators, exact):
             x, y = _merge_equal(x, y, operators[j])
         functionals.append((x, operators[j]))
         sorted_values.append(y)
-    return functionals, np.concatenate(sorted_values)
+    values = np.concatenate(sorted_values)
+    nowhere = np.empty((0, points.shape[1]))
+    return Conditions(
+        functionals, values, np.ones(len(values)), nowhere, [], np.empty(0)
+    )
 
 
 def _merge_equal(points, values, operator, tolerance=1e-8):
@@ -133,19 +117,18 @@ def box_of(conditions):
     return np.array([everything.min(axis=0), everything.max(axis=0)])
 
 
-def default_points(observed_of_all, n):
+def default_points(conditions, n):
     """`n` low-discrepancy points in the box of the data, which must have a volume.
 
-    `observed_of_all` has the functionals of each function; None for `n` stands for a
-    multiple of the largest number of data of one.
+    None for `n` stands for a multiple of the largest number of data of one function.
     """
-    everything = np.concatenate([x for f in observed_of_all for x, _ in f])
+    everything = np.concatenate([x for given in conditions for x, _ in given.observed])
     if np.any(np.ptp(everything, axis=0) == 0):
         raise ValueError(
             f"collocation_points={n} places them in the bounding box of X, but all "
             "rows of X agree in a coordinate: give an array of points."
         )
     if n is None:
-        largest = max(sum(len(x) for x, _ in f) for f in observed_of_all)
+        largest = max(len(given.values) for given in conditions)
         n = CollocationDefaults().number(largest)
     return low_discrepancy(everything, n)

@@ -20,37 +20,14 @@ def choose_kernel(
     max_iter=15,
     tol=1e-2,
 ):
-    """An RBF kernel, and an offset, of the highest likelihood.
+    """An RBF kernel, and an offset, of the highest likelihood; unbound and fixed.
 
-    The length scales are first one fraction of the extent of the domain in all
-    coordinates, then each is halved and doubled while that helps. The likelihood is
-    that of the boundary data and of the equation, at some of the points.
-
-    Parameters
-    ----------
-    conditions : list of Conditions
-        What each function has to meet.
-    equation : LearnedEquation, GivenEquation or None
-        The equation.
-    variables : tuple of str
-        Names of the coordinates.
-    boxes : ndarray of shape (M, 2, d)
-        Domains.
-    noise : NoiseLevels
-        How exactly conditions and equation hold.
-    fractions : tuple of float
-        Length scales tried, relative to the extent of the domain.
-    n_sweeps : int
-        How often each of them is halved and doubled, at most.
-    n_rows, n_functions : int
-        Largest number of conditions and of collocation points, and of functions.
-    max_iter, tol
-        Of the loop: a likelihood need not be exact to tell kernels apart.
-
-    Returns
-    -------
-    kernel : Kernel
-        Unbound, with fixed hyperparameters.
+    The length scales are first one of the `fractions` of the extent of the domain in
+    all coordinates, then each is halved and doubled, at most `n_sweeps` times, while
+    that helps. The likelihood is that of at most `n_functions` functions with `n_rows`
+    conditions and collocation points each; it need not be exact to tell kernels apart,
+    so that the loop, with `max_iter` and `tol`, ends early. `boxes` (M, 2, d) are the
+    domains of the functions.
     """
     extent = boxes[:, 1].max(axis=0) - boxes[:, 0].min(axis=0)
     extent = np.where(extent > 0, extent, 1.0)

@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from keql._joint.dual import DualState, expand, factorise
-from keql._joint.linearised import LinearisedData
 from keql._joint.problem import Iterate, apply_functionals
 from keql._numerics.gauss_newton import Damping, minimise
 from keql._numerics.linalg import solve_lower
@@ -35,7 +34,7 @@ from keql._solving.problem import make_problem, prior_variances, seems_linear
 class NoiseLevels:
     """How exactly conditions and equation hold, and what is tried if that is open.
 
-    Parameters
+    Attributes
     ----------
     observation_noise, equation_noise : float or None
         Standard deviations in the units of the data and of the forcing; 0 stands for
@@ -70,28 +69,11 @@ class NoiseLevels:
 class Solution:
     """A state that solves an equation, and how it was found.
 
-    Parameters
-    ----------
-    state : DualState
-        The solution.
-    features : ndarray of shape (K, d + Q)
-        Its features at the collocation points.
-    residual : float
-        Root mean square of the equation's residual.
-    level : float
-        Relative noise variance.
-    likelihood : float
-        Logarithm, with the scale of the kernel profiled out.
-    scale : float
-        The factor of the kernel that maximises the likelihood.
-    linear : bool
-        Whether one step was all.
-    n_iter : int
-        Steps tried.
-    converged : bool
-        Whether the last search met its stopping rule.
-    message : str
-        Why it ended.
+    `features` (K, d + Q) are those of the DualState at the collocation points, and
+    `residual` is the root mean square of the equation's residual there. `level` is the
+    relative noise variance, `likelihood` the logarithm of that with the `scale` of the
+    kernel that maximises it. The search took `n_iter` steps at all levels; `converged`
+    and `message` are of the last level.
     """
 
     state: object
@@ -107,28 +89,14 @@ class Solution:
 
 
 def solve_all(kernel, equation, conditions, noise, *, max_iter, tol, map_functions=map):
-    """Solve one equation for several functions.
+    """A Solution of one equation for each of several functions.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        State kernel.
-    equation : LearnedEquation, GivenEquation or None
-        The equation; None: states of least norm that meet the conditions.
-    conditions : list of Conditions
-        What each function has to meet.
-    noise : NoiseLevels
-        How exactly.
-    max_iter, tol
-        Of the loop for a nonlinear equation, at one level.
-    map_functions : callable, default=map
-        Applies a function to each problem of a nonlinear equation.
-
-    Returns
-    -------
-    solutions : list of Solution
-        One for each. Functions with the same functionals share their Gram matrix,
-        and, if the equation is linear, its factorisation.
+    `equation` is a LearnedEquation, a GivenEquation or None, for states of least norm
+    that meet the `conditions`, a list; `noise`, a NoiseLevels, says how exactly. The
+    loop for a nonlinear equation takes at most `max_iter` steps at each level and ends
+    at the relative decrease `tol`; `map_functions` applies it to each function.
+    Functions with the same functionals share their Gram matrix, and, if the equation is
+    linear, its factorisation.
     """
     groups = {}
     for m, given in enumerate(conditions):
@@ -185,14 +153,7 @@ def _solve_linear(model, group, noise, tolerance=1e-7):
     error = np.linalg.norm(exact[n:] - linear[n:, m])
     if not error <= tolerance * np.linalg.norm(size):
         return None
-    data = LinearisedData(
-        block.observed + block.imposed,
-        slopes,
-        precisions,
-        problem.basis,
-        model.evaluation.features[0][:, : problem.n_unknown],
-        np.empty((0, 0)),
-    )
+    data = model.data_of(0, precisions, np.empty((0, 0)))
     factors = factor, np.empty((0, len(factor)))
     return [
         Solution(
@@ -234,25 +195,13 @@ def _choose_level(model, right, noise):
 def profile_likelihood(quadratic, right, prior, n_conditions, L, largest_scale=1e3):
     """Log likelihood of values with covariance scale * L L^T, and the best scale.
 
-    The scale is at most `largest_scale` times what the values say one by one. It would
-    grow without limit with a kernel that is too smooth for the solution, and so would
-    the likelihood where points are so dense that most of their covariance is noise.
-
-    Parameters
-    ----------
-    quadratic : float
-        Sum of right^T (L L^T)^-1 right over functions.
-    right : ndarray of shape (n, M)
-        The values.
-    prior : ndarray of shape (n,)
-        Their variances without noise, for scale 1.
-    n_conditions : int
-        How many of them are conditions, not of the equation.
-    L : ndarray of shape (n, n)
-        Lower Cholesky factor.
-    largest_scale : float, default=1e3
-        Relative to the mean square of conditions, or of the equation, in units of their
-        prior variances.
+    The `right` values of M functions (n, M), of which `n_conditions` rows do not belong
+    to the equation, have prior variances (n,) without noise for scale 1, and
+    `quadratic` is the sum of right^T (L L^T)^-1 right. The scale is at most
+    `largest_scale` times what the values say one by one, in the mean over the
+    conditions or the equation. It would grow without limit with a kernel that is too
+    smooth for the solution, and so would the likelihood where points are so dense that
+    most of their covariance is noise.
     """
     ratios = right**2 / np.where(prior > 0, prior, np.inf)[:, None]
     parts = ratios[:n_conditions], ratios[n_conditions:]

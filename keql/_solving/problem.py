@@ -67,16 +67,9 @@ def prior_variances(model):
 def seems_linear(model, size, training_features=None, tolerance=1e-5):
     """Whether the slopes of an equation are the same at zero and at random features.
 
-    Parameters
-    ----------
-    model : DualModel
-        The problem linearised at zero.
-    size : float
-        Of the features, in units of their prior standard deviations.
-    training_features : ndarray of shape (n, d + Q), default=None
-        Those that the equation was learned from: beyond them its slopes may be flat.
-    tolerance : float, default=1e-5
-        Relative difference of slopes by which linear equations are told.
+    Those of `model`, linearised at zero, differ by less than `tolerance`, relatively.
+    Random features have `size` times their prior standard deviations, or those of the
+    `training_features` (n, d + Q), beyond which a learned equation may be flat.
     """
     (block,), (slopes,) = model.problem.blocks, model.slopes
     if not slopes.size:

@@ -8,16 +8,9 @@ from keql.operators import parse_operator
 
 
 class SequentialState:
-    """States on consecutive windows of one coordinate.
+    """States on consecutive windows of the coordinate `axis`.
 
-    Parameters
-    ----------
-    states : list of DualState
-        One for each window.
-    edges : ndarray of shape (n_windows + 1,)
-        Where windows begin and end.
-    axis : int
-        The coordinate.
+    The windows lie between the `edges` (n_windows + 1,).
     """
 
     def __init__(self, states, edges, axis):
@@ -44,25 +37,11 @@ class SequentialState:
 
 
 def solve_in_windows(solve, equation, conditions, axis, n_windows):
-    """Solve for all functions, window after window.
+    """For each function its state, and its solutions window after window.
 
-    Parameters
-    ----------
-    solve : callable
-        Takes a list of Conditions and returns their solutions.
-    equation : LearnedEquation, GivenEquation or None
-        Its order in time says what is handed over.
-    conditions : list of Conditions
-        What each function has to meet.
-    axis : int
-        The coordinate that is divided.
-    n_windows : int
-        How many windows.
-
-    Returns
-    -------
-    solved : list of (state, list of Solution)
-        Of each function, with a solution for each window.
+    `solve` takes a list of Conditions, one for each function, and returns Solutions.
+    The coordinate `axis` is divided; the order of the equation in it says what is
+    handed over.
     """
     if n_windows == 1:
         return [(solution.state, [solution]) for solution in solve(conditions)]

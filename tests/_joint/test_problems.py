@@ -252,7 +252,7 @@ def test_functions_with_the_same_points_share_their_matrix():
     blocks = make_case().problem.blocks
     assert blocks[0].gram_operators is blocks[1].gram_operators
     assert blocks[0].gram_operators is not blocks[2].gram_operators
-    assert [block.group for block in blocks] == [0, 0, 1]
+    assert [block.group for block in blocks] == [0, 0, 2]
 
 
 def test_precisions_are_inverse_variances():
