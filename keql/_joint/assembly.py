@@ -24,27 +24,14 @@ def make_problem(
     relative_equation_noise=1e-3,
     smallest_noise=1e-9,
 ):
-    """The least-squares problem of a fit.
+    """The JointProblem of a fit, from its two-step solution.
 
-    Parameters
-    ----------
-    two_step : LearnedModel
-        Observations, equation and noise levels.
-    kernels : list of Kernel
-        State kernel of each function.
-    solver : {"auto", "dual", "primal"}
-        How states are represented; "auto": in the primal if that has at most half as
-        many unknowns as the dual, which has one for each residual; then it is faster.
-    equation_noise : float or None
-        sigma_P, in units of the forcing; None: `relative_equation_noise` times the root
-        mean square of the unknown part.
-    state_penalty : float
-        lambda.
-    map_blocks : callable
-        Applies a function to each block.
-    relative_equation_noise, smallest_noise : float
-        The second one is a lower limit of noise levels, relative to the data and to the
-        unknown part.
+    `kernels` are the state kernels of the functions. With the `solver` "auto" states
+    are represented in the primal if that has at most half as many unknowns as the dual,
+    which has one for each residual; then it is faster. `equation_noise` is sigma_P in
+    units of the forcing; None stands for `relative_equation_noise` times the root mean
+    square of the unknown part. Noise levels are at least `smallest_noise`, relative to
+    the data and to the unknown part. `map_blocks` applies a function to each block.
     """
     setup, functions = two_step.setup, two_step.observations.functions
     values = np.concatenate([data.values for data in functions])
@@ -90,8 +77,8 @@ def _conditions(two_step):
 def _make_blocks(kernels, conditions, solver, most_representers=6000):
     """Blocks, and the linear model for them, as `solver` says or as is faster.
 
-    The rank of more representers than `most_representers` is not looked at: the dual
-    needs less time than that.
+    The rank of more representers than `most_representers` takes more time than the
+    dual.
     """
     places = [given.points for given in conditions]
     n_places = sum(len(places[i]) for i in set(first_equal(places, same_points)))
@@ -111,8 +98,8 @@ def _make_blocks(kernels, conditions, solver, most_representers=6000):
 def _is_of_high_rank(kernel, conditions, share=0.75):
     """Whether a part of the representers has a rank too high for the primal already.
 
-    That of all is as high at least, and takes much longer to find out. Looked at are
-    `share` times as many as there are data.
+    That of all is as high, and takes longer to find out. The part has `share` times as
+    many as there are data.
     """
     n_data = len(conditions.values) + len(conditions.points)
     functionals = conditions.observed + conditions.imposed

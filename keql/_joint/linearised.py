@@ -159,12 +159,14 @@ class LinearisedProblem:
 
     def data_of(self, m, precisions, coupling):
         """The LinearisedData of function `m`, with the precisions of its noise."""
-        block, n_unknown = self.problem.blocks[m], self.problem.n_unknown
-        functionals = block.observed + block.imposed
-        features = self.evaluation.features[m][:, :n_unknown]
-        basis = self.problem.basis
+        block, S = self.problem.blocks[m], self.evaluation.features[m]
         return LinearisedData(
-            functionals, self.slopes[m], precisions, basis, features, coupling
+            block.observed + block.imposed,
+            self.slopes[m],
+            precisions,
+            self.problem.basis,
+            S[:, : self.problem.n_unknown],
+            coupling,
         )
 
     def posterior_states(self):

@@ -139,7 +139,8 @@ def make_primal_blocks(kernels, conditions):
     `kernels` has the state kernel of each function, `conditions` what it has to meet;
     the observed functionals are point values.
     """
-    blocks, bases = [None] * len(kernels), first_equal(kernels, lambda one, other: one is other)
+    blocks = [None] * len(kernels)
+    bases = first_equal(kernels, lambda one, other: one is other)
     for basis in set(bases):
         members = [m for m, own in enumerate(bases) if own == basis]
         group = _blocks_of_one_kernel(kernels[basis], [conditions[m] for m in members])

@@ -67,21 +67,11 @@ def minimise_with_restarts(
     An equation that is not polynomial is then first sought as a cubic polynomial: it
     has fewer unknowns, and its features show where inducing points are needed. Each of
     the `n_restarts` further tries may take about as many steps as the first one,
-    `max_iter`, but on fewer collocation points and from several draws of the states.
-    Returned is a BestTry, the tuple (problem, result, misfit, tries).
-
-    Parameters
-    ----------
-    problem, start : JointProblem, Iterate
-        The problem, and the two-step solution.
-    tol : float
-        Relative decrease of the loss at which a minimisation has converged.
-    report : callable
-        Called with the problem and the result so far after each accepted step.
-    rng : numpy.random.RandomState
-        Draws states and inducing points.
-    settings : RestartSettings, default=None
-        What counts as poor, and how much is tried; None: the defaults.
+    `max_iter`, but on fewer collocation points and from several draws of the states. A
+    minimisation has converged at the relative decrease `tol` of the loss; `report` is
+    called with the problem and the result so far after each accepted step; `rng` draws
+    states and inducing points. Returned is a BestTry, the tuple (problem, result,
+    misfit, tries). `settings` of None are the defaults of RestartSettings.
     """
     settings = RestartSettings() if settings is None else settings
     minimiser = _Minimiser(max_iter, tol, report, settings)

@@ -123,8 +123,7 @@ def solve_all(kernel, equation, conditions, noise, *, max_iter, tol, map_functio
 def _linearise_at_zero(problem):
     """The model at the zero state, with data that are zero: residuals are F(0)."""
     (block,) = problem.blocks
-    nothing = np.zeros(len(block.values)), np.zeros(len(block.forcing))
-    block = replace(block, values=nothing[0], forcing=nothing[1])
+    block = replace(block, values=0 * block.values, forcing=0 * block.forcing)
     problem = problem.with_blocks([block], problem.precisions)
     return problem.linearise(problem.evaluate(problem.zero(np.empty(0))))
 
@@ -154,17 +153,11 @@ def _solve_linear(model, group, noise, tolerance=1e-7):
     if not error <= tolerance * np.linalg.norm(size):
         return None
     data = model.data_of(0, precisions, np.empty((0, 0)))
-    factors = factor, np.empty((0, len(factor)))
+    factors, residuals = (factor, np.empty((0, len(factor)))), (linear - right)[n:]
+    states = [DualState(block.kernel, c, data, factors=factors) for c in coefficients.T]
     return [
-        Solution(
-            DualState(block.kernel, c, data, factors=factors),
-            block.features(z),
-            rms(residual),
-            *summary,
-        )
-        for c, z, residual in zip(
-            coefficients.T, values.T, (linear - right)[n:].T, strict=True
-        )
+        Solution(state, block.features(z), rms(residual), *summary)
+        for state, z, residual in zip(states, values.T, residuals.T, strict=True)
     ]
 
 
