@@ -126,11 +126,8 @@ class PrimalBlock(Conditions):
 
     def jacobian(self, slopes):
         """T phi for T as in `apply_functionals`, of shape (N + K, r)."""
-        n = len(self.values)
-        J = np.empty((n + len(self.points), self.n_unknowns))
-        J[:n] = self.basis_values
-        np.einsum("qk,qkr->kr", slopes, self.basis_operators, out=J[n:])
-        return J
+        imposed = np.einsum("qk,qkr->kr", slopes, self.basis_operators)
+        return np.concatenate([self.basis_values, imposed])
 
 
 def make_primal_blocks(kernels, conditions):

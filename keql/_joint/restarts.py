@@ -80,13 +80,16 @@ def minimise_with_restarts(
         return best
     restarts = partial(_restart, n_restarts=n_restarts, minimiser=minimiser, rng=rng)
     if isinstance(problem.basis, InducingBasis):
-        cubic_problem, cubic_start = _as_cubic(problem, start, settings.degree)
-        cubic = minimiser(cubic_problem, cubic_start, degree=settings.degree)
-        cubic = restarts(cubic, cubic_problem)
-        best = best.noting(cubic.tries)
-        if cubic.misfit <= settings.poor_misfit:
-            from_cubic = _from_cubic(problem, cubic, rng)
-            best = best.or_better(minimiser(*from_cubic, start="cubic"))
+        polynomial = partial(_polynomial_basis, problem, settings.degree)
+        simpler, simple_start = _with_basis(problem, problem, start, polynomial)
+        simple = minimiser(simpler, simple_start, degree=settings.degree)
+        simple = restarts(simple, simpler)
+        best = best.noting(simple.tries)
+        if simple.misfit <= settings.poor_misfit:
+            inducing = partial(_inducing_basis, problem.basis, rng)
+            solution = simple.problem, simple.result.solution
+            back = _with_basis(problem, *solution, inducing)
+            best = best.or_better(minimiser(*back, start="cubic"))
     return restarts(best, problem)
 
 
@@ -222,32 +225,25 @@ class _DrawnStarts:
         return replace(states, weights=ridge(features, target, rms(target)))
 
 
-def _as_cubic(problem, start, degree):
-    """The problem with a polynomial of low degree for P, and its start."""
-    S, values = _unknown_part(problem, start)
+def _with_basis(problem, solved, iterate, make):
+    """The problem with another basis of P, and a start from a solution of one like it.
+
+    `make` takes features that P depends on, and the values of P there.
+    """
+    features = solved.evaluate(iterate).features
+    S = np.concatenate(features)[:, : problem.n_unknown]
+    values = solved.basis.values(S, iterate.weights)
+    problem = problem.with_basis(make(S, values))
+    weights = ridge(problem.basis(S), values, problem.equation_noise)
+    return problem, problem.iterate(iterate.coefficients, weights)
+
+
+def _polynomial_basis(problem, degree, S, values):
     columns = np.flatnonzero(problem.basis.kernel.depends_on(S.shape[1]))
     polynomial = Polynomial(degree, active_dims=tuple(columns)).scaled_to(S)
     variance = max(np.mean(values**2), problem.equation_noise**2)
-    basis = PolynomialBasis(Constant(variance, "fixed") * polynomial)
-    return _with_basis(problem, start, basis, S, values)
+    return PolynomialBasis(Constant(variance, "fixed") * polynomial)
 
 
-def _from_cubic(problem, cubic, rng):
-    """The problem with inducing points, and a start, from a cubic solution."""
-    S, values = _unknown_part(cubic.problem, cubic.result.solution)
-    kernel, n_inducing = problem.basis.kernel, len(problem.basis.points)
-    basis = make_basis(kernel, S, n_inducing, rng)
-    return _with_basis(problem, cubic.result.solution, basis, S, values)
-
-
-def _unknown_part(problem, iterate):
-    """Features of the states that P depends on, and the values of P there."""
-    features = problem.evaluate(iterate).features
-    S = np.concatenate(features)[:, : problem.n_unknown]
-    return S, problem.basis.values(S, iterate.weights)
-
-
-def _with_basis(problem, iterate, basis, S, values):
-    problem = problem.with_basis(basis)
-    weights = ridge(basis(S), values, problem.equation_noise)
-    return problem, problem.iterate(iterate.coefficients, weights)
+def _inducing_basis(basis, rng, S, values):
+    return make_basis(basis.kernel, S, len(basis.points), rng)

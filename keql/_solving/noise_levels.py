@@ -223,7 +223,12 @@ def _solve_nonlinear(at_zero, conditions, noise, max_iter, tol, first_damping=1.
         result = minimise(problem, iterate, control, max_iter=max_iter)
         n_iter += result.n_iter
         model = problem.linearise(problem.evaluate(result.solution))
-        likelihood, scale = _likelihood_at(model, result.loss)
+        right = apply_functionals(result.solution.values[0], model.slopes[0])
+        right -= model.evaluation.residuals[0]
+        own, (L,) = np.diag(model.matrices[0]), model.undamped.factors
+        likelihood, scale = profile_likelihood(
+            2 * result.loss, right[:, None], own, n, L
+        )
         worse = best is not None and not (result.converged and likelihood > best[1])
         if worse and np.isnan(given).any():
             break
@@ -239,12 +244,3 @@ def _solve_nonlinear(at_zero, conditions, noise, max_iter, tol, first_damping=1.
         converged=result.converged,
         message=result.message,
     )
-
-
-def _likelihood_at(model, loss):
-    """Profile likelihood and scale of a problem linearised at its solution."""
-    (block,), evaluation = model.problem.blocks, model.evaluation
-    right = apply_functionals(evaluation.iterate.values[0], model.slopes[0])
-    right -= evaluation.residuals[0]
-    prior, (L,) = np.diag(model.matrices[0]), model.undamped.factors
-    return profile_likelihood(2 * loss, right[:, None], prior, len(block.values), L)
