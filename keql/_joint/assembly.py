@@ -98,8 +98,8 @@ def _make_blocks(kernels, conditions, solver, most_representers=6000):
 def _is_of_high_rank(kernel, conditions, share=0.75):
     """Whether a part of the representers has a rank too high for the primal already.
 
-    That of all is as high, and takes longer to find out. The part has `share` times as
-    many as there are data.
+    The rank of all is at least as high, and takes longer to find out. The part has
+    `share` representers for each datum.
     """
     n_data = len(conditions.values) + len(conditions.points)
     functionals = conditions.observed + conditions.imposed

@@ -147,7 +147,7 @@ def make_primal_blocks(kernels, conditions):
 
 
 def _blocks_of_one_kernel(kernel, conditions):
-    """Blocks on one basis, that of all functionals of these functions."""
+    """Blocks on one basis, of all functionals of the functions together."""
     observed = [given.observed[0][0] for given in conditions]
     (_, identity), operators = conditions[0].observed[0], conditions[0].operators
     points, rows_of = np.unique(np.concatenate(observed), axis=0, return_inverse=True)

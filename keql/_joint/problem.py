@@ -95,10 +95,10 @@ def apply_functionals(z, slopes):
     return np.concatenate([z[:n], np.einsum("qk,qk...->k...", slopes, imposed)])
 
 
-def first_equal(items, same):
-    """For each item the position of the first one that is the same."""
+def first_equal(items, equal):
+    """For each item the position of the first one that is equal to it."""
     return [
-        next(i for i, other in enumerate(items) if same(item, other)) for item in items
+        next(i for i, other in enumerate(items) if equal(item, other)) for item in items
     ]
 
 

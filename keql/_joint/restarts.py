@@ -36,8 +36,8 @@ class RestartSettings:
     draw_tol : float
         Smallest relative decrease of the loss for which these go on.
     n_agreeing, agreement : int, float
-        So many tries whose losses differ by no more, relatively, from the lowest one
-        say that there is no lower one: the model does not hold, and draws do not help.
+        Number of tries, and the relative difference of their losses, that say that
+        there is no lower minimum: the model does not hold, and more draws do not help.
     """
 
     poor_misfit: float = 4.0
@@ -96,7 +96,7 @@ def minimise_with_restarts(
 class BestTry(NamedTuple):
     """The best of several minimisations of one problem.
 
-    The `problem` may have other inducing points. `result` is that of lowest loss,
+    The `problem` may have other inducing points. `result` is the one of lowest loss,
     `misfit` its mean squared residual in units of the noise variances, and `tries` tell
     a user what was tried, and what it led to.
     """
@@ -111,7 +111,7 @@ class BestTry(NamedTuple):
         return self._replace(tries=self.tries + tries)
 
     def or_better(self, other):
-        """That of two with the lower loss, and the tries of both."""
+        """The one of two with the lower loss, and the tries of both."""
         best = min(self, other, key=lambda one: one.result.loss)
         return best._replace(tries=self.tries + other.tries)
 

@@ -24,10 +24,10 @@ def choose_kernel(
 
     The length scales are first one of the `fractions` of the extent of the domain in
     all coordinates, then each is halved and doubled, at most `n_sweeps` times, while
-    that helps. The likelihood is that of at most `n_functions` functions with `n_rows`
-    conditions and collocation points each; it need not be exact to tell kernels apart,
-    so that the loop, with `max_iter` and `tol`, ends early. `boxes` (M, 2, d) are the
-    domains of the functions.
+    that helps. The likelihood is computed for at most `n_functions` functions with
+    `n_rows` conditions and collocation points each; it need not be exact to tell
+    kernels apart, so that the loop, with `max_iter` and `tol`, ends early. `boxes` (M,
+    2, d) are the domains of the functions.
     """
     extent = boxes[:, 1].max(axis=0) - boxes[:, 0].min(axis=0)
     extent = np.where(extent > 0, extent, 1.0)
