@@ -19,13 +19,13 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from keql._observations.collocation import (
+from keql._observations.columns import column_index, refuse_missing
+from keql._observations.data import (
     by_label,
     default_collocation,
     evaluate_forcing,
     low_discrepancy,
 )
-from keql._observations.columns import column_index, refuse_missing
 from keql.operators import DifferentialOperator, parse_operator
 
 

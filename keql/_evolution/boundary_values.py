@@ -14,14 +14,15 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.bounded_search import minimise_in_boxes
 from keql._numerics.linalg import (
     cholesky,
+    extent_of,
     inverse_from_cholesky,
+    size_or_one,
     solve_cholesky,
     solve_lower,
 )
-from keql._numerics.scaling import extent_of, size_or_one
+from keql._numerics.optimisation import minimise_in_boxes
 from keql._observations.data import noise_range
 from keql.equation import WeightPosterior
 from keql.kernels import Constant, Matern

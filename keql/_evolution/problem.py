@@ -34,7 +34,7 @@ from keql._evolution.integration import (
     integrate,
     linear_response,
 )
-from keql._numerics.scaling import rms, size_or_one
+from keql._numerics.linalg import rms, size_or_one
 from keql.operators import parse_operator
 
 

@@ -7,8 +7,7 @@ import numpy as np
 from keql._joint.dual import DualModel, make_dual_blocks
 from keql._joint.primal import PrimalModel, make_primal_blocks
 from keql._joint.problem import Conditions, JointProblem, first_equal, same_points
-from keql._numerics.linalg import pivoted_cholesky
-from keql._numerics.scaling import size_or_one
+from keql._numerics.linalg import pivoted_cholesky, size_or_one
 from keql.equation import FixedUnknownPart, LearnedEquation, LearnedModel
 from keql.operators import gram, parse_operator
 

@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from keql._joint.starts import ConditionalSamples, SubsampledProblem
-from keql._numerics.gauss_newton import Damping, Result, minimise
-from keql._numerics.linalg import ridge
-from keql._numerics.scaling import rms
+from keql._numerics.linalg import ridge, rms
+from keql._numerics.optimisation import Damping, Result, minimise
 from keql.equation import InducingBasis, PolynomialBasis, make_basis
 from keql.kernels import Constant, Polynomial
 

@@ -1,4 +1,4 @@
-"""Dense linear algebra: Cholesky with a stated jitter policy, ridge regression."""
+"""Dense linear algebra with a stated jitter policy, and the scales of data."""
 
 import numpy as np
 from scipy import linalg
@@ -98,3 +98,25 @@ def ridge(A, b, noise):
     rows = np.vstack([A, noise * np.eye(p)]) if noise > 0 else A
     right = np.concatenate([b, np.zeros(len(rows) - len(b))])
     return linalg.lstsq(rows, right, lapack_driver="gelsy", check_finite=False)[0]
+
+
+def rms(values):
+    """Root mean square of values, in their units; 0 if there are none.
+
+    The largest value is divided out first, so that no square overflows or vanishes.
+    """
+    largest = np.max(np.abs(values), initial=0.0)
+    if largest == 0:
+        return 0.0
+    return float(largest * np.sqrt(np.mean((values / largest) ** 2)))
+
+
+def size_or_one(values):
+    """Root mean square of values by which others are divided; 1 if all are zero."""
+    return rms(values) or 1.0
+
+
+def extent_of(points):
+    """Extent (d,) of points (n, d) in each coordinate; 1 where they do not differ."""
+    extent = np.ptp(points, axis=0)
+    return np.where(extent > 0, extent, 1.0)

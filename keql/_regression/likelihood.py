@@ -1,4 +1,4 @@
-"""The marginal likelihood of observations, and its maximum."""
+"""States by kernel ridge regression, their kernels by marginal likelihood."""
 
 from math import log, pi
 
@@ -6,13 +6,14 @@ import numpy as np
 from scipy import linalg
 from sklearn.base import clone
 
-from keql._numerics.bounded_search import (
+from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesky
+from keql._numerics.optimisation import (
     best_optimum,
     minimise_within_bounds,
     random_starts,
 )
-from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesky
 from keql._observations.data import noise_range, size_of
+from keql.operators import KernelExpansion, gram
 
 
 def log_marginal_likelihood(kernel, noise, functions, eval_gradient=False):
@@ -131,3 +132,19 @@ def _spectral_likelihood(kernel, noise, spectra):
         value += 0.5 * (log_det - np.sum(squares + np.log(2 * pi * total)))
         gradient += variances @ ((squares - 1) / total) * [0.5, 1.0]
     return value, gradient
+
+
+def fit_state(kernel, noise, data, identity):
+    """Kernel ridge regression: the mean of a Gaussian process given its values.
+
+    The minimiser of ``|v|^2 + sum_i w_i (v(x_i) - y_i)^2 / noise^2`` in the RKHS of a
+    kernel, for a FunctionData and the operator "u" in its variables; a KernelExpansion
+    with posterior variances.
+    """
+    functional = [(data.points, identity)]
+    covariance = gram(kernel, functional)
+    variances = noise**2 / data.weights
+    covariance[np.diag_indices_from(covariance)] += variances
+    factor = cholesky(covariance)
+    coefficients = solve_cholesky(factor, data.values)
+    return KernelExpansion(kernel, functional, coefficients, factor, variances)

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._numerics.bounded_search import (
-    best_optimum,
-    minimise_in_boxes,
-    random_starts,
+from keql._numerics.linalg import (
+    cholesky,
+    extent_of,
+    inverse_from_cholesky,
+    solve_cholesky,
 )
-from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesky
-from keql._numerics.scaling import extent_of
+from keql._numerics.optimisation import best_optimum, minimise_in_boxes, random_starts
 from keql._observations.data import noise_range, size_of
 from keql.kernels import RBF, Constant, Envelope, RationalQuadratic
 

@@ -5,12 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.utils import check_random_state
 
-from keql._numerics.linalg import ridge
-from keql._numerics.scaling import size_or_one
+from keql._numerics.linalg import extent_of, ridge, size_or_one
 from keql._observations.data import FunctionData
-from keql._regression.equation_prior import polynomial_kernel
-from keql._regression.likelihood import maximise_likelihood
-from keql._regression.state import fit_state
+from keql._regression.likelihood import fit_state, maximise_likelihood
 from keql._regression.state_prior import fit_state_prior
 from keql.equation import (
     LearnedEquation,
@@ -18,7 +15,7 @@ from keql.equation import (
     make_basis,
     regression_posterior,
 )
-from keql.kernels import Constant, as_kernel
+from keql.kernels import RBF, Constant, Polynomial, as_kernel
 from keql.operators import parse_operator
 
 
@@ -233,3 +230,28 @@ def _bind_equation_kernel(hypothesis, setup, variables, unknown, target):
     names = [*variables, *(o.name for o in setup.operators[: setup.n_operators])]
     on_operators = tuple(range(len(variables), n_columns))
     return kernel.bind(names, default=on_operators).scaled_to(unknown)
+
+
+def polynomial_kernel(size, degree=2):
+    """A kernel of polynomials in the operators, with a free variance.
+
+    `size` is the root mean square of what P has to explain.
+    """
+    return _variance(size) * Polynomial(degree)
+
+
+def varying_coefficient_kernel(size, points, length=1.0):
+    """A kernel of linear equations with smoothly varying coefficients, free variance.
+
+    `size` is the root mean square of what P has to explain. The length scale of the
+    coefficients is `length` in units of the extent of the points (n, d): the features
+    of two-step states are too poor to estimate it from.
+    """
+    columns = tuple(range(points.shape[1]))
+    coefficients = RBF(length * extent_of(points), "fixed", active_dims=columns)
+    return _variance(size) * coefficients * Polynomial(1)
+
+
+def _variance(size, limits=(1e-6, 1e6)):
+    """A free variance, its bounds in units of the square of `size`."""
+    return Constant(size**2, tuple(np.multiply(limits, size**2)))

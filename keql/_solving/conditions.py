@@ -3,7 +3,7 @@
 import numpy as np
 
 from keql._joint.problem import Conditions
-from keql._observations.collocation import CollocationDefaults, low_discrepancy
+from keql._observations.data import CollocationDefaults, low_discrepancy
 from keql.operators import DifferentialOperator, parse_operator
 
 

@@ -24,9 +24,8 @@ import numpy as np
 
 from keql._joint.dual import DualState, expand, factorise
 from keql._joint.problem import Iterate, apply_functionals
-from keql._numerics.gauss_newton import Damping, minimise
-from keql._numerics.linalg import solve_lower
-from keql._numerics.scaling import rms
+from keql._numerics.linalg import rms, solve_lower
+from keql._numerics.optimisation import Damping, minimise
 from keql._solving.problem import make_problem, prior_variances, seems_linear
 
 

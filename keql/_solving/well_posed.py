@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from keql._numerics.scaling import extent_of
+from keql._numerics.linalg import extent_of
 from keql.exceptions import IllPosedWarning
 
 

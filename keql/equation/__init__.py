@@ -1,14 +1,23 @@
 """What an equation is: known and learned parts, terms, formulas."""
 
 from keql.equation._basis import (
+    EXACT,
     FixedUnknownPart,
     InducingBasis,
     PolynomialBasis,
+    WeightPosterior,
     draw_rows,
     make_basis,
+    regression_posterior,
 )
 from keql.equation._formulas import number
-from keql.equation._known import GivenEquation, bind_known_part, make_known_part
+from keql.equation._known import (
+    EquationSetup,
+    GivenEquation,
+    LearnedModel,
+    bind_known_part,
+    make_known_part,
+)
 from keql.equation._learned import LearnedEquation
 from keql.equation._monomials import (
     coefficients,
@@ -17,7 +26,5 @@ from keql.equation._monomials import (
     terms_of,
     weights_of,
 )
-from keql.equation._posterior import EXACT, WeightPosterior, regression_posterior
-from keql.equation._setup import EquationSetup, LearnedModel
 
 __all__ = ["LearnedEquation"]

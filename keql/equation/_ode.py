@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from keql._numerics.scaling import rms
+from keql._numerics.linalg import rms
 from keql.exceptions import ExtrapolationWarning, SimulationError
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.scaling import rms
+from keql._numerics.linalg import rms
 from keql.equation._formulas import PrintableEquation, import_optional
 from keql.equation._monomials import as_product, make_terms, terms_of, text_product
 from keql.kernels import (

@@ -1,15 +1,29 @@
-"""Makes the report of a fit."""
+"""From a fit to its report: what was chosen, met, told apart, and looks wrong.
+
+A coefficient can be told only if the features of the states vary enough: in a
+travelling wave u_t and u_x are proportional, near an equilibrium u^2 and u are. Such
+terms trade off against one another, and the fit is as good with other coefficients.
+"""
 
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
+from scipy import linalg
 
-from keql._numerics.scaling import rms, size_or_one
-from keql.fit_report._choices import choices_of
-from keql.fit_report._concerns import find_concerns
-from keql.fit_report._identifiability import identify_terms
-from keql.fit_report._report import FitReport, ReportCriteria, Residual
+from keql._joint.restarts import RestartSettings
+from keql._numerics.linalg import rms, size_or_one
+from keql.equation import number, terms_of
+from keql.fit_report._report import (
+    Choice,
+    FitReport,
+    ReportCriteria,
+    Residual,
+    percent,
+    times,
+)
+from keql.kernels import as_kernel
 from keql.operators import parse_operator
 
 
@@ -106,3 +120,351 @@ def _residual_of_equation(learned, is_exact):
         lower, upper = points.min(axis=0), points.max(axis=0)
         residuals = residuals[np.all((points > lower) & (points < upper), axis=1)]
     return Residual(rms(residuals), learned.equation_noise, size_or_one(target))
+
+
+def choices_of(model, learned, search):
+    """The choices of a fit, those that were not made left out.
+
+    The arguments are those of :func:`describe_fit`, the last a SearchSummary.
+    """
+    kernel = search.boundary_kernel
+    kernel = learned.state_kernel if kernel is None else kernel
+    raised = _raised(search.dispersion)
+    rows = [
+        ("state kernel", str(kernel), _why_state_kernel(model, search)),
+        (
+            "length scales",
+            length_scales(kernel, learned.variables),
+            "in the units of X",
+        ),
+        ("states", *_exact_states(search)),
+        (
+            "observation noise",
+            number(learned.observation_noise),
+            _why_observation_noise(model, search) + raised,
+        ),
+    ]
+    if learned.equation is not None:
+        rows += [
+            (
+                "equation kernel",
+                str(learned.equation.equation_kernel),
+                _why_equation_kernel(model, learned),
+            ),
+            (
+                "learned with",
+                "" if search.learned_with is None else str(search.learned_with),
+                "observations are predicted best with the equation that it gives",
+            ),
+            (
+                "equation noise",
+                number(learned.equation_noise),
+                _why_equation_noise(model, search) + raised,
+            ),
+            ("minimum", *_minimum(model)),
+        ]
+    return [Choice(*row) for row in rows if row[1]]
+
+
+def _why_state_kernel(model, search):
+    if search.boundary_kernel is not None:
+        return "of initial and boundary values, of most likelihood given the equation"
+    if model.state_kernel is not None:
+        return _why_given(as_kernel(model.state_kernel), model)
+    if model.optimizer is None:
+        return "the default, not fitted, as optimizer=None"
+    if search.learned_with is None:
+        return "the default, by the highest posterior density given the observations"
+    return (
+        f"the best of {len(search.alternatives)} at predicting each observation from "
+        f"all others and the equation, error {number(search.error)}"
+    )
+
+
+def _why_given(kernel, model):
+    """Where the hyperparameters of a given kernel come from."""
+    if kernel.n_dims == 0 or model.optimizer is None:
+        return "given"
+    return "given as a start, by maximum likelihood"
+
+
+def _exact_states(search):
+    if search.exact_error is None:
+        return "", ""
+    error = number(search.exact_error)
+    reason = f"observations are predicted better then, error {error}"
+    return "obey the equation exactly", reason
+
+
+def _why_observation_noise(model, search):
+    if model.observation_noise is not None:
+        return "given"
+    if search.exact_error is not None:
+        return "of most likelihood given the equation"
+    if model.optimizer is None:
+        return "not fitted, as optimizer=None"
+    return "fitted along with the state kernel"
+
+
+def _why_equation_kernel(model, learned):
+    if model.equation_kernel is not None:
+        return _why_given(as_kernel(model.equation_kernel), model)
+    if not _is_quadratic(learned):
+        return "observations are predicted better than with a quadratic polynomial"
+    if model.optimizer is None:
+        return "the default"
+    return "the default, its variance by maximum likelihood"
+
+
+def _is_quadratic(learned):
+    """Whether the equation is a polynomial of degree 2, or less."""
+    columns = np.ones(len(learned.variables) + learned.setup.n_operators, bool)
+    degree = learned.equation.equation_kernel.degree_in(columns)
+    return degree is not None and degree <= 2
+
+
+def _why_equation_noise(model, search):
+    if model.equation_noise is not None:
+        return "given"
+    if search.exact_error is not None:
+        return "none, as exact states obey the equation"
+    if not hasattr(model, "loss_curve_"):
+        return "fitted along with the equation kernel"
+    reason = "a small part of the size of the unknown part"
+    if search.learned_with is None:
+        return reason
+    return f"{reason}, or less if that suits the data better"
+
+
+def _minimum(model):
+    """The number of steps, and the losses of all tries."""
+    losses = [attempt["loss"] for attempt in getattr(model, "restarts_", [])]
+    if not losses:
+        return "", ""
+    reason = f"loss {number(min(losses))}"
+    if len(losses) > 1:
+        reason = f"the best of {len(losses)} tries, {reason} to {number(max(losses))}"
+    return f"{model.n_iter_} steps", reason
+
+
+def _raised(dispersion):
+    """What is said of noise levels that were raised with all variances."""
+    if dispersion <= 1:
+        return ""
+    return f", raised {dispersion**0.5:.3g}-fold to the size of the residuals"
+
+
+def length_scales(kernel, variables):
+    """Length scales of a state kernel as text, by the names of the coordinates.
+
+    Those of different parts come in the order of the kernel; "" if there are none.
+    """
+    parameters, texts = kernel.get_params(), []
+    for name, value in parameters.items():
+        if name.rpartition("__")[2] != "length_scale":
+            continue
+        active = parameters.get(name.removesuffix("length_scale") + "active_dims")
+        names = variables if active is None else [variables[i] for i in active]
+        scales = np.broadcast_to(np.ravel(value), len(names))
+        pairs = zip(names, scales, strict=True)
+        texts.append(", ".join(f"{n} {number(scale)}" for n, scale in pairs))
+    return "; ".join(texts)
+
+
+def find_concerns(model, residuals, identifiability, criteria):
+    """What looks wrong by a ReportCriteria, as sentences."""
+    return [
+        *_dependent_terms(identifiability),
+        *_residuals_above_noise(residuals, criteria),
+        *_unexplained_part(residuals.get("equation"), criteria),
+        *_disagreement(model, criteria),
+        *_at_bounds(model, criteria),
+        *([] if getattr(model, "converged_", True) else [model.message_]),
+    ]
+
+
+def _dependent_terms(identifiability):
+    """Terms that the data do not tell apart."""
+    if identifiability is None or not identifiability.dependent_terms:
+        return
+    names, size, error = identifiability.dependent_terms[0]
+    if len(names) == 1:
+        subject = f"the term {names[0]} is made of errors"
+    else:
+        listed = f"{', '.join(names[:-1])} and {names[-1]}"
+        subject = f"the terms {listed} trade off against one another"
+    text = (
+        f"{subject}: on the learned states they combine to {size:.1g} of their size, "
+        f"of which errors of the derivatives alone would make {error:.1g}, so that the "
+        "data do not tell their coefficients"
+    )
+    if len(identifiability.dependent_terms) > 1:
+        more = len(identifiability.dependent_terms) - 1
+        text += f"; the same holds for {more} more combinations of terms"
+    yield text + (
+        ". Observe more, or states that differ more, or leave some of these terms out "
+        "of the equation kernel"
+    )
+
+
+def _residuals_above_noise(residuals, criteria):
+    """Residuals that are far above their noise level."""
+    for name, residual in residuals.items():
+        if residual.rms > criteria.far_above_noise * residual.noise > 0:
+            is_plural = name == "observations"
+            parameter = "observation_noise" if is_plural else "equation_noise"
+            yield (
+                f"the {name} {'are' if is_plural else 'is'} missed by "
+                f"{times(residual.rms, residual.noise)} the noise level: a larger "
+                f"{parameter}, another kernel or other operators are called for"
+            )
+
+
+def _unexplained_part(residual, criteria):
+    """A residual of the equation that is large beside its terms."""
+    if residual is not None and residual.rms > criteria.large_part * residual.size:
+        yield (
+            f"the equation leaves {percent(residual.rms, residual.size)} of its terms "
+            "unexplained: operators are missing, or derivatives are poorly known"
+        )
+
+
+def _disagreement(model, criteria):
+    """Tries that ended in different minima, when none of them met the data."""
+    losses = sorted(attempt["loss"] for attempt in getattr(model, "restarts_", []))
+    if len(losses) < 2 or model.misfit_ <= RestartSettings.poor_misfit:
+        return
+    agreeing = sum(loss <= (1 + criteria.same_loss) * losses[0] for loss in losses)
+    if agreeing < 2:
+        yield (
+            f"{len(losses)} tries ended in different minima, with losses from "
+            f"{number(losses[0])} to {number(losses[-1])}, and the lowest was found "
+            "once: there may be a lower one. Raise n_restarts, or give a state kernel"
+        )
+
+
+def _at_bounds(model, criteria):
+    """Hyperparameters of given kernels that the likelihood would move further."""
+    if model.optimizer is None:
+        return
+    for name in ("state_kernel", "equation_kernel"):
+        kernel = getattr(model, f"{name}_", None)
+        if getattr(model, name) is None or kernel is None or kernel.n_dims == 0:
+            continue
+        distances = np.abs(kernel.bounds - kernel.theta[:, None])
+        n_at_end = np.any(distances < criteria.at_bound, axis=1).sum()
+        if n_at_end:
+            yield (
+                f"{n_at_end} hyperparameter(s) of {name} ended at their bounds: "
+                f"{kernel}. Widen the bounds, or fix what the data say nothing about"
+            )
+
+
+class Identifiability(NamedTuple):
+    """How well terms can be told apart, and which cannot.
+
+    Attributes
+    ----------
+    n_terms : int
+        How many there are.
+    rank : int
+        How many combinations of them the data determine.
+    condition : float
+        Condition number of the terms' values, each scaled to unit root mean square.
+    dependent_terms : list of (tuple of str, float, float)
+        Terms that combine to hardly more than errors; to what, relative to their size,
+        and what it would be by errors alone. The thinnest combination first.
+    """
+
+    n_terms: int
+    rank: int
+    condition: float
+    dependent_terms: list
+
+
+def identify_terms(learned, is_exact, criteria):
+    """The identifiability of the terms of a learned equation; None without a list.
+
+    Errors of features are posterior standard deviations of the states, looked at in
+    some rows. Exact states have none: they need not be differentiated for the equation.
+    """
+    terms = terms_of(learned.equation)
+    if terms is None:
+        return None
+    setup, d = learned.setup, len(learned.variables)
+    placed, operators = setup.collocation_points, setup.operators[: setup.n_operators]
+    starts = np.cumsum([0, *map(len, placed)])
+    chosen = range(0, len(placed), -(-len(placed) // criteria.n_functions))
+    stride = -(-sum(len(placed[m]) for m in chosen) // criteria.n_rows)
+    rows = [np.arange(starts[m], starts[m + 1], stride) for m in chosen]
+    S = learned.equation.training_features[np.concatenate(rows), : d + len(operators)]
+    errors = np.zeros((len(operators), len(S)))
+    if not is_exact:
+        variances = [
+            [learned.states[m].variance(placed[m][::stride], L) for L in operators]
+            for m in chosen
+        ]
+        errors = np.sqrt(np.concatenate(variances, axis=1))
+    slopes = _slopes(learned.equation.equation_kernel, terms, S, range(d, S.shape[1]))
+    return identify(terms.names, terms.values, slopes, errors, criteria)
+
+
+def identify(names, values, slopes, errors, criteria):
+    """Find combinations of terms that are made of errors.
+
+    With all terms scaled to unit size, the singular vectors of their values are
+    combinations of falling size. One that is hardly larger than what the errors of the
+    features make of it (to first order) says nothing, as in total least squares.
+
+    Parameters
+    ----------
+    names : list of str
+        Of q terms.
+    values : ndarray of shape (n, q)
+        Values of the terms at the learned states.
+    slopes : ndarray of shape (Q, r, q)
+        Their derivatives with respect to each of Q features in r rows.
+    errors : ndarray of shape (Q, r)
+        Standard deviations of the features there.
+    criteria : ReportCriteria
+        What an error is, and which terms are named.
+    """
+    size = np.sqrt(np.mean(values**2, axis=0))
+    used = np.flatnonzero(size > 0)
+    scaled = values[:, used] / size[used] / len(values) ** 0.5
+    _, sizes, combinations = linalg.svd(scaled, full_matrices=len(scaled) < len(used))
+    sizes = np.append(sizes, np.zeros(len(used) - len(sizes)))  # fewer rows than terms
+    dependent_terms = []
+    for s, combination in zip(sizes[::-1], combinations[::-1], strict=True):
+        moved = slopes[:, :, used] @ (combination / size[used]) * errors
+        error = np.sqrt(np.mean(np.sum(moved**2, axis=0)))
+        if s <= max(criteria.rounding, criteria.signal * error):
+            parts = np.abs(combination) / np.abs(combination).max()
+            # Equal parts in the order of the terms, whatever rounding says.
+            by_size = np.argsort(-np.round(parts, 1), kind="stable")
+            order = [i for i in by_size if parts[i] > criteria.named_part]
+            named = tuple(names[used[i]] for i in order)
+            dependent_terms.append((named, float(s), float(error)))
+    condition = sizes[0] / sizes[-1] if sizes[-1] > 0 else np.inf
+    return Identifiability(
+        len(names), len(used) - len(dependent_terms), float(condition), dependent_terms
+    )
+
+
+def _slopes(kernel, terms, S, columns):
+    """Derivatives (Q, r, q) of terms in Q columns of the features S of shape (r, p)."""
+    if terms.exponents is not None:
+        return slopes_of_monomials(terms.exponents, S, columns)
+    units = np.eye(S.shape[1], dtype=int)
+    slopes = np.stack([kernel.feature_map(S, tuple(units[j])) for j in columns])
+    return slopes / kernel.feature_scales()
+
+
+def slopes_of_monomials(exponents, S, columns):
+    """Derivatives (Q, n, q) of monomials of exponents (q, d) in Q columns of S."""
+    slopes = []
+    for j in columns:
+        lower = exponents.copy()
+        lower[:, j] = np.maximum(lower[:, j] - 1, 0)
+        slopes.append(exponents[:, j] * np.prod(S[:, None] ** lower, axis=2))
+    return np.stack(slopes)

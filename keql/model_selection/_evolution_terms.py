@@ -19,10 +19,9 @@ import numpy as np
 from scipy import linalg
 
 from keql._evolution.problem import make_evolution_problem
-from keql._numerics.gauss_newton import FullSteps, minimise
-from keql._numerics.scaling import rms
-from keql._observations.data import size_of
-from keql._observations.left_out import left_out_errors
+from keql._numerics.linalg import rms
+from keql._numerics.optimisation import FullSteps, minimise
+from keql._observations.data import left_out_errors, size_of
 from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
 from keql.kernels import Restriction
 from keql.model_selection._fewer_terms import TermsStep

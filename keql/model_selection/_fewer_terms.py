@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._numerics.gauss_newton import Damping, minimise
-from keql._numerics.scaling import rms
-from keql._observations.left_out import left_out_errors
+from keql._numerics.linalg import rms
+from keql._numerics.optimisation import Damping, minimise
+from keql._observations.data import left_out_errors
 from keql.equation import (
     PolynomialBasis,
     coefficients,

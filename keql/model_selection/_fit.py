@@ -10,11 +10,10 @@ from keql._evolution.problem import EvolutionProblem, assemble_exact
 from keql._joint.assembly import assemble_learned, make_problem
 from keql._joint.restarts import minimise_with_restarts
 from keql._joint.starts import linearised_start, start_at
-from keql._numerics.gauss_newton import Damping, Result, minimise
+from keql._numerics.linalg import rms
+from keql._numerics.optimisation import Damping, Result, minimise
 from keql._numerics.parallel import parallel_map
-from keql._numerics.scaling import rms
-from keql._observations.data import size_of
-from keql._observations.left_out import left_out_errors
+from keql._observations.data import left_out_errors, size_of
 from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import FixedUnknownPart, draw_rows
 from keql.kernels import ProjectedKernel

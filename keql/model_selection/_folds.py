@@ -8,7 +8,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_consistent_length, check_random_state
 
 from keql._observations.columns import split_labels
-from keql._observations.left_out import on_border
+from keql._observations.data import on_border
 
 
 class FunctionKFold(BaseEstimator, BaseCrossValidator):

@@ -17,7 +17,7 @@ from keql._evolution.problem import (
     IntegratedProblem,
     make_evolution_problem,
 )
-from keql._numerics.gauss_newton import Backtracking, Result, Stop, minimise
+from keql._numerics.optimisation import Backtracking, Result, Stop, minimise
 from keql.equation import PolynomialBasis
 from keql.model_selection._evolution_terms import (
     CandidateTerms,

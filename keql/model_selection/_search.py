@@ -14,13 +14,14 @@ from itertools import islice
 import numpy as np
 
 from keql._evolution.problem import why_not_integrated
-from keql._numerics.scaling import size_or_one
+from keql._numerics.linalg import size_or_one
 from keql._observations.data import size_of
-from keql._regression.equation_prior import (
+from keql._regression.two_step import (
+    Hypothesis,
     polynomial_kernel,
+    refit_two_steps,
     varying_coefficient_kernel,
 )
-from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import find_terms
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._evolution_terms import (

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._numerics.gauss_newton import Damping, minimise
-from keql._numerics.scaling import extent_of, rms, size_or_one
-from keql._observations.left_out import left_out_errors
+from keql._numerics.linalg import extent_of, rms, size_or_one
+from keql._numerics.optimisation import Damping, minimise
+from keql._observations.data import left_out_errors
 from keql.kernels import RBF, Constant, Matern
 from keql.model_selection._fit import residual_dispersion
 

@@ -8,8 +8,7 @@ from keql.operators._differential import (
     parse_operator,
     position_of,
 )
-from keql.operators._expansion import KernelExpansion
-from keql.operators._gram import gram, gram_diagonal
+from keql.operators._gram import KernelExpansion, gram, gram_diagonal
 
 __all__ = [
     "DifferentialOperator",

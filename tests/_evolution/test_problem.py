@@ -12,7 +12,7 @@ from keql._evolution.problem import (
     IntegratedProblem,
     make_evolution_problem,
 )
-from keql._numerics.gauss_newton import Backtracking, FullSteps, minimise
+from keql._numerics.optimisation import Backtracking, FullSteps, minimise
 from keql.model_selection._evolution_terms import CandidateTerms
 
 

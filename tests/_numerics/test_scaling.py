@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keql._numerics.scaling import extent_of, rms, size_or_one
+from keql._numerics.linalg import extent_of, rms, size_or_one
 
 
 @pytest.mark.parametrize("unit", [1e-300, 1e-6, 1.0, 1e300])

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from keql._observations.data import FunctionData
-from keql._observations.left_out import left_out_errors, on_border
+from keql._observations.data import FunctionData, left_out_errors, on_border
 
 
 class Model:

@@ -8,10 +8,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._regression.equation_prior import (
-    polynomial_kernel,
-    varying_coefficient_kernel,
-)
+from keql._regression.two_step import polynomial_kernel, varying_coefficient_kernel
 from keql.kernels import Polynomial
 from keql.model_selection._fit import Context
 from keql.model_selection._search import Selection, _Search, candidates

@@ -8,16 +8,16 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Sum, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
 
-from keql._numerics.bounded_search import _polish
-from keql._numerics.scaling import size_or_one
+from keql._numerics.linalg import size_or_one
+from keql._numerics.optimisation import _polish
 from keql._observations.data import FunctionData, noise_range
 from keql._regression.likelihood import (
     _spectra,
     _spectral_likelihood,
+    fit_state,
     log_marginal_likelihood,
     maximise_likelihood,
 )
-from keql._regression.state import fit_state
 from keql._regression.state_prior import (
     StatePrior,
     StatePriorSettings,

@@ -21,9 +21,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL
-from keql._numerics.gauss_newton import Damping, minimise
 from keql._numerics.linalg import cholesky, solve_lower
-from keql._observations.left_out import left_out_errors
+from keql._numerics.optimisation import Damping, minimise
+from keql._observations.data import left_out_errors
 from keql._regression.likelihood import log_marginal_likelihood
 from keql.datasets import make_burgers, make_darcy, make_duffing
 from keql.kernels import RBF, Constant, Matern, Polynomial

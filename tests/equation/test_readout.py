@@ -10,7 +10,7 @@ from test_equation import SAMPLE, burgers, make_equation, monomial, rbf_equation
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql.datasets import make_burgers, make_darcy, make_duffing
-from keql.equation._posterior import regression_posterior
+from keql.equation._basis import regression_posterior
 from keql.kernels import RBF, Constant, Polynomial
 from keql.metrics import relative_l2_error
 

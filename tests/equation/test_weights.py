@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import BayesianRidge, Ridge
 
-from keql.equation._posterior import WeightPosterior, regression_posterior
+from keql.equation._basis import WeightPosterior, regression_posterior
 
 RNG = np.random.RandomState(0)
 FEATURES = RNG.normal(size=(40, 5)) * [1.0, 3.0, 0.2, 1.0, 0.5]

@@ -12,8 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 from keql.fit_report import FitReport, SearchSummary, describe_fit
-from keql.fit_report._concerns import _disagreement
-from keql.fit_report._identifiability import identify, slopes_of_monomials
+from keql.fit_report._describe import _disagreement, identify, slopes_of_monomials
 from keql.fit_report._report import ReportCriteria
 from keql.kernels import RBF, Constant, Dictionary, Polynomial
 

@@ -8,7 +8,7 @@ import pytest
 
 from keql import KernelPDESolver, OneStepKEqL
 from keql._joint.assembly import assemble_learned
-from keql._numerics.gauss_newton import Damping, Result, Stop, minimise
+from keql._numerics.optimisation import Damping, Result, Stop, minimise
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.datasets import make_burgers
 from keql.equation._basis import FixedUnknownPart, PolynomialBasis

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from keql._numerics import gauss_newton
-from keql._numerics.gauss_newton import Backtracking, Damping, FullSteps, Stop
+from keql._numerics import optimisation
+from keql._numerics.optimisation import Backtracking, Damping, FullSteps, Stop
 
 
 def minimise(problem, start, *, damping, tol, **settings):
-    return gauss_newton.minimise(problem, start, Damping(damping, tol), **settings)
+    return optimisation.minimise(problem, start, Damping(damping, tol), **settings)
 
 
 class DenseProblem:
@@ -304,19 +304,19 @@ def test_interrupt_keeps_the_best_iterate(where):
 def test_full_steps_converge_quadratically_near_the_solution():
     problem, start = exponential_fit(), np.array([1.9, 1.2])
     expected = minimise(problem, start, **SETTINGS)
-    result = gauss_newton.minimise(problem, start, FullSteps(1e-10), max_iter=15)
+    result = optimisation.minimise(problem, start, FullSteps(1e-10), max_iter=15)
     assert result.converged and result.n_iter < 10
     assert result.damping_curve == [0.0] * result.n_iter
     np.testing.assert_allclose(result.solution, expected.solution, rtol=1e-8)
-    cut = gauss_newton.minimise(problem, start, FullSteps(1e-10), max_iter=2)
+    cut = optimisation.minimise(problem, start, FullSteps(1e-10), max_iter=2)
     assert cut.stop is Stop.MAX_ITER and cut.loss_curve == result.loss_curve[:3]
 
 
 def test_backtracking_goes_where_full_steps_get_lost():
     start = np.array([-1.2, 1.0])
-    full = gauss_newton.minimise(rosenbrock(), start, FullSteps(1e-12), max_iter=1)
+    full = optimisation.minimise(rosenbrock(), start, FullSteps(1e-12), max_iter=1)
     assert full.loss > full.loss_curve[0]
-    result = gauss_newton.minimise(rosenbrock(), start, Backtracking(), max_iter=100)
+    result = optimisation.minimise(rosenbrock(), start, Backtracking(), max_iter=100)
     assert result.converged
     losses = np.array(result.loss_curve)
     assert np.all(losses[1:] < 0.99 * losses[:-1])
@@ -327,7 +327,7 @@ def test_backtracking_goes_where_full_steps_get_lost():
 def test_what_cannot_be_linearised_has_failed(control):
     problem = rosenbrock()
     problem.linearise = lambda evaluation: None
-    result = gauss_newton.minimise(problem, np.ones(2), control, max_iter=9)
+    result = optimisation.minimise(problem, np.ones(2), control, max_iter=9)
     assert result.stop is Stop.FAILED and not result.converged
     assert result.n_iter == 0 and "failed" in result.message
 
