@@ -153,6 +153,7 @@ def test_own_kernel(show):
     assert learned["u_xx"] == pytest.approx(0.01, rel=0.1)
 
 
+@pytest.mark.slow
 def test_operator_learning(show):
     printed, _ = show("operator_learning.py")
     assert "linear: True" in printed and "ExtrapolationWarning" in printed

@@ -41,6 +41,9 @@ def oscillator(**changes):
         "equation_kernel": Polynomial(1),
         "variables": ("t",),
         "collocation_points": 60,
+        "state_kernel": RBF(1.0, "fixed"),
+        "observation_noise": 1e-4,
+        "equation_noise": 1e-3,
     }
     return OneStepKEqL(**{**settings, **changes})
 
