@@ -32,19 +32,13 @@ from keql.kernels import Constant, Matern
 class BoundaryPrior:
     """The prior of boundary values and weights, and the noise of observations.
 
-    Attributes
-    ----------
-    kernel : Kernel
-        Prior covariance on the boundary.
-    noise : float
-        Standard deviation of an observation of weight 1, in its units.
-    scale : float
-        Prior standard deviation of the weights, in units of what two steps say: far
-        from the true states equations seem to have no effect.
-    free_noise, free_scale : bool
-        Whether noise and scale are of maximum likelihood, as the kernel is.
-    max_scale : float
-        The scale is between 1 and this.
+    kernel : Kernel. Prior covariance on the boundary.
+    noise : float. Standard deviation of an observation of weight 1, in its units.
+    scale : float. Prior standard deviation of the weights, in units of what two steps
+        say: far from the true states equations seem to have no effect.
+    free_noise, free_scale : bool. Whether noise and scale are of maximum likelihood, as
+        the kernel is.
+    max_scale : float. The scale is between 1 and this.
     """
 
     kernel: object
@@ -83,16 +77,10 @@ class BoundaryPrior:
 class BoundaryValueRegression:
     """Weights and boundary values from observations.
 
-    Parameters
-    ----------
-    boundary : ndarray of shape (c, 2)
-        Points of the boundary.
-    maps : list of ndarray of shape (N_m, 1 + p + c)
-        (a_m, B_m, C_m) of each function.
-    functions : list of FunctionData
-        The observations.
-    prior : BoundaryPrior
-        With the noise of the observations.
+    boundary : ndarray of shape (c, 2). Points of the boundary.
+    maps : list of ndarray of shape (N_m, 1 + p + c). (a_m, B_m, C_m) of each function.
+    functions : list of FunctionData. The observations.
+    prior : BoundaryPrior. With the noise of the observations.
     """
 
     def __init__(self, boundary, maps, functions, prior):
@@ -238,24 +226,15 @@ class BoundaryValueRegression:
 def boundary_loss(prior, points, weights, boundary, residuals, precisions):
     """The objective for any weights and boundary values.
 
-    Parameters
-    ----------
-    prior : BoundaryPrior
-        Of them, with the noise.
-    points : ndarray of shape (c, 2)
-        Points of the boundary.
-    weights : ndarray of shape (p,)
-        Of the equation.
-    boundary : list of ndarray of shape (c,)
-        Boundary values of each function.
-    residuals, precisions : ndarray of shape (N,)
-        Observations less the states, and their relative precisions.
+    prior : BoundaryPrior. Of them, with the noise.
+    points : ndarray of shape (c, 2). Points of the boundary.
+    weights : ndarray of shape (p,). Of the equation.
+    boundary : list of ndarray of shape (c,). Boundary values of each function.
+    residuals, precisions : ndarray of shape (N,). Observations less the states, and
+        their relative precisions.
 
-    Returns
-    -------
-    loss : float
-        1/2 |w|^2 / scale^2 + 1/2 sum z^T K^-1 z + 1/2 sum of squared residuals in units
-        of the noise.
+    Returns loss : float. 1/2 |w|^2 / scale^2 + 1/2 sum z^T K^-1 z + 1/2 sum of squared
+        residuals in units of the noise.
     """
     L = cholesky(prior.kernel(points))
     norms = [np.sum(solve_lower(L, values) ** 2) for values in boundary]

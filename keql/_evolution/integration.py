@@ -29,17 +29,12 @@ class EvolutionGrid:
     An array of values on the grid has shape (n_steps, 4, n_points): in time those of
     each step, its start included.
 
-    Parameters
-    ----------
-    lower, upper : ndarray of shape (2,)
-        Corners of the box.
-    axis : {0, 1}
-        Which coordinate is the time.
-    n_steps, n_points : int, default=40, 80
-        Steps in time and points in space: two of Burgers' equation with a diffusion of
-        0.01 of the box agree to 1e-6 with twice as many.
-    grading : float, default=2.0
-        Step k of n ends at (k / n)^grading of the time.
+    lower, upper : ndarray of shape (2,). Corners of the box.
+    axis : {0, 1}. Which coordinate is the time.
+    n_steps, n_points : int, default=40, 80. Steps in time and points in space: two of
+        Burgers' equation with a diffusion of 0.01 of the box agree to 1e-6 with twice
+        as many.
+    grading : float, default=2.0. Step k of n ends at (k / n)^grading of the time.
     """
 
     def __init__(self, lower, upper, axis, n_steps=40, n_points=80, grading=2.0):
@@ -134,18 +129,12 @@ class EvolvedState:
     takes more memory than all else together and is computed whenever variances are
     asked for.
 
-    Parameters
-    ----------
-    grid : EvolutionGrid
-        Where it is known.
-    values : ndarray of shape (n_steps, 4, n_points)
-        Its values there.
-    equation : LearnedEquation
-        That it obeys, with p weights.
-    root : ndarray of shape (p + c, r)
-        Of the posterior covariance of the weights and the c boundary values.
-    outside : KernelExpansion
-        The state outside of the box.
+    grid : EvolutionGrid. Where it is known.
+    values : ndarray of shape (n_steps, 4, n_points). Its values there.
+    equation : LearnedEquation. That it obeys, with p weights.
+    root : ndarray of shape (p + c, r). Of the posterior covariance of the weights and
+        the c boundary values.
+    outside : KernelExpansion. The state outside of the box.
     """
 
     def __init__(self, grid, values, equation, root, outside):
@@ -180,22 +169,15 @@ class EvolvedState:
 def linear_response(grid, equation, state, max_growth=1e4):
     """The equation, linearised at a state, integrated from any boundary values.
 
-    Parameters
-    ----------
-    grid : EvolutionGrid
-        Where.
-    equation : LearnedEquation
-        With p weights.
-    state : ndarray of shape (n_steps * 4 * n_points,)
-        Values on the grid.
-    max_growth : float, default=1e4
-        By which a change of a boundary value may grow before it counts as unstable.
+    grid : EvolutionGrid. Where.
+    equation : LearnedEquation. With p weights.
+    state : ndarray of shape (n_steps * 4 * n_points,). Values on the grid.
+    max_growth : float, default=1e4. By which a change of a boundary value may grow
+        before it counts as unstable.
 
-    Returns
-    -------
-    response : ndarray of shape (n_steps, 4, n_points, 1 + p + c) or None
-        Its product with 1, the weights and the c boundary values is the solution; None
-        if small changes of them grow beyond bounds, as if time ran backwards.
+    Returns response : ndarray of shape (n_steps, 4, n_points, 1 + p + c) or None. Its
+        product with 1, the weights and the c boundary values is the solution; None if
+        small changes of them grow beyond bounds, as if time ran backwards.
     """
     n, n_steps, p = grid.n_points, grid.n_steps, len(equation.weights)
     without, moving = grid.matrices(equation.operators)
@@ -247,26 +229,17 @@ def _solve_linear_step(J, right):
 def integrate(grid, equation, boundary, guess, n_newton=6, precision=1e-4, wild=100.0):
     """The equation integrated from given boundary values.
 
-    Parameters
-    ----------
-    grid : EvolutionGrid
-        Where.
-    equation : LearnedEquation
-        With a polynomial kernel.
-    boundary : ndarray of shape (c,)
-        Boundary values.
-    guess : ndarray of shape (n_steps * 4 * n_points,)
-        Values on the grid from which the Newton steps of each time step start.
-    n_newton : int, default=6
-        Newton steps of a time step at most.
-    precision, wild : float, default=1e-4, 100
-        Changes, in units of the largest boundary value, at which Newton steps end, and
-        at which they are given up.
+    grid : EvolutionGrid. Where.
+    equation : LearnedEquation. With a polynomial kernel.
+    boundary : ndarray of shape (c,). Boundary values.
+    guess : ndarray of shape (n_steps * 4 * n_points,). Values on the grid from which
+        the Newton steps of each time step start.
+    n_newton : int, default=6. Newton steps of a time step at most.
+    precision, wild : float, default=1e-4, 100. Changes, in units of the largest
+        boundary value, at which Newton steps end, and at which they are given up.
 
-    Returns
-    -------
-    state : ndarray of shape (n_steps * 4 * n_points,) or None
-        The solution; None if Newton steps do not find it.
+    Returns state : ndarray of shape (n_steps * 4 * n_points,) or None. The solution;
+        None if Newton steps do not find it.
     """
     n, size = grid.n_points, np.max(np.abs(boundary))
     equation, d = copy(equation), 2 + equation.n_operators

@@ -42,12 +42,9 @@ from keql.operators import parse_operator
 class IntegrationLimits:
     """Data for which exact states would take too long or too much memory.
 
-    Attributes
-    ----------
-    observations : int
-        Each step factors the covariance of all observations some 50 times.
-    functions : int
-        The linearised solution of each function takes about 50 MB.
+    observations : int. Each step factors the covariance of all observations some 50
+        times.
+    functions : int. The linearised solution of each function takes about 50 MB.
     """
 
     observations: int = 2000
@@ -68,12 +65,8 @@ def time_axis(setup, n_variables):
 def why_not_integrated(learned, limits=None):
     """Why states cannot obey the equation exactly, as a clause; empty if they can.
 
-    Parameters
-    ----------
-    learned : LearnedModel
-        Observations and equation.
-    limits : IntegrationLimits, default=None
-        None: the default ones.
+    learned : LearnedModel. Observations and equation.
+    limits : IntegrationLimits, default=None. None: the default ones.
     """
     limits = limits or IntegrationLimits()
     setup, functions = learned.setup, learned.observations.functions
@@ -98,14 +91,10 @@ def why_not_integrated(learned, limits=None):
 class EvolutionIterate:
     """An equation, and states on the grid with their boundary values.
 
-    Attributes
-    ----------
-    equation : LearnedEquation
-        With its weights.
-    states : list of ndarray of shape (n_steps * 4 * n_points,)
-        Values of each function on the grid.
-    boundary : list of ndarray of shape (c,)
-        Those on the boundary.
+    equation : LearnedEquation. With its weights.
+    states : list of ndarray of shape (n_steps * 4 * n_points,). Values of each function
+        on the grid.
+    boundary : list of ndarray of shape (c,). Those on the boundary.
     """
 
     equation: object
@@ -126,16 +115,13 @@ class EvolutionEvaluation:
 class EvolutionProblem:
     """The states need not solve the equation: a full step makes them do so.
 
-    Attributes
-    ----------
-    learned : LearnedModel
-        Observations and equation; its states are those outside of the box.
-    grid : EvolutionGrid
-        The box of all observations and collocation points.
-    observed : tuple of sparse matrices of shape (N_m, n_steps * 4 * n_points)
-        Values at the observations of each function, from those on the grid.
-    priors : tuple of BoundaryPrior
-        From which a linearisation takes the one of maximum likelihood.
+    learned : LearnedModel. Observations and equation; its states are those outside of
+        the box.
+    grid : EvolutionGrid. The box of all observations and collocation points.
+    observed : tuple of sparse matrices of shape (N_m, n_steps * 4 * n_points). Values
+        at the observations of each function, from those on the grid.
+    priors : tuple of BoundaryPrior. From which a linearisation takes the one of maximum
+        likelihood.
     """
 
     learned: object
@@ -285,18 +271,12 @@ class IntegratedProblem(EvolutionProblem):
 class EvolutionModel:
     """An evolution problem with the equation linearised at an iterate.
 
-    Parameters
-    ----------
-    problem : EvolutionProblem
-        With the prior of maximum likelihood.
-    iterate : EvolutionIterate
-        Where.
-    responses : list of ndarray
-        Of each function, as :func:`linear_response` has them.
-    regression : BoundaryValueRegression
-        Weights and boundary values from the observations.
-    loss : float
-        Minus the log likelihood of the observations.
+    problem : EvolutionProblem. With the prior of maximum likelihood.
+    iterate : EvolutionIterate. Where.
+    responses : list of ndarray. Of each function, as :func:`linear_response` has them.
+    regression : BoundaryValueRegression. Weights and boundary values from the
+        observations.
+    loss : float. Minus the log likelihood of the observations.
     """
 
     def __init__(self, problem, iterate, responses, regression, loss):

@@ -12,30 +12,23 @@ class Criteria:
     on Burgers' equation, Duffing's and Darcy's, with and without noise (see the
     developer notes); none depends on units.
 
-    Attributes
-    ----------
-    clearly_better : float
-        Factor of the error from which on another hypothesis is taken although it says
-        more: a higher degree, less noise, coefficients that vary.
-    predicts_well : float
-        Error, in units of the root mean square of the observations, up to which a fit
-        counts as one that predicts.
-    noise_limited : float
-        Error, in units of the observation noise, up to which noise hides whether
-        another fit predicts better.
-    exact_size, exact_noise : float
-        Error of exact states, in units of the size of the observations and of the noise
-        that two steps find, up to which nothing else is tried.
-    inactive_misfit : float
-        Mean square of the residuals, in units of the noise levels, below which the
-        noise of the equation does not matter.
-    less_noise : float
-        Factor of the noise of the equation that is tried along with it.
-    ties : float
-        Kernels predict as well as the best one if their mean squared error is higher
-        by at most this part of the standard error of the difference.
-    n_finalists : int
-        State kernels that are fitted to the last term while predictions are poor.
+    clearly_better : float. Factor of the error from which on another hypothesis is
+        taken although it says more: a higher degree, less noise, coefficients that
+        vary.
+    predicts_well : float. Error, in units of the root mean square of the observations,
+        up to which a fit counts as one that predicts.
+    noise_limited : float. Error, in units of the observation noise, up to which noise
+        hides whether another fit predicts better.
+    exact_size, exact_noise : float. Error of exact states, in units of the size of the
+        observations and of the noise that two steps find, up to which nothing else is
+        tried.
+    inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
+        below which the noise of the equation does not matter.
+    less_noise : float. Factor of the noise of the equation that is tried along with it.
+    ties : float. Kernels predict as well as the best one if their mean squared error is
+        higher by at most this part of the standard error of the difference.
+    n_finalists : int. State kernels that are fitted to the last term while predictions
+        are poor.
     """
 
     clearly_better: float = 0.75

@@ -32,24 +32,16 @@ from keql.model_selection._fit import Fit
 class TermSearchSettings:
     """How far the search among sets of terms goes.
 
-    Attributes
-    ----------
-    max_size, max_sets : int
-        All sets of up to `max_size` terms are compared, if there are at most
-        `max_sets` of a size; larger ones if they differ by one or two terms from the
-        best one.
-    n_rounds : int
-        How often all sets are compared.
-    n_wanted, n_tried : int
-        Sets that are solved exactly in the first round (one in the others), and those
-        that are tried for that at most.
-    max_steps : int
-        Gauss-Newton steps of one set, and at the end.
-    tol : float
-        Change of the states that ends the steps at the end, in units of the `tol` of
-        the fit; sets are compared at ten times that change.
-    better : float
-        By which the log evidence of a better set is higher at least.
+    max_size, max_sets : int. All sets of up to `max_size` terms are compared, if there
+        are at most `max_sets` of a size; larger ones if they differ by one or two terms
+        from the best one.
+    n_rounds : int. How often all sets are compared.
+    n_wanted, n_tried : int. Sets that are solved exactly in the first round (one in the
+        others), and those that are tried for that at most.
+    max_steps : int. Gauss-Newton steps of one set, and at the end.
+    tol : float. Change of the states that ends the steps at the end, in units of the
+        `tol` of the fit; sets are compared at ten times that change.
+    better : float. By which the log evidence of a better set is higher at least.
     """
 
     max_size: int = 3
@@ -65,10 +57,7 @@ class TermSearchSettings:
 class CandidateTerms:
     """The terms that an equation may have.
 
-    Parameters
-    ----------
-    equation : LearnedEquation
-        Of all terms, its features those of a polynomial kernel.
+    equation : LearnedEquation. Of all terms, its features those of a polynomial kernel.
     """
 
     def __init__(self, equation):
@@ -170,29 +159,17 @@ class CandidateTerms:
 class TermSearch:
     """A search for the set of terms of the highest evidence.
 
-    Parameters
-    ----------
-    problem : EvolutionProblem
-        The problem of exact states.
-    candidates : CandidateTerms
-        The terms that the equation may have.
-    n_terms : int or "auto"
-        How many there must be.
-    solve : callable
-        Of an evolution problem, an iterate and a tolerance: a Result, or None.
-    settings : TermSearchSettings
-        How far the search goes.
+    problem : EvolutionProblem. The problem of exact states.
+    candidates : CandidateTerms. The terms that the equation may have.
+    n_terms : int or "auto". How many there must be.
+    solve : callable. Of an evolution problem, an iterate and a tolerance: a Result, or
+        None.
+    settings : TermSearchSettings. How far the search goes.
 
-    Attributes
-    ----------
-    best : Result or None
-        Of the highest evidence.
-    loss : float
-        Minus its log evidence, up to a constant.
-    steps : list of TermsStep
-        All sets that were solved exactly.
-    stop : Stop or None
-        Why the search was interrupted, if it was.
+    best : Result or None. Of the highest evidence.
+    loss : float. Minus its log evidence, up to a constant.
+    steps : list of TermsStep. All sets that were solved exactly.
+    stop : Stop or None. Why the search was interrupted, if it was.
     """
 
     def __init__(self, problem, candidates, n_terms, solve, settings):
@@ -271,23 +248,15 @@ class TermSearch:
 def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
     """Exact states from those of a learned model, with the best terms.
 
-    Parameters
-    ----------
-    two_step : LearnedModel
-        With the equation of all terms that there may be.
-    learned : LearnedModel
-        States and equation to start from; its states are those outside of the box.
-    hypothesis : Hypothesis
-        How many terms there are (None: those of `learned`), and the noise.
-    context : Context
-        How problems are solved.
-    settings : TermSearchSettings, default=None
-        None: the default ones.
+    two_step : LearnedModel. With the equation of all terms that there may be.
+    learned : LearnedModel. States and equation to start from; its states are those
+        outside of the box.
+    hypothesis : Hypothesis. How many terms there are (None: those of `learned`), and
+        the noise.
+    context : Context. How problems are solved.
+    settings : TermSearchSettings, default=None. None: the default ones.
 
-    Returns
-    -------
-    fit : Fit or None
-        None if the equation cannot be integrated.
+    Returns fit : Fit or None. None if the equation cannot be integrated.
     """
     settings = settings or TermSearchSettings()
     problem = make_evolution_problem(learned, hypothesis.observation_noise)

@@ -23,19 +23,15 @@ from keql.kernels import Restriction
 class TermCriteria:
     """When terms are taken out of an equation, and how many.
 
-    Attributes
-    ----------
-    gap : float
-        A term costs clearly more than all before it if its ratio to the highest cost
-        before is larger.
-    worse, significant : float
-        Without terms, observations are predicted worse if the error is this many times
-        as large, or if squared errors are larger by so many standard errors.
-    hopeless : float
-        Terms are taken out until the loss is this many times that with all terms.
-    damping : float
-        The first damping after a term is taken out, relative to the loss: the states
-        are near.
+    gap : float. A term costs clearly more than all before it if its ratio to the
+        highest cost before is larger.
+    worse, significant : float. Without terms, observations are predicted worse if the
+        error is this many times as large, or if squared errors are larger by so many
+        standard errors.
+    hopeless : float. Terms are taken out until the loss is this many times that with
+        all terms.
+    damping : float. The first damping after a term is taken out, relative to the loss:
+        the states are near.
     """
 
     gap: float = 3.0
@@ -48,19 +44,13 @@ class TermCriteria:
 class TermsStep(NamedTuple):
     """A fit with some of the terms.
 
-    Attributes
-    ----------
-    terms : tuple of str
-        Their names.
-    loss : float
-        The objective at its minimum.
-    misfit : float
-        Mean square of the residuals in units of the noise levels.
-    error : float
-        Root mean square error of predicting each observation from all others.
-    log_evidence : float
-        Of exact states: log probability of the terms given the observations, up to a
-        constant; not a number for others.
+    terms : tuple of str. Their names.
+    loss : float. The objective at its minimum.
+    misfit : float. Mean square of the residuals in units of the noise levels.
+    error : float. Root mean square error of predicting each observation from all
+        others.
+    log_evidence : float. Of exact states: log probability of the terms given the
+        observations, up to a constant; not a number for others.
     """
 
     terms: tuple
@@ -80,27 +70,16 @@ def fit_with_fewer_terms(problem, result, two_step, n_terms, context, criteria=N
     observations are predicted. A threshold on the loss itself would not do, as its size
     depends on how well the state kernel suits the states, which the data do not tell.
 
-    Parameters
-    ----------
-    problem, result : JointProblem, Result
-        With the features of a polynomial kernel, and its solution.
-    two_step : LearnedModel
-        With the observations, and names.
-    n_terms : int or "auto"
-        How many terms are kept.
-    context : Context
-        How problems are solved.
-    criteria : TermCriteria, default=None
-        None: the default ones.
+    problem, result : JointProblem, Result. With the features of a polynomial kernel,
+        and its solution.
+    two_step : LearnedModel. With the observations, and names.
+    n_terms : int or "auto". How many terms are kept.
+    context : Context. How problems are solved.
+    criteria : TermCriteria, default=None. None: the default ones.
 
-    Returns
-    -------
-    problem : JointProblem
-        With the terms kept.
-    result : Result
-        Its solution, with the history of the loss before.
-    path : list of TermsStep
-        All fits, from all terms to few.
+    Returns problem : JointProblem. With the terms kept.
+    Returns result : Result. Its solution, with the history of the loss before.
+    Returns path : list of TermsStep. All fits, from all terms to few.
     """
     criteria = criteria or TermCriteria()
     fits = _fits_with_fewer(problem, result, two_step, n_terms, context, criteria)
@@ -163,21 +142,13 @@ def largest_gap(losses, errors, n_residuals, criteria):
     logarithm of the number of residuals, count as that; where residuals are above the
     noise levels, it is in units of their mean.
 
-    Parameters
-    ----------
-    losses : list of float
-        With all terms, one less, and so on.
-    errors : list of ndarray
-        Those of predicting each observation from all others, likewise.
-    n_residuals : int
-        Number of data.
-    criteria : TermCriteria
-        How large a gap must be, and when predictions are worse.
+    losses : list of float. With all terms, one less, and so on.
+    errors : list of ndarray. Those of predicting each observation from all others,
+        likewise.
+    n_residuals : int. Number of data.
+    criteria : TermCriteria. How large a gap must be, and when predictions are worse.
 
-    Returns
-    -------
-    place : int
-        If no gap is clear, where observations are predicted best.
+    Returns place : int. If no gap is clear, where observations are predicted best.
     """
     highest = 0.5 * np.log(n_residuals) * max(1.0, 2 * losses[0] / n_residuals)
     place, widest = None, criteria.gap

@@ -25,17 +25,11 @@ from keql.model_selection._fewer_terms import fit_with_fewer_terms
 class Context:
     """What all fits of one search share.
 
-    Attributes
-    ----------
-    settings : FitSettings
-        How hypotheses are fitted.
-    report : callable
-        Called after each accepted step with the two-step solution, the problem and the
-        result so far; returns True to stop.
-    previous : LearnedModel or None
-        An earlier solution to start from.
-    criteria : Criteria
-        When one fit is better than another.
+    settings : FitSettings. How hypotheses are fitted.
+    report : callable. Called after each accepted step with the two-step solution, the
+        problem and the result so far; returns True to stop.
+    previous : LearnedModel or None. An earlier solution to start from.
+    criteria : Criteria. When one fit is better than another.
     """
 
     settings: object
@@ -48,22 +42,15 @@ class Context:
 class Fit:
     """A solution of the joint problem or of an evolution problem.
 
-    Attributes
-    ----------
-    hypothesis : Hypothesis
-        What was supposed.
-    two_step : LearnedModel
-        What it started from: observations, setup, kernels and noise levels.
-    problem : JointProblem or EvolutionProblem
-        The problem, with the features that the equation has in the end.
-    result : Result
-        Of its minimisation.
-    learned_with : Kernel
-        The state kernel with which the equation was learned.
-    restarts : list of dict
-        What was tried from other starts.
-    terms_path : list of TermsStep
-        Equations with other terms that were fitted.
+    hypothesis : Hypothesis. What was supposed.
+    two_step : LearnedModel. What it started from: observations, setup, kernels and
+        noise levels.
+    problem : JointProblem or EvolutionProblem. The problem, with the features that the
+        equation has in the end.
+    result : Result. Of its minimisation.
+    learned_with : Kernel. The state kernel with which the equation was learned.
+    restarts : list of dict. What was tried from other starts.
+    terms_path : list of TermsStep. Equations with other terms that were fitted.
     """
 
     hypothesis: Hypothesis
@@ -196,18 +183,12 @@ def residual_dispersion(problem, solution, error, functions, criteria):
 class JointFamily:
     """Joint problems that differ in their state kernel only.
 
-    Attributes
-    ----------
-    two_step : LearnedModel
-        Observations, setup and noise of the observations.
-    hypothesis : Hypothesis
-        The equation kernel, and the noise of the equation unless that is given here.
-    context : Context
-        How problems are solved.
-    equation_noise : float or None
-        Of the equation, in the units of the forcing.
-    unknown_part : FixedUnknownPart or None
-        P, if it is not sought.
+    two_step : LearnedModel. Observations, setup and noise of the observations.
+    hypothesis : Hypothesis. The equation kernel, and the noise of the equation unless
+        that is given here.
+    context : Context. How problems are solved.
+    equation_noise : float or None. Of the equation, in the units of the forcing.
+    unknown_part : FixedUnknownPart or None. P, if it is not sought.
     """
 
     two_step: object

@@ -33,15 +33,12 @@ from keql.model_selection._evolution_terms import (
 class DiffusionSettings:
     """How pairs of terms are compared.
 
-    Attributes
-    ----------
-    n_steps, n_points : int
-        Steps in time and points in space of the coarse grid.
-    spread : float
-        Part of the squared extent of space that the first diffusion spreads over.
-    first_steps, n_kept, more_steps, fine_steps : int
-        Steps for each pair; how many of the best pairs go on, and their further steps;
-        steps for the best pair on the fine grid.
+    n_steps, n_points : int. Steps in time and points in space of the coarse grid.
+    spread : float. Part of the squared extent of space that the first diffusion spreads
+        over.
+    first_steps, n_kept, more_steps, fine_steps : int. Steps for each pair; how many of
+        the best pairs go on, and their further steps; steps for the best pair on the
+        fine grid.
     """
 
     n_steps: int = 20
@@ -56,23 +53,14 @@ class DiffusionSettings:
 def fit_from_diffusion(learned, hypothesis, context, settings=None):
     """Exact states wherever the learned model's states are.
 
-    Parameters
-    ----------
-    learned : LearnedModel
-        Observations, the equation of all terms that there may be, and the states
-        outside of the box.
-    hypothesis : Hypothesis
-        How many terms there are, and the noise.
-    context : Context
-        How problems are solved.
-    settings : DiffusionSettings, default=None
-        None: the default ones.
+    learned : LearnedModel. Observations, the equation of all terms that there may be,
+        and the states outside of the box.
+    hypothesis : Hypothesis. How many terms there are, and the noise.
+    context : Context. How problems are solved.
+    settings : DiffusionSettings, default=None. None: the default ones.
 
-    Returns
-    -------
-    fit : Fit or None
-        None if the equation has no second derivative in space as one of its terms, or
-        cannot be integrated.
+    Returns fit : Fit or None. None if the equation has no second derivative in space as
+        one of its terms, or cannot be integrated.
     """
     settings = settings or DiffusionSettings()
     if not isinstance(learned.equation.basis, PolynomialBasis):

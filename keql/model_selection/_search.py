@@ -54,19 +54,13 @@ class Candidate:
 def candidates(two_step, given, settings):
     """The table of hypotheses, in the order in which they are tried.
 
-    Parameters
-    ----------
-    two_step : LearnedModel
-        Observations and equation, with the size of what P has to explain.
-    given : Hypothesis
-        What the user says; None where it is left open.
-    settings : FitSettings
-        How hypotheses are fitted.
+    two_step : LearnedModel. Observations and equation, with the size of what P has to
+        explain.
+    given : Hypothesis. What the user says; None where it is left open.
+    settings : FitSettings. How hypotheses are fitted.
 
-    Returns
-    -------
-    table : list of Candidate
-        Exact states come first: they say most of the states.
+    Returns table : list of Candidate. Exact states come first: they say most of the
+        states.
     """
     size = size_or_one(two_step.target)
     placed = two_step.setup.collocation_points
@@ -124,20 +118,14 @@ def _why_not_varying(two_step, given):
 class Selection:
     """The fit that was chosen, and what it was chosen from.
 
-    Attributes
-    ----------
-    joint : Fit or None
-        With the equation at collocation points.
-    exact : Fit or None
-        With exact states, if they predict better.
-    promised : float or None
-        The error of predictions for which the state kernel was chosen.
-    kernels : list of KernelCandidate
-        State kernels that were compared, under the same conditions.
-    not_tried : list of (str, str)
-        Names of hypotheses, and why they were not tried.
-    criteria : Criteria
-        By which they were compared.
+    joint : Fit or None. With the equation at collocation points.
+    exact : Fit or None. With exact states, if they predict better.
+    promised : float or None. The error of predictions for which the state kernel was
+        chosen.
+    kernels : list of KernelCandidate. State kernels that were compared, under the same
+        conditions.
+    not_tried : list of (str, str). Names of hypotheses, and why they were not tried.
+    criteria : Criteria. By which they were compared.
     """
 
     joint: Fit | None = None
@@ -176,21 +164,13 @@ class Selection:
 def fit_hypothesis(hypothesis, two_step, context, learned=None):
     """The fit of one hypothesis whose kernels are given, or are those of two steps.
 
-    Parameters
-    ----------
-    hypothesis : Hypothesis
-        What is supposed.
-    two_step : LearnedModel
-        The two-step solution with its equation kernel.
-    context : Context
-        How problems are solved.
-    learned : LearnedModel, default=None
-        States and equation to start exact states from; None: those of two steps.
+    hypothesis : Hypothesis. What is supposed.
+    two_step : LearnedModel. The two-step solution with its equation kernel.
+    context : Context. How problems are solved.
+    learned : LearnedModel, default=None. States and equation to start exact states
+        from; None: those of two steps.
 
-    Returns
-    -------
-    fit : Fit or None
-        None if states cannot obey the equation exactly.
+    Returns fit : Fit or None. None if states cannot obey the equation exactly.
     """
     if hypothesis.constraint == "integration":
         return fit_exact_states(two_step, learned or two_step, hypothesis, context)
@@ -203,19 +183,11 @@ def fit_hypothesis(hypothesis, two_step, context, learned=None):
 def search(two_step, given, context):
     """The best fit of the table of hypotheses.
 
-    Parameters
-    ----------
-    two_step : LearnedModel
-        The two-step solution.
-    given : Hypothesis
-        What the user says.
-    context : Context
-        How problems are solved.
+    two_step : LearnedModel. The two-step solution.
+    given : Hypothesis. What the user says.
+    context : Context. How problems are solved.
 
-    Returns
-    -------
-    selection : Selection
-        The fit, and what it was chosen from.
+    Returns selection : Selection. The fit, and what it was chosen from.
     """
     if given.n_terms is not None:  # refuse before the long part
         n_columns = len(two_step.variables) + two_step.setup.n_operators

@@ -22,23 +22,15 @@ from keql.model_selection._fit import residual_dispersion
 class KernelComparison:
     """Which kernels are compared, and how closely each joint problem is solved.
 
-    Attributes
-    ----------
-    first, longest : float
-        The length scale tried first and the longest one, in units of the extent of the
-        points in a coordinate.
-    resolved : float
-        The shortest length scale, in units of the spacing of collocation points:
-        between them the equation would not hold with a shorter one.
-    factors : tuple of float
-        By which length scales change in turn.
-    roughness : float
-        Degree of a Matern kernel above the order of the operators: it has one
-        continuous derivative more, in the mean square, than the equation needs.
-    damping : float
-        The first damping, relative to the loss.
-    max_iter, tol : int, float
-        Of the least-squares loop.
+    first, longest : float. The length scale tried first and the longest one, in units
+        of the extent of the points in a coordinate.
+    resolved : float. The shortest length scale, in units of the spacing of collocation
+        points: between them the equation would not hold with a shorter one.
+    factors : tuple of float. By which length scales change in turn.
+    roughness : float. Degree of a Matern kernel above the order of the operators: it
+        has one continuous derivative more, in the mean square, than the equation needs.
+    damping : float. The first damping, relative to the loss.
+    max_iter, tol : int, float. Of the least-squares loop.
     """
 
     first: float = 0.4
@@ -91,15 +83,10 @@ def compare_kernels(family, values=None, comparison=None):
     scales are changed step by step, each fit starting from the states of the one
     before.
 
-    Parameters
-    ----------
-    family : JointFamily
-        The joint problems.
-    values : list of ndarray, default=None
-        Values of states to start from, as in an iterate; None: the two-step states with
-        the first kernel.
-    comparison : KernelComparison, default=None
-        None: the default one.
+    family : JointFamily. The joint problems.
+    values : list of ndarray, default=None. Values of states to start from, as in an
+        iterate; None: the two-step states with the first kernel.
+    comparison : KernelComparison, default=None. None: the default one.
     """
     comparison = comparison or KernelComparison()
     points = np.concatenate([data.points for data in family.functions])
@@ -160,23 +147,16 @@ def warm_start(candidate, family):
 def search_lengths(evaluate, lengths, limits, factors, values=None):
     """Go through length scales, then descend from the best of them.
 
-    Parameters
-    ----------
-    evaluate : callable
-        Of length scales and values of the states to start from: a candidate.
-    lengths : ndarray of shape (n, d)
-        Length scales in units of the extent of the points, tried in this order.
-    limits : (float, float)
-        Between which they change.
-    factors : tuple of float
-        By which each of them, or all, are changed while that lowers the error.
-    values : list, default=None
-        Values of the states to start from.
+    evaluate : callable. Of length scales and values of the states to start from: a
+        candidate.
+    lengths : ndarray of shape (n, d). Length scales in units of the extent of the
+        points, tried in this order.
+    limits : (float, float). Between which they change.
+    factors : tuple of float. By which each of them, or all, are changed while that
+        lowers the error.
+    values : list, default=None. Values of the states to start from.
 
-    Returns
-    -------
-    tried : dict
-        From length scales, as tuples, to candidates.
+    Returns tried : dict. From length scales, as tuples, to candidates.
     """
     tried = {}
 
