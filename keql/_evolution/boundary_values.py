@@ -51,7 +51,7 @@ class BoundaryPrior:
     def bounds(self, size):
         """Of the logarithms of all hyperparameters, free or not; values of a size."""
         levels = np.log([noise_range(size), (1.0, self.max_scale)])
-        return np.vstack([self.kernel.bounds, levels])
+        return np.vstack([np.reshape(self.kernel.bounds, (-1, 2)), levels])
 
     @cached_property
     def theta(self):
@@ -130,6 +130,8 @@ class BoundaryValueRegression:
         bounds, is_free = self.prior.bounds(self.size), self.prior.is_free
         # In units of the values, so that the stopping rule knows none.
         shift = len(self.target) * np.log(self.size)
+        if not is_free.any():
+            return self, -self.log_likelihood(self.prior)[0] - shift
 
         def objective(theta):
             value, gradient = self.log_likelihood(self.prior.with_theta(theta))

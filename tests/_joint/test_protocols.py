@@ -8,19 +8,26 @@ the kernels and the plain formulas. A new kind of problem is another function in
 """
 
 import pickle
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
 import pytest
+from known_equations import make_equation
 from scipy.linalg import block_diag, cho_factor, cho_solve
 from scipy.stats import multivariate_normal
 from test_primal import in_the_primal
 from test_problems import LINEAR_PART, OPERATORS, STATE_KERNEL, make_case
 
+from keql._evolution.boundary_values import BoundaryPrior
+from keql._evolution.integration import EvolutionGrid, linear_response
+from keql._evolution.problem import EvolutionIterate, EvolutionProblem
 from keql._joint.problem import Conditions
+from keql._observations.data import FunctionData, Observations
 from keql._solving.problem import make_problem
-from keql.equation import GivenEquation
+from keql.equation import GivenEquation, LearnedModel
+from keql.kernels import Constant, Matern, Polynomial
 from keql.operators import gram, parse_operator
 
 IMPOSED = 2.0 * OPERATORS[2] - 0.5 * OPERATORS[0]
@@ -37,7 +44,8 @@ class Case:
     observations in these rows, and `scales` by what each of them was multiplied; the
     weights of P are the last `n_weights` of x. `data` is the vector of the data,
     `covariance` theirs, and `cross` that of them and of an operator of a state at
-    points, with the prior variances of this.
+    points, with the prior variances of this. `evidence_shift` is what a model leaves
+    out of its evidence because it depends on the data alone.
     """
 
     problem: object
@@ -51,6 +59,15 @@ class Case:
     data: np.ndarray = None
     covariance: np.ndarray = None
     cross: object = None
+    points: np.ndarray = field(default_factory=lambda: T)
+    variables: tuple = ("t",)
+    is_damped: bool = True
+    evidence_shift: float = 0.0
+
+    @property
+    def dispersion(self):
+        """By which all variances are multiplied."""
+        return getattr(self.problem, "dispersion", 1.0)
 
     def dense(self):
         """Rows at zero, and their derivatives; exact where these are affine."""
@@ -184,8 +201,75 @@ def solver(is_linear):
     return with_gaussian(case, functionals, np.zeros((12, 0)))
 
 
+def evolution():
+    """Exact states of u_t = 0.1 u_xx + w_1 + w_2 t, which is linear in all unknowns."""
+    rng = np.random.RandomState(0)
+    X = np.vstack([[0.0, 0.0], [1.0, 2.0], rng.uniform(0, [1, 2], size=(10, 2))])
+    equation = make_equation(
+        ("u",),
+        {"u_t": 1.0, "u_xx": -0.1},
+        Polynomial(1, 1.0, 0.0, active_dims=(0,)),
+        [0.0, 0.0],
+    )
+    data = FunctionData(X, rng.normal(size=12), rng.uniform(0.5, 2.0, 12))
+    learned = LearnedModel(
+        Observations((None,), [data]), ("t", "x"), None, None, 0.2, [None], equation, 0
+    )
+    grid = EvolutionGrid(np.zeros(2), np.array([1.0, 2.0]), 0, n_steps=3, n_points=6)
+    u = parse_operator("u", ("t", "x"))
+    observed = (grid.interpolation(X, u),)
+    kernel = Constant(1.5, "fixed") * Matern([0.4, 0.8], "fixed", nu=1.5)
+    prior = BoundaryPrior(kernel, 0.2, 3.0, free_noise=False, free_scale=False)
+    problem = EvolutionProblem(learned, grid, observed, (prior,))
+    response = linear_response(grid, equation, np.zeros(grid.points[..., 0].size))
+    flat = response.reshape(-1, response.shape[-1])[:, 1:]
+    root = np.linalg.cholesky(kernel(grid.boundary))
+
+    def iterate_of(x):
+        weights, boundary = 3.0 * x[-2:], root @ x[:-2]
+        new = copy(equation)
+        new.weights = weights
+        return EvolutionIterate(new, [flat @ np.r_[weights, boundary]], [boundary])
+
+    def flatten(iterate):
+        weights = iterate.equation.weights / 3.0
+        return np.r_[np.linalg.solve(root, iterate.boundary[0]), weights]
+
+    scales = np.sqrt(data.weights) / 0.2
+
+    def rows(iterate):
+        residuals = problem.evaluate(iterate).residuals
+        return np.r_[scales * residuals, flatten(iterate)]
+
+    spread = block_diag(9.0 * np.eye(2), kernel(grid.boundary))
+    A = observed[0] @ flat
+
+    def cross(m, points, operator):
+        rows = grid.interpolation(points, operator) @ flat
+        return rows @ spread @ A.T, np.einsum("ij,jk,ik->i", rows, spread, rows)
+
+    return Case(
+        problem,
+        iterate_of(0.3 * rng.normal(size=len(root) + 2)),
+        flatten,
+        iterate_of,
+        rows,
+        [np.arange(12)],
+        scales,
+        2,
+        data=data.values,
+        covariance=A @ spread @ A.T + np.diag(1 / scales**2),
+        cross=cross,
+        points=rng.uniform(0, [1, 2], size=(15, 2)),
+        variables=("t", "x"),
+        is_damped=False,
+        evidence_shift=12 * np.log(problem.size),
+    )
+
+
 CASES = {
     "dual": lambda: learner("dual", "time"),
+    "evolution": evolution,
     "primal": lambda: learner("primal", "time"),
     "solver": lambda: solver(is_linear=True),
     "nonlinear dual": lambda: learner("dual", "polynomial"),
@@ -227,6 +311,10 @@ def test_a_short_step_lowers_the_loss_as_predicted(name):
     problem = case.problem
     model = problem.linearise(problem.evaluate(case.start))
     x = case.flatten(case.start)
+    if not case.is_damped:
+        with pytest.raises(ValueError, match="not damped"):
+            model.step(1e6)
+        return
     new, decrease = model.step(1e6)
     step = case.flatten(new) - x
 
@@ -250,6 +338,8 @@ def test_a_short_step_lowers_the_loss_as_predicted(name):
 @pytest.mark.parametrize("damping", [0.0, 0.3, 1e3])
 def test_a_step_of_a_linear_problem_solves_least_squares(name, damping):
     case = case_of(name)
+    if damping and not case.is_damped:
+        return  # its refusal is tested above
     problem, x = case.problem, case.flatten(case.start)
     new, decrease = problem.linearise(problem.evaluate(case.start)).step(damping)
     at_zero, J = case.dense()
@@ -284,33 +374,37 @@ def test_posterior_of_the_weights_is_the_dense_one(name):
     case = case_of(name)
     at_zero, J = case.dense()
     posterior = solved(case).posterior_weights()
-    p, covariance = case.n_weights, DISPERSION * np.linalg.inv(J.T @ J)
+    p, covariance = case.n_weights, case.dispersion * np.linalg.inv(J.T @ J)
+    if not case.is_damped:  # the unit of the weights is that of their prior
+        covariance = 9.0 * covariance
     x = np.linalg.lstsq(J, -at_zero)[0]
     own = slice(len(x) - p, None)
-    np.testing.assert_allclose(posterior.weights, x[own], rtol=1e-6, atol=1e-9)
+    weights = x[own] if case.is_damped else 3.0 * x[own]
+    np.testing.assert_allclose(posterior.weights, weights, rtol=1e-6, atol=1e-9)
     A = np.random.RandomState(1).normal(size=(4, p))
     expected = np.sqrt(np.einsum("ij,jk,ik->i", A, covariance[own, own], A))
     np.testing.assert_allclose(posterior.std(A), expected, rtol=1e-6)
     loss = 0.5 * np.sum((at_zero + J @ x) ** 2)
-    assert posterior.loss == pytest.approx(loss / case.problem.dispersion, rel=1e-8)
+    assert posterior.loss == pytest.approx(loss / case.dispersion, rel=1e-8)
 
 
 @pytest.mark.parametrize("name", LINEAR)
 @pytest.mark.parametrize("operator", ["u", "u_t", "u_tt + 2 u"])
 def test_states_are_the_conditional_gaussian(name, operator):
-    case, operator = case_of(name), parse_operator(operator, ("t",))
+    case = case_of(name)
+    operator = parse_operator(operator, case.variables)
     factor = cho_factor(case.covariance)
     states = solved(case).posterior_states()
     assert len(states) == len(case.observed)
     for m, state in enumerate(states):
-        cross, prior = case.cross(m, T, operator)
+        cross, prior = case.cross(m, case.points, operator)
         mean = cross @ cho_solve(factor, case.data)
         variance = prior - np.sum(cross * cho_solve(factor, cross.T).T, axis=1)
         sizes = np.abs(mean).max(), prior.max()
-        values = state.evaluate(T, operator)
+        values = state.evaluate(case.points, operator)
         np.testing.assert_allclose(values, mean, atol=1e-8 * sizes[0])
         for one in (state, pickle.loads(pickle.dumps(state))):
-            found = one.variance(T, operator)
+            found = one.variance(case.points, operator)
             np.testing.assert_allclose(found, variance, rtol=1e-6, atol=1e-9 * sizes[1])
             assert np.all(found >= 0)
 
@@ -323,6 +417,7 @@ def test_log_evidence_is_the_density_of_the_data(name, at_solution):
     model = solved(case) if at_solution else model
     density = multivariate_normal(cov=case.covariance).logpdf(case.data)
     expected = density + 0.5 * len(case.data) * np.log(2 * np.pi)
+    expected += case.evidence_shift
     assert model.log_evidence() == pytest.approx(expected, rel=1e-8)
 
 
