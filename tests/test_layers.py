@@ -436,8 +436,6 @@ LIMITS = {
     import_circles: None,
     foreign_attributes: None,
 }
-# The rules that the package does not keep yet: a list to be emptied, then removed.
-NOT_YET = [long_functions, too_many_constants, foreign_attributes]
 
 
 def violations_of(rule, modules, limit):
@@ -447,8 +445,6 @@ def violations_of(rule, modules, limit):
 
 @pytest.mark.parametrize("rule", LIMITS, ids=lambda rule: rule.__name__)
 def test_limits_of_the_package(rule):
-    if rule in NOT_YET:
-        pytest.skip("not kept yet")
     modules = {
         path.relative_to(PACKAGE.parent).as_posix(): path.read_text(encoding="utf-8")
         for path in FILES
