@@ -64,7 +64,7 @@ def time_of_a_step():
         equation_kernel=Polynomial(3),
     )
     problem, start = joint_problem(model, data)
-    H = problem.linearise(problem.evaluate(start)).factor(0, 1.0)
+    H = problem.linearise(problem.evaluate(start)).undamped.factors[0]
     H = np.asfortranarray(H @ H.T)
     step = fastest(lambda: one_step(problem, start))
     factorisation = fastest(lambda: linalg.lapack.dpotrf(H, lower=1, clean=0))

@@ -21,7 +21,6 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL
-from keql._numerics.linalg import cholesky, solve_lower
 from keql._numerics.optimisation import Damping, minimise
 from keql._observations.data import left_out_errors
 from keql._regression.likelihood import log_marginal_likelihood
@@ -114,12 +113,6 @@ def judge(data, kernel, noise):
     result = minimise(problem, start, Damping(first, 1e-4), max_iter=60)
     evaluation = problem.evaluate(result.solution)
     linear = problem.linearise(evaluation)
-    factors = [linear.factor(m, 1.0) for m in range(len(problem.blocks))]
-    whitened = map(solve_lower, factors, linear.features)
-    coupling = cholesky(
-        np.eye(len(evaluation.iterate.weights)) + sum(Y.T @ Y for Y in whitened)
-    )
-    log_det = sum(np.log(np.diag(L)).sum() for L in (*factors, coupling))
     errors = np.concatenate(linear.leave_one_out())
     scaled = np.concatenate(
         [
@@ -132,7 +125,7 @@ def judge(data, kernel, noise):
     variances = errors / scaled
     return {
         "likelihood": -log_marginal_likelihood(kernel, noise, functions),
-        "evidence": evaluation.loss + log_det,
+        "evidence": -linear.log_evidence(),
         "density": np.mean(np.log(variances) + errors**2 / variances),
         "error": np.mean(left_out_errors(linear, functions) ** 2),
         "best": state_error(data, result, problem, two_step),
