@@ -96,7 +96,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         when a step changes them by less than ten times that, relative to their size.
     warm_start : bool, default=False
         Whether a further `fit` starts from the last solution if that has the same
-        number of observations and collocation points.
+        number of observations and collocation points; exact states, the same box.
     n_jobs : int, default=None
         Threads that work on different functions.
     verbose : int, default=0

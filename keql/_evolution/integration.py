@@ -60,6 +60,11 @@ class EvolutionGrid:
         ends = self.points[:, 1:][:, :, [0, -1]].reshape(-1, 2)
         return np.concatenate([self.points[0, 0], ends])
 
+    def equals(self, other):
+        """Whether another object is a grid of the same points."""
+        points = getattr(other, "points", None)
+        return points is not None and np.array_equal(points, self.points)
+
     def contains(self, points):
         """Which of the points (n, 2) lie in the box, of shape (n,)."""
         return np.all((points >= self.lower) & (points <= self.upper), axis=1)

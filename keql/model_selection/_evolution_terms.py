@@ -261,7 +261,7 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
     settings = settings or TermSearchSettings()
     problem = make_evolution_problem(learned, hypothesis.observation_noise)
     solve = partial(solve_exactly, learned, context, settings)
-    start = problem.start()
+    start = _start(problem, context.previous)
     if hypothesis.n_terms is None:
         result = solve(problem, start, 1.0)
         steps = []
@@ -273,6 +273,18 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
         search.run(start.states)
         result, steps = polished(search), search.steps
     return exact_fit(learned, hypothesis, result, steps)
+
+
+def _start(problem, previous):
+    """The iterate of the learned model, or of earlier states on the same grid."""
+    states = [] if previous is None else previous.states
+    grids = [getattr(state, "grid", None) for state in states]
+    if len(grids) != len(problem.functions) or not all(map(problem.grid.equals, grids)):
+        return problem.start()
+    equation = problem.learned.equation
+    if previous.equation.weights.shape == equation.weights.shape:
+        equation = previous.equation
+    return problem.iterate(equation, [state.values.ravel() for state in states])
 
 
 def solve_exactly(learned, context, settings, problem, start, factor):

@@ -16,6 +16,7 @@ from known_equations import (
 from numpy.testing import assert_allclose
 
 from keql import OneStepKEqL, TwoStepKEqL
+from keql._estimators.one_step import EarlierSolution
 from keql._evolution.boundary_values import BoundaryValueRegression
 from keql._evolution.integration import EvolvedState
 from keql._evolution.problem import IntegrationLimits, time_axis, why_not_integrated
@@ -267,6 +268,14 @@ def test_defaults_follow_the_law_and_say_so():
     assert set(terms) == {"u u_x", "u_xx"}
     again = model.fit(X, y)  # from there
     assert_allclose(again.predict(P), cole_hopf(*P.T), rtol=0, atol=1e-3)
+
+
+def test_exact_states_start_from_earlier_ones(learned, exact):
+    earlier = EarlierSolution(exact.learned.states, exact.learned.equation)
+    again = fit_exactly(learned, context=replace(CONTEXT, previous=earlier))
+    assert again.result.n_iter < exact.result.n_iter
+    old, new = (fit.result.solution.states[0] for fit in (exact, again))
+    assert_allclose(new, old, atol=1e-5)
 
 
 @pytest.mark.parametrize("changes", [{"solver": "primal"}, {"n_restarts": 0}])
