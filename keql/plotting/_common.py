@@ -29,7 +29,7 @@ class Display:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where; None for a new figure.
+            Where to draw; None for a new figure.
         **kwargs : dict
             For matplotlib's `plot` of lines and points, or `pcolormesh` of maps.
 
@@ -53,10 +53,9 @@ class MeanOrStdDisplay(Display):
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where; None for a new figure.
+            Where to draw; None for a new figure.
         quantity : {"mean", "std"}, default="mean"
-            What is shown of a function of two coordinates, or whether the line of one
-            is the function or its standard deviation.
+            Whether the line or the map is the function or its standard deviation.
         **kwargs : dict
             For matplotlib's `plot` or `pcolormesh`.
 
@@ -102,21 +101,14 @@ def rows_for(estimator, points, function):
     label = estimator.functions_[position_of(estimator, function)]
     names = getattr(estimator, "feature_names_in_", None)
     column = estimator.function_column
-    if column is None:
-        columns = list(points.T)
-    else:
+    columns = list(points.T)
+    if column is not None:
         labels = np.full(len(points), label, dtype=np.asarray(label).dtype)
-        columns = list(points.T)
         position = list(names).index(column) if isinstance(column, str) else column
         columns.insert(position % (len(columns) + 1), labels)
     if names is None:
-        kinds = {np.asarray(column).dtype.kind for column in columns}
-        table = np.empty(
-            (len(points), len(columns)), float if kinds <= set("fiub") else object
-        )
-        for i, column in enumerate(columns):
-            table[:, i] = column
-        return table
+        dtype = float if {c.dtype.kind for c in columns} <= set("fiub") else object
+        return np.column_stack([column.astype(dtype) for column in columns])
     import pandas
 
     return pandas.DataFrame(dict(zip(names, columns, strict=True)))

@@ -18,12 +18,10 @@ class LossCurveDisplay(common.Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where the loss was drawn.
     damping_ax_ : matplotlib Axes or None
         The axes of the damping, on the right.
-    figure_ : matplotlib Figure
-        The figure of the axes.
 
     Examples
     --------
@@ -45,10 +43,8 @@ class LossCurveDisplay(common.Display):
         ----------
         estimator : fitted estimator
             That has a `loss_curve_`.
-        ax : matplotlib Axes, default=None
-            Where to draw; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot`, of the loss.
+        ax, **kwargs : matplotlib Axes and dict
+            As in :meth:`plot`; the latter for the loss.
 
         Returns
         -------
@@ -61,9 +57,8 @@ class LossCurveDisplay(common.Display):
                 f"estimator={type(estimator).__name__} has no loss curve: only a joint "
                 "fit of an equation, as of OneStepKEqL, is made in steps."
             )
-        return cls(estimator.loss_curve_, estimator.damping_curve_).plot(
-            ax=ax, **kwargs
-        )
+        display = cls(estimator.loss_curve_, estimator.damping_curve_)
+        return display.plot(ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(cls, loss_curve, damping_curve=None, *, ax=None, **kwargs):
@@ -71,14 +66,10 @@ class LossCurveDisplay(common.Display):
 
         Parameters
         ----------
-        loss_curve : array-like of shape (n_steps + 1,)
-            The loss at the start and after each step.
-        damping_curve : array-like of shape (n_steps,), default=None
-            The damping of each step.
-        ax : matplotlib Axes, default=None
-            Where to draw; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot`, of the loss.
+        loss_curve, damping_curve : array-like
+            As in the class.
+        ax, **kwargs : matplotlib Axes and dict
+            As in :meth:`plot`; the latter for the loss.
 
         Returns
         -------
@@ -112,19 +103,15 @@ class EquationParityDisplay(common.Display):
 
     Parameters
     ----------
-    given : ndarray of shape (n,)
-        Values of f - Pbar.
-    predicted : ndarray of shape (n,)
-        Values of P.
+    given, predicted : ndarray of shape (n,)
+        Values of f - Pbar and of P.
     label : str, default="f - known part"
         What is given.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-    figure_ : matplotlib Figure
-        The figure of the axes.
     relative_error_ : float
         The relative L2 error.
 
@@ -152,10 +139,8 @@ class EquationParityDisplay(common.Display):
         equation : LearnedEquation, default=None
             Another equation to judge at the same states, such as a sparse one; None
             for `estimator.equation_`.
-        ax : matplotlib Axes, default=None
-            Where to draw; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot`, of the points.
+        ax, **kwargs : matplotlib Axes and dict
+            As in :meth:`plot`; the latter for the points.
 
         Returns
         -------
@@ -165,15 +150,13 @@ class EquationParityDisplay(common.Display):
         learned = common.check_equation(estimator)
         equation = learned if equation is None else equation
         S = learned.training_features
-        forcing = common.forcing_of(estimator)
         label = "f" if learned.has_forcing else ""
         if learned.known_part.terms:
             known = str(learned).partition(" = ")[0]
             known = f"({known})" if " " in known else known
             label = f"{label} - {known}" if label else f"-{known}"
-        return cls(
-            forcing - learned.known_part(S), equation.unknown_part(S), label
-        ).plot(ax=ax, **kwargs)
+        given = common.forcing_of(estimator) - learned.known_part(S)
+        return cls(given, equation.unknown_part(S), label).plot(ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -183,16 +166,10 @@ class EquationParityDisplay(common.Display):
 
         Parameters
         ----------
-        given : array-like of shape (n,)
-            The right-hand side less the known part.
-        predicted : array-like of shape (n,)
-            Values of P.
-        label : str, default="f - known part"
-            What is given.
-        ax : matplotlib Axes, default=None
-            Where to draw; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot`, of the points.
+        given, predicted, label : array-like and str
+            As in the class.
+        ax, **kwargs : matplotlib Axes and dict
+            As in :meth:`plot`; the latter for the points.
 
         Returns
         -------
@@ -222,10 +199,9 @@ class PhasePortraitDisplay(common.Display):
     ----------
     u, u_t : ndarray of shape (n,)
         The trajectory, in order of time.
-    observed : tuple of two ndarray of shape (n_samples,), default=None
-        The state and its derivative at the observations.
-    true : tuple of two ndarray of shape (n,), default=None
-        A trajectory to compare with.
+    observed, true : tuple of two ndarray, default=None
+        The state and its derivative at the observations (n_samples,), and those of a
+        trajectory (n,) to compare with.
     acceleration : callable, default=None
         Takes u and u_t and returns u_tt: directions are drawn.
     variable : str, default="t"
@@ -233,10 +209,8 @@ class PhasePortraitDisplay(common.Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-    figure_ : matplotlib Figure
-        The figure of the axes.
 
     Examples
     --------
@@ -285,10 +259,8 @@ class PhasePortraitDisplay(common.Display):
             without a forcing and without the coordinate.
         grid_resolution : int, default=1000
             Points of the trajectory.
-        ax : matplotlib Axes, default=None
-            Where to draw; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot`, of the trajectory.
+        ax, **kwargs : matplotlib Axes and dict
+            As in :meth:`plot`; the latter for the trajectory.
 
         Returns
         -------
@@ -315,22 +287,10 @@ class PhasePortraitDisplay(common.Display):
 
         Parameters
         ----------
-        u : array-like of shape (n,)
-            The state, in order of time.
-        u_t : array-like of shape (n,)
-            Its derivative.
-        observed : tuple of two array-like of shape (n_samples,), default=None
-            The state and its derivative at the observations.
-        true : tuple of two array-like of shape (n,), default=None
-            A trajectory to compare with.
-        acceleration : callable, default=None
-            Takes u and u_t and returns u_tt: directions are drawn.
-        variable : str, default="t"
-            Name of the coordinate.
-        ax : matplotlib Axes, default=None
-            Where to draw; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot`, of the trajectory.
+        u, u_t, observed, true, acceleration, variable : array-like
+            As in the class.
+        ax, **kwargs : matplotlib Axes and dict
+            As in :meth:`plot`; the latter for the trajectory.
 
         Returns
         -------
@@ -338,30 +298,19 @@ class PhasePortraitDisplay(common.Display):
             Drawn.
         """
         u = np.ravel(np.asarray(u, dtype=float))
-        return cls(
-            u,
-            common.check_values(u_t, u, "u_t"),
-            observed=observed,
-            true=true,
-            acceleration=acceleration,
-            variable=variable,
-        ).plot(ax=ax, **kwargs)
+        u_t = common.check_values(u_t, u, "u_t")
+        marks = {"observed": observed, "true": true, "acceleration": acceleration}
+        return cls(u, u_t, **marks, variable=variable).plot(ax=ax, **kwargs)
 
     def _draw(self, ax, **kwargs):
         if self.acceleration is not None:
             self._draw_directions(ax)
         if self.true is not None:
             ax.plot(*self.true, "--", color="black", lw=1, label="truth")
-        settings = {
-            "color": common.FIRST,
-            "lw": 1.5,
-            "label": "learned state",
-            **kwargs,
-        }
-        (line,) = ax.plot(self.u, self.u_t, **settings)
-        ax.plot(
-            self.u[:1], self.u_t[:1], "s", ms=7, color=line.get_color(), label="start"
-        )
+        style = {"color": common.FIRST, "lw": 1.5, "label": "learned state"}
+        (line,) = ax.plot(self.u, self.u_t, **{**style, **kwargs})
+        style = {"color": line.get_color(), "ms": 7, "label": "start"}
+        ax.plot(self.u[:1], self.u_t[:1], "s", **style)
         if self.observed is not None:
             label = "at the observations"
             ax.plot(*self.observed, **common.CIRCLE, ms=4, label=label)
@@ -376,9 +325,8 @@ class PhasePortraitDisplay(common.Display):
             axes.append(np.linspace(values.min() - margin, values.max() + margin, 40))
         u, u_t = np.meshgrid(*axes)
         u_tt = self.acceleration(u.ravel(), u_t.ravel()).reshape(u.shape)
-        ax.streamplot(
-            *axes, u_t, u_tt, color="0.75", linewidth=0.7, arrowsize=0.8, zorder=0
-        )
+        style = {"color": "0.75", "linewidth": 0.7, "arrowsize": 0.8, "zorder": 0}
+        ax.streamplot(*axes, u_t, u_tt, **style)
 
 
 def _trajectory(estimator, X, function, resolution, directions):

@@ -13,11 +13,9 @@ class ErrorDisplay(common.Display):
     Parameters
     ----------
     points : ndarray of shape (n, d)
-        Where the truth is known; d is 1 or 2.
-    true : ndarray of shape (n,)
-        The truth.
-    predicted : ndarray of shape (n,)
-        The fitted state.
+        Where the truth is known, on a grid or scattered; d is 1 or 2.
+    true, predicted : ndarray of shape (n,)
+        The truth, and the fitted state.
     std : ndarray of shape (n,), default=None
         Its standard deviation; shown as a band around zero for one coordinate.
     variables : sequence of str, default=None
@@ -25,10 +23,8 @@ class ErrorDisplay(common.Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-    figure_ : matplotlib Figure
-        The figure of the axes.
     relative_error_ : float
         The relative L2 error.
 
@@ -63,18 +59,14 @@ class ErrorDisplay(common.Display):
         ----------
         estimator : fitted estimator
             Of keql.
-        X : {array-like, dataframe} of shape (n, n_columns)
-            Points, as `predict` takes them.
-        y : array-like of shape (n,)
-            The truth there.
+        X, y : array-like of shape (n, n_columns) and (n,)
+            Points, as `predict` takes them (also a dataframe), and the truth there.
         function : hashable, default=None
             Label of the function whose rows are shown; None for the first.
         uncertainty : bool, default=True
             Whether the standard deviation is computed.
-        ax : matplotlib Axes, default=None
-            Where to draw; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot` or `pcolormesh`.
+        ax, **kwargs : matplotlib Axes and dict
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -90,9 +82,9 @@ class ErrorDisplay(common.Display):
             predicted, std = estimator.predict(rows, return_std=True)
         else:
             predicted = estimator.predict(rows)
-        return cls(
-            points, true, predicted, std=std, variables=estimator.variables_
-        ).plot(ax=ax, **kwargs)
+        names = estimator.variables_
+        display = cls(points, true, predicted, std=std, variables=names)
+        return display.plot(ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -102,20 +94,10 @@ class ErrorDisplay(common.Display):
 
         Parameters
         ----------
-        points : array-like of shape (n, d)
-            Where; a grid, or scattered.
-        true : array-like of shape (n,)
-            The truth.
-        predicted : array-like of shape (n,)
-            The fitted values.
-        std : array-like of shape (n,), default=None
-            Their standard deviation.
-        variables : sequence of str, default=None
-            Names of the coordinates; None: x0, x1.
-        ax : matplotlib Axes, default=None
-            Where to draw; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot` or `pcolormesh`.
+        points, true, predicted, std, variables : array-like
+            As in the class; `variables`, if None, are x0 and x1.
+        ax, **kwargs : matplotlib Axes and dict
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -129,9 +111,10 @@ class ErrorDisplay(common.Display):
 
     def _draw(self, ax, **kwargs):
         self.relative_error_ = relative_l2_error(self.true, self.predicted)
-        error, label = self.predicted - self.true, "predicted - true"
+        error = self.predicted - self.true
+        shown = self.points, error, self.variables, "predicted - true"
         if self.points.shape[1] == 1:
-            common.draw_line(ax, self.points, error, self.variables, label, **kwargs)
+            common.draw_line(ax, *shown, **kwargs)
             if self.std is not None:
                 order = np.argsort(self.points[:, 0])
                 x, std = self.points[order, 0], self.std[order]
@@ -139,10 +122,7 @@ class ErrorDisplay(common.Display):
                 ax.legend()
             ax.axhline(0.0, color="black", lw=0.8)
         else:
-            settings = {"cmap": "PuOr_r", **kwargs}
-            common.draw_map(
-                ax, self.points, error, self.variables, label, centred=True, **settings
-            )
+            common.draw_map(ax, *shown, centred=True, **{"cmap": "PuOr_r", **kwargs})
         ax.set_title(f"relative L2 error {self.relative_error_:.2g}")
 
 
@@ -152,11 +132,9 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
     Parameters
     ----------
     points : ndarray of shape (n, d)
-        Where; d is 1 or 2.
-    values : ndarray of shape (n,)
-        The coefficient there.
-    std : ndarray of shape (n,), default=None
-        Its standard deviation.
+        Where, on a grid or scattered; d is 1 or 2.
+    values, std : ndarray of shape (n,)
+        The coefficient there, and its standard deviation, None by default.
     variables : sequence of str, default=None
         Names of the coordinates.
     term : str, default=""
@@ -164,10 +142,8 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-    figure_ : matplotlib Figure
-        The figure of the axes.
 
     See Also
     --------
@@ -211,18 +187,15 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
         estimator : fitted estimator
             Whose equation kernel is polynomial in the operators.
         term : str
-            A product of operators, as for
-            :meth:`keql.LearnedEquation.coefficient`.
+            A product of operators, as for :meth:`keql.LearnedEquation.coefficient`.
         points : array-like of shape (n, d), default=None
             Where; None for a grid in the box of the collocation points.
         quantity : {"mean", "std"}, default="mean"
             What the map of a function of two coordinates shows.
         grid_resolution : int, default=100
             Points of the grid for each coordinate.
-        ax : matplotlib Axes, default=None
-            Where to draw; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot` or `pcolormesh`.
+        ax, **kwargs : matplotlib Axes and dict
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -235,9 +208,8 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
             points = common.grid_of(common.check_dimension(box), grid_resolution)
         points = common.check_dimension(points)
         values, std = equation.coefficient(term, points, return_std=True)
-        return cls(
-            points, values, std=std, variables=equation.variables, term=term
-        ).plot(ax=ax, quantity=quantity, **kwargs)
+        display = cls(points, values, std=std, variables=equation.variables, term=term)
+        return display.plot(ax=ax, quantity=quantity, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -256,22 +228,10 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
 
         Parameters
         ----------
-        points : array-like of shape (n, d)
-            Where; a grid, or scattered.
-        values : array-like of shape (n,)
-            The coefficient there.
-        std : array-like of shape (n,), default=None
-            Its standard deviation.
-        variables : sequence of str, default=None
-            Names of the coordinates; None: x0, x1.
-        term : str, default=""
-            What the coefficient multiplies.
-        quantity : {"mean", "std"}, default="mean"
-            What the map of a function of two coordinates shows.
-        ax : matplotlib Axes, default=None
-            Where to draw; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot` or `pcolormesh`.
+        points, values, std, variables, term : array-like
+            As in the class; `variables`, if None, are x0 and x1.
+        quantity, ax, **kwargs : str, matplotlib Axes and dict
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -286,8 +246,8 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
         is_line = self.points.shape[1] == 1
         if is_line:
             kwargs = {"label": label, **kwargs}
-        StateDisplay(
-            self.points, self.values, std=self.std, variables=self.variables, name=label
-        ).plot(ax, quantity=quantity, **kwargs)
+        given = {"std": self.std, "variables": self.variables, "name": label}
+        state = StateDisplay(self.points, self.values, **given)
+        state.plot(ax, quantity=quantity, **kwargs)
         if is_line:
             ax.legend()

@@ -14,11 +14,9 @@ class StateDisplay(common.MeanOrStdDisplay):
     Parameters
     ----------
     points : ndarray of shape (n, d)
-        Where the state is known; d is 1 or 2.
-    values : ndarray of shape (n,)
-        The state there.
-    std : ndarray of shape (n,), default=None
-        Its standard deviation.
+        Where the state is known, on a grid or scattered; d is 1 or 2.
+    values, std : ndarray of shape (n,)
+        The state there, and its standard deviation, None by default.
     X, y : ndarray of shape (n_samples, d) and (n_samples,), default=None
         Observations.
     collocation_points : ndarray of shape (K, d), default=None
@@ -30,10 +28,8 @@ class StateDisplay(common.MeanOrStdDisplay):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-    figure_ : matplotlib Figure
-        The figure of the axes.
 
     See Also
     --------
@@ -94,10 +90,8 @@ class StateDisplay(common.MeanOrStdDisplay):
         ----------
         estimator : fitted estimator
             Of keql.
-        X : {array-like, dataframe} of shape (n_samples, n_columns), default=None
-            Observations to mark, as `fit` takes them.
-        y : array-like of shape (n_samples,), default=None
-            Observed values.
+        X, y : array-like of shape (n_samples, n_columns) and (n_samples,), default=None
+            Observations to mark, as `fit` takes them; `X` may be a dataframe.
         operator : operator, default="u"
             What is shown; "u_x" is the derivative of the state.
         function : hashable, default=None
@@ -142,26 +136,10 @@ class StateDisplay(common.MeanOrStdDisplay):
 
         Parameters
         ----------
-        points : array-like of shape (n, d)
-            Where; a grid, or scattered.
-        values : array-like of shape (n,)
-            The state there.
-        std : array-like of shape (n,), default=None
-            Its standard deviation.
-        X, y : array-like of shape (n_samples, d) and (n_samples,), default=None
-            Observations to mark.
-        collocation_points : array-like of shape (K, d), default=None
-            Points to mark as well.
-        variables : sequence of str, default=None
-            Names of the coordinates; None: x0, x1.
-        name : str, default="u"
-            What the values are.
-        quantity : {"mean", "std"}, default="mean"
-            What the map of a function of two coordinates shows.
-        ax : matplotlib Axes, default=None
-            Where to draw; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot` or `pcolormesh`.
+        points, values, std, X, y, collocation_points, variables, name : array-like
+            As in the class; `variables`, if None, are x0 and x1.
+        quantity, ax, **kwargs : str, matplotlib Axes and dict
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -193,35 +171,21 @@ class StateDisplay(common.MeanOrStdDisplay):
             settings = {"label": "observations", "ms": 5, "zorder": 3}
             ax.plot(self.X[:, 0], self.y, **common.CIRCLE, **settings)
         if self.collocation_points is not None:
-            ax.plot(
-                self.collocation_points[:, 0],
-                np.full(len(self.collocation_points), 0.02),
-                "|",
-                color=common.QUIET,
-                ms=5,
-                mew=0.5,
-                transform=ax.get_xaxis_transform(),
-                label="collocation points",
-            )
+            t = self.collocation_points[:, 0]
+            settings = {"ms": 5, "mew": 0.5, "label": "collocation points"}
+            settings |= {"color": common.QUIET, "transform": ax.get_xaxis_transform()}
+            ax.plot(t, np.full(len(t), 0.02), "|", **settings)
 
     def _mark_on_map(self, ax):
         handles = []
         if self.collocation_points is not None:
             settings = {"ms": 1.5, "color": "0.25", "alpha": 0.6}
-            handles += ax.plot(
-                *self.collocation_points.T, ".", label="collocation points", **settings
-            )
+            settings["label"] = "collocation points"
+            handles += ax.plot(*self.collocation_points.T, ".", **settings)
         if self.X is not None:
-            settings = {
-                "ms": 4,
-                "mfc": "black",
-                "mec": "white",
-                "mew": 0.7,
-                "zorder": 3,
-            }
-            handles += ax.plot(
-                *self.X.T, "o", label="observations", clip_on=False, **settings
-            )
+            settings = {"ms": 4, "mfc": "black", "mec": "white", "mew": 0.7}
+            settings |= {"label": "observations", "clip_on": False, "zorder": 3}
+            handles += ax.plot(*self.X.T, "o", **settings)
         if handles:
             common.legend_above(ax, handles, markerscale=1.5)
 
