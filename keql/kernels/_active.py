@@ -9,6 +9,16 @@ from sklearn.gaussian_process.kernels import Hyperparameter
 from keql.kernels._base import Kernel
 
 
+def hyperparameter(name):
+    """A property: the parameter, of one or more numbers, as scikit-learn wants it."""
+
+    def describe(kernel):
+        bounds, size = getattr(kernel, f"{name}_bounds"), np.size(getattr(kernel, name))
+        return Hyperparameter(name, "numeric", bounds, size)
+
+    return property(describe, doc=f"`{name}` as a hyperparameter of scikit-learn.")
+
+
 class ActiveKernel(Kernel):
     """Base of the kernels that look at some columns only (`active_dims`).
 
@@ -27,33 +37,18 @@ class ActiveKernel(Kernel):
     active_dims = None
 
     def __repr__(self):
-        shown = {
-            name: value
+        parameters = [
+            f"{name}={_short(value)}"
             for name, value in self.get_params().items()
             if not name.endswith("_bounds") and value is not None
-        }
-        parameters = (f"{name}={_short(value)}" for name, value in shown.items())
+        ]
         return f"{type(self).__name__}({', '.join(parameters)})"
 
     def __call__(self, X, Y=None, eval_gradient=False):
-        """Value of the kernel, and its gradient with respect to `theta`.
+        """Values (n, m) at points X (n, d) and Y (m, d); None for Y stands for X.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            First points.
-        Y : array-like of shape (m, d), default=None
-            Second points; None stands for `X`.
-        eval_gradient : bool, default=False
-            Whether the gradient with respect to the log-hyperparameters is returned
-            as well.
-
-        Returns
-        -------
-        K : ndarray of shape (n, m)
-            The values.
-        gradient : ndarray of shape (n, m, n_dims)
-            Only if `eval_gradient`.
+        With `eval_gradient` also their gradient (n, m, n_dims) with respect to `theta`,
+        the log-hyperparameters.
         """
         X = np.atleast_2d(np.asarray(X, dtype=float))
         Y = X if Y is None else np.atleast_2d(np.asarray(Y, dtype=float))
@@ -66,18 +61,6 @@ class ActiveKernel(Kernel):
         return K, np.stack(layers, axis=-1) if layers else np.empty((*K.shape, 0))
 
     def diag(self, X):
-        """Values k(x, x).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Points.
-
-        Returns
-        -------
-        values : ndarray of shape (n,)
-            The diagonal of `kernel(X)`.
-        """
         return np.array([self(x[None])[0, 0] for x in np.atleast_2d(X)])
 
     def depends_on(self, d):
@@ -95,19 +78,13 @@ class ActiveKernel(Kernel):
                 f"active_dims={self.active_dims!r} are names of columns: use the "
                 "kernel in a keql estimator, or call kernel.bind(names) first."
             )
-        is_index = names.dtype.kind in "iu" and names.size > 0
-        is_index = is_index and len(set(names)) == names.size
+        is_index = names.dtype.kind in "iu" and 0 < names.size == len(set(names))
         if not is_index or names.min() < 0 or names.max() >= d:
             raise ValueError(
                 f"active_dims={self.active_dims!r} must be different column indices "
                 f"from 0 to {d - 1}: the input has {d} column(s)."
             )
         return names
-
-    def _hyperparameter(self, name):
-        """A parameter, of one or more numbers, as scikit-learn describes it."""
-        bounds, size = getattr(self, f"{name}_bounds"), np.size(getattr(self, name))
-        return Hyperparameter(name, "numeric", bounds, size)
 
     def _per_column(self, name, d, positive=True):
         """A parameter as a vector with one entry for each of `d` active columns."""
@@ -128,11 +105,9 @@ class ActiveKernel(Kernel):
         return layers if np.size(getattr(self, name)) > 1 else [sum(layers)]
 
     def _bind(self, names, default):
-        if self.active_dims is None:
-            dims = default
-        else:
-            given = self.active_dims
-            given = (given,) if isinstance(given, str | Integral) else tuple(given)
+        dims, given = default, self.active_dims
+        if given is not None:
+            given = [given] if isinstance(given, str | Integral) else given
             dims = tuple(_column_index(dim, names) for dim in given)
         return clone(self).set_params(active_dims=dims)
 
@@ -140,18 +115,15 @@ class ActiveKernel(Kernel):
         columns = self._columns(X.shape[1])
         inactive = ~self.depends_on(X.shape[1])
         vanish = [np.any(np.add(a, b)[inactive]) for a, b in pairs]
-        active = [
-            (tuple(np.take(a, columns)), tuple(np.take(b, columns)))
-            for (a, b), is_zero in zip(pairs, vanish, strict=True)
-            if not is_zero
-        ]
-        values = iter(
-            self._active_derivatives(X[:, columns], Y[:, columns], active)
-            if active
-            else []
-        )
+        indices = [tuple(tuple(np.take(a, columns)) for a in pair) for pair in pairs]
+        active = [pair for pair, zero in zip(indices, vanish, strict=True) if not zero]
+        values = iter(())
+        if active:
+            values = iter(
+                self._active_derivatives(X[:, columns], Y[:, columns], active)
+            )
         shape = (len(X), len(Y))
-        return [np.zeros(shape) if is_zero else next(values) for is_zero in vanish]
+        return [np.zeros(shape) if zero else next(values) for zero in vanish]
 
 
 def _short(value):

@@ -20,9 +20,9 @@ def as_kernel(kernel):
     ----------
     kernel : kernel or float
         A keql kernel is returned as it is; scikit-learn's `RBF`, `Matern`,
-        `RationalQuadratic`, `ExpSineSquared`, `ConstantKernel`, `DotProduct` and
-        their sums, products and integer powers become their keql counterparts with
-        the same hyperparameters and bounds; a number becomes a :class:`Constant`.
+        `RationalQuadratic`, `ExpSineSquared`, `ConstantKernel`, `DotProduct` and their
+        sums, products and integer powers become their keql counterparts with the same
+        hyperparameters and bounds; a number becomes a :class:`Constant`.
 
     Returns
     -------
@@ -73,13 +73,11 @@ class Kernel(sklearn_kernels.Kernel):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-            First points.
-        Y : array-like of shape (m, d), default=None
-            Second points; None stands for `X`.
+        X, Y : array-like of shape (n, d) and (m, d)
+            First and second points; `Y` is `X` if it is None, the default.
         a, b : tuple of d int, default=None
-            Orders of differentiation in each coordinate of the first and of the
-            second argument; None differentiates not at all.
+            Orders of differentiation in each coordinate of the first and of the second
+            argument; None differentiates not at all.
 
         Returns
         -------
@@ -98,10 +96,8 @@ class Kernel(sklearn_kernels.Kernel):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-            First points.
-        Y : array-like of shape (m, d) or None
-            Second points; None stands for `X`.
+        X, Y : array-like of shape (n, d) and (m, d)
+            First and second points; `Y` is `X` if it is None.
         pairs : list of (a, b)
             Multi-indices as in :meth:`derivative`.
 
@@ -123,10 +119,8 @@ class Kernel(sklearn_kernels.Kernel):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-            First points.
-        Y : array-like of shape (m, d), default=None
-            Second points; None stands for `X`.
+        X, Y : array-like of shape (n, d) and (m, d)
+            First and second points; `Y` is `X` if it is None, the default.
 
         Returns
         -------
@@ -233,9 +227,8 @@ class Kernel(sklearn_kernels.Kernel):
         -------
         polynomials : (exponents, coefficients) or None
             Feature j is `sum_q coefficients[q, j] * prod_i s_i**exponents[q, i]`,
-            with exponents of shape (q, d) and coefficients of shape (q, p), such that
-            the kernel is the inner product of the features; None when the kernel's
-            space has infinite dimension.
+            with exponents (q, d) and coefficients (q, p), and the kernel is the inner
+            product of the features; None when its space has infinite dimension.
         """
         return None
 
@@ -307,17 +300,10 @@ class Kernel(sklearn_kernels.Kernel):
 as_kernel.register(Kernel, lambda kernel: kernel)
 
 
-class NonStationaryMixin:
-    """For kernels that are not known to be stationary."""
+class NonStationaryKernel(Kernel):
+    """A kernel that is not known to depend on the difference of the points only."""
 
     def is_stationary(self):
-        """Whether the kernel is known to depend on the difference of the points only.
-
-        Returns
-        -------
-        stationary : bool
-            False.
-        """
         return False
 
 
@@ -369,10 +355,8 @@ class Sum(_Pair, sklearn_kernels.Sum):
         return merge_monomials(exponents, block_diag(first[1], second[1]))
 
     def feature_map(self, S, a=None):
-        first, second = self.k1.feature_map(S, a), self.k2.feature_map(S, a)
-        if first is None or second is None:
-            return None
-        return np.hstack([first, second])
+        features = self.k1.feature_map(S, a), self.k2.feature_map(S, a)
+        return None if any(part is None for part in features) else np.hstack(features)
 
     def _derivatives(self, X, Y, pairs):
         values = self.k1._derivatives(X, Y, pairs)
@@ -419,9 +403,8 @@ class Product(_Pair, sklearn_kernels.Product):
         total = np.zeros((len(S), self.n_features(d)))
         for factor, a1, a2 in leibniz(as_multi_index(a, d), *on):
             first, second = self.k1.feature_map(S, a1), self.k2.feature_map(S, a2)
-            total += factor * (first[:, :, None] * second[:, None, :]).reshape(
-                total.shape
-            )
+            products = first[:, :, None] * second[:, None, :]
+            total += factor * products.reshape(total.shape)
         return total
 
     def _derivatives(self, X, Y, pairs):
@@ -433,12 +416,10 @@ class Product(_Pair, sklearn_kernels.Product):
             _by_index(kernel, X, Y, {split[k] for terms in splits for split in terms})
             for k, kernel in ((1, self.k1), (2, self.k2))
         )
-        values = []
-        for terms in splits:
-            total = np.zeros((len(X), len(Y)))
+        values = [np.zeros((len(X), len(Y))) for _ in pairs]
+        for value, terms in zip(values, splits, strict=True):
             for factor, c1, c2 in terms:
-                total += factor * first[c1] * second[c2]
-            values.append(total)
+                value += factor * first[c1] * second[c2]
         return values
 
 

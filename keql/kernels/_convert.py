@@ -14,20 +14,16 @@ from keql.kernels._stationary import Periodic
 @as_kernel.register(sklearn_kernels.WhiteKernel)
 def _refuse_white(kernel):
     raise TypeError(
-        "WhiteKernel describes noise, not a function that can be differentiated: "
-        "leave it out and give (or leave to be estimated) the estimator's "
-        "observation_noise."
+        "WhiteKernel describes noise, not a function that can be differentiated: leave "
+        "it out and give (or leave to be estimated) the estimator's observation_noise."
     )
 
 
 @as_kernel.register(sklearn_kernels.Sum)
-def _convert_sum(kernel):
-    return Sum(as_kernel(kernel.k1), as_kernel(kernel.k2))
-
-
 @as_kernel.register(sklearn_kernels.Product)
-def _convert_product(kernel):
-    return Product(as_kernel(kernel.k1), as_kernel(kernel.k2))
+def _convert_pair(kernel):
+    counterpart = Sum if isinstance(kernel, sklearn_kernels.Sum) else Product
+    return counterpart(as_kernel(kernel.k1), as_kernel(kernel.k2))
 
 
 @as_kernel.register(sklearn_kernels.Exponentiation)

@@ -5,11 +5,11 @@ from math import prod
 import numpy as np
 from numpy.polynomial.hermite_e import hermeval
 
-from keql.kernels._active import ActiveKernel
-from keql.kernels._base import NonStationaryMixin
+from keql.kernels._active import ActiveKernel, hyperparameter
+from keql.kernels._base import NonStationaryKernel
 
 
-class Envelope(NonStationaryMixin, ActiveKernel):
+class Envelope(NonStationaryKernel, ActiveKernel):
     r"""Gaussian envelope e(x) e(y), e(x) = exp(-1/2 sum_i (x_i - c_i)^2 / w_i^2).
 
     Times a kernel it multiplies the functions of that kernel by e, so that they matter
@@ -38,6 +38,8 @@ class Envelope(NonStationaryMixin, ActiveKernel):
     array([1.      , 0.018316])
     """
 
+    hyperparameter_width = hyperparameter("width")
+
     def __init__(
         self, width=1.0, center=0.0, width_bounds=(1e-5, 1e5), active_dims=None
     ):
@@ -45,11 +47,6 @@ class Envelope(NonStationaryMixin, ActiveKernel):
         self.center = center
         self.width_bounds = width_bounds
         self.active_dims = active_dims
-
-    @property
-    def hyperparameter_width(self):
-        """The width as a hyperparameter of scikit-learn."""
-        return self._hyperparameter("width")
 
     def diag(self, X):
         X = np.atleast_2d(np.asarray(X, dtype=float))
@@ -78,9 +75,6 @@ class Envelope(NonStationaryMixin, ActiveKernel):
 
     def _active_gradient(self, X, Y):
         value = np.outer(*(self._amplitude(P, (0,) * P.shape[1]) for P in (X, Y)))
-        squares = [self._scaled(points)[0] ** 2 for points in (X, Y)]
-        layers = [
-            np.add.outer(first, second) * value
-            for first, second in zip(squares[0].T, squares[1].T, strict=True)
-        ]
-        return self._log_layers("width", layers)
+        squares = [self._scaled(points)[0].T ** 2 for points in (X, Y)]
+        sums = map(np.add.outer, *squares)
+        return self._log_layers("width", [each * value for each in sums])

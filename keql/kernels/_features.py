@@ -3,11 +3,11 @@
 import numpy as np
 
 from keql._numerics.autodiff import differentiate, parameter_names
-from keql.kernels._base import Kernel, NonStationaryMixin
+from keql.kernels._base import NonStationaryKernel
 from keql.kernels._multi_index import as_multi_index
 
 
-class FeatureKernel(NonStationaryMixin, Kernel):
+class FeatureKernel(NonStationaryKernel):
     """Base of the kernels k(s, s') = sum_j f_j(s) f_j(s') without hyperparameters.
 
     A subclass implements `feature_map`, `n_features` and `depends_on`.
@@ -116,19 +116,16 @@ class Dictionary(FeatureKernel):
         return Dictionary(chosen, self.feature_scales()[list(kept)], self.columns)
 
     def depends_on(self, d):
-        used = {column for _, columns in self._resolved(d) for column in columns}
-        return np.isin(np.arange(d), list(used))
+        used = [column for _, columns in self._resolved(d) for column in columns]
+        return np.isin(np.arange(d), used)
 
     def n_features(self, d):
         return len(self.functions)
 
     def feature_map(self, S, a=None):
         S = np.atleast_2d(np.asarray(S, dtype=float))
-        a = as_multi_index(a, S.shape[1])
-        features = [
-            _derivative(function, columns, S, a)
-            for function, columns in self._resolved(S.shape[1])
-        ]
+        a, resolved = as_multi_index(a, S.shape[1]), self._resolved(S.shape[1])
+        features = [_derivative(*function, S, a) for function in resolved]
         return np.column_stack(features) * self.feature_scales()
 
     def _resolved(self, d):
@@ -158,9 +155,8 @@ class Dictionary(FeatureKernel):
             return self
         unit = Dictionary(self.functions, 1.0, self.columns)
         sizes = np.sqrt(np.mean(unit.feature_map(S) ** 2, axis=0))
-        return Dictionary(
-            self.functions, 1 / np.where(sizes > 0, sizes, 1.0), self.columns
-        )
+        scale = 1 / np.where(sizes > 0, sizes, 1.0)
+        return Dictionary(self.functions, scale, self.columns)
 
 
 def _derivative(function, columns, S, a):

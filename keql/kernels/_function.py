@@ -5,10 +5,10 @@ import numpy as np
 
 from keql._numerics.autodiff import differentiate
 from keql.kernels._active import ActiveKernel
-from keql.kernels._base import NonStationaryMixin
+from keql.kernels._base import NonStationaryKernel
 
 
-class FunctionKernel(NonStationaryMixin, ActiveKernel):
+class FunctionKernel(NonStationaryKernel, ActiveKernel):
     r"""A kernel of your own, given as a function of two points.
 
     Its derivatives come from automatic differentiation, coordinate by coordinate on
@@ -45,17 +45,14 @@ class FunctionKernel(NonStationaryMixin, ActiveKernel):
         for column in np.flatnonzero(np.sum(pairs, axis=(0, 1))):
             self._check_diagonal(X[0], column)
         with np.errstate(divide="ignore", invalid="ignore"):  # reported below
-            values = [
-                np.reshape(self._differentiate(coordinates, a + b), (n, m))
-                for a, b in pairs
-            ]
+            values = [self._differentiate(coordinates, a + b) for a, b in pairs]
         if not all(np.all(np.isfinite(value)) for value in values):
             raise ValueError(
                 "`function` has a derivative that is not finite: the kernel is too "
                 "rough for the operator, or written with a function that autograd "
                 "cannot differentiate (such as a square root at 0)."
             )
-        return values
+        return [np.reshape(value, (n, m)) for value in values]
 
     def _differentiate(self, coordinates, orders):
         """A derivative at pairs of points, given as the columns of x, then of y."""

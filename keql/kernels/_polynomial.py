@@ -11,8 +11,8 @@ from scipy.special import factorial
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from keql.kernels._active import ActiveKernel
-from keql.kernels._base import Kernel, NonStationaryMixin
+from keql.kernels._active import ActiveKernel, hyperparameter
+from keql.kernels._base import Kernel, NonStationaryKernel
 from keql.kernels._multi_index import as_multi_index, merge_monomials
 
 
@@ -50,18 +50,14 @@ class Constant(Kernel, ConstantKernel):
     def feature_map(self, S, a=None):
         S = np.atleast_2d(S)
         differentiated = any(as_multi_index(a, S.shape[1]))
-        value = 0.0 if differentiated else self.constant_value**0.5
-        return np.full((len(S), 1), value)
+        return np.full((len(S), 1), 0.0 if differentiated else self.constant_value**0.5)
 
     def _derivatives(self, X, Y, pairs):
-        shape = (len(X), len(Y))
-        return [
-            np.full(shape, 0.0 if any(a + b) else float(self.constant_value))
-            for a, b in pairs
-        ]
+        shape, value = (len(X), len(Y)), float(self.constant_value)
+        return [np.full(shape, 0.0 if any(a + b) else value) for a, b in pairs]
 
 
-class Polynomial(NonStationaryMixin, ActiveKernel):
+class Polynomial(NonStationaryKernel, ActiveKernel):
     r"""Polynomial kernel (sum_i z_i z'_i + offset)^degree, z_i = (s_i - c_i) / b_i.
 
     Its functions are the polynomials of at most `degree` in the active columns. With
@@ -73,10 +69,8 @@ class Polynomial(NonStationaryMixin, ActiveKernel):
     ----------
     degree : int, default=2
         Highest total degree of the monomials.
-    scale : float, array-like of shape (n_active,) or "auto", default="auto"
-        The b_i, in units of the columns.
-    center : float, array-like of shape (n_active,) or "auto", default="auto"
-        The c_i, in units of the columns.
+    scale, center : float, array-like of shape (n_active,) or "auto", default="auto"
+        The b_i and the c_i, in units of the columns.
     offset : float, default=1.0
         Weight of the lower degrees, without unit; 0 leaves the monomials of exactly
         `degree`.
@@ -103,6 +97,8 @@ class Polynomial(NonStationaryMixin, ActiveKernel):
     True
     """
 
+    hyperparameter_offset = hyperparameter("offset")
+
     def __init__(
         self,
         degree=2,
@@ -118,11 +114,6 @@ class Polynomial(NonStationaryMixin, ActiveKernel):
         self.offset = offset
         self.offset_bounds = offset_bounds
         self.active_dims = active_dims
-
-    @property
-    def hyperparameter_offset(self):
-        """The offset as a hyperparameter of scikit-learn."""
-        return self._hyperparameter("offset")
 
     def diag(self, X):
         X = np.atleast_2d(np.asarray(X, dtype=float))
@@ -179,9 +170,9 @@ class Polynomial(NonStationaryMixin, ActiveKernel):
         values = []
         for name in ("center", "scale"):
             value = getattr(self, name)
+            if isinstance(value, str) and value != "auto":
+                raise ValueError(f'{name}={value!r} must be numbers or "auto".')
             if isinstance(value, str):
-                if value != "auto":
-                    raise ValueError(f'{name}={value!r} must be numbers or "auto".')
                 raise ValueError(
                     f'{name}="auto" is set from the features when an estimator is '
                     f"fitted: here give {name} as numbers, or call "

@@ -3,10 +3,10 @@
 import numpy as np
 
 from keql._numerics.linalg import cholesky, solve_lower
-from keql.kernels._base import Kernel, NonStationaryMixin
+from keql.kernels._base import NonStationaryKernel
 
 
-class ProjectedKernel(NonStationaryMixin, Kernel):
+class ProjectedKernel(NonStationaryKernel):
     """Kernel of the span of U(y_1, .), ..., U(y_K, .) in the RKHS of U.
 
     k(x, y) = U(x, Y) U(Y, Y)^-1 U(Y, y): a Gaussian process with this covariance has

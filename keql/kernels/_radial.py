@@ -7,6 +7,7 @@ from autograd import elementwise_grad
 from scipy.special import gamma, kv
 
 from keql._numerics.autodiff import differentiate
+from keql.kernels._active import hyperparameter
 from keql.kernels._stationary import AnisotropicKernel
 
 
@@ -133,13 +134,6 @@ class RBF(_Radial):
     array([[0.25]])
     """
 
-    def __init__(
-        self, length_scale=1.0, length_scale_bounds=(1e-5, 1e5), active_dims=None
-    ):
-        self.length_scale = length_scale
-        self.length_scale_bounds = length_scale_bounds
-        self.active_dims = active_dims
-
     def _profile_derivatives(self, rho, orders):
         value = np.exp(-rho)
         return [-value if n % 2 else value for n in orders]
@@ -186,10 +180,8 @@ class Matern(_Radial):
         nu=1.5,
         active_dims=None,
     ):
-        self.length_scale = length_scale
-        self.length_scale_bounds = length_scale_bounds
+        super().__init__(length_scale, length_scale_bounds, active_dims)
         self.nu = nu
-        self.active_dims = active_dims
 
     def check_order(self, a, operator=None):
         order = int(np.sum(np.asarray(a)[self._columns(len(a))]))
@@ -277,6 +269,8 @@ class RationalQuadratic(_Radial):
     array([[0.333333]])
     """
 
+    hyperparameter_alpha = hyperparameter("alpha")
+
     def __init__(
         self,
         length_scale=1.0,
@@ -285,16 +279,9 @@ class RationalQuadratic(_Radial):
         alpha_bounds=(1e-5, 1e5),
         active_dims=None,
     ):
-        self.length_scale = length_scale
+        super().__init__(length_scale, length_scale_bounds, active_dims)
         self.alpha = alpha
-        self.length_scale_bounds = length_scale_bounds
         self.alpha_bounds = alpha_bounds
-        self.active_dims = active_dims
-
-    @property
-    def hyperparameter_alpha(self):
-        """The mixture parameter as a hyperparameter of scikit-learn."""
-        return self._hyperparameter("alpha")
 
     def _profile_derivatives(self, rho, orders):
         if not self.alpha > 0:
@@ -358,10 +345,8 @@ class RadialKernel(_Radial):
         length_scale_bounds=(1e-5, 1e5),
         active_dims=None,
     ):
+        super().__init__(length_scale, length_scale_bounds, active_dims)
         self.profile = profile
-        self.length_scale = length_scale
-        self.length_scale_bounds = length_scale_bounds
-        self.active_dims = active_dims
 
     def check_order(self, a, operator=None):
         order = int(np.sum(np.asarray(a)[self._columns(len(a))]))

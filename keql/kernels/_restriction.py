@@ -115,9 +115,8 @@ class Restriction(FeatureKernel):
 
     def _map(self, function):
         # The inner kernel first, then the names of the monomials here.
-        return function(
-            Restriction(as_kernel(self.kernel)._map(function), self.monomials)
-        )
+        inner = as_kernel(self.kernel)._map(function)
+        return function(Restriction(inner, self.monomials))
 
     def _bind(self, names, default):
         resolved = [

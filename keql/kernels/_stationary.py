@@ -5,16 +5,20 @@ from math import comb, pi, prod
 import numpy as np
 from sklearn.gaussian_process.kernels import StationaryKernelMixin
 
-from keql.kernels._active import ActiveKernel
+from keql.kernels._active import ActiveKernel, hyperparameter
 
 
 class AnisotropicKernel(StationaryKernelMixin, ActiveKernel):
     """A stationary kernel with one length scale, or one for each active column."""
 
-    @property
-    def hyperparameter_length_scale(self):
-        """The length scale as a hyperparameter of scikit-learn."""
-        return self._hyperparameter("length_scale")
+    hyperparameter_length_scale = hyperparameter("length_scale")
+
+    def __init__(
+        self, length_scale=1.0, length_scale_bounds=(1e-5, 1e5), active_dims=None
+    ):
+        self.length_scale = length_scale
+        self.length_scale_bounds = length_scale_bounds
+        self.active_dims = active_dims
 
     def diag(self, X):
         X = np.atleast_2d(X)
@@ -33,10 +37,8 @@ class Periodic(AnisotropicKernel):
         The l_i: smoothness relative to the period, without unit.
     periodicity : float or array-like of shape (n_active,), default=1.0
         The periods p_i, in units of the coordinates.
-    length_scale_bounds : pair of float or "fixed", default=(1e-5, 1e5)
-        Bounds of `length_scale` in a search for the maximum likelihood.
-    periodicity_bounds : pair of float or "fixed", default=(1e-5, 1e5)
-        Bounds of `periodicity` in the same search.
+    length_scale_bounds, periodicity_bounds : pair of float, default=(1e-5, 1e5)
+        Bounds in a search for the maximum likelihood; "fixed" for none.
     active_dims : int, str or tuple of them, default=None
         Columns that the kernel looks at, by index or name; None for all.
 
@@ -51,6 +53,8 @@ class Periodic(AnisotropicKernel):
     array([[1.]])
     """
 
+    hyperparameter_periodicity = hyperparameter("periodicity")
+
     def __init__(
         self,
         length_scale=1.0,
@@ -59,16 +63,9 @@ class Periodic(AnisotropicKernel):
         periodicity_bounds=(1e-5, 1e5),
         active_dims=None,
     ):
-        self.length_scale = length_scale
+        super().__init__(length_scale, length_scale_bounds, active_dims)
         self.periodicity = periodicity
-        self.length_scale_bounds = length_scale_bounds
         self.periodicity_bounds = periodicity_bounds
-        self.active_dims = active_dims
-
-    @property
-    def hyperparameter_periodicity(self):
-        """The period as a hyperparameter of scikit-learn."""
-        return self._hyperparameter("periodicity")
 
     def _angles(self, X, Y):
         """For each column: the angle 2 pi tau / p, the frequency and l."""
@@ -94,18 +91,16 @@ class Periodic(AnisotropicKernel):
 
     def _active_gradient(self, X, Y):
         angles = self._angles(X, Y)
-        value = np.exp(
-            -sum(2 * np.sin(angle / 2) ** 2 / scale**2 for angle, _, scale in angles)
-        )
-        lengths = [
-            4 * np.sin(angle / 2) ** 2 / scale**2 * value for angle, _, scale in angles
+        exponents = [
+            2 * np.sin(angle / 2) ** 2 / scale**2 for angle, _, scale in angles
         ]
+        value = np.exp(-sum(exponents))
+        lengths = [2 * exponent * value for exponent in exponents]
         periods = [
             angle * np.sin(angle) / scale**2 * value for angle, _, scale in angles
         ]
-        return self._log_layers("length_scale", lengths) + self._log_layers(
-            "periodicity", periods
-        )
+        layers = self._log_layers("length_scale", lengths)
+        return layers + self._log_layers("periodicity", periods)
 
 
 def _exponential_cosine(angle, frequency, length, highest):
