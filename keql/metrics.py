@@ -4,6 +4,8 @@ Every error is the relative L2 error norm(true - predicted) / norm(true), withou
 square, averaged over functions: the published figures are these.
 """
 
+from functools import partial
+
 import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.base import clone
@@ -22,10 +24,8 @@ __all__ = [
 
 def _values(values, name):
     """Return finite float values of shape (n,)."""
-    values = check_array(
-        values, ensure_2d=False, dtype=np.float64, input_name=name, allow_nd=True
-    )
-    return column_or_1d(values)
+    settings = {"ensure_2d": False, "allow_nd": True, "dtype": np.float64}
+    return column_or_1d(check_array(values, input_name=name, **settings))
 
 
 def _relative(true, predicted, name):
@@ -45,10 +45,8 @@ def relative_l2_error(y_true, y_pred, *, functions=None):
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        True values.
-    y_pred : array-like of shape (n,)
-        Predicted values, in the units of `y_true`.
+    y_true, y_pred : array-like of shape (n,)
+        True and predicted values, in the same units.
     functions : array-like of shape (n,), default=None
         Label of the function that a value belongs to: the error of each function is
         taken by itself, and their mean returned. None: all belong to one function.
@@ -71,8 +69,7 @@ def relative_l2_error(y_true, y_pred, *, functions=None):
     >>> relative_l2_error([3.0, 4.0, 5.0], [3.0, 3.0, 2.0], functions=[0, 0, 1])
     0.4
     """
-    y_true = _values(y_true, "y_true")
-    y_pred = _values(y_pred, "y_pred")
+    y_true, y_pred = _values(y_true, "y_true"), _values(y_pred, "y_pred")
     check_consistent_length(y_true, y_pred, functions)
     if functions is None:
         return _relative(y_true, y_pred, "y_true")
@@ -118,10 +115,8 @@ def filtering_error(estimator, X, y):
     estimator : estimator
         A fitted regressor. Its parameter `function_column`, if it has one, says which
         column of `X` labels the functions. A search stands for its best estimator.
-    X : array-like or DataFrame of shape (n, n_features)
-        Points at which the true state is known.
-    y : array-like of shape (n,)
-        True state there.
+    X, y : array-like (or DataFrame) of shape (n, n_features) and (n,)
+        Points at which the true state is known, and the true state there.
 
     Returns
     -------
@@ -147,18 +142,12 @@ def filtering_error(estimator, X, y):
 
 
 def filtering_scorer(estimator, X, y):
-    """Score a fitted state by minus its filtering error.
-
-    Usable wherever scikit-learn takes a callable as `scoring`.
+    """Score a fitted state by minus its filtering error: a `scoring` of scikit-learn.
 
     Parameters
     ----------
-    estimator : estimator
-        A fitted regressor, as in :func:`filtering_error`.
-    X : array-like or DataFrame of shape (n, n_features)
-        Points at which the true state is known.
-    y : array-like of shape (n,)
-        True state there.
+    estimator, X, y : estimator and array-like
+        A fitted regressor, points and the true state, as in :func:`filtering_error`.
 
     Returns
     -------
@@ -189,10 +178,9 @@ def _true_values(unknown_part, features):
     """Return the values (n,) of the true unknown part for each function's features."""
     if callable(unknown_part):
         truths = [unknown_part(S) for S in features]
-    elif len(features) > 1 or np.ndim(unknown_part[0]) == 1:
-        truths = list(unknown_part)
     else:
-        truths = [unknown_part]
+        is_list = len(features) > 1 or np.ndim(unknown_part[0]) == 1
+        truths = list(unknown_part) if is_list else [unknown_part]
     if len(truths) != len(features):
         raise ValueError(
             f"unknown_part has values for {len(truths)} functions and features are "
@@ -237,27 +225,16 @@ def equation_error(equation, features, unknown_part):
     >>> equation_error(data, S, 2.0 * data.unknown_part(S))
     0.5
     """
-    features = _per_function(features)
-    truths = _true_values(unknown_part, features)
-    name = "equation.unknown_part(features)"
-    predictions = [_values(equation.unknown_part(S), name) for S in features]
+    features, name = _per_function(features), "equation.unknown_part(features)"
     errors = [
-        _relative(truth, predicted, "unknown_part")
-        for truth, predicted in zip(truths, predictions, strict=True)
+        _relative(truth, _values(equation.unknown_part(S), name), "unknown_part")
+        for truth, S in zip(_true_values(unknown_part, features), features, strict=True)
     ]
     return float(np.mean(errors))
 
 
-class _EquationScorer:
-    """The callable that `make_equation_scorer` returns, a class to be picklable."""
-
-    def __init__(self, features, unknown_part):
-        self.features = features
-        self.unknown_part = unknown_part
-
-    def __call__(self, estimator, X=None, y=None):
-        equation = _fitted(estimator).equation_
-        return -equation_error(equation, self.features, self.unknown_part)
+def _equation_score(estimator, X=None, y=None, *, features, unknown_part):
+    return -equation_error(_fitted(estimator).equation_, features, unknown_part)
 
 
 def make_equation_scorer(features, unknown_part):
@@ -265,10 +242,8 @@ def make_equation_scorer(features, unknown_part):
 
     Parameters
     ----------
-    features : array-like of shape (n, n_features) or list of them
-        Features of true functions, as in :func:`equation_error`.
-    unknown_part : callable or array-like of shape (n,) or list of them
-        The true unknown part, as in :func:`equation_error`.
+    features, unknown_part : array-like or list of them, or callable
+        True features and the true unknown part, as in :func:`equation_error`.
 
     Returns
     -------
@@ -285,7 +260,8 @@ def make_equation_scorer(features, unknown_part):
     >>> scorer(SimpleNamespace(equation_=learned), X=None)
     -0.25
     """
-    return _EquationScorer(features, unknown_part)
+    # Not a local function: a scorer is pickled to other processes.
+    return partial(_equation_score, features=features, unknown_part=unknown_part)
 
 
 def operator_error(solver, X, y, X_test, y_test):
@@ -295,15 +271,11 @@ def operator_error(solver, X, y, X_test, y_test):
     ----------
     solver : estimator
         A solver of a learned equation. A clone of it is fitted, it stays as it is.
-    X : array-like of shape (n, n_features) or list of them
-        Points of the initial and boundary conditions; a list has one array for each
-        problem, and every problem gets its own clone.
-    y : array-like of shape (n,) or list of them
-        Values of the solution there.
-    X_test : array-like of shape (n_test, n_features) or list of them
-        Points at which the true solution is known.
-    y_test : array-like of shape (n_test,) or list of them
-        True solution there.
+    X, y : array-like of shape (n, n_features) and (n,), or lists of them
+        Points of the initial and boundary conditions, and the solution there; a list
+        has one array for each problem, and every problem gets its own clone.
+    X_test, y_test : array-like of shape (n_test, n_features) and (n_test,), or lists
+        Points at which the true solution is known, and the true solution there.
 
     Returns
     -------
@@ -329,8 +301,7 @@ def operator_error(solver, X, y, X_test, y_test):
     if len({len(item) for item in problems}) > 1:
         sizes = ", ".join(str(len(item)) for item in problems)
         raise ValueError(
-            f"X, y, X_test and y_test are of {sizes} problems; give lists of the same "
-            "length."
+            f"X, y, X_test and y_test are of {sizes} problems; give as many of each."
         )
     errors = [
         filtering_error(clone(solver).fit(conditions, values), points, truth)
@@ -347,10 +318,8 @@ def fill_distance(points, domain):
 
     Parameters
     ----------
-    points : array-like of shape (n, d)
-        The points that fill the domain.
-    domain : array-like of shape (n_domain, d)
-        Points that stand for the domain, such as a fine grid.
+    points, domain : array-like of shape (n, d) and (n_domain, d)
+        The points that fill the domain, and those that stand for it, such as a grid.
 
     Returns
     -------
