@@ -8,18 +8,7 @@ from scipy.fft import dst, idst
 from scipy.interpolate import RectBivariateSpline
 from sklearn.utils import check_random_state
 
-from keql.datasets._common import (
-    DESCR,
-    check_count,
-    check_number,
-    check_points,
-    describe_problem,
-    make_bunch,
-    noise_levels,
-    orders_of,
-    product_grid,
-    refuse_function,
-)
+from keql.datasets import _common as common
 from keql.kernels import RBF, Constant, Polynomial
 
 
@@ -27,17 +16,10 @@ from keql.kernels import RBF, Constant, Polynomial
 class _Resolution:
     """How finely the truth is computed and kept.
 
-    Parameters
-    ----------
-    n_nodes : int
-        Nodes in space.
-    n_steps : int
-        Least number of time steps.
-    n_levels : int
-        Equidistant times after the initial one that are kept for the interpolation.
-    tail : float
-        Largest part of the state, as a fraction of its norm, that may lie in the
-        shortest third of its waves.
+    There are `n_nodes` in space, and at least `n_steps` time steps, of which `n_levels`
+    at equidistant times are kept for the interpolation, and the initial state. At most
+    the fraction `tail` of the norm of a state may lie in the shortest third of its
+    waves.
     """
 
     n_nodes: int = 2001
@@ -131,9 +113,9 @@ class _BurgersTruth:
         self._spline = RectBivariateSpline(t, x, u, kx=5, ky=5)
 
     def __call__(self, X, operator="u", function=None):
-        refuse_function(function)
-        t, x = check_points(X, [0.0, 0.0], [1.0, 1.0]).T
-        order_t, order_x = orders_of(operator, ("t", "x"))
+        common.refuse_function(function)
+        t, x = common.check_points(X, [0.0, 0.0], [1.0, 1.0]).T
+        order_t, order_x = common.orders_of(operator, ("t", "x"))
         return self._spline.ev(t, x, dx=order_t, dy=order_x)
 
 
@@ -187,17 +169,12 @@ def _equation(features, theta, nu):
 
 def _published_kernels(layout, n_observations, n_collocation):
     """Return the published kernels and noise levels of a layout."""
+    state, equation, beta = RBF((0.3, 0.1)), Polynomial(2), 1e-11
     if layout == "boundary":
-        return {
-            "state_kernel": RBF(0.0125**0.5, "fixed"),
-            "equation_kernel": Constant(10.0, "fixed") * Polynomial(2),
-            **noise_levels(n_observations, n_collocation, omega=100, beta=1e-16),
-        }
-    return {
-        "state_kernel": RBF((0.3, 0.1)),
-        "equation_kernel": Polynomial(2),
-        **noise_levels(n_observations, n_collocation, omega=100, beta=1e-11),
-    }
+        state, beta = RBF(0.0125**0.5, "fixed"), 1e-16
+        equation = Constant(10.0, "fixed") * equation
+    noise = common.noise_levels(n_observations, n_collocation, omega=100, beta=beta)
+    return {"state_kernel": state, "equation_kernel": equation, **noise}
 
 
 def make_burgers(
@@ -247,32 +224,20 @@ def make_burgers(
     Returns
     -------
     Bunch
-        With the entries
+        With the entries of :mod:`keql.datasets`, among them
 
         - `X` (n, 2), `y` (n,): the observations at (t, x), both sides first, then
           t = 0, then t = 1 or the interior points;
-        - `operators`, `known_part`, `forcing`, `collocation_points`, `variables`,
-          `function_column`: the description of the equation, as constructor arguments
-          of a learner, and `problem`: all of these as a dict;
-        - `kernels`: dict of constructor arguments, the published kernels and noise
-          levels (those of exact data, whatever `noise` is). The state kernel of layout
-          "random" is a start for the maximum likelihood; the published runs then
-          multiplied its length scales by 0.75;
+        - `kernels`: the state kernel of layout "random" is a start for the maximum
+          likelihood; the published runs then multiplied its length scales by 0.75;
         - `X_test` (10000, 2), `y_test`: the clean state on a uniform grid;
-        - `truth(X, operator="u", function=None)`: the clean state or a derivative;
-        - `feature_names`: the order of the features, ("t", "x", "u", "u_x", "u_xx",
-          "u_t");
-        - `unknown_part(features)`, `equation(features)`: the true P, and P + u_t;
-        - `noise_std`: the standard deviation of the noise; `DESCR`: a description.
+        - `feature_names`: ("t", "x", "u", "u_x", "u_xx", "u_t");
+        - `equation(features)`: the values of P + u_t.
 
     Raises
     ------
     ValueError
         If a parameter is out of its range, or the solution too steep to be computed.
-
-    References
-    ----------
-    Jalalian, Osorio, Hsu, Hosseini, Owhadi, arXiv:2503.01036, section 4.
 
     Examples
     --------
@@ -283,9 +248,9 @@ def make_burgers(
     >>> data.operators, data.known_part
     (('u', 'u_x', 'u_xx'), 'u_t')
     """
-    check_number(theta, "theta")
-    check_number(nu, "nu", min_val=0.0, include_boundaries="neither")
-    check_number(noise, "noise", min_val=0.0)
+    common.check_number(theta, "theta")
+    common.check_number(nu, "nu", min_val=0.0, include_boundaries="neither")
+    common.check_number(noise, "noise", min_val=0.0)
     if layout not in ("random", "boundary"):
         raise ValueError(f"layout={layout!r}; give 'random' or 'boundary'.")
     shape = np.asarray(collocation_shape)
@@ -296,7 +261,7 @@ def make_burgers(
         )
     n_inner = (shape[0] - 1) * (shape[1] - 2)
     if layout == "random":
-        check_count(n_interior, "n_interior", 0, n_inner, "inner grid points")
+        common.check_count(n_interior, "n_interior", 0, n_inner, "inner grid points")
     rng = check_random_state(random_state)
     if initial_condition is None:
         initial_condition = partial(_random_initial_condition, rng=rng)
@@ -310,29 +275,27 @@ def make_burgers(
     truth = _BurgersTruth(initial_condition, float(theta), float(nu), _Resolution())
 
     t, x = _published_grid(shape, alpha=0.6 if layout == "boundary" else 0.5)
-    collocation = product_grid(t, x[1:-1])
-    parts = [product_grid(t, x[[0, -1]]), product_grid(t[:1], x[1:-1])]
+    collocation = common.product_grid(t, x[1:-1])
+    parts = [common.product_grid(t, x[[0, -1]]), common.product_grid(t[:1], x[1:-1])]
     if layout == "boundary":
-        parts.append(product_grid(t[-1:], x[1:-1]))
+        parts.append(common.product_grid(t[-1:], x[1:-1]))
     else:
         chosen = rng.permutation(n_inner)[:n_interior]
-        parts.append(product_grid(t[1:], x[1:-1])[chosen])
+        parts.append(common.product_grid(t[1:], x[1:-1])[chosen])
     X = np.vstack(parts)
     fine = np.linspace(0.0, 1.0, 100)
-    return make_bunch(
-        describe_problem(("u", "u_x", "u_xx"), "u_t", collocation, None, ("t", "x")),
-        X,
-        product_grid(fine, fine),
-        truth,
-        noise,
-        rng,
-        kernels=_published_kernels(layout, len(X), len(collocation)),
-        equation=partial(_equation, theta=theta, nu=nu),
-        unknown_part=partial(_unknown_part, theta=theta, nu=nu),
-        DESCR=DESCR.format(
+    test = common.product_grid(fine, fine)
+    operators, variables = ("u", "u_x", "u_xx"), ("t", "x")
+    problem = common.describe_problem(operators, "u_t", collocation, None, variables)
+    others = {
+        "kernels": _published_kernels(layout, len(X), len(collocation)),
+        "equation": partial(_equation, theta=theta, nu=nu),
+        "unknown_part": partial(_unknown_part, theta=theta, nu=nu),
+        "DESCR": common.DESCR.format(
             title="Burgers' equation",
             equation=f"u_t + P(u) = 0,  P(u) = -{theta} u u_x - {nu} u_xx",
-            operators="u, u_x, u_xx",
+            operators=", ".join(operators),
             truth="Strang splitting, second order in time, 2001 nodes.",
         ),
-    )
+    }
+    return common.make_bunch(problem, X, test, truth, noise, rng, **others)

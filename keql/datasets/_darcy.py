@@ -3,17 +3,7 @@
 import numpy as np
 from sklearn.utils import check_array, check_random_state
 
-from keql.datasets._common import (
-    DESCR,
-    check_count,
-    check_number,
-    check_points,
-    describe_problem,
-    make_bunch,
-    noise_levels,
-    orders_of,
-    product_grid,
-)
+from keql.datasets import _common as common
 from keql.kernels import RBF, Polynomial
 
 VARIABLES = ("x1", "x2")
@@ -32,7 +22,7 @@ class _GaussianFields:
     """
 
     def __init__(self, n_functions, length_scale, rng, shortest=0.02):
-        check_number(length_scale, "length_scale", min_val=shortest)
+        common.check_number(length_scale, "length_scale", min_val=shortest)
         self.length_scale = float(length_scale)
         mean = 0.25 / self.length_scale**2
         self._n_terms = int(np.ceil(mean + 12 * np.sqrt(mean) + 24))
@@ -43,9 +33,8 @@ class _GaussianFields:
         s = (x - 0.5) / self.length_scale
         n = np.arange(1, self._n_terms + order)
         ratios = s[:, None] / np.sqrt(n)
-        basis = np.exp(-0.5 * s[:, None] ** 2) * np.cumprod(
-            np.column_stack([np.ones_like(s), ratios]), axis=1
-        )
+        powers = np.cumprod(np.column_stack([np.ones_like(s), ratios]), axis=1)
+        basis = np.exp(-0.5 * s[:, None] ** 2) * powers
         for _ in range(order):
             # phi_n' = (sqrt(n) phi_{n-1} - sqrt(n + 1) phi_{n+1}) / length_scale
             roots = np.sqrt(np.arange(1, basis.shape[1]))
@@ -68,14 +57,14 @@ class _DarcyTruth:
 
     def __call__(self, X, operator="u", function=None):
         X = check_array(X, dtype=np.float64, input_name="X")
-        orders = orders_of(operator, VARIABLES)
+        orders = common.orders_of(operator, VARIABLES)
         if function is None and X.shape[1] != 3:
             raise ValueError(
                 f"X has {X.shape[1]} columns and function is None; give x1, x2 and the "
                 "label of the function, or the label as function."
             )
         labels = X[:, 2] if function is None else np.full(len(X), float(function))
-        points = check_points(X[:, :2], [0.0, 0.0], [1.0, 1.0])
+        points = common.check_points(X[:, :2], [0.0, 0.0], [1.0, 1.0])
         values = np.empty(len(X))
         for label in np.unique(labels):
             if label not in range(self._n_functions):
@@ -100,7 +89,7 @@ def _unknown_part(features):
 
 def _features_at(points, fields, function):
     """Return the features (n, 8) of one drawn function at points (n, 2)."""
-    names = [orders_of(operator, VARIABLES) for operator in OPERATORS]
+    names = [common.orders_of(operator, VARIABLES) for operator in OPERATORS]
     return np.column_stack([points, *(fields(points, function, a) for a in names)])
 
 
@@ -111,10 +100,10 @@ def _new_features(n, length_scale=0.5, grid_size=100, random_state=None):
     with the given length scale, to measure the error of an equation on functions it
     was not learned from: of the same distribution, or with another length scale.
     """
-    check_count(n, "n", 1)
-    check_count(grid_size, "grid_size", 2)
+    common.check_count(n, "n", 1)
+    common.check_count(grid_size, "grid_size", 2)
     axis = np.linspace(0.0, 1.0, grid_size)
-    points = product_grid(axis, axis)
+    points = common.product_grid(axis, axis)
     fields = _GaussianFields(n, length_scale, check_random_state(random_state))
     return [_features_at(points, fields, m) for m in range(n)]
 
@@ -156,35 +145,25 @@ def make_darcy(
     Returns
     -------
     Bunch
-        With the entries
+        With the entries of :mod:`keql.datasets`, among them
 
         - `X` (n, 3), `y` (n,): the observations at (x1, x2, label of the function),
           function by function, its boundary first; the labels are 0.0, 1.0, ...;
-        - `operators`, `known_part`, `forcing`, `collocation_points`, `variables`,
-          `function_column`: the description of the equation, as constructor arguments
-          of a learner, and `problem`: all of these as a dict. The forcing is a dict
-          from the label to the values at the collocation points;
-        - `kernels`: dict of constructor arguments, the published kernels and noise
-          levels (those of exact data, whatever `noise` is);
+        - `forcing`: a dict from the label to the values at the collocation points;
         - `X_test` (900 n_functions, 3), `y_test`: the clean states on a uniform grid;
         - `truth(X, operator="u", function=None)`: the clean states or a derivative, for
           X with a column of labels, or without one for the given `function`;
         - `features(n, length_scale=0.5, grid_size=100, random_state=None)`: features of
           `n` new functions, a list of arrays (grid_size**2, 8), for the error of the
           equation in and out of the distribution it was learned from;
-        - `feature_names`: the order of the features, ("x1", "x2", "u", "u_x1",
-          "u_x1x1", "u_x2", "u_x2x2", "u_x1x2");
-        - `unknown_part(features)`, `equation(features)`: the true P, twice;
-        - `noise_std`: the standard deviation of the noise; `DESCR`: a description.
+        - `feature_names`: ("x1", "x2", "u", "u_x1", "u_x1x1", "u_x2", "u_x2x2",
+          "u_x1x2");
+        - `equation(features)`: the values of P once more.
 
     Raises
     ------
     ValueError
         If a parameter is out of its range.
-
-    References
-    ----------
-    Jalalian, Osorio, Hsu, Hosseini, Owhadi, arXiv:2503.01036, section 4.
 
     Examples
     --------
@@ -195,16 +174,16 @@ def make_darcy(
     >>> [S.shape for S in data.features(3, length_scale=0.2, grid_size=10)]
     [(100, 8), (100, 8), (100, 8)]
     """
-    check_count(n_functions, "n_functions", 1)
-    check_count(grid_size, "grid_size", 3)
+    common.check_count(n_functions, "n_functions", 1)
+    common.check_count(grid_size, "grid_size", 3)
     n_inner = (grid_size - 2) ** 2
-    check_count(n_interior, "n_interior", 0, n_inner, "inner grid points")
-    check_number(noise, "noise", min_val=0.0)
+    common.check_count(n_interior, "n_interior", 0, n_inner, "inner grid points")
+    common.check_number(noise, "noise", min_val=0.0)
     rng = check_random_state(random_state)
     fields = _GaussianFields(n_functions, length_scale, rng)
 
     axis = np.linspace(0.0, 1.0, grid_size)
-    grid = product_grid(axis, axis)
+    grid = common.product_grid(axis, axis)
     inside = np.all((grid > 0) & (grid < 1), axis=1)
     inner, boundary = grid[inside], grid[~inside]
     axis = np.linspace(0.0, 1.0, 30)
@@ -212,7 +191,7 @@ def make_darcy(
     for m in range(n_functions):
         observed = inner[rng.permutation(n_inner)[:n_interior]]
         X.append(_labelled(np.vstack([boundary, observed]), m))
-        X_test.append(_labelled(product_grid(axis, axis), m))
+        X_test.append(_labelled(common.product_grid(axis, axis), m))
         features = _features_at(inner, fields, m)
         forcing[float(m)] = _unknown_part(features)
     X = np.vstack(X)
@@ -220,27 +199,24 @@ def make_darcy(
     kernels = {
         "state_kernel": RBF(0.5, "fixed"),
         "equation_kernel": RBF(0.4, "fixed", active_dims=VARIABLES) * Polynomial(1),
-        **noise_levels(len(X), n_collocation, omega=5, beta=1e-12),
+        **common.noise_levels(len(X), n_collocation, omega=5, beta=1e-12),
         "n_inducing": min(200, n_collocation),
     }
-    return make_bunch(
-        describe_problem(OPERATORS, None, inner, forcing, VARIABLES, column=2),
-        X,
-        np.vstack(X_test),
-        _DarcyTruth(fields, n_functions),
-        noise,
-        rng,
-        kernels=kernels,
-        features=_new_features,
-        equation=_unknown_part,
-        unknown_part=_unknown_part,
-        DESCR=DESCR.format(
+    others = {
+        "kernels": kernels,
+        "features": _new_features,
+        "equation": _unknown_part,
+        "unknown_part": _unknown_part,
+        "DESCR": common.DESCR.format(
             title="Darcy flow",
             equation="div(a grad u) = f,  a = exp(sin(cos x1 + cos x2))",
-            operators="x1, x2, " + ", ".join(OPERATORS),
+            operators=", ".join(VARIABLES + OPERATORS),
             truth="draws of a Gaussian process, differentiated in closed form.",
         ),
-    )
+    }
+    problem = common.describe_problem(OPERATORS, None, inner, forcing, VARIABLES, 2)
+    truth, test = _DarcyTruth(fields, n_functions), np.vstack(X_test)
+    return common.make_bunch(problem, X, test, truth, noise, rng, **others)
 
 
 def _labelled(points, label):

@@ -5,17 +5,7 @@ from scipy.integrate import solve_ivp
 from scipy.interpolate import make_interp_spline
 from sklearn.utils import check_random_state
 
-from keql.datasets._common import (
-    DESCR,
-    check_count,
-    check_number,
-    check_points,
-    describe_problem,
-    make_bunch,
-    noise_levels,
-    orders_of,
-    refuse_function,
-)
+from keql.datasets import _common as common
 from keql.kernels import RBF, RationalQuadratic
 
 
@@ -29,23 +19,17 @@ class _DuffingTruth:
 
     def __init__(self, t_max, initial, tolerance=1e-13, nodes_per_time=200):
         self.t_max = float(t_max)
-        solution = solve_ivp(
-            _rate,
-            (0.0, self.t_max),
-            initial,
-            method="DOP853",
-            dense_output=True,
-            rtol=tolerance,
-            atol=tolerance,
-        )
+        settings = {"method": "DOP853", "rtol": tolerance, "atol": tolerance}
+        span = 0.0, self.t_max
+        solution = solve_ivp(_rate, span, initial, dense_output=True, **settings)
         n_nodes = int(nodes_per_time * self.t_max)
         t = np.linspace(0.0, self.t_max, max(n_nodes, 8 * len(solution.t)))
         self._spline = make_interp_spline(t, solution.sol(t)[0], k=7)
 
     def __call__(self, X, operator="u", function=None):
-        refuse_function(function)
-        t = check_points(X, [0.0], [self.t_max])[:, 0]
-        return self._spline(t, nu=orders_of(operator, ("t",))[0])
+        common.refuse_function(function)
+        t = common.check_points(X, [0.0], [self.t_max])[:, 0]
+        return self._spline(t, nu=common.orders_of(operator, ("t",))[0])
 
 
 def _rate(t, state):
@@ -99,19 +83,12 @@ def make_duffing(
     Returns
     -------
     Bunch
-        With the entries
+        With the entries of :mod:`keql.datasets`, among them
 
         - `X` (n_observations, 1), `y` (n_observations,): the observations;
-        - `operators`, `known_part`, `forcing`, `collocation_points`, `variables`,
-          `function_column`: the description of the equation, as constructor arguments
-          of a learner, and `problem`: all of these as a dict;
-        - `kernels`: dict of constructor arguments, the published kernels and noise
-          levels (those of exact data, whatever `noise` is);
         - `X_test` (5000, 1), `y_test`: the clean state on a uniform grid;
-        - `truth(X, operator="u", function=None)`: the clean state or a derivative;
-        - `feature_names`: the order of the features, ("t", "u", "u_t", "u_tt");
-        - `unknown_part(features)`, `equation(features)`: the true P, and P + u_tt;
-        - `noise_std`: the standard deviation of the noise; `DESCR`: a description.
+        - `feature_names`: ("t", "u", "u_t", "u_tt");
+        - `equation(features)`: the values of P + u_tt.
 
     Raises
     ------
@@ -124,10 +101,6 @@ def make_duffing(
     integrator at the edge of double precision; one at a tolerance of 1e-8 (as in the
     published run) agrees with it to 1e-2 until t = 23 and leaves it after t = 25.
 
-    References
-    ----------
-    Jalalian, Osorio, Hsu, Hosseini, Owhadi, arXiv:2503.01036, section 4.
-
     Examples
     --------
     >>> from keql.datasets import make_duffing
@@ -139,36 +112,37 @@ def make_duffing(
     >>> bool(abs(residual).max() < 1e-6)
     True
     """
-    check_count(n_observations, "n_observations", 2)
-    check_count(n_collocation, "n_collocation", 2)
-    check_number(t_max, "t_max", min_val=0.0, include_boundaries="neither")
-    check_number(noise, "noise", min_val=0.0)
+    common.check_count(n_observations, "n_observations", 2)
+    common.check_count(n_collocation, "n_collocation", 2)
+    common.check_number(t_max, "t_max", min_val=0.0, include_boundaries="neither")
+    common.check_number(noise, "noise", min_val=0.0)
     start = np.asarray(initial, dtype=np.float64)
     if start.shape != (2,) or not np.all(np.isfinite(start)):
         raise ValueError(f"initial={initial!r}; give two numbers, u(0) and u_t(0).")
     collocation = np.linspace(0.0, t_max, n_collocation)[:, None]
     kernels = {
-        "state_kernel": RationalQuadratic(
-            2**-0.5, 1.0, length_scale_bounds="fixed", alpha_bounds="fixed"
-        ),
+        "state_kernel": RationalQuadratic(2**-0.5, 1.0, "fixed", "fixed"),
         "equation_kernel": RBF(1.0, "fixed"),
-        **noise_levels(n_observations, n_collocation, omega=50, beta=1e-9),
+        **common.noise_levels(n_observations, n_collocation, omega=50, beta=1e-9),
         "n_inducing": min(500, n_collocation),
     }
-    return make_bunch(
-        describe_problem(("u", "u_t"), "u_tt", collocation, _forcing, ("t",)),
-        np.linspace(0.0, t_max, n_observations)[:, None],
-        np.linspace(0.0, t_max, 5000)[:, None],
-        _DuffingTruth(t_max, start),
-        noise,
-        check_random_state(random_state),
-        kernels=kernels,
-        equation=_equation,
-        unknown_part=_unknown_part,
-        DESCR=DESCR.format(
-            title="Forced Duffing oscillator",
-            equation="u_tt + P(u) = cos(2 t),  P(u) = -3 u + 3 u^3 + 0.2 u_t",
-            operators="u, u_t",
-            truth="an integrator of order 8 with a tolerance of 1e-13.",
-        ),
+    description = common.DESCR.format(
+        title="Forced Duffing oscillator",
+        equation="u_tt + P(u) = cos(2 t),  P(u) = -3 u + 3 u^3 + 0.2 u_t",
+        operators="u, u_t",
+        truth="an integrator of order 8 with a tolerance of 1e-13.",
+    )
+    X, X_test = (np.linspace(0.0, t_max, n)[:, None] for n in (n_observations, 5000))
+    operators, variables = ("u", "u_t"), ("t",)
+    problem = common.describe_problem(
+        operators, "u_tt", collocation, _forcing, variables
+    )
+    truth, rng = _DuffingTruth(t_max, start), check_random_state(random_state)
+    others = {
+        "equation": _equation,
+        "unknown_part": _unknown_part,
+        "DESCR": description,
+    }
+    return common.make_bunch(
+        problem, X, X_test, truth, noise, rng, kernels=kernels, **others
     )
