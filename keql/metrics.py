@@ -88,7 +88,7 @@ def _fitted(estimator):
     return getattr(estimator, "best_estimator_", estimator)
 
 
-def _function_labels(estimator, X):
+def function_labels(estimator, X):
     """Return the labels of the rows of X, or None if all are one function."""
     column = getattr(estimator, "function_column", None)
     if column is None:
@@ -137,7 +137,7 @@ def filtering_error(estimator, X, y):
     0.5
     """
     estimator = _fitted(estimator)
-    labels = _function_labels(estimator, X)
+    labels = function_labels(estimator, X)
     return relative_l2_error(y, estimator.predict(X), functions=labels)
 
 

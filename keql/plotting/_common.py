@@ -3,6 +3,8 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from keql.metrics import function_labels
+
 # Blue and vermilion of Okabe and Ito's palette, and grey.
 FIRST, SECOND, QUIET = "#0072B2", "#D55E00", "0.45"
 # A white circle with a black edge.
@@ -22,6 +24,25 @@ def make_axes(ax):
 
 class Display:
     """Base of the displays: `_draw` draws on given axes."""
+
+    @classmethod
+    def from_predictions(cls, *arrays, ax=None, **kwargs):
+        """Draw given values.
+
+        Parameters
+        ----------
+        *arrays : array-like
+            The parameters of the class, by their names; `variables` that are None are
+            x0 and x1.
+        ax, **kwargs : matplotlib Axes and dict
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display : Display
+            Drawn.
+        """
+        raise NotImplementedError
 
     def plot(self, ax=None, **kwargs):
         """Draw.
@@ -118,15 +139,10 @@ def split_rows(estimator, X, y, function):
     """Coordinates and values of the observations of one function."""
     if X is None:
         return None, None
-    points, column = estimator.coordinates(X), estimator.function_column
+    points, labels = estimator.coordinates(X), function_labels(estimator, X)
     values = None if y is None else np.ravel(np.asarray(y, dtype=float))
-    if column is None:
+    if labels is None:
         return points, values
-    if hasattr(X, "columns"):
-        name = column if isinstance(column, str) else list(X.columns)[column]
-        labels = np.asarray(X[name])
-    else:
-        labels = np.asarray(X)[:, column]
     mine = labels == estimator.functions_[position_of(estimator, function)]
     return points[mine], None if values is None else values[mine]
 

@@ -62,20 +62,6 @@ class LossCurveDisplay(common.Display):
 
     @classmethod
     def from_predictions(cls, loss_curve, damping_curve=None, *, ax=None, **kwargs):
-        """Draw given curves.
-
-        Parameters
-        ----------
-        loss_curve, damping_curve : array-like
-            As in the class.
-        ax, **kwargs : matplotlib Axes and dict
-            As in :meth:`plot`; the latter for the loss.
-
-        Returns
-        -------
-        display : LossCurveDisplay
-            Drawn.
-        """
         return cls(loss_curve, damping_curve).plot(ax=ax, **kwargs)
 
     def _draw(self, ax, **kwargs):
@@ -162,20 +148,6 @@ class EquationParityDisplay(common.Display):
     def from_predictions(
         cls, given, predicted, *, label="f - known part", ax=None, **kwargs
     ):
-        """Draw given values.
-
-        Parameters
-        ----------
-        given, predicted, label : array-like and str
-            As in the class.
-        ax, **kwargs : matplotlib Axes and dict
-            As in :meth:`plot`; the latter for the points.
-
-        Returns
-        -------
-        display : EquationParityDisplay
-            Drawn.
-        """
         given = np.ravel(np.asarray(given, dtype=float))
         predicted = common.check_values(predicted, given, "predicted")
         return cls(given, predicted, label).plot(ax=ax, **kwargs)
@@ -283,20 +255,6 @@ class PhasePortraitDisplay(common.Display):
         ax=None,
         **kwargs,
     ):
-        """Draw a given trajectory.
-
-        Parameters
-        ----------
-        u, u_t, observed, true, acceleration, variable : array-like
-            As in the class.
-        ax, **kwargs : matplotlib Axes and dict
-            As in :meth:`plot`; the latter for the trajectory.
-
-        Returns
-        -------
-        display : PhasePortraitDisplay
-            Drawn.
-        """
         u = np.ravel(np.asarray(u, dtype=float))
         u_t = common.check_values(u_t, u, "u_t")
         marks = {"observed": observed, "true": true, "acceleration": acceleration}
@@ -362,20 +320,18 @@ def _trajectory(estimator, X, function, resolution, directions):
 
 def _acceleration(equation, variable):
     """u_tt as a function of u and u_t, where the equation says so; otherwise None."""
-    known = equation.known_part
-    names = equation.feature_names
-    second = f"u_{variable}{variable}"
+    known, names = equation.known_part, equation.feature_names
+    first, second = f"u_{variable}", f"u_{variable}{variable}"
     alone = list(known.terms) == [second] and not equation.has_forcing
-    arguments = {"u", f"u_{variable}"}
     width = len(equation.variables) + equation.n_operators
     used = equation.equation_kernel.depends_on(width)
     depends = {name for name, on in zip(names, used, strict=False) if on}
-    if not alone or not depends <= arguments:
+    if not alone or not depends <= {"u", first}:
         return None
 
     def acceleration(u, u_t):
         S = np.zeros((len(u), len(names)))
-        for name, values in (("u", u), (f"u_{variable}", u_t)):
+        for name, values in (("u", u), (first, u_t)):
             if name in names:
                 S[:, names.index(name)] = values
         return -equation.unknown_part(S) / known.terms[second]

@@ -8,7 +8,7 @@ from keql.plotting._state import StateDisplay
 
 
 class ErrorDisplay(common.Display):
-    """The error of a fitted state against a known truth.
+    """The error of a fitted state, as of :class:`StateDisplay`, against a known truth.
 
     Parameters
     ----------
@@ -27,10 +27,6 @@ class ErrorDisplay(common.Display):
         Where it was drawn.
     relative_error_ : float
         The relative L2 error.
-
-    See Also
-    --------
-    StateDisplay : The state itself.
 
     Examples
     --------
@@ -90,20 +86,6 @@ class ErrorDisplay(common.Display):
     def from_predictions(
         cls, points, true, predicted, *, std=None, variables=None, ax=None, **kwargs
     ):
-        """Draw the error of given values.
-
-        Parameters
-        ----------
-        points, true, predicted, std, variables : array-like
-            As in the class; `variables`, if None, are x0 and x1.
-        ax, **kwargs : matplotlib Axes and dict
-            As in :meth:`plot`.
-
-        Returns
-        -------
-        display : ErrorDisplay
-            Drawn.
-        """
         arrays = common.check_arrays(
             points, variables, true=true, predicted=predicted, std=std
         )
@@ -129,6 +111,8 @@ class ErrorDisplay(common.Display):
 class CoefficientDisplay(common.MeanOrStdDisplay):
     """A coefficient of a learned equation as a function of the coordinates.
 
+    The values are those of :meth:`keql.LearnedEquation.coefficient`.
+
     Parameters
     ----------
     points : ndarray of shape (n, d)
@@ -144,10 +128,6 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
     ----------
     ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-
-    See Also
-    --------
-    keql.LearnedEquation.coefficient : The values themselves.
 
     Examples
     --------
@@ -187,7 +167,7 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
         estimator : fitted estimator
             Whose equation kernel is polynomial in the operators.
         term : str
-            A product of operators, as for :meth:`keql.LearnedEquation.coefficient`.
+            A product of operators.
         points : array-like of shape (n, d), default=None
             Where; None for a grid in the box of the collocation points.
         quantity : {"mean", "std"}, default="mean"
@@ -224,20 +204,6 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
         ax=None,
         **kwargs,
     ):
-        """Draw a coefficient function given by its values.
-
-        Parameters
-        ----------
-        points, values, std, variables, term : array-like
-            As in the class; `variables`, if None, are x0 and x1.
-        quantity, ax, **kwargs : str, matplotlib Axes and dict
-            As in :meth:`plot`.
-
-        Returns
-        -------
-        display : CoefficientDisplay
-            Drawn.
-        """
         arrays = common.check_arrays(points, variables, values=values, std=std)
         return cls(**arrays, term=term).plot(ax=ax, quantity=quantity, **kwargs)
 

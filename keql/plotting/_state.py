@@ -9,7 +9,8 @@ class StateDisplay(common.MeanOrStdDisplay):
     """A fitted state, with the observations and the collocation points.
 
     A line with a band of two standard deviations for one coordinate, a map for two.
-    Make it with :meth:`from_estimator` or :meth:`from_predictions`.
+    Make it with :meth:`from_estimator` or :meth:`from_predictions`;
+    :class:`ErrorDisplay` shows the difference from a known truth.
 
     Parameters
     ----------
@@ -30,10 +31,6 @@ class StateDisplay(common.MeanOrStdDisplay):
     ----------
     ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
-
-    See Also
-    --------
-    ErrorDisplay : The difference from a known truth.
 
     Examples
     --------
@@ -132,20 +129,6 @@ class StateDisplay(common.MeanOrStdDisplay):
         ax=None,
         **kwargs,
     ):
-        """Draw a state given by its values.
-
-        Parameters
-        ----------
-        points, values, std, X, y, collocation_points, variables, name : array-like
-            As in the class; `variables`, if None, are x0 and x1.
-        quantity, ax, **kwargs : str, matplotlib Axes and dict
-            As in :meth:`plot`.
-
-        Returns
-        -------
-        display : StateDisplay
-            Drawn.
-        """
         arrays = common.check_arrays(points, variables, values=values, std=std)
         arrays["X"] = common.check_dimension(X)
         arrays["y"] = None if y is None else np.ravel(y)
