@@ -119,30 +119,25 @@ def make_duffing(
     start = np.asarray(initial, dtype=np.float64)
     if start.shape != (2,) or not np.all(np.isfinite(start)):
         raise ValueError(f"initial={initial!r}; give two numbers, u(0) and u_t(0).")
-    collocation = np.linspace(0.0, t_max, n_collocation)[:, None]
     kernels = {
         "state_kernel": RationalQuadratic(2**-0.5, 1.0, "fixed", "fixed"),
         "equation_kernel": RBF(1.0, "fixed"),
         **common.noise_levels(n_observations, n_collocation, omega=50, beta=1e-9),
         "n_inducing": min(500, n_collocation),
     }
-    description = common.DESCR.format(
-        title="Forced Duffing oscillator",
-        equation="u_tt + P(u) = cos(2 t),  P(u) = -3 u + 3 u^3 + 0.2 u_t",
-        operators="u, u_t",
-        truth="an integrator of order 8 with a tolerance of 1e-13.",
-    )
-    X, X_test = (np.linspace(0.0, t_max, n)[:, None] for n in (n_observations, 5000))
-    operators, variables = ("u", "u_t"), ("t",)
-    problem = common.describe_problem(
-        operators, "u_tt", collocation, _forcing, variables
-    )
-    truth, rng = _DuffingTruth(t_max, start), check_random_state(random_state)
     others = {
+        "kernels": kernels,
         "equation": _equation,
         "unknown_part": _unknown_part,
-        "DESCR": description,
+        "DESCR": common.DESCR.format(
+            title="Forced Duffing oscillator",
+            equation="u_tt + P(u) = cos(2 t),  P(u) = -3 u + 3 u^3 + 0.2 u_t",
+            operators="u, u_t",
+            truth="an integrator of order 8 with a tolerance of 1e-13.",
+        ),
     }
-    return common.make_bunch(
-        problem, X, X_test, truth, noise, rng, kernels=kernels, **others
-    )
+    counts = n_collocation, n_observations, 5000
+    points, X, X_test = (np.linspace(0.0, t_max, n)[:, None] for n in counts)
+    problem = common.describe_problem(("u", "u_t"), "u_tt", points, _forcing, ("t",))
+    truth, rng = _DuffingTruth(t_max, start), check_random_state(random_state)
+    return common.make_bunch(problem, X, X_test, truth, noise, rng, **others)

@@ -19,16 +19,11 @@ class _Radial(AnisotropicKernel):
         d_i^n g = l_i^-n sum_{j <= n/2} n! / (j! (n-2j)! 2^j) z_i^(n-2j) g^(n-j)(rho),
 
     over several columns the polynomials multiply and the orders of g add, and each
-    derivative in y changes the sign. A subclass supplies the derivatives of g alone.
+    derivative in y changes the sign. A subclass supplies the g^(n) alone, as a list for
+    each n of `orders`, by `_profile_derivatives(rho, orders)`. Where g^(n)(0) is
+    infinite the value at rho = 0 is irrelevant (a power of z that vanishes there goes
+    with it) and must be finite, for instance 0.
     """
-
-    def _profile_derivatives(self, rho, orders):
-        """Derivatives g^(n)(rho) for each n of `orders`.
-
-        Where g^(n)(0) is infinite the value at rho = 0 is irrelevant (a power of z
-        that vanishes there goes with it) and must be finite, for instance 0.
-        """
-        raise NotImplementedError
 
     def _active_derivatives(self, X, Y, pairs):
         scale = self._per_column("length_scale", X.shape[1])
@@ -112,7 +107,8 @@ def _one_column(n, m, profile, z, square):
 class RBF(_Radial):
     r"""Squared-exponential kernel exp(-1/2 sum_i (x_i - y_i)^2 / l_i^2).
 
-    Its functions are analytic: every derivative exists.
+    Its functions are analytic: every derivative exists. See chapter 4 of Rasmussen and
+    Williams, Gaussian Processes for Machine Learning, 2006, for the kernels here.
 
     Parameters
     ----------
@@ -122,10 +118,6 @@ class RBF(_Radial):
         Bounds in a search for the maximum likelihood.
     active_dims : int, str or tuple of them, default=None
         Columns that the kernel looks at, by index or name; None for all.
-
-    References
-    ----------
-    Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, ch. 4.
 
     Examples
     --------
@@ -147,7 +139,10 @@ class Matern(_Radial):
     only if nu > n. With g as a function of rho = r^2 / 2 and
     d/ds [s^m K_m] = -s^m K_(m-1),
 
-        g^(n)(rho) = 2^(1-nu)/Gamma(nu) (-2 nu)^n s^(nu-n) K_(nu-n)(s).
+        g^(n)(rho) = 2^(1-nu)/Gamma(nu) (-2 nu)^n s^(nu-n) K_(nu-n)(s)
+
+    (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 4.14;
+    NIST Digital Library of Mathematical Functions, 10.29.4).
 
     Parameters
     ----------
@@ -160,11 +155,6 @@ class Matern(_Radial):
         :class:`RBF`, its limit.
     active_dims : int, str or tuple of them, default=None
         Columns that the kernel looks at, by index or name; None for all.
-
-    References
-    ----------
-    Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 4.14;
-    NIST Digital Library of Mathematical Functions, 10.29.4.
 
     Examples
     --------
@@ -245,7 +235,8 @@ def _bessel_power_half_integer(m, p, s):
 class RationalQuadratic(_Radial):
     r"""Rational quadratic kernel (1 + sum_i (x_i - y_i)^2 / (2 alpha l_i^2))^-alpha.
 
-    A mixture of RBF kernels with many length scales; every derivative exists.
+    A mixture of RBF kernels with many length scales; every derivative exists (Rasmussen
+    and Williams, Gaussian Processes for Machine Learning, 2006, eq. 4.19).
 
     Parameters
     ----------
@@ -257,10 +248,6 @@ class RationalQuadratic(_Radial):
         Bounds in a search for the maximum likelihood.
     active_dims : int, str or tuple of them, default=None
         Columns that the kernel looks at, by index or name; None for all.
-
-    References
-    ----------
-    Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 4.19.
 
     Examples
     --------
@@ -311,8 +298,7 @@ class RadialKernel(_Radial):
     r"""A kernel of your own, given its profile g(rho).
 
     k(x, y) = g(rho) with rho = 1/2 sum_i (x_i - y_i)^2 / l_i^2. The derivatives of g
-    come from automatic differentiation, those of k from the closed form that all
-    radial kernels share.
+    are automatic, those of k come from the closed form that all radial kernels share.
 
     Parameters
     ----------

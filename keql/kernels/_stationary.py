@@ -29,7 +29,8 @@ class Periodic(AnisotropicKernel):
     r"""Periodic kernel exp(-2 sum_i sin^2(pi (x_i - y_i) / p_i) / l_i^2).
 
     For functions on a ring (or a torus): every function of its RKHS has period p_i in
-    column i. In one dimension it is scikit-learn's `ExpSineSquared`.
+    column i. In one dimension it is scikit-learn's `ExpSineSquared` (Rasmussen and
+    Williams, Gaussian Processes for Machine Learning, 2006, eq. 4.31).
 
     Parameters
     ----------
@@ -41,10 +42,6 @@ class Periodic(AnisotropicKernel):
         Bounds in a search for the maximum likelihood; "fixed" for none.
     active_dims : int, str or tuple of them, default=None
         Columns that the kernel looks at, by index or name; None for all.
-
-    References
-    ----------
-    Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 4.31.
 
     Examples
     --------
