@@ -13,50 +13,36 @@ from scipy import optimize
 
 
 class Stop(Enum):
-    """Why a loop ended."""
+    """Why a loop ended, and what to do if it ended early."""
 
-    CONVERGED = "converged"
-    STALLED = "stalled"
-    FAILED = "failed"
-    MAX_ITER = "max_iter"
-    CALLBACK = "callback"
-    KEYBOARD = "keyboard"
-
-
-ADVICE = {
-    Stop.CONVERGED: "converged in {n_iter} steps.",
-    Stop.STALLED: "stalled after {n_iter} steps: no damping lowers the loss; raise "
-    "observation_noise or equation_noise, which are small beside rounding errors.",
-    Stop.FAILED: "failed after {n_iter} steps: the equation cannot be integrated from "
-    "there.",
-    Stop.MAX_ITER: "not converged within max_iter={n_iter} steps (the loss is "
-    "{loss:.3g}): raise max_iter, or tol if the result is good enough.",
-    Stop.CALLBACK: "stopped by a callback after {n_iter} steps.",
-    Stop.KEYBOARD: "interrupted after {n_iter} steps: the best iterate is kept; fit "
-    "again with warm_start=True to go on.",
-}
+    CONVERGED = "converged in {n_iter} steps."
+    STALLED = (
+        "stalled after {n_iter} steps: no damping lowers the loss; raise "
+        "observation_noise or equation_noise, which are small beside rounding errors."
+    )
+    FAILED = (
+        "failed after {n_iter} steps: the equation cannot be integrated from there."
+    )
+    MAX_ITER = (
+        "not converged within max_iter={n_iter} steps (the loss is {loss:.3g}): raise "
+        "max_iter, or tol if the result is good enough."
+    )
+    CALLBACK = "stopped by a callback after {n_iter} steps."
+    KEYBOARD = (
+        "interrupted after {n_iter} steps: the best iterate is kept; fit again with "
+        "warm_start=True to go on."
+    )
 
 
 @dataclass
 class Result:
     """What a minimisation returns.
 
-    Parameters
-    ----------
-    solution : object
-        The best iterate, as the problem represents it.
-    loss : float
-        Its loss.
-    model : LinearModel or None
-        The last linearisation; the best iterate is a step from there, or where it is.
-    stop : Stop
-        Why the loop ended.
-    loss_curve : list of float
-        Loss at the start and after each accepted step.
-    damping_curve : list of float
-        Damping of each accepted step; 0 for steps that are not damped.
-    n_iter : int
-        Number of steps tried.
+    `solution` is the best iterate, as the problem represents it, and `loss` its loss;
+    `model` is the last linearisation, a LinearModel or None (the best iterate is a step
+    from there, or where it is). The `loss_curve` has the loss at the start and after
+    each accepted step, the `damping_curve` the damping of each of these steps, 0 for
+    those that are not damped, and `n_iter` counts the steps tried.
     """
 
     solution: object
@@ -80,30 +66,18 @@ class Result:
     @property
     def message(self):
         """Why the loop ended, and what to do if it ended early."""
-        return ADVICE[self.stop].format(n_iter=self.n_iter, loss=self.loss)
+        return self.stop.value.format(n_iter=self.n_iter, loss=self.loss)
 
 
 def minimise(problem, start, control, *, max_iter, report=None):
     """Minimise a nonlinear least-squares problem by Gauss-Newton steps.
 
-    Parameters
-    ----------
-    problem : Problem
-        As in :mod:`keql._numerics.protocols`.
-    start : object
-        First iterate.
-    control : Damping, FullSteps or Backtracking
-        How steps are chosen, and when the loop ends; made anew for each call.
-    max_iter : int
-        Largest number of steps tried.
-    report : callable, default=None
-        Called after each accepted step with the result so far; returns True to stop.
-
-    Returns
-    -------
-    result : Result or None
-        The best iterate, also when interrupted from the keyboard; None if the problem
-        cannot be evaluated at the start.
+    `problem` is a Problem, as in :mod:`keql._numerics.protocols`, and `start` its first
+    iterate. The `control`, a Damping, FullSteps or Backtracking made anew for each
+    call, chooses the steps, of which at most `max_iter` are tried, and ends the loop.
+    After each accepted step `report` is called with the Result so far; it returns True
+    to stop. The Result has the best iterate, also when interrupted from the keyboard;
+    None if the problem cannot be evaluated at the start.
     """
     current = problem.evaluate(start)
     if current is None:
@@ -142,28 +116,15 @@ def _iterate(problem, current, control, result, max_iter, report):
 class Damping:
     """Levenberg-Marquardt: the damping falls after good steps, rises after bad ones.
 
-    Parameters
-    ----------
-    damping : float
-        The first one, positive, in the units of the weights of the squared norms.
-    tol : float
-        Converged when a step was predicted to lower, and did lower, the loss by less
-        than `tol` times the loss.
-    accept : float
-        A step is taken if the loss falls by more than so large a part of what the
-        linear model promised.
-    good : float
-        A step that keeps more than this part of the promise lowers the damping; one
-        that keeps less than what is missing to one raises it.
-    decrease, increase : float
-        Factors of the damping after a good and after a rejected step; after one that
-        is taken but is not good, half of `increase`. From the second rejection on the
-        factor doubles each time, which leaves a region that is far too large quickly.
-    max_rejections : int
-        Stalled after so many rejections in a row.
+    The first `damping` is positive, in the units of the weights of the squared norms. A
+    step is taken if the loss falls by more than the part `accept` of what the linear
+    model promised. One that keeps more than the part `good` of the promise multiplies
+    the damping by `decrease`, one that keeps less than 1 - `good` by half of
+    `increase`, and a rejected step by `increase`. From the second rejection on that
+    factor doubles each time, which leaves a region that is far too large quickly; after
+    more than `max_rejections` in a row the loop is stalled. It has converged when a
+    step was predicted to lower, and did lower, the loss by less than `tol` times it.
 
-    References
-    ----------
     Madsen, Nielsen, Tingleff, "Methods for non-linear least squares problems", 2004,
     section 3.2; More, "The Levenberg-Marquardt algorithm", 1978.
     """
@@ -206,11 +167,8 @@ class Damping:
 class FullSteps:
     """Undamped steps, for problems near their solution.
 
-    Parameters
-    ----------
-    tol : float
-        Converged when the problem says that a step changed less, relatively
-        (`problem.change`).
+    They have converged when one changes the iterate by less than `tol`, relatively, as
+    the problem measures it (`problem.change`).
     """
 
     tol: float
@@ -228,16 +186,9 @@ class FullSteps:
 class Backtracking:
     """The largest of some fractions of the full step that lowers the loss enough.
 
-    Parameters
-    ----------
-    sufficient_decrease : float
-        What the loss has to fall by, relatively; converged when no fraction does that.
-    n_halvings : int
-        How often the step is halved at most.
-
-    References
-    ----------
-    Nocedal and Wright, Numerical Optimization, 2006, section 10.3.
+    The loss has to fall by the part `sufficient_decrease`, and the step is halved at
+    most `n_halvings` times; converged when no fraction lowers the loss enough. Nocedal
+    and Wright, Numerical Optimization, 2006, section 10.3.
     """
 
     sufficient_decrease: float = 1e-2
@@ -320,17 +271,16 @@ def _polish(objective, theta, value, bounds, reach=0.1, rounding=1e-5):
     if not inside.any():
         return theta, value
 
-    def gradient(part):
-        moved = theta.copy()
-        moved[inside] = np.clip(part, *bounds[inside].T)
-        return objective(moved)[1][inside]
+    def moved(part):
+        result = theta.copy()
+        result[inside] = np.clip(part, *bounds[inside].T)
+        return result
 
-    root = optimize.root(gradient, theta[inside], method="hybr")
+    root = optimize.root(lambda part: objective(moved(part))[1][inside], theta[inside])
     is_near = np.all(np.abs(root.x - theta[inside]) < reach)
     if not (root.success and is_near):
         return theta, value
-    polished = theta.copy()
-    polished[inside] = np.clip(root.x, *bounds[inside].T)
+    polished = moved(root.x)
     reached = objective(polished, eval_gradient=False)
     is_worse = reached > value + rounding * max(1.0, abs(value))
     return (theta, value) if is_worse else (polished, reached)

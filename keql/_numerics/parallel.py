@@ -8,36 +8,20 @@ from threadpoolctl import ThreadpoolController
 
 
 def parallel_map(n_jobs, function, items):
-    """Like `map`, in threads if `n_jobs` is more than one.
+    """Like `map`, in threads if `n_jobs` is more than one; results in order.
 
-    The threads share the cores: BLAS gets no more of its own for each of them than
-    would fill these, and never more than it is allowed outside. There are several maps
-    in each step of a fit, and joblib takes 30 ms to start one.
-
-    Parameters
-    ----------
-    n_jobs : int or None
-        Number of threads, as in joblib; None: one.
-    function : callable
-        What is applied to each item.
-    items : iterable
-        The items.
-
-    Returns
-    -------
-    results : iterable
-        In the order of the items.
+    `n_jobs` is the number of threads, as in joblib; None: one. The threads share the
+    cores: BLAS gets no more of its own for each of them than would fill these, and
+    never more than it is allowed outside. There are several maps in each step of a fit,
+    and joblib takes 30 ms to start one.
     """
     if n_jobs in (None, 1):
         return map(function, items)
     n_threads = effective_n_jobs(n_jobs)
     blas = _threadpool_controller().select(user_api="blas")
     allowed = [library.num_threads for library in blas.lib_controllers]
-    share = max(1, cpu_count() // n_threads)
-    with (
-        blas.limit(limits=min([share, *allowed])),
-        ThreadPoolExecutor(n_threads) as threads,
-    ):
+    limit = min([max(1, cpu_count() // n_threads), *allowed])
+    with blas.limit(limits=limit), ThreadPoolExecutor(n_threads) as threads:
         return list(threads.map(function, items))
 
 

@@ -28,10 +28,8 @@ def log_marginal_likelihood(kernel, noise, functions, eval_gradient=False):
     """
     value, gradient = 0.0, np.zeros(kernel.n_dims + 1)
     for data in functions:
-        if eval_gradient:
-            K, layers = kernel(data.points, eval_gradient=True)
-        else:
-            K = kernel(data.points)
+        covariance = kernel(data.points, eval_gradient=eval_gradient)
+        K, layers = covariance if eval_gradient else (covariance, None)
         variances = noise**2 / data.weights
         K[np.diag_indices_from(K)] += variances
         L = cholesky(K)
@@ -83,9 +81,7 @@ def maximise_likelihood(
     bounds = np.array([*bounds, (lowest, highest)])[is_free]
     start = np.r_[kernel.theta, 0.5 * (lowest + highest)][is_free]
     starts = [start, *random_starts(bounds, n_restarts, rng)]
-    optima = [
-        minimise_within_bounds(optimizer, objective, start, bounds) for start in starts
-    ]
+    optima = (minimise_within_bounds(optimizer, objective, x, bounds) for x in starts)
     return unpack(best_optimum(optima)[0])
 
 
@@ -93,9 +89,8 @@ def _likelihood(kernel, noise, functions, spectra, eval_gradient):
     """The log likelihood, by spectra if any, and its gradient or None."""
     if spectra is not None:
         return _spectral_likelihood(kernel, noise, spectra)
-    if eval_gradient:
-        return log_marginal_likelihood(kernel, noise, functions, eval_gradient=True)
-    return log_marginal_likelihood(kernel, noise, functions), None
+    result = log_marginal_likelihood(kernel, noise, functions, eval_gradient)
+    return result if eval_gradient else (result, None)
 
 
 def _spectra(kernel, functions):

@@ -69,11 +69,10 @@ class StatePriorSettings:
     width, center : Normal
         Where the rougher part is: the width of its envelope, and the centre, which is
         normal around the middle of the box and need not lie in it.
-    start_noises : tuple of float
-        A search starts from exact and from noisy data. Between these and a function
-        that is rough enough to look noisy there are barriers.
-    start_factors : tuple of float
-        Multiples of the median lengths from which a search starts.
+    start_noises, start_factors : tuple of float
+        Noise levels and multiples of the median lengths from which a search starts.
+        Between exact data, noisy data, and a function that is rough enough to look
+        noisy there are barriers.
     noise_power : float
         The prior density of the logarithm of the noise is this power of the noise: few
         data that noise and a function explain equally well are thought to be exact.
@@ -83,10 +82,9 @@ class StatePriorSettings:
     coarse_rows, first_steps : int
         Starts are compared after `first_steps` iterations, on at most `coarse_rows`
         values of each function, on which the best one is then improved.
-    precision : float
-        To what a log density is maximised: far below 1, the scale on which it counts.
-    box : float
-        How far one run of the optimiser goes from its start, in units of theta.
+    precision, box : float
+        To what a log density is maximised, far below 1, the scale on which it counts;
+        how far one run of the optimiser goes from its start, in units of theta.
     """
 
     smooth_size: Normal = Normal(1.0, 3.0, 1e-4, 1e3)
@@ -191,26 +189,18 @@ class StatePrior:
     def unpack(self, theta):
         """The kernel and the noise level in the units of the data."""
         part = self._named(theta)
-        smooth, rough = (
-            Constant(self.size**2 * np.exp(2 * part[name][0]), "fixed")
-            for name in ("smooth size", "rough size")
-        )
-        smooth_length, rough_length, width = (
-            self.extent * np.exp(part[name])
-            for name in ("smooth length", "rough length", "width")
-        )
-        center = self.origin + self.extent * part["center"]
-        alpha = float(np.exp(part["alpha"][0]))
-        kernel = (
-            Constant(self.size**2 * self.offset, "fixed")
-            + smooth * RBF(smooth_length, "fixed")
-            + rough
-            * Envelope(width, center, "fixed")
-            * RationalQuadratic(rough_length, alpha, "fixed", "fixed")
-        )
+        sizes = part["smooth size"][0], part["rough size"][0]
+        variances = self.offset, *(np.exp(2 * size) for size in sizes)
+        offset, smooth, rough = (Constant(self.size**2 * v, "fixed") for v in variances)
+        smooth *= RBF(self.extent * np.exp(part["smooth length"]), "fixed")
+        width = self.extent * np.exp(part["width"])
+        rough *= Envelope(width, self.origin + self.extent * part["center"], "fixed")
+        length, alpha = self.extent * np.exp(part["rough length"]), part["alpha"][0]
+        rough *= RationalQuadratic(length, float(np.exp(alpha)), "fixed", "fixed")
         if self.known_noise is not None:
-            return kernel, self.known_noise
-        return kernel, float(self.size * np.exp(part["noise"][0]))
+            return offset + smooth + rough, self.known_noise
+        noise = float(self.size * np.exp(part["noise"][0]))
+        return offset + smooth + rough, noise
 
     def starts(self):
         """Starts of a search: medians with several length scales and noise levels."""

@@ -23,18 +23,11 @@ from keql.operators import parse_operator
 class Hypothesis:
     """What a fit supposes of states and equation; None: it is to be chosen.
 
-    Attributes
-    ----------
-    state_kernel, equation_kernel : Kernel or None
-        Of the states and of P; free hyperparameters are a start.
-    n_terms : int, "auto" or None
-        How many terms a polynomial P has; None: all.
-    observation_noise, equation_noise : float or None
-        Standard deviations, in the units of y and of the forcing.
-    constraint : {"collocation", "integration"}
-        Whether the equation is imposed at points, or states are integrated from it.
-    name : str
-        What a report calls it.
+    Free hyperparameters of the kernels, those of the states and of P, are a start. A
+    polynomial P has `n_terms` terms, an int or "auto"; None: all. The noise levels are
+    standard deviations, in the units of y and of the forcing. The `constraint` is
+    "collocation", where the equation is imposed at points, or "integration", where
+    states are integrated from it. The `name` is what a report calls the hypothesis.
     """
 
     state_kernel: object = None
@@ -54,17 +47,15 @@ class FitSettings:
     ----------
     state_penalty : float
         lambda, weight of the squared RKHS norms of the states.
-    n_inducing, n_basis : int
-        Inducing points of P; kernel functions of a state of the reduced method, None
-        for one at each collocation point.
-    reduced : bool
-        Whether states are sought in the span of kernel functions.
+    n_inducing : int
+        Inducing points of P.
+    n_basis, reduced : int or None, bool
+        Whether states are sought in the span of kernel functions, and of how many;
+        None: one at each collocation point.
     solver : {"auto", "dual", "primal"}
         How a state of the joint problem is represented.
-    optimizer : str, callable or None
-        Of the likelihoods.
-    n_restarts : int
-        Further starts.
+    optimizer, n_restarts : str, callable or None, int
+        Of the likelihoods, with the number of their further starts.
     max_iter, tol : int, float
         Of the least-squares loop.
     n_jobs : int or None
@@ -93,57 +84,27 @@ class FitSettings:
 def fit_two_steps(hypothesis, observations, variables, setup, settings, n_restarts=0):
     """The two-step solution, its free hyperparameters of maximum likelihood.
 
-    Parameters
-    ----------
-    hypothesis : Hypothesis
-        Kernels and noise levels.
-    observations : Observations
-        Of all functions.
-    variables : tuple of str
-        Names of the coordinates.
-    setup : EquationSetup or None
-        None: states are fitted without an equation.
-    settings : FitSettings
-        How.
-    n_restarts : int, default=0
-        Further starts of the likelihood of the state kernel.
-
-    Returns
-    -------
-    learned : LearnedModel
-        States and equation.
+    A LearnedModel, from the Hypothesis about kernels and noise levels, the Observations
+    of all functions, the names of the coordinates, an EquationSetup (None: states are
+    fitted without an equation), the FitSettings, and the number of further starts of
+    the likelihood of the state kernel.
     """
     rng = check_random_state(settings.random_state)
     kernel, noise = _fit_state_kernel(
         hypothesis, observations, variables, settings, n_restarts, rng
     )
-    learned = LearnedModel(
-        observations, variables, setup, kernel, noise, None, None, None
-    )
+    learned = LearnedModel(observations, variables, setup, kernel, noise)
     return _fit_states(learned, hypothesis, settings, rng)
 
 
 def refit_two_steps(two_step, hypothesis, settings, kernel, values=None):
     """The two-step solution for another state kernel or another equation kernel.
 
-    Parameters
-    ----------
-    two_step : LearnedModel
-        With the noise of the observations.
-    hypothesis : Hypothesis
-        With the equation kernel.
-    settings : FitSettings
-        How.
-    kernel : Kernel
-        State kernel, used as it is.
-    values : list of ndarray of shape (N_m + Q' K_m,), default=None
-        Values of states and operators from which the equation is learned; the result
-        then has no states. None: states are fitted to the observations.
-
-    Returns
-    -------
-    learned : LearnedModel
-        States and equation.
+    The LearnedModel `two_step` has the noise of the observations, the Hypothesis the
+    equation kernel; the state `kernel` is used as it is. With `values`, one array of
+    shape (N_m + Q' K_m,) for each function, the equation is learned from these values
+    of states and operators, and the result, a LearnedModel, has no states; None: states
+    are fitted to the observations.
     """
     rng = check_random_state(settings.random_state)
     learned = replace(two_step, state_kernel=kernel, states=None)
@@ -197,26 +158,18 @@ def _learn_equation(learned, S, hypothesis, settings, rng):
     unknown = S[:, : len(variables) + setup.n_operators]
     kernel = _bind_equation_kernel(hypothesis, setup, variables, unknown, target)
     stride = -(-len(target) // settings.n_likelihood_rows)
-    rows = slice(None, None, stride)
-    sample = FunctionData(unknown[rows], target[rows], np.ones(len(target[rows])))
+    rows, sampled = unknown[::stride], target[::stride]
+    sample = FunctionData(rows, sampled, np.ones(len(sampled)))
     kernel, noise = maximise_likelihood(
         kernel, hypothesis.equation_noise, [sample], optimizer=settings.optimizer
     )
     basis = make_basis(kernel, unknown, settings.n_inducing, rng)
     features = basis(unknown)
     weights = ridge(features, target, noise)
-    equation = LearnedEquation(
-        variables,
-        setup.operators,
-        setup.n_operators,
-        setup.known_part,
-        basis,
-        weights,
-        learned.state_kernel,
-        S,
-        setup.has_forcing,
-        regression_posterior(features, target, noise, weights),
-    )
+    posterior = regression_posterior(features, target, noise, weights)
+    parts = setup.operators, setup.n_operators, setup.known_part, basis, weights
+    origin = learned.state_kernel, S, setup.has_forcing, posterior
+    equation = LearnedEquation(variables, *parts, *origin)
     return replace(learned, equation=equation, equation_noise=noise)
 
 
@@ -226,9 +179,8 @@ def _bind_equation_kernel(hypothesis, setup, variables, unknown, target):
         kernel = polynomial_kernel(size_or_one(target))
     else:
         kernel = as_kernel(hypothesis.equation_kernel)
-    n_columns = len(variables) + setup.n_operators
-    names = [*variables, *(o.name for o in setup.operators[: setup.n_operators])]
-    on_operators = tuple(range(len(variables), n_columns))
+    names = setup.unknown_names(variables)
+    on_operators = tuple(range(len(variables), len(names)))
     return kernel.bind(names, default=on_operators).scaled_to(unknown)
 
 

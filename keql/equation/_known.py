@@ -44,12 +44,9 @@ class LinearKnownPart:
     def terms(self):
         """Printable terms, {feature: coefficient}."""
         terms = dict.fromkeys(self.names, 0.0)
-        for name, coefficient in zip(self.names, self.coefficients, strict=True):
-            terms[name] += float(coefficient)
-        return {
-            name if coefficient == 1 else as_factor(name): coefficient
-            for name, coefficient in terms.items()
-        }
+        for name, value in zip(self.names, self.coefficients, strict=True):
+            terms[name] += float(value)
+        return {n if v == 1 else as_factor(n): v for n, v in terms.items()}
 
 
 class FunctionKnownPart:
@@ -112,8 +109,8 @@ def make_known_part(known_part, variables):
             if not (isinstance(coefficient, Real) and np.isfinite(coefficient)):
                 raise ValueError(
                     f"known_part has the coefficient {coefficient!r} for the operator "
-                    f"{operator!r}: give a finite number, or write a "
-                    "function of named features."
+                    f"{operator!r}: give a finite number, or write a function of named "
+                    "features."
                 )
         return LinearKnownPart(operators, list(known_part.values()))
     if not callable(known_part):
@@ -122,11 +119,8 @@ def make_known_part(known_part, variables):
             "dict {operator: coefficient}, or a function of named features."
         )
     parameters = parameter_names(known_part)
-    operators = [
-        _parse_parameter(name, variables)
-        for name in parameters
-        if name not in variables
-    ]
+    features = [name for name in parameters if name not in variables]
+    operators = [_parse_parameter(name, variables) for name in features]
     return FunctionKnownPart(known_part, parameters, operators)
 
 
@@ -199,20 +193,10 @@ class GivenEquation:
 class EquationSetup:
     """One equation (P + Pbar)(x, L_1 u, ..., L_Q' u) = f before P is learned.
 
-    Attributes
-    ----------
-    operators : list of DifferentialOperator
-        L_1, ..., L_Q': those of P, then those that only the known part uses.
-    n_operators : int
-        Q, the number of operators that P depends on.
-    known_part : LinearKnownPart or FunctionKnownPart
-        Pbar, bound to the columns of the features.
-    collocation_points : list of ndarray of shape (K_m, d)
-        Where the equation is imposed on each function.
-    forcing : list of ndarray of shape (K_m,)
-        f there; zeros if there is none.
-    has_forcing : bool
-        Whether a forcing was given.
+    Its `operators` are the Q = `n_operators` that P depends on, then those that only
+    the `known_part` Pbar uses, which is bound to the columns of the features. For each
+    function, `collocation_points` of shape (K_m, d) say where the equation is imposed,
+    and `forcing` of shape (K_m,) is f there: zeros unless one was given (`has_forcing`).
     """
 
     operators: list
@@ -222,6 +206,11 @@ class EquationSetup:
     forcing: list
     has_forcing: bool
 
+    def unknown_names(self, variables):
+        """Names of the d + Q features that P depends on."""
+        operators = self.operators[: self.n_operators]
+        return [*variables, *(operator.name for operator in operators)]
+
     def features(self, imposed):
         """Features (sum K_m, d + Q') at the collocation points of all functions.
 
@@ -229,9 +218,8 @@ class EquationSetup:
         the operators, one operator after the other.
         """
         pairs = zip(self.collocation_points, imposed, strict=True)
-        return np.concatenate(
-            [np.column_stack([x, z.reshape(-1, len(x)).T]) for x, z in pairs]
-        )
+        features = [np.column_stack([x, z.reshape(-1, len(x)).T]) for x, z in pairs]
+        return np.concatenate(features)
 
     def features_of(self, states):
         """Features (sum K_m, d + Q') of states, one for each function."""
@@ -255,15 +243,12 @@ class LearnedModel:
     setup: EquationSetup | None
     state_kernel: object
     observation_noise: float
-    states: list
-    equation: object
-    equation_noise: float | None
+    states: list | None = None
+    equation: object = None
+    equation_noise: float | None = None
 
     @property
     def target(self):
-        """Values (sum K_m,) that P has to explain, f - Pbar, in units of the forcing.
-
-        They are taken at the features that the equation was learned from.
-        """
+        """Values (sum K_m,) that P has to explain: f - Pbar at the training features."""
         known = self.setup.known_part(self.equation.training_features)
         return np.concatenate(self.setup.forcing) - known

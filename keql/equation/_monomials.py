@@ -20,25 +20,17 @@ def as_product(names, powers):
 
 def text_product(product):
     """A product as text: "u^2 u_x", "1" if it is empty."""
-    return (
-        " ".join(name if power == 1 else f"{name}^{power}" for name, power in product)
-        or "1"
-    )
+    factors = (name if power == 1 else f"{name}^{power}" for name, power in product)
+    return " ".join(factors) or "1"
 
 
 class Terms(NamedTuple):
     """Functions whose combination P is, and how the weights of P combine them.
 
-    Attributes
-    ----------
-    products : list of q products
-        What they are called.
-    exponents : ndarray of shape (q, d + Q) or None
-        Of monomials; None for the functions of a dictionary.
-    coefficients : ndarray of shape (q, p)
-        The coefficients of the terms are this matrix times the weights.
-    values : ndarray of shape (n, q) or None
-        At the features asked for.
+    They are called by q `products`; monomials have `exponents` (q, d + Q), the
+    functions of a dictionary None. The coefficients of the terms are the matrix
+    `coefficients` (q, p) times the weights, and `values` (n, q) are those at the
+    features asked for, or None.
     """
 
     products: list
@@ -74,10 +66,7 @@ def make_terms(kernel, names, S=None):
 
 
 def terms_of(equation):
-    """The terms of a learned equation, at the features that it was learned from.
-
-    None if P has no finite list of terms.
-    """
+    """The terms of a learned equation at its training features; None without a list."""
     n_columns = len(equation.variables) + equation.n_operators
     names = equation.feature_names[:n_columns]
     S = equation.training_features[:, :n_columns]
@@ -87,8 +76,7 @@ def terms_of(equation):
 def find_terms(kernel, n_columns, n_terms):
     """Exponents (q, n_columns) of the monomials that P may contain.
 
-    A ValueError, which names the parameter `n_terms` that asks for them, is raised if
-    the equation kernel is not polynomial.
+    A ValueError names the parameter `n_terms` if the equation kernel is not polynomial.
     """
     polynomials = _contained(kernel, n_columns)
     if polynomials is None:
@@ -128,6 +116,5 @@ def weights_of(basis, exponents, values):
 
 def term_name(two_step, powers):
     """Text of a product of what P depends on, from its exponents."""
-    operators = two_step.setup.operators[: two_step.setup.n_operators]
-    names = [*two_step.variables, *(operator.name for operator in operators)]
+    names = two_step.setup.unknown_names(two_step.variables)
     return text_product(as_product(names, powers))

@@ -31,25 +31,15 @@ from keql.operators import parse_operator
 class SearchSummary:
     """What was tried to find the states and the equation of a fit.
 
-    Attributes
-    ----------
-    alternatives : sequence of (kernel or str, float)
-        State kernels, or equations, that were compared, and the root mean square error
-        of predicting each observation from all others, in the units of the values.
-    error : float or None
-        The error with the state kernel that was chosen.
-    learned_with : Kernel or None
-        The state kernel that the equation was learned with; None: none was searched.
-    dispersion : float
-        The factor by which all variances were raised to that of the residuals.
-    exact_error : float or None
-        The error of states that obey the equation exactly; None: they do not.
-    boundary_kernel : Kernel or None
-        The kernel of initial and boundary values of exact states.
-    not_tried : sequence of (str, str)
-        Hypotheses that were not tried, and a sentence that says why.
-    criteria : dict of str to float
-        By which hypotheses were compared.
+    The `alternatives`, state kernels or equations (or their names) that were compared,
+    come with the root mean square error of predicting each observation from all others,
+    in the units of the values; `error` is that of the state kernel chosen, and
+    `exact_error` that of states that obey the equation exactly, with the
+    `boundary_kernel` of their initial and boundary values (None: they do not). The
+    equation was learned with the state kernel `learned_with`; None: none was searched.
+    All variances were raised by the factor `dispersion` to that of the residuals.
+    Hypotheses were compared by the named `criteria`, and those `not_tried` have a
+    sentence that says why.
     """
 
     alternatives: tuple = ()
@@ -65,14 +55,9 @@ class SearchSummary:
 def describe_fit(model, learned, search=None):
     """Make the report of a fit.
 
-    Parameters
-    ----------
-    model : estimator
-        With its parameters, and all fitted attributes but the report.
-    learned : LearnedModel
-        What it has stored.
-    search : SearchSummary, default=None
-        What was tried; None: nothing was searched.
+    The estimator `model` has its parameters, and all fitted attributes but the report;
+    `learned` is the LearnedModel that it has stored, and `search` the SearchSummary of
+    what was tried; None: nothing was searched.
     """
     search = search or SearchSummary()
     criteria, setup = ReportCriteria(), learned.setup
@@ -81,23 +66,17 @@ def describe_fit(model, learned, search=None):
     if len(data) > 1:
         title += f" of {len(data)} functions"
     residuals = {"observations": _residual_of_observations(learned)}
-    identifiability = None
+    terms = None
     if setup is not None:
-        n_points = sum(map(len, setup.collocation_points))
-        title += f", {n_points} collocation points"
+        title += f", {sum(map(len, setup.collocation_points))} collocation points"
         residuals["equation"] = _residual_of_equation(learned, is_exact)
-        identifiability = identify_terms(learned, is_exact, criteria)
-    alternatives = [(str(name), float(error)) for name, error in search.alternatives]
-    return FitReport(
-        title,
-        choices_of(model, learned, search),
-        residuals,
-        identifiability,
-        sorted(alternatives, key=itemgetter(1)),
-        find_concerns(model, residuals, identifiability, criteria),
-        list(search.not_tried),
-        dict(search.criteria),
-    )
+        terms = identify_terms(learned, is_exact, criteria)
+    choices = choices_of(model, learned, search)
+    compared = [(str(name), float(error)) for name, error in search.alternatives]
+    compared.sort(key=itemgetter(1))
+    concerns = find_concerns(model, residuals, terms, criteria)
+    tried = list(search.not_tried), dict(search.criteria)
+    return FitReport(title, choices, residuals, terms, compared, concerns, *tried)
 
 
 def _residual_of_observations(learned):
@@ -127,40 +106,31 @@ def choices_of(model, learned, search):
 
     The arguments are those of :func:`describe_fit`, the last a SearchSummary.
     """
-    kernel = search.boundary_kernel
+    kernel, equation = search.boundary_kernel, learned.equation
     kernel = learned.state_kernel if kernel is None else kernel
-    raised = _raised(search.dispersion)
+    scales, raised = (
+        length_scales(kernel, learned.variables),
+        _raised(search.dispersion),
+    )
+    noise, why = (
+        number(learned.observation_noise),
+        _why_observation_noise(model, search),
+    )
     rows = [
         ("state kernel", str(kernel), _why_state_kernel(model, search)),
-        (
-            "length scales",
-            length_scales(kernel, learned.variables),
-            "in the units of X",
-        ),
+        ("length scales", scales, "in the units of X"),
         ("states", *_exact_states(search)),
-        (
-            "observation noise",
-            number(learned.observation_noise),
-            _why_observation_noise(model, search) + raised,
-        ),
+        ("observation noise", noise, why + raised),
     ]
-    if learned.equation is not None:
+    if equation is not None:
+        learned_with = "" if search.learned_with is None else str(search.learned_with)
+        best = "observations are predicted best with the equation that it gives"
+        noise, why = number(learned.equation_noise), _why_equation_noise(model, search)
+        kernel = str(equation.equation_kernel)
         rows += [
-            (
-                "equation kernel",
-                str(learned.equation.equation_kernel),
-                _why_equation_kernel(model, learned),
-            ),
-            (
-                "learned with",
-                "" if search.learned_with is None else str(search.learned_with),
-                "observations are predicted best with the equation that it gives",
-            ),
-            (
-                "equation noise",
-                number(learned.equation_noise),
-                _why_equation_noise(model, search) + raised,
-            ),
+            ("equation kernel", kernel, _why_equation_kernel(model, learned)),
+            ("learned with", learned_with, best),
+            ("equation noise", noise, why + raised),
             ("minimum", *_minimum(model)),
         ]
     return [Choice(*row) for row in rows if row[1]]
@@ -191,9 +161,8 @@ def _why_given(kernel, model):
 def _exact_states(search):
     if search.exact_error is None:
         return "", ""
-    error = number(search.exact_error)
-    reason = f"observations are predicted better then, error {error}"
-    return "obey the equation exactly", reason
+    reason = "observations are predicted better then, error "
+    return "obey the equation exactly", reason + number(search.exact_error)
 
 
 def _why_observation_noise(model, search):
@@ -288,22 +257,17 @@ def _dependent_terms(identifiability):
     if identifiability is None or not identifiability.dependent_terms:
         return
     names, size, error = identifiability.dependent_terms[0]
-    if len(names) == 1:
-        subject = f"the term {names[0]} is made of errors"
-    else:
+    subject = f"the term {names[0]} is made of errors"
+    if len(names) > 1:
         listed = f"{', '.join(names[:-1])} and {names[-1]}"
         subject = f"the terms {listed} trade off against one another"
-    text = (
+    n_more = len(identifiability.dependent_terms) - 1
+    more = f"; the same holds for {n_more} more combinations of terms" if n_more else ""
+    yield (
         f"{subject}: on the learned states they combine to {size:.1g} of their size, "
         f"of which errors of the derivatives alone would make {error:.1g}, so that the "
-        "data do not tell their coefficients"
-    )
-    if len(identifiability.dependent_terms) > 1:
-        more = len(identifiability.dependent_terms) - 1
-        text += f"; the same holds for {more} more combinations of terms"
-    yield text + (
-        ". Observe more, or states that differ more, or leave some of these terms out "
-        "of the equation kernel"
+        f"data do not tell their coefficients{more}. Observe more, or states that "
+        "differ more, or leave some of these terms out of the equation kernel"
     )
 
 
@@ -363,17 +327,11 @@ def _at_bounds(model, criteria):
 class Identifiability(NamedTuple):
     """How well terms can be told apart, and which cannot.
 
-    Attributes
-    ----------
-    n_terms : int
-        How many there are.
-    rank : int
-        How many combinations of them the data determine.
-    condition : float
-        Condition number of the terms' values, each scaled to unit root mean square.
-    dependent_terms : list of (tuple of str, float, float)
-        Terms that combine to hardly more than errors; to what, relative to their size,
-        and what it would be by errors alone. The thinnest combination first.
+    Of `n_terms` terms the data determine `rank` combinations. The `condition` number is
+    that of the terms' values, each scaled to unit root mean square. The list
+    `dependent_terms`, the thinnest combination first, has the names of terms that
+    combine to hardly more than errors (a tuple); to what, relative to their size; and
+    what it would be by errors alone.
     """
 
     n_terms: int
@@ -416,18 +374,10 @@ def identify(names, values, slopes, errors, criteria):
     combinations of falling size. One that is hardly larger than what the errors of the
     features make of it (to first order) says nothing, as in total least squares.
 
-    Parameters
-    ----------
-    names : list of str
-        Of q terms.
-    values : ndarray of shape (n, q)
-        Values of the terms at the learned states.
-    slopes : ndarray of shape (Q, r, q)
-        Their derivatives with respect to each of Q features in r rows.
-    errors : ndarray of shape (Q, r)
-        Standard deviations of the features there.
-    criteria : ReportCriteria
-        What an error is, and which terms are named.
+    The terms have q `names` and, at the learned states, `values` (n, q); `slopes` of
+    shape (Q, r, q) are their derivatives with respect to each of Q features in r rows,
+    and `errors` (Q, r) the standard deviations of the features there. The
+    ReportCriteria say what an error is, and which terms are named.
     """
     size = np.sqrt(np.mean(values**2, axis=0))
     used = np.flatnonzero(size > 0)

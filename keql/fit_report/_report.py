@@ -1,6 +1,6 @@
 """The report of a fit, as text and as a table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import NamedTuple
 
@@ -13,22 +13,17 @@ class ReportCriteria:
 
     Attributes
     ----------
-    far_above_noise : float
-        Largest root mean square residual, in units of the noise level; the right level
-        gives 1.
-    large_part : float
-        Largest residual of the equation, in units of the size of its terms: a larger
-        one says that an operator is missing, or that derivatives are poor.
-    same_loss : float
-        Relative difference of the losses of tries that found one minimum.
-    at_bound : float
-        Distance of a log-hyperparameter from a bound that it has reached; optimisers
-        meet bounds to rounding.
-    signal : float
-        Smallest combination of terms that says something, in units of what the errors
-        of the features alone make of it (standard deviations).
-    rounding : float
-        Terms of unit size that combine to less are dependent: the rest is rounding.
+    far_above_noise, large_part : float
+        Largest root mean square residuals: in units of the noise level, the right one
+        giving 1; of the equation, in units of the size of its terms. A larger one says
+        that an operator is missing, or that derivatives are poor.
+    same_loss, at_bound : float
+        Relative difference of the losses of tries that found one minimum; distance of a
+        log-hyperparameter from a bound that it has reached, which is rounding.
+    signal, rounding : float
+        Smallest combinations of terms that say something: in units of what the errors
+        of the features alone make of it (standard deviations), and for terms of unit
+        size, of which rounding makes less.
     named_part : float
         Smallest part of a term that is named in a combination, relative to the largest.
     n_rows, n_functions : int
@@ -63,6 +58,7 @@ class Residual(NamedTuple):
     size: float
 
 
+@dataclass(eq=False, repr=False)
 class FitReport:
     """What a fit has chosen and why, how well it meets its data, what looks wrong.
 
@@ -88,9 +84,9 @@ class FitReport:
         What looks wrong, and what to do about it.
     not_tried : list of (str, str), default=()
         Hypotheses about the equation or the states that were not tried, and why.
-    criteria : dict of str to float, default=None
+    criteria : dict of str to float, default={}
         By which hypotheses were compared, such as the factor of the error of
-        predictions from which on one is clearly better; None if none were.
+        predictions from which on one is clearly better.
 
     Examples
     --------
@@ -114,25 +110,14 @@ class FitReport:
     the terms u_x and u_t trade off against one
     """
 
-    def __init__(
-        self,
-        title,
-        choices,
-        residuals,
-        identifiability,
-        alternatives,
-        concerns,
-        not_tried=(),
-        criteria=None,
-    ):
-        self.title = title
-        self.choices = choices
-        self.residuals = residuals
-        self.identifiability = identifiability
-        self.alternatives = alternatives
-        self.concerns = concerns
-        self.not_tried = not_tried
-        self.criteria = criteria or {}
+    title: str
+    choices: list
+    residuals: dict
+    identifiability: object
+    alternatives: list
+    concerns: list
+    not_tried: list = ()
+    criteria: dict = field(default_factory=dict)
 
     def sections(self):
         """The report as a table.
@@ -142,38 +127,35 @@ class FitReport:
         sections : dict of str to list of (str, str, str)
             By heading, rows of a name, a value and a remark.
         """
-        met = [
-            (
-                name,
-                number(residual.rms),
-                f"{times(residual.rms, residual.noise)} the noise level, "
-                f"{percent(residual.rms, residual.size)} of the {_sized(name)}",
-            )
-            for name, residual in self.residuals.items()
-        ]
-        told_apart = self.identifiability and [
-            (
-                "terms",
-                f"{self.identifiability.rank} of {self.identifiability.n_terms}",
-                f"condition number {number(self.identifiability.condition)}",
-            )
-        ]
-        concerns = [("", concern, "") for concern in self.concerns]
+        compared = _first_rows(self.alternatives)
+        criteria = self.criteria.items()
         sections = {
             "Chosen": [tuple(choice) for choice in self.choices],
-            "Compared, by the error of predicting what was left out": _first_rows(
-                self.alternatives
-            ),
+            "Compared, by the error of predicting what was left out": compared,
             "Not tried": [(name, reason, "") for name, reason in self.not_tried],
-            "Met, root mean square of the residuals": met,
-            "Told apart": told_apart,
-            "What looks wrong": concerns or [("", "nothing", "")],
-            "Compared by": [
-                (name.replace("_", " "), f"{value:g}", "")
-                for name, value in self.criteria.items()
+            "Met, root mean square of the residuals": self._met(),
+            "Told apart": self._told_apart(),
+            "What looks wrong": [
+                ("", text, "") for text in self.concerns or ["nothing"]
             ],
+            "Compared by": [(n.replace("_", " "), f"{v:g}", "") for n, v in criteria],
         }
         return {heading: rows for heading, rows in sections.items() if rows}
+
+    def _met(self):
+        rows = []
+        for name, (error, noise, size) in self.residuals.items():
+            sized = "known part and forcing" if name == "equation" else "values"
+            remark = f"{times(error, noise)} the noise level, {percent(error, size)} of"
+            rows.append((name, number(error), f"{remark} the {sized}"))
+        return rows
+
+    def _told_apart(self):
+        if self.identifiability is None:
+            return []
+        n_terms, rank, condition, _ = self.identifiability
+        remark = f"condition number {number(condition)}"
+        return [("terms", f"{rank} of {n_terms}", remark)]
 
     def __str__(self):
         lines = [self.title]
@@ -202,9 +184,6 @@ class FitReport:
         return f"<table>{caption}<tbody>{body}</tbody></table>"
 
 
-# --- text -----------------------------------------------------------------------------
-
-
 def _first_rows(alternatives, n_shown=5):
     """Rows of the first alternatives, and one that counts the others."""
     rows = [(number(error), kernel, "") for kernel, error in alternatives[:n_shown]]
@@ -221,7 +200,3 @@ def times(value, unit):
 def percent(value, size):
     """A part of a size, as text."""
     return f"{value / size:.2g}" if size <= 0 else f"{100 * value / size:.2g} %"
-
-
-def _sized(name):
-    return "known part and forcing" if name == "equation" else "values"
