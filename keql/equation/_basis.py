@@ -41,8 +41,7 @@ class InducingBasis:
     """
 
     def __init__(self, kernel, points):
-        self.kernel = kernel
-        self.points = points
+        self.kernel, self.points = kernel, points
         self.cholesky = cholesky(kernel(points))
 
     def __reduce__(self):
@@ -63,9 +62,8 @@ class InducingBasis:
 
     def _combined(self, S, weights, orders):
         """Derivatives of psi . weights, one row for each of the orders."""
-        coefficients = solve_lower(self.cholesky, weights, transposed=True)
-        kernel, points = self.kernel, self.points
-        columns = combine(kernel, S, points, coefficients[:, None], orders)
+        c = solve_lower(self.cholesky, weights, transposed=True)
+        columns = combine(self.kernel, S, self.points, c[:, None], orders)
         return np.stack([column[:, 0] for column in columns])
 
 
@@ -77,9 +75,7 @@ class FixedUnknownPart:
     """
 
     def __init__(self, basis, weights, posterior):
-        self.basis = basis
-        self.weights = weights
-        self.posterior = posterior
+        self.basis, self.weights, self.posterior = basis, weights, posterior
 
     def __call__(self, S):
         """No features, of shape (n, 0)."""
@@ -177,14 +173,12 @@ EXACT = 1e-9
 class WeightPosterior:
     """The quadratic approximation of the loss in the weights.
 
-    It has the weights w* of shape (p,), the lower triangular factor L of shape (p, p)
-    with Lambda = L L^T, and the loss J(w*).
+    It has the weights w* (p,), the lower triangular factor L (p, p) of the precision
+    Lambda = L L^T, and the loss J(w*).
     """
 
     def __init__(self, weights, factor, loss):
-        self.weights = weights
-        self.factor = factor
-        self.loss = loss
+        self.weights, self.factor, self.loss = weights, factor, loss
 
     def with_dispersion(self, dispersion):
         """The posterior with all variances, of priors and noise, multiplied."""
@@ -222,10 +216,8 @@ class WeightPosterior:
 
         They are the best ones then, and the loss is higher.
         """
-        target = self.factor.T @ self.weights
-        Q, R = linalg.qr(self.factor.T[:, list(kept)], mode="economic")
-        weights = linalg.solve_triangular(R, Q.T @ target)
-        rise = 0.5 * np.sum((target - Q @ (Q.T @ target)) ** 2)
+        upper = self.factor.T
+        R, weights, rise = _least_squares(upper[:, list(kept)], upper @ self.weights)
         return WeightPosterior(weights, R.T, self.loss + rise)
 
     def eliminate(self):
@@ -239,10 +231,8 @@ class WeightPosterior:
         target = self.factor.T @ self.weights
         kept, steps = list(range(len(target))), []
         while kept:
-            Q, R = linalg.qr(B[:, kept], mode="economic")
-            scaled = linalg.solve_triangular(R, Q.T @ target)
+            R, scaled, rise = _least_squares(B[:, kept], target)
             values = scaled / scale[kept]
-            rise = 0.5 * np.sum((target - Q @ (Q.T @ target)) ** 2)
             steps.append(Elimination(tuple(kept), values, self.loss + rise))
             # |x_j|^2 over its variance is twice the rise of the loss without term j.
             std = linalg.norm(linalg.solve_triangular(R, np.eye(len(R))), axis=1)
@@ -267,15 +257,20 @@ class WeightPosterior:
         """
         loss = self.restrict(kept).loss
         while True:
-            offers = [
-                self.without_cheapest([*kept, added])
-                for added in range(len(self.weights))
-                if added not in kept
-            ]
+            unused = [i for i in range(len(self.weights)) if i not in kept]
+            offers = [self.without_cheapest([*kept, added]) for added in unused]
             lowest, offered = min(offers, default=(loss, kept))
             if lowest >= loss * (1 - rounding):
                 return sorted(kept)
             loss, kept = lowest, offered
+
+
+def _least_squares(A, target):
+    """A = Q R: the factor R, the minimiser w of |A w - target|^2 / 2, the minimum."""
+    Q, R = linalg.qr(A, mode="economic")
+    projected = Q.T @ target
+    minimum = 0.5 * np.sum((target - Q @ projected) ** 2)
+    return R, linalg.solve_triangular(R, projected), minimum
 
 
 class Elimination(NamedTuple):
@@ -289,16 +284,8 @@ class Elimination(NamedTuple):
 def regression_posterior(features, target, noise, weights):
     """The posterior of a ridge regression, for which the approximation is exact.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n, p)
-        Orthonormal features at the data.
-    target : ndarray of shape (n,)
-        The data.
-    noise : float
-        Their standard deviation.
-    weights : ndarray of shape (p,)
-        The minimiser.
+    Orthonormal features (n, p) at the data `target` (n,) of standard deviation `noise`;
+    the `weights` (p,) are the minimiser.
     """
     noise = max(noise, EXACT * linalg.norm(target) / len(target) ** 0.5) or 1.0
     rows = np.vstack([features / noise, np.eye(features.shape[1])])

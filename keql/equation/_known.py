@@ -195,8 +195,8 @@ class EquationSetup:
 
     Its `operators` are the Q = `n_operators` that P depends on, then those that only
     the `known_part` Pbar uses, which is bound to the columns of the features. For each
-    function, `collocation_points` of shape (K_m, d) say where the equation is imposed,
-    and `forcing` of shape (K_m,) is f there: zeros unless one was given (`has_forcing`).
+    function, `collocation_points` (K_m, d) say where the equation is imposed, and
+    `forcing` (K_m,) is f there: zeros unless one was given (`has_forcing`).
     """
 
     operators: list
@@ -249,6 +249,6 @@ class LearnedModel:
 
     @property
     def target(self):
-        """Values (sum K_m,) that P has to explain: f - Pbar at the training features."""
+        """Values (sum K_m,) that P has to explain, f - Pbar at training features."""
         known = self.setup.known_part(self.equation.training_features)
         return np.concatenate(self.setup.forcing) - known

@@ -1,16 +1,18 @@
 """The learned equation: a function of features that one can read, call and apply."""
 
 from copy import copy
+from dataclasses import dataclass
 
 import numpy as np
 
-from keql.equation._basis import PolynomialBasis
+from keql.equation._basis import PolynomialBasis, WeightPosterior
 from keql.equation._extrapolation import coverage_ratio
 from keql.equation._ode import simulate
 from keql.equation._readout import ReadableEquation
 from keql.operators import apply_operator
 
 
+@dataclass(eq=False, repr=False)
 class LearnedEquation(ReadableEquation):
     """A differential equation (P + Pbar)(x, L_1 u, ..., L_Q' u) = f.
 
@@ -23,16 +25,12 @@ class LearnedEquation(ReadableEquation):
     ----------
     variables : tuple of str
         Names of the d coordinates.
-    operators : list of DifferentialOperator
-        L_1, ..., L_Q'.
-    n_operators : int
-        Q: how many of the operators P depends on.
+    operators, n_operators : list of DifferentialOperator, int
+        L_1, ..., L_Q', and Q: how many of them P depends on.
     known_part : LinearKnownPart or FunctionKnownPart
         Pbar.
-    basis : PolynomialBasis or InducingBasis
-        Orthonormal features psi of the equation's RKHS; P = psi . weights.
-    weights : ndarray of shape (p,)
-        Coefficients of P.
+    basis, weights : PolynomialBasis or InducingBasis, ndarray of shape (p,)
+        P = psi . weights with orthonormal features psi of the equation's RKHS.
     state_kernel : Kernel
         Kernel of the states that the equation was learned with.
     training_features : ndarray of shape (n, d + Q')
@@ -72,30 +70,20 @@ class LearnedEquation(ReadableEquation):
     2
     """
 
-    def __init__(
-        self,
-        variables,
-        operators,
-        n_operators,
-        known_part,
-        basis,
-        weights,
-        state_kernel,
-        training_features,
-        has_forcing=False,
-        posterior=None,
-    ):
-        self.variables = tuple(variables)
-        self.operators = list(operators)
-        self.n_operators = n_operators
-        self.known_part = known_part
-        self.basis = basis
-        self.weights = weights
-        self.state_kernel = state_kernel
-        self.training_features = training_features
-        self.has_forcing = has_forcing
-        self.posterior = posterior
-        self.original = None
+    variables: tuple
+    operators: list
+    n_operators: int
+    known_part: object
+    basis: object
+    weights: np.ndarray
+    state_kernel: object
+    training_features: np.ndarray
+    has_forcing: bool = False
+    posterior: WeightPosterior | None = None
+    original = None
+
+    def __post_init__(self):
+        self.variables, self.operators = tuple(self.variables), list(self.operators)
 
     @property
     def feature_names(self):
@@ -176,12 +164,7 @@ class LearnedEquation(ReadableEquation):
         if hasattr(w, "predict_derivative"):
             columns = [w.predict_derivative(X, operator) for operator in self.operators]
             return np.column_stack([w.coordinates(X), *columns])
-        X = np.atleast_2d(np.asarray(X, dtype=float))
-        if X.shape[1] != len(self.variables):
-            raise ValueError(
-                f"X has {X.shape[1]} column(s), the equation has the "
-                f"{len(self.variables)} variable(s) {', '.join(self.variables)}."
-            )
+        X = self._check_points(X, "X")
         columns = [apply_operator(w, X, operator) for operator in self.operators]
         return np.column_stack([X, *columns])
 
@@ -280,10 +263,10 @@ class LearnedEquation(ReadableEquation):
         return S[:, :n_columns]
 
     def _check_features(self, S):
-        S = np.atleast_2d(np.asarray(S, dtype=float))
-        if S.shape[1] != len(self.feature_names):
+        S, names = np.atleast_2d(np.asarray(S, dtype=float)), self.feature_names
+        if S.shape[1] != len(names):
             raise ValueError(
-                f"S has {S.shape[1]} column(s), the equation has "
-                f"{len(self.feature_names)} features: {', '.join(self.feature_names)}."
+                f"S has {S.shape[1]} column(s), the equation has {len(names)} "
+                f"features: {', '.join(names)}."
             )
         return S

@@ -32,8 +32,6 @@ class PathStep(NamedTuple):
 class ReadableEquation(PrintableEquation):
     """The part of a learned equation that is for people."""
 
-    # --- numbers ------------------------------------------------------------------
-
     def terms(self, return_std=False):
         """Coefficients of the terms of P.
 
@@ -83,18 +81,16 @@ class ReadableEquation(PrintableEquation):
             units of the forcing) and `share` (of the sum of all contributions).
         """
         pandas = import_optional("pandas")
-        terms = self._terms()
-        sizes = terms.sizes(self.weights)
+        terms, posterior = self._terms(), self.posterior
+        sizes, no_errors = terms.sizes(self.weights), np.full(len(terms.names), np.nan)
+        errors = no_errors if posterior is None else posterior.std(terms.coefficients)
         columns = {
             "coefficient": terms.coefficients @ self.weights,
-            "standard_error": np.full(len(sizes), np.nan)
-            if self.posterior is None
-            else self.posterior.std(terms.coefficients),
+            "standard_error": errors,
             "contribution": sizes,
             "share": sizes / (sizes.sum() or 1.0),
         }
-        index = pandas.Index(terms.names, name="term")
-        frame = pandas.DataFrame(columns, index=index)
+        frame = pandas.DataFrame(columns, pandas.Index(terms.names, name="term"))
         return frame.iloc[np.argsort(sizes)[::-1]]
 
     def coefficient(self, term, points, return_std=False):
@@ -150,8 +146,6 @@ class ReadableEquation(PrintableEquation):
             raise ValueError(self._no_coefficients())
         return [text_product(product) for product in products]
 
-    # --- fewer terms, or others ---------------------------------------------------
-
     def path(self):
         """The equations that remain when terms are taken out one by one.
 
@@ -204,8 +198,8 @@ class ReadableEquation(PrintableEquation):
         if terms.exponents is None:
             kernel = kernel.keep(kept)
         else:
-            exponents = [tuple(map(int, powers)) for powers in terms.exponents[kept]]
-            kernel = Restriction(kernel, exponents)
+            exponents = map(tuple, terms.exponents[kept].tolist())
+            kernel = Restriction(kernel, list(exponents))
         # From the coefficients of the terms to the weights of the new kernel.
         inverse = linalg.inv(make_terms(kernel, self._unknown_names()).coefficients)
         return self._simplified(kernel, posterior.transform(inverse))
@@ -236,9 +230,8 @@ class ReadableEquation(PrintableEquation):
             )
         # The new weights are this matrix times the old ones, and so is their posterior.
         scale = np.maximum(linalg.norm(features, axis=0), np.finfo(float).tiny)
-        matrix, _, rank, _ = linalg.lstsq(
-            features / scale, self.basis(S), lapack_driver="gelsy"
-        )
+        how = {"lapack_driver": "gelsy"}
+        matrix, _, rank, _ = linalg.lstsq(features / scale, self.basis(S), **how)
         matrix /= scale[:, None]
         has_posterior = features.shape[1] <= rank <= len(self.weights)
         if self.posterior is None or not has_posterior:
@@ -261,8 +254,6 @@ class ReadableEquation(PrintableEquation):
         if self.original is None or self.posterior is None:
             return 1.0
         return float(self.posterior.loss / self.original.posterior.loss)
-
-    # --- helpers --------------------------------------------------------------------
 
     def _terms(self):
         terms = terms_of(self)
@@ -297,13 +288,12 @@ class ReadableEquation(PrintableEquation):
             )
         return powers
 
-    def _check_points(self, points):
-        points = np.atleast_2d(np.asarray(points, dtype=float))
-        d = len(self.variables)
+    def _check_points(self, points, parameter="points"):
+        points, d = np.atleast_2d(np.asarray(points, dtype=float)), len(self.variables)
         if points.shape[1] != d:
             raise ValueError(
-                f"points has {points.shape[1]} column(s), the equation has the {d} "
-                f"variable(s) {', '.join(self.variables)}."
+                f"{parameter} has {points.shape[1]} column(s), the equation has the "
+                f"{d} variable(s) {', '.join(self.variables)}."
             )
         return points
 
@@ -331,20 +321,19 @@ class ReadableEquation(PrintableEquation):
         steps = self._path()
         if n_terms is not None:
             chosen = [kept for step, kept in steps if step.n_terms == n_terms]
-            if not chosen:
-                raise ValueError(
-                    f"n_terms={n_terms!r} must be a whole number from 1 to "
-                    f"{len(steps)}."
-                )
-            return chosen[0]
-        allowed = [
-            kept
-            for step, kept in steps
-            if step.loss_ratio <= max_loss or step.unexplained < tol
-        ]
-        if not allowed:
-            raise ValueError(f"max_loss={max_loss!r} must be at least 1.")
-        return allowed[-1]
+            limits = (
+                f"n_terms={n_terms!r} must be a whole number from 1 to {len(steps)}."
+            )
+        else:
+            chosen = [
+                kept
+                for step, kept in steps
+                if step.loss_ratio <= max_loss or step.unexplained < tol
+            ]
+            limits = f"max_loss={max_loss!r} must be at least 1."
+        if not chosen:
+            raise ValueError(limits)
+        return chosen[-1]
 
     def _path(self):
         """The steps of :meth:`path`, each with the positions of its terms."""
@@ -355,14 +344,9 @@ class ReadableEquation(PrintableEquation):
         path = []
         for kept, weights, loss in posterior.transform(terms.coefficients).eliminate():
             difference = learned - terms.values[:, list(kept)] @ weights
-            by_size = sorted(kept, key=lambda i: -sizes[i])
-            step = PathStep(
-                len(kept),
-                float(loss / posterior.loss),
-                float(linalg.norm(difference) / size),
-                tuple(names[i] for i in by_size),
-            )
-            path.append((step, kept))
+            losses = float(loss / posterior.loss), float(linalg.norm(difference) / size)
+            by_size = tuple(names[i] for i in sorted(kept, key=lambda i: -sizes[i]))
+            path.append((PathStep(len(kept), *losses, by_size), kept))
         return path
 
     def _need_posterior(self):
@@ -376,19 +360,16 @@ class ReadableEquation(PrintableEquation):
     def _as_dictionary(self, dictionary, S):
         """The kernel whose functions P is projected on, bound to the features `S`."""
         names, default = self._unknown_names(), np.flatnonzero(self._is_operator())
-        is_degree = isinstance(dictionary, int | np.integer)
-        if is_degree:
+        if isinstance(dictionary, int | np.integer):
             columns = np.flatnonzero(self.equation_kernel.depends_on(S.shape[1]))
             kernel = Polynomial(int(dictionary), active_dims=tuple(columns.tolist()))
+            variance = np.mean(self.unknown_part(S) ** 2) or 1.0
+            kernel = Constant(variance, "fixed") * kernel
         elif isinstance(dictionary, dict):
             kernel = Dictionary(dictionary)
         else:
             kernel = as_kernel(dictionary)
-        kernel = kernel.bind(names, default=tuple(default.tolist())).scaled_to(S)
-        if is_degree:
-            variance = np.mean(self.unknown_part(S) ** 2) or 1.0
-            return Constant(variance, "fixed") * kernel
-        return kernel
+        return kernel.bind(names, default=tuple(default.tolist())).scaled_to(S)
 
     def _is_operator(self):
         """Which of the columns that P sees are operators."""

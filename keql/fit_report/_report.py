@@ -19,11 +19,11 @@ class ReportCriteria:
         that an operator is missing, or that derivatives are poor.
     same_loss, at_bound : float
         Relative difference of the losses of tries that found one minimum; distance of a
-        log-hyperparameter from a bound that it has reached, which is rounding.
+        log-hyperparameter from a bound that it has reached, to rounding.
     signal, rounding : float
-        Smallest combinations of terms that say something: in units of what the errors
-        of the features alone make of it (standard deviations), and for terms of unit
-        size, of which rounding makes less.
+        Smallest combination of terms that says something: in units of what the errors
+        of the features alone make of it (standard deviations), and in units of the
+        terms' size; the rest is rounding.
     named_part : float
         Smallest part of a term that is named in a combination, relative to the largest.
     n_rows, n_functions : int

@@ -14,10 +14,8 @@ def apply_operator(function, points, operator):
     function : callable
         Takes points of shape (n, d) and returns values of shape (n,), each of which
         depends on its own point only.
-    points : ndarray of shape (n, d)
-        Where.
-    operator : DifferentialOperator
-        What.
+    points, operator : ndarray of shape (n, d), DifferentialOperator
+        Where, and what.
 
     Returns
     -------

@@ -1,6 +1,7 @@
 """Gram matrices of operators applied at points, and functions made of them."""
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -89,25 +90,19 @@ def _group_by_points(kernel, functionals):
 def _fill_block(G, kernel, first, second, mirror):
     """Write the block of two groups into G, and its mirror image if wanted."""
     blocks = [
-        (rows, left, columns, right)
+        (rows, columns, list(product(left.terms, right.terms)))
         for rows, left in first.slices()
         for columns, right in second.slices()
         if not mirror or columns.start <= rows.start
     ]
-    pairs = {
-        (a, b): None
-        for _, left, _, right in blocks
-        for a, _ in left.terms
-        for b, _ in right.terms
-    }
-    values = kernel.derivatives(first.points, second.points, list(pairs))
-    derivative = dict(zip(pairs, values, strict=True))
-    for rows, left, columns, right in blocks:
+    orders = dict.fromkeys((a, b) for *_, terms in blocks for (a, _), (b, _) in terms)
+    values = kernel.derivatives(first.points, second.points, list(orders))
+    derivative = dict(zip(orders, values, strict=True))
+    for rows, columns, terms in blocks:
         block = 0.0
-        for a, on_left in left.terms:
-            for b, on_right in right.terms:
-                factor, value = on_left * on_right, derivative[a, b]
-                block = block + (value if factor == 1 else factor * value)
+        for (a, on_left), (b, on_right) in terms:
+            factor, value = on_left * on_right, derivative[a, b]
+            block = block + (value if factor == 1 else factor * value)
         G[rows, columns] = block
         if mirror and columns.start < rows.start:
             G[columns, rows] = block.T
@@ -120,10 +115,8 @@ def gram_diagonal(kernel, points, operator):
     ----------
     kernel : Kernel
         Kernel of the RKHS on which the operator acts.
-    points : ndarray of shape (n, d)
-        The points x.
-    operator : DifferentialOperator
-        The operator L.
+    points, operator : ndarray of shape (n, d), DifferentialOperator
+        The points x, and the operator L.
 
     Returns
     -------
@@ -191,29 +184,24 @@ class KernelExpansion:
 
         Parameters
         ----------
-        points : ndarray of shape (n, d)
-            Where.
-        operator : DifferentialOperator
-            What.
+        points, operator : ndarray of shape (n, d), DifferentialOperator
+            Where, and what.
 
         Returns
         -------
         values : ndarray of shape (n,)
             Computed in blocks of rows: memory grows with n linearly.
         """
-        return np.concatenate(
-            [cross @ self.coefficients for cross in self._cross(points, operator)]
-        )
+        blocks = self._cross(points, operator)
+        return np.concatenate([cross @ self.coefficients for cross in blocks])
 
     def variance(self, points, operator):
         """Posterior variances of an operator applied to the function.
 
         Parameters
         ----------
-        points : ndarray of shape (n, d)
-            Where.
-        operator : DifferentialOperator
-            What.
+        points, operator : ndarray of shape (n, d), DifferentialOperator
+            Where, and what.
 
         Returns
         -------
@@ -221,12 +209,8 @@ class KernelExpansion:
             Of the latent function, without observation noise; never negative.
         """
         L = self._factorise() if self.factors is None else self.factors
-        explained = np.concatenate(
-            [
-                np.sum(solve_lower(L, cross.T) ** 2, axis=0)
-                for cross in self._cross(points, operator)
-            ]
-        )
+        whitened = (solve_lower(L, cross.T) for cross in self._cross(points, operator))
+        explained = np.concatenate([np.sum(Z**2, axis=0) for Z in whitened])
         prior = gram_diagonal(self.kernel, points, operator)
         return np.maximum(prior - explained, 0.0)
 
