@@ -11,26 +11,21 @@ def column_index(X, column, parameter):
     names = list(X.columns) if hasattr(X, "columns") else None
     if isinstance(column, str):
         if names is None or column not in names:
-            raise ValueError(
-                f"{parameter}={column!r} is no column of X: "
-                + (
-                    "X is an array, give the index of the column."
-                    if names is None
-                    else f"its columns are {', '.join(map(str, names))}."
-                )
-            )
+            advice = "X is an array, give the index of the column."
+            if names is not None:
+                advice = f"its columns are {', '.join(map(str, names))}."
+            raise ValueError(f"{parameter}={column!r} is no column of X: {advice}")
         return names.index(column)
     if not -X.shape[1] <= column < X.shape[1] or X.shape[1] < 2:
         raise ValueError(
-            f"{parameter}={column} is no column of X, which has "
-            f"{X.shape[1]} columns (one of them for labels, the others for "
-            "coordinates)."
+            f"{parameter}={column} is no column of X, which has {X.shape[1]} columns "
+            "(one of them for labels, the others for coordinates)."
         )
     return column % X.shape[1]
 
 
 def refuse_missing(entries, column, parameter):
-    """Refuse entries of a label column that are None or not a number.
+    """Refuse entries None or nan in a label column.
 
     `parameter`, "function_column" or "operator_column", says what they are labels of.
     """

@@ -47,14 +47,8 @@ def refuse_conflicts(functions):
 class FunctionData:
     """Noisy values of one function: y_i = v(x_i) + noise / sqrt(weight_i).
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-        The x_i.
-    values : ndarray of shape (n,)
-        The y_i.
-    weights : ndarray of shape (n,)
-        Positive; relative precisions of the values.
+    It has the points x_i (n, d), the values y_i (n,) and their positive weights (n,),
+    which are relative precisions.
     """
 
     points: np.ndarray
@@ -71,14 +65,9 @@ def size_of(functions):
 class CollocationDefaults:
     """How many collocation points a function gets if their number is not given.
 
-    Parameters
-    ----------
-    per_observation : int
-        Collocation points for each observed point of the function.
-    fewest, most : int
-        Limits of the collocation points of one function.
-    total : int
-        Limit for all functions together; each gets `fewest` whatever it is.
+    For each of its observed points it gets `per_observation`, but `fewest` at least and
+    `most` at most. All functions together get `total` at most, and each gets `fewest`
+    whatever that is.
     """
 
     per_observation: int = 5
@@ -147,9 +136,8 @@ def evaluate_forcing(forcing, labels, collocation_points, at_points):
                 "forcing is an array, but collocation_points is not: give the "
                 "points that the forcing belongs to, or the forcing as a function."
             )
-        given = check_array(
-            given, ensure_2d=False, dtype=np.float64, input_name="forcing"
-        )
+        how = {"ensure_2d": False, "dtype": np.float64, "input_name": "forcing"}
+        given = check_array(given, **how)
         if given.shape != (len(points),):
             raise ValueError(
                 f"forcing has shape {given.shape}: it must have one value for "
@@ -167,11 +155,8 @@ def left_out_errors(model, functions, fewest_inside=5):
     are. An observation on the border of the box around the points of its function is
     extrapolated and not counted, unless fewer than `fewest_inside` lie inside.
     """
-    errors = [
-        missed * np.sqrt(data.weights)
-        for data, missed in zip(functions, model.leave_one_out(), strict=True)
-    ]
-    errors = np.concatenate(errors)
+    roots = np.sqrt(np.concatenate([data.weights for data in functions]))
+    errors = np.concatenate(model.leave_one_out()) * roots
     border = [np.any(_at_ends(data.points), axis=1) for data in functions]
     inside = ~np.concatenate(border)
     return errors[inside] if inside.sum() >= fewest_inside else errors

@@ -25,12 +25,10 @@ def number(value, digits=3):
 
 def latex_product(product, names):
     """A product in LaTeX; `names` says how features are written."""
-    factors = (
-        names.get(name, name)
-        if power == 1
-        else f"{_braced(names.get(name, name))}^{{{power}}}"
-        for name, power in product
-    )
+    factors = []
+    for name, power in product:
+        factor = names.get(name, name)
+        factors.append(factor if power == 1 else f"{_braced(factor)}^{{{power}}}")
     return r" \, ".join(factors) or "1"
 
 
@@ -53,10 +51,8 @@ def join(terms, write_number=number):
         if abs(value) != 1 or body == "1":
             size = write_number(abs(value))
             body = size if body == "1" else f"{size} {body}"
-        if text:
-            text += f" {'-' if value < 0 else '+'} {body}"
-        else:
-            text = f"-{body}" if value < 0 else body
+        sign = "-" if value < 0 else "+"
+        text += f" {sign} {body}" if text else f"{sign}{body}".removeprefix("+")
     return text or "0"
 
 
@@ -127,13 +123,10 @@ def import_optional(name):
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        method, advice = {
-            "sympy": ("to_sympy", ", or install keql with its extra 'symbolic'."),
-            "pandas": (
-                "to_frame",
-                ". terms(return_std=True) gives the same numbers as dicts.",
-            ),
-        }[name]
+        method, advice = "to_sympy", ", or install keql with its extra 'symbolic'."
+        if name == "pandas":
+            advice = ". terms(return_std=True) gives the same numbers as dicts."
+            method = "to_frame"
         raise ImportError(
             f"{method} needs {name}, which is not installed: pip install {name}{advice}"
         ) from error
@@ -204,15 +197,14 @@ class PrintableEquation:
         sympy = import_optional("sympy")
         table = self._sympy_table(sympy)
 
-        def write(value, product):
-            factor = int(value) if abs(value) == 1 else sympy.Float(value)
-            return factor * sympy.prod(table[name] ** power for name, power in product)
+        def total(side):
+            result = sympy.Integer(0)
+            for value, product in side:
+                factor = int(value) if abs(value) == 1 else sympy.Float(value)
+                result += factor * sympy.prod(table[name] ** n for name, n in product)
+            return result
 
-        left, right = (
-            sum((write(*term) for term in side), sympy.Integer(0))
-            for side in self._sides()
-        )
-        return sympy.Eq(left, right, evaluate=False)
+        return sympy.Eq(*map(total, self._sides()), evaluate=False)
 
     def _sympy_table(self, sympy):
         """Expressions of all names that a product may have."""
@@ -234,11 +226,8 @@ class PrintableEquation:
         return table
 
     def _write(self, write, write_number=number):
-        left, right = (
-            join([(value, write(product)) for value, product in side], write_number)
-            for side in self._sides()
-        )
-        return f"{left} = {right}"
+        sides = ([(v, write(product)) for v, product in side] for side in self._sides())
+        return " = ".join(join(side, write_number) for side in sides)
 
     def _sides(self):
         """Left- and right-hand side as lists of (coefficient, product)."""
@@ -280,8 +269,7 @@ class PrintableEquation:
             return {}
         products, names = self._coefficient_products(), self._unknown_names()
         active = self.equation_kernel.depends_on(len(names))
-        arguments = [name for name, on in zip(names, active, strict=True) if on]
-        letters = ["P"]
+        arguments, letters = [names[i] for i in np.flatnonzero(active)], ["P"]
         if products is not None:
             letters = [f"c{i}" for i in range(len(products))]
             arguments = [name for name in arguments if name in self.variables]

@@ -11,32 +11,22 @@ from keql.exceptions import ExtrapolationWarning, SimulationError
 
 
 def simulate(
-    equation,
-    t_eval,
-    initial,
-    forcing=None,
-    *,
-    method="DOP853",
-    rtol=1e-9,
-    max_evaluations=200_000,
-    max_seconds=60.0,
+    equation, t_eval, initial, forcing=None, *, method="DOP853", rtol=1e-9, **budget
 ):
     """Integrate F(t, u, u_t, ...) = f for its highest derivative.
 
-    See :meth:`keql.equation.LearnedEquation.simulate`.
+    See :meth:`keql.equation.LearnedEquation.simulate`; `budget` may hold
+    `max_evaluations` and `max_seconds`.
     """
-    system = _System(equation, forcing, max_evaluations, max_seconds)
+    system = _System(equation, forcing, **budget)
     t_eval, initial = _check_times(t_eval), _check_initial(initial, system.order)
     system.check_explicit(t_eval[0], initial)
     absolute = rtol * (system.size_of_states(initial) or 1.0)
     limits = t_eval[0], t_eval[-1]
     settings = {"method": method, "rtol": rtol, "atol": absolute}
-    try:
-        # The system itself finds, and says, that a value is not finite.
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            solution = solve_ivp(system, limits, initial, t_eval=t_eval, **settings)
-    except _Stopped as stopped:
-        raise SimulationError(str(stopped), stopped.time) from None
+    # The system itself finds, and says, that a value is not finite.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        solution = solve_ivp(system, limits, initial, t_eval=t_eval, **settings)
     if solution.status != 0:
         raise SimulationError(
             f"the integration of {equation} stopped at t = {system.latest:g} of "
@@ -93,18 +83,10 @@ def _check_initial(initial, order):
     return initial
 
 
-class _Stopped(Exception):
-    """Ends an integration from within."""
-
-    def __init__(self, message, time):
-        super().__init__(message)
-        self.time = time
-
-
 class _System:
     """The equation as a system of first order in u, u_t, ..., with a budget."""
 
-    def __init__(self, equation, forcing, max_evaluations, max_seconds):
+    def __init__(self, equation, forcing, max_evaluations=200_000, max_seconds=60.0):
         if equation.has_forcing and forcing is None:
             raise ValueError(
                 "forcing is None, but the equation has a right-hand side: give it as a "
@@ -120,10 +102,8 @@ class _System:
     def size_of_states(self, initial):
         """The largest of the initial values and of the features learned from."""
         learned_from = getattr(self.equation, "training_features", None)
-        sizes = [np.max(np.abs(initial), initial=0.0)]
-        if learned_from is not None:
-            sizes.append(rms(learned_from[:, 1:]))
-        return max(sizes)
+        size = np.max(np.abs(initial), initial=0.0)
+        return size if learned_from is None else max(size, rms(learned_from[:, 1:]))
 
     def features(self, t, y, highest=None):
         """Features at times (n,) of states (order, n); the highest derivative last."""
@@ -146,10 +126,8 @@ class _System:
         The slope in it may change by the part `tolerance`, which rounding may cause.
         """
         y, t = initial[:, None], np.array([t])
-        slopes = []
-        for value in (0.0, 1.0, -3.0):
-            S = self.features(t, y, highest=value)
-            slopes.append(self.equation.gradient(S)[0, 1 + self.highest])
+        features = [self.features(t, y, highest=value) for value in (0.0, 1.0, -3.0)]
+        slopes = [self.equation.gradient(S)[0, 1 + self.highest] for S in features]
         if slopes[0] == 0 or np.ptp(slopes) > tolerance * abs(slopes[0]):
             name = self.equation.operators[self.highest].name
             raise ValueError(
@@ -161,7 +139,7 @@ class _System:
         self.evaluations += 1
         spent = time.monotonic() - self.began
         if self.evaluations > self.max_evaluations or spent > self.max_seconds:
-            raise _Stopped(
+            raise SimulationError(
                 f"the integration of {self.equation} came to t = {self.latest:g} in "
                 f"{self.evaluations - 1} evaluations and {spent:.1f} seconds: raise "
                 "max_evaluations or max_seconds, lower rtol's accuracy, or use "
@@ -170,7 +148,7 @@ class _System:
             )
         highest = self._solve(np.array([t]), y[:, None])
         if not np.all(np.isfinite(highest)):
-            raise _Stopped(
+            raise SimulationError(
                 f"the solution of {self.equation} is not finite after t = "
                 f"{self.latest:g}: it grows beyond bounds there.",
                 self.latest,

@@ -230,8 +230,8 @@ class ReadableEquation(PrintableEquation):
             )
         # The new weights are this matrix times the old ones, and so is their posterior.
         scale = np.maximum(linalg.norm(features, axis=0), np.finfo(float).tiny)
-        how = {"lapack_driver": "gelsy"}
-        matrix, _, rank, _ = linalg.lstsq(features / scale, self.basis(S), **how)
+        scaled, psi = features / scale, self.basis(S)
+        matrix, _, rank, _ = linalg.lstsq(scaled, psi, lapack_driver="gelsy")
         matrix /= scale[:, None]
         has_posterior = features.shape[1] <= rank <= len(self.weights)
         if self.posterior is None or not has_posterior:
@@ -261,9 +261,8 @@ class ReadableEquation(PrintableEquation):
             raise ValueError(
                 f"the equation kernel {self.equation_kernel} is not polynomial: P has "
                 "no finite list of terms. Call unknown_part for its values, "
-                "`coefficient` where coefficients depend on the coordinates, "
-                "`project` for the nearest polynomial, or learn with "
-                "keql.kernels.Polynomial."
+                "`coefficient` where coefficients depend on the coordinates, `project` "
+                "for the nearest polynomial, or learn with keql.kernels.Polynomial."
             )
         return terms
 
@@ -321,8 +320,8 @@ class ReadableEquation(PrintableEquation):
         steps = self._path()
         if n_terms is not None:
             chosen = [kept for step, kept in steps if step.n_terms == n_terms]
-            limits = (
-                f"n_terms={n_terms!r} must be a whole number from 1 to {len(steps)}."
+            demand = (
+                f"n_terms={n_terms!r} must be a whole number from 1 to {len(steps)}"
             )
         else:
             chosen = [
@@ -330,9 +329,9 @@ class ReadableEquation(PrintableEquation):
                 for step, kept in steps
                 if step.loss_ratio <= max_loss or step.unexplained < tol
             ]
-            limits = f"max_loss={max_loss!r} must be at least 1."
+            demand = f"max_loss={max_loss!r} must be at least 1"
         if not chosen:
-            raise ValueError(limits)
+            raise ValueError(f"{demand}.")
         return chosen[-1]
 
     def _path(self):

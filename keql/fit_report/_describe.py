@@ -108,14 +108,9 @@ def choices_of(model, learned, search):
     """
     kernel, equation = search.boundary_kernel, learned.equation
     kernel = learned.state_kernel if kernel is None else kernel
-    scales, raised = (
-        length_scales(kernel, learned.variables),
-        _raised(search.dispersion),
-    )
-    noise, why = (
-        number(learned.observation_noise),
-        _why_observation_noise(model, search),
-    )
+    scales = length_scales(kernel, learned.variables)
+    raised, noise = _raised(search.dispersion), number(learned.observation_noise)
+    why = _why_observation_noise(model, search)
     rows = [
         ("state kernel", str(kernel), _why_state_kernel(model, search)),
         ("length scales", scales, "in the units of X"),

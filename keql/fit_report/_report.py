@@ -127,17 +127,15 @@ class FitReport:
         sections : dict of str to list of (str, str, str)
             By heading, rows of a name, a value and a remark.
         """
-        compared = _first_rows(self.alternatives)
-        criteria = self.criteria.items()
+        compared, criteria = _first_rows(self.alternatives), self.criteria.items()
+        concerns = self.concerns or ["nothing"]
         sections = {
             "Chosen": [tuple(choice) for choice in self.choices],
             "Compared, by the error of predicting what was left out": compared,
             "Not tried": [(name, reason, "") for name, reason in self.not_tried],
             "Met, root mean square of the residuals": self._met(),
             "Told apart": self._told_apart(),
-            "What looks wrong": [
-                ("", text, "") for text in self.concerns or ["nothing"]
-            ],
+            "What looks wrong": [("", concern, "") for concern in concerns],
             "Compared by": [(n.replace("_", " "), f"{v:g}", "") for n, v in criteria],
         }
         return {heading: rows for heading, rows in sections.items() if rows}
@@ -175,10 +173,10 @@ class FitReport:
         left, lines = 'style="text-align: left"', []
         for heading, rows in self.sections().items():
             lines.append(f'<th colspan="3" {left}>{escape(heading)}</th>')
-            lines += [
-                "".join(f"<td {left}>{escape(text)}</td>" for text in row)
-                for row in rows
-            ]
+            cells = (
+                [f"<td {left}>{escape(text)}</td>" for text in row] for row in rows
+            )
+            lines += map("".join, cells)
         body = "".join(f"<tr>{line}</tr>" for line in lines)
         caption = f"<caption>{escape(self.title)}</caption>"
         return f"<table>{caption}<tbody>{body}</tbody></table>"
