@@ -2,6 +2,7 @@
 
 import numpy as np
 from scipy import linalg
+from scipy.linalg import lapack
 
 
 def cholesky(A, jitter_exponents=range(-15, -7)):
@@ -20,7 +21,7 @@ def cholesky(A, jitter_exponents=range(-15, -7)):
         L = np.array(A, order="C")
         L[np.diag_indices_from(L)] += jitter * mean
         # The lower triangle by rows is, to LAPACK, the upper one by columns.
-        upper, info = linalg.lapack.dpotrf(L.T, lower=0, clean=1, overwrite_a=1)
+        upper, info = lapack.dpotrf(L.T, lower=0, clean=1, overwrite_a=1)
         if info == 0:
             return upper.T
     raise np.linalg.LinAlgError(
@@ -45,9 +46,7 @@ def pivoted_cholesky(A, tol=1e-14):
     scale = np.sqrt(np.diag(A))
     scale = np.where(scale > 0, scale, 1.0)
     scaled = np.asfortranarray(A / scale / scale[:, None])
-    factor, pivots, rank, _ = linalg.lapack.dpstrf(
-        scaled, tol=tol, lower=1, overwrite_a=1
-    )
+    factor, pivots, rank, _ = lapack.dpstrf(scaled, tol=tol, lower=1, overwrite_a=1)
     pivots -= 1  # as Fortran counts
     rows = np.empty((len(A), rank))
     rows[pivots] = np.tril(factor[:, :rank])
@@ -81,7 +80,7 @@ def inverse_from_cholesky(L):
 
     Systems are solved with the factor itself, never with this.
     """
-    upper, _ = linalg.lapack.dpotri(L.T, lower=0)
+    upper, _ = lapack.dpotri(L.T, lower=0)
     lower = np.tril(upper.T)
     return lower + np.tril(lower, -1).T
 

@@ -146,7 +146,11 @@ class Damping:
         decrease, small = current.loss - trial.loss, self.tol * current.loss
         gain = decrease / predicted if predicted > 0 else -np.inf
         if gain > self.accept:
-            self._accept(gain)
+            self.rejections = 0
+            if gain > self.good:
+                self.damping *= self.decrease
+            elif gain < 1 - self.good:
+                self.damping *= self.increase / 2
             return trial, Stop.CONVERGED if max(predicted, decrease) <= small else None
         # Also when the trial loss is not a number. Rounding may make either negative.
         if abs(predicted) <= small and abs(decrease) <= small:
@@ -154,13 +158,6 @@ class Damping:
         self.damping *= self.increase * 2**self.rejections
         self.rejections += 1
         return None, Stop.STALLED if self.rejections > self.max_rejections else None
-
-    def _accept(self, gain):
-        self.rejections = 0
-        if gain > self.good:
-            self.damping *= self.decrease
-        elif gain < 1 - self.good:
-            self.damping *= self.increase / 2
 
 
 @dataclass
@@ -246,12 +243,10 @@ def minimise_in_boxes(objective, start, bounds, size=1.0, n_boxes=30, options=No
     is searched while the result lies on the border of the last one, `n_boxes` in all.
     `options` are those of scipy's L-BFGS-B.
     """
-    value = np.inf
+    value, how = np.inf, {"method": "L-BFGS-B", "jac": True, "options": options}
     for _ in range(n_boxes):
         box = np.clip(np.add.outer(start, [-size, size]), bounds[:, :1], bounds[:, 1:])
-        result = optimize.minimize(
-            objective, start, method="L-BFGS-B", jac=True, bounds=box, options=options
-        )
+        result = optimize.minimize(objective, start, bounds=box, **how)
         at_border = (result.x == box.T) & (box != bounds).T
         if not at_border.any() or not result.fun < value:
             break

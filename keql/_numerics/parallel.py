@@ -25,6 +25,5 @@ def parallel_map(n_jobs, function, items):
         return list(threads.map(function, items))
 
 
-@cache  # it looks through all libraries that are loaded
-def _threadpool_controller():
-    return ThreadpoolController()
+# Made once: it looks through all libraries that are loaded.
+_threadpool_controller = cache(ThreadpoolController)

@@ -108,8 +108,7 @@ def low_discrepancy(points, n):
 
 def default_collocation(functions):
     """The observation points of each function, and a low-discrepancy fill."""
-    everything = np.concatenate([data.points for data in functions])
-    chosen = []
+    everything, chosen = np.concatenate([data.points for data in functions]), []
     for data in functions:
         points = np.unique(data.points, axis=0)
         number = CollocationDefaults().number(len(points), len(functions))

@@ -71,7 +71,12 @@ def maximise_likelihood(
         return kernel.clone_with_theta(theta[: kernel.n_dims]), level
 
     def objective(theta, eval_gradient=True):
-        value, gradient = _likelihood(*unpack(theta), functions, spectra, eval_gradient)
+        if spectra is not None:
+            value, gradient = _spectral_likelihood(*unpack(theta), spectra)
+        elif eval_gradient:
+            value, gradient = log_marginal_likelihood(*unpack(theta), functions, True)
+        else:
+            value = log_marginal_likelihood(*unpack(theta), functions)
         # n log(size) makes the value, and with it the stopping rule, independent of
         # the unit of the data.
         value = -value - n_values * log(size)
@@ -83,14 +88,6 @@ def maximise_likelihood(
     starts = [start, *random_starts(bounds, n_restarts, rng)]
     optima = (minimise_within_bounds(optimizer, objective, x, bounds) for x in starts)
     return unpack(best_optimum(optima)[0])
-
-
-def _likelihood(kernel, noise, functions, spectra, eval_gradient):
-    """The log likelihood, by spectra if any, and its gradient or None."""
-    if spectra is not None:
-        return _spectral_likelihood(kernel, noise, spectra)
-    result = log_marginal_likelihood(kernel, noise, functions, eval_gradient)
-    return result if eval_gradient else (result, None)
 
 
 def _spectra(kernel, functions):

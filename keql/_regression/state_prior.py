@@ -77,8 +77,8 @@ class StatePriorSettings:
         The prior density of the logarithm of the noise is this power of the noise: few
         data that noise and a function explain equally well are thought to be exact.
     resolution : float
-        Coordinates and values are rounded to multiples of this, so that rounding
-        errors, and with them the search, are the same in all units.
+        Coordinates and values are rounded to multiples of this (30 bits), so that
+        rounding errors, and with them the search, are the same in all units.
     coarse_rows, first_steps : int
         Starts are compared after `first_steps` iterations, on at most `coarse_rows`
         values of each function, on which the best one is then improved.
@@ -133,12 +133,7 @@ class StatePrior:
     where the offset is the mean of the values. A vector `theta` holds, in this order
     and in units of the points' extent and of the values' size, log a_1, log l_1,
     log a_2, log alpha, log l_2, log w, c and, if it is unknown, log noise. All but the
-    noise have weak normal priors, which keep those finite that the data say nothing
-    about; the noise has a weak preference for small levels.
-
-    Units do not matter, to the last digit: coordinates and values are rounded to 30
-    bits, so that a search takes the same path whatever they were measured in.
-
+    noise have weak normal priors; the noise has a weak preference for small levels.
     It is made from a list of FunctionData, the size of their values, and the standard
     deviation of a value of weight 1 or None. The medians (n,), spreads (n,) and bounds
     (n, 2) of `theta` are attributes, and `parts` has the slices of its parts by name.
@@ -334,10 +329,8 @@ def _search(prior, start, n_steps=None):
 
     The minimum need not be polished, as rounding errors are the same in all units.
     """
-    ftol = prior.settings.precision / max(1, abs(prior(start)[0]))
-    options = {"ftol": ftol, "maxcor": 20}
-    box = prior.settings.box
+    settings, where = prior.settings, (prior, start, prior.bounds, prior.settings.box)
+    options = {"maxcor": 20, "ftol": settings.precision / max(1, abs(prior(start)[0]))}
     if n_steps is None:
-        return minimise_in_boxes(prior, start, prior.bounds, box, options=options)
-    options["maxiter"] = n_steps
-    return minimise_in_boxes(prior, start, prior.bounds, box, 1, options)
+        return minimise_in_boxes(*where, options=options)
+    return minimise_in_boxes(*where, 1, {**options, "maxiter": n_steps})

@@ -43,28 +43,15 @@ class Hypothesis:
 class FitSettings:
     """How hypotheses are fitted, whatever they say: parameters of the estimators.
 
-    Attributes
-    ----------
-    state_penalty : float
-        lambda, weight of the squared RKHS norms of the states.
-    n_inducing : int
-        Inducing points of P.
-    n_basis, reduced : int or None, bool
-        Whether states are sought in the span of kernel functions, and of how many;
-        None: one at each collocation point.
-    solver : {"auto", "dual", "primal"}
-        How a state of the joint problem is represented.
-    optimizer, n_restarts : str, callable or None, int
-        Of the likelihoods, with the number of their further starts.
-    max_iter, tol : int, float
-        Of the least-squares loop.
-    n_jobs : int or None
-        Threads that work on different functions.
-    random_state : int, RandomState or None
-        For whatever is drawn.
-    n_likelihood_rows : int
-        Rows of features, evenly spaced, from which hyperparameters of the equation
-        kernel are found at most: the likelihood takes their number cubed.
+    `state_penalty` is lambda, the weight of the squared RKHS norms of the states, and P
+    has `n_inducing` inducing points. With `reduced` states are sought in the span of
+    `n_basis` kernel functions; None: one at each collocation point. The `solver`,
+    "auto", "dual" or "primal", says how a state of the joint problem is represented.
+    Likelihoods have an `optimizer` (a name, a callable or None) and `n_restarts`
+    further starts, the least-squares loop has `max_iter` and `tol`. There are `n_jobs`
+    threads that work on different functions, and a `random_state` for what is drawn.
+    Hyperparameters of the equation kernel are found from `n_likelihood_rows` rows of
+    features, evenly spaced, at most: the likelihood takes their number cubed.
     """
 
     state_penalty: float = 1.0
@@ -175,13 +162,11 @@ def _learn_equation(learned, S, hypothesis, settings, rng):
 
 def _bind_equation_kernel(hypothesis, setup, variables, unknown, target):
     """The equation kernel on the columns of the features, scaled to them."""
-    if hypothesis.equation_kernel is None:
-        kernel = polynomial_kernel(size_or_one(target))
-    else:
-        kernel = as_kernel(hypothesis.equation_kernel)
+    kernel = hypothesis.equation_kernel
+    kernel = polynomial_kernel(size_or_one(target)) if kernel is None else kernel
     names = setup.unknown_names(variables)
     on_operators = tuple(range(len(variables), len(names)))
-    return kernel.bind(names, default=on_operators).scaled_to(unknown)
+    return as_kernel(kernel).bind(names, default=on_operators).scaled_to(unknown)
 
 
 def polynomial_kernel(size, degree=2):

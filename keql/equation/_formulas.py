@@ -156,12 +156,10 @@ class PrintableEquation:
         latex : str
             Without dollar signs, such as ``u_{t} = 0.500 u \, u_{x}``.
         """
-        names = {
-            name: latex_operator(operator, self.variables)
-            for operator in self.operators
-            for name in (operator.name, as_factor(operator.name))
-        }
-        names.update((name, latex_symbol(name)) for name in self.variables)
+        names = {name: latex_symbol(name) for name in self.variables}
+        for operator in self.operators:
+            written = latex_operator(operator, self.variables)
+            names[operator.name] = names[as_factor(operator.name)] = written
         for text, (function, arguments) in self._unknown_functions().items():
             written = [latex_product([(as_factor(a), 1)], names) for a in arguments]
             names[text] = f"{latex_symbol(function)}({', '.join(written)})"

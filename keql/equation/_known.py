@@ -136,10 +136,10 @@ def _parse_parameter(name, variables):
 
 
 def bind_known_part(part, variables, operators):
-    """Bind a known part to the columns of the features, and return all operators.
+    """Bind a known part to the columns of the features, and return all Q' operators.
 
-    The features are the d variables, the given operators, and the operators that only
-    the known part uses; the list returned is that of all Q' operators.
+    These are the given operators and those that only the known part uses; the features
+    are the d variables and the operators.
     """
     operators = extend_operators(operators, part.operators)
     names = [*variables, *(operator.name for operator in operators)]

@@ -38,8 +38,7 @@ class LearnedEquation(ReadableEquation):
     has_forcing : bool, default=False
         Whether the right-hand side f is other than zero.
     posterior : WeightPosterior, default=None
-        What the data say about the weights; gives standard errors and sparse
-        equations.
+        What the data say about the weights: standard errors and sparse equations.
 
     Attributes
     ----------
@@ -49,10 +48,9 @@ class LearnedEquation(ReadableEquation):
         Kernel of the RKHS of P.
     original : LearnedEquation or None
         What `sparse` or `project` made this equation from.
-    unexplained : float
-        Relative L2 distance between the two on the data.
-    loss_ratio : float
-        Loss of the fit with the terms of this one over that of the original.
+    unexplained, loss_ratio : float
+        Relative L2 distance between the two on the data, and loss of the fit with the
+        terms of this one over that of the original.
 
     Examples
     --------

@@ -22,11 +22,12 @@ def simulate(
     t_eval, initial = _check_times(t_eval), _check_initial(initial, system.order)
     system.check_explicit(t_eval[0], initial)
     absolute = rtol * (system.size_of_states(initial) or 1.0)
-    limits = t_eval[0], t_eval[-1]
     settings = {"method": method, "rtol": rtol, "atol": absolute}
     # The system itself finds, and says, that a value is not finite.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        solution = solve_ivp(system, limits, initial, t_eval=t_eval, **settings)
+        solution = solve_ivp(
+            system, t_eval[[0, -1]], initial, t_eval=t_eval, **settings
+        )
     if solution.status != 0:
         raise SimulationError(
             f"the integration of {equation} stopped at t = {system.latest:g} of "
@@ -114,9 +115,8 @@ class _System:
 
     def _solve(self, t, y):
         """The highest derivative, which enters linearly."""
-        zero = self.features(t, y, highest=0.0)
-        slope = self.equation.gradient(zero)[:, 1 + self.highest]
-        slope = slope * self.factors[self.highest]
+        zero, factor = self.features(t, y, highest=0.0), self.factors[self.highest]
+        slope = self.equation.gradient(zero)[:, 1 + self.highest] * factor
         right = 0.0 if self.forcing is None else np.ravel(self.forcing(t[:, None]))
         return (right - self.equation(zero)) / slope
 
@@ -158,11 +158,8 @@ class _System:
 
 
 def _warn_of_extrapolation(equation, S, t_eval, rounding=1e-8):
-    """Warn of times (n,) at which features (n, 1 + Q') are beyond those learned from.
-
-    A GivenEquation was learned from none.
-    """
-    if not hasattr(equation, "extrapolation"):
+    """Warn of times (n,) at which features (n, 1 + Q') are beyond the training's."""
+    if not hasattr(equation, "extrapolation"):  # a GivenEquation
         return
     ratio = equation.extrapolation(S)
     outside = ratio > 1 + rounding

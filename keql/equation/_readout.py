@@ -138,8 +138,7 @@ class ReadableEquation(PrintableEquation):
         Returns
         -------
         terms : list of str
-            Those whose coefficient is not zero, in order of falling contribution on
-            the data.
+            With a coefficient other than zero, by falling contribution on the data.
         """
         products = self._coefficient_products()
         if products is None:
@@ -188,8 +187,8 @@ class ReadableEquation(PrintableEquation):
 
         Notes
         -----
-        The loss is that of the quadratic approximation at the fitted states, as for
-        :meth:`path`. To fit again with these terms only, pass the new equation's
+        The loss is that of :meth:`path`, in the quadratic approximation at the fitted
+        states. To fit again with these terms only, pass the new equation's
         `equation_kernel` to an estimator.
         """
         kept = sorted(self._choose_terms(max_loss, tol, n_terms))
@@ -320,18 +319,17 @@ class ReadableEquation(PrintableEquation):
         steps = self._path()
         if n_terms is not None:
             chosen = [kept for step, kept in steps if step.n_terms == n_terms]
-            demand = (
-                f"n_terms={n_terms!r} must be a whole number from 1 to {len(steps)}"
-            )
+            limit = f"a whole number from 1 to {len(steps)}"
+            message = f"n_terms={n_terms!r} must be {limit}."
         else:
             chosen = [
                 kept
                 for step, kept in steps
                 if step.loss_ratio <= max_loss or step.unexplained < tol
             ]
-            demand = f"max_loss={max_loss!r} must be at least 1"
+            message = f"max_loss={max_loss!r} must be at least 1."
         if not chosen:
-            raise ValueError(f"{demand}.")
+            raise ValueError(message)
         return chosen[-1]
 
     def _path(self):

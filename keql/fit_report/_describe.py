@@ -102,30 +102,29 @@ def _residual_of_equation(learned, is_exact):
 
 
 def choices_of(model, learned, search):
-    """The choices of a fit, those that were not made left out.
-
-    The arguments are those of :func:`describe_fit`, the last a SearchSummary.
-    """
+    """The choices of a fit, with a SearchSummary; those that were not made left out."""
     kernel, equation = search.boundary_kernel, learned.equation
     kernel = learned.state_kernel if kernel is None else kernel
     scales = length_scales(kernel, learned.variables)
-    raised, noise = _raised(search.dispersion), number(learned.observation_noise)
-    why = _why_observation_noise(model, search)
+    noise = number(learned.observation_noise)
+    raised = ""  # with all variances
+    if search.dispersion > 1:
+        factor = f"{search.dispersion**0.5:.3g}"
+        raised = f", raised {factor}-fold to the size of the residuals"
     rows = [
         ("state kernel", str(kernel), _why_state_kernel(model, search)),
         ("length scales", scales, "in the units of X"),
         ("states", *_exact_states(search)),
-        ("observation noise", noise, why + raised),
+        ("observation noise", noise, _why_observation_noise(model, search) + raised),
     ]
     if equation is not None:
         learned_with = "" if search.learned_with is None else str(search.learned_with)
         best = "observations are predicted best with the equation that it gives"
-        noise, why = number(learned.equation_noise), _why_equation_noise(model, search)
-        kernel = str(equation.equation_kernel)
+        kernel, noise = equation.equation_kernel, number(learned.equation_noise)
         rows += [
-            ("equation kernel", kernel, _why_equation_kernel(model, learned)),
+            ("equation kernel", str(kernel), _why_equation_kernel(model, learned)),
             ("learned with", learned_with, best),
-            ("equation noise", noise, why + raised),
+            ("equation noise", noise, _why_equation_noise(model, search) + raised),
             ("minimum", *_minimum(model)),
         ]
     return [Choice(*row) for row in rows if row[1]]
@@ -209,13 +208,6 @@ def _minimum(model):
     if len(losses) > 1:
         reason = f"the best of {len(losses)} tries, {reason} to {number(max(losses))}"
     return f"{model.n_iter_} steps", reason
-
-
-def _raised(dispersion):
-    """What is said of noise levels that were raised with all variances."""
-    if dispersion <= 1:
-        return ""
-    return f", raised {dispersion**0.5:.3g}-fold to the size of the residuals"
 
 
 def length_scales(kernel, variables):
@@ -390,10 +382,9 @@ def identify(names, values, slopes, errors, criteria):
             order = [i for i in by_size if parts[i] > criteria.named_part]
             named = tuple(names[used[i]] for i in order)
             dependent_terms.append((named, float(s), float(error)))
-    condition = sizes[0] / sizes[-1] if sizes[-1] > 0 else np.inf
-    return Identifiability(
-        len(names), len(used) - len(dependent_terms), float(condition), dependent_terms
-    )
+    condition = float(sizes[0] / sizes[-1] if sizes[-1] > 0 else np.inf)
+    rank = len(used) - len(dependent_terms)
+    return Identifiability(len(names), rank, condition, dependent_terms)
 
 
 def _slopes(kernel, terms, S, columns):

@@ -11,24 +11,16 @@ from keql.equation import number
 class ReportCriteria:
     """What a report calls wrong, and how far it looks.
 
-    Attributes
-    ----------
-    far_above_noise, large_part : float
-        Largest root mean square residuals: in units of the noise level, the right one
-        giving 1; of the equation, in units of the size of its terms. A larger one says
-        that an operator is missing, or that derivatives are poor.
-    same_loss, at_bound : float
-        Relative difference of the losses of tries that found one minimum; distance of a
-        log-hyperparameter from a bound that it has reached, to rounding.
-    signal, rounding : float
-        Smallest combination of terms that says something: in units of what the errors
-        of the features alone make of it (standard deviations), and in units of the
-        terms' size; the rest is rounding.
-    named_part : float
-        Smallest part of a term that is named in a combination, relative to the largest.
-    n_rows, n_functions : int
-        Rows in all, and functions, at which the errors of features are evaluated:
-        enough for a root mean square, and cheap beside a fit.
+    A root mean square residual may be `far_above_noise` times the noise level, of which
+    the right one gives 1, and that of the equation the part `large_part` of the size of
+    its terms: more says that an operator is missing, or that derivatives are poor.
+    Losses of tries that found one minimum differ by `same_loss`, relatively. A
+    log-hyperparameter has reached a bound at the distance `at_bound`: optimisers meet
+    bounds to rounding. A combination of terms says something if it exceeds `signal`
+    times what the errors of the features alone make of it (standard deviations), and,
+    for terms of unit size, `rounding`. It names terms of at least the part `named_part`
+    of the largest. Errors of features are evaluated at `n_rows` rows in all, of
+    `n_functions` functions: enough for a root mean square, and cheap beside a fit.
     """
 
     far_above_noise: float = 2.0

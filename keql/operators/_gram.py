@@ -138,8 +138,7 @@ def gram_diagonal(kernel, points, operator):
 class KernelExpansion:
     """A function v = sum_j c_j phi_j k(., y_j) of an RKHS, for functionals phi_j.
 
-    What is saved of one has the size of the data: without the factor, which is computed
-    again whenever variances are asked for.
+    What is saved of one has the size of the data: without the Cholesky factor.
 
     Parameters
     ----------
@@ -151,8 +150,7 @@ class KernelExpansion:
         The c_j, in the order of the functionals.
     cholesky : ndarray of shape (n, n), default=None
         Lower Cholesky factor of the covariance of the data that determined the c_j;
-        None: computed from the kernel and `noise_variances` whenever posterior
-        variances are asked for.
+        None: computed from the kernel and `noise_variances` for posterior variances.
     noise_variances : ndarray of shape (n,), default=None
         Of these data, in units of their squares; None: they are exact.
 
@@ -208,17 +206,16 @@ class KernelExpansion:
         variances : ndarray of shape (n,)
             Of the latent function, without observation noise; never negative.
         """
-        L = self._factorise() if self.factors is None else self.factors
+        L = self.factors
+        if L is None:
+            covariance = gram(self.kernel, self.functionals)
+            if self.noise_variances is not None:
+                covariance[np.diag_indices_from(covariance)] += self.noise_variances
+            L = cholesky(covariance)
         whitened = (solve_lower(L, cross.T) for cross in self._cross(points, operator))
         explained = np.concatenate([np.sum(Z**2, axis=0) for Z in whitened])
         prior = gram_diagonal(self.kernel, points, operator)
         return np.maximum(prior - explained, 0.0)
-
-    def _factorise(self):
-        covariance = gram(self.kernel, self.functionals)
-        if self.noise_variances is not None:
-            covariance[np.diag_indices_from(covariance)] += self.noise_variances
-        return cholesky(covariance)
 
     def _cross(self, points, operator, n_entries=2**21):
         """Rows of the Gram matrix of points and representers, `n_entries` at a time."""
