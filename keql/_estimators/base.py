@@ -29,35 +29,34 @@ from keql._observations.data import (
 from keql.operators import DifferentialOperator, parse_operator
 
 
+def at_least(lowest, kind=Integral):
+    """The constraint that a parameter is a number, not below the lowest."""
+    return Interval(kind, lowest, None, closed="left")
+
+
 class BaseKEqL(RegressorMixin, BaseEstimator):
     """Base class of the estimators."""
+
+    # Parameters that name a column of X which holds no coordinate; labels are first.
+    _special = ("function_column",)
 
     _parameter_constraints: dict = {
         "operators": [None, tuple, list],
         "known_part": [None, str, tuple, dict, callable, DifferentialOperator],
-        "collocation_points": [
-            None,
-            Interval(Integral, 1, None, closed="left"),
-            "array-like",
-            dict,
-        ],
+        "collocation_points": [None, at_least(1), "array-like", dict],
         "forcing": [None, callable, "array-like", dict],
         "variables": [None, tuple, list],
         "function_column": [None, Integral, str],
-        "observation_noise": [None, Interval(Real, 0, None, closed="left")],
-        "equation_noise": [None, Interval(Real, 0, None, closed="left")],
+        "observation_noise": [None, at_least(0, Real)],
+        "equation_noise": [None, at_least(0, Real)],
         "state_penalty": [Interval(Real, 0, None, closed="neither")],
-        "n_inducing": [Interval(Integral, 1, None, closed="left")],
-        "n_basis": [None, Interval(Integral, 1, None, closed="left")],
-        "n_terms": [
-            None,
-            StrOptions({"auto"}),
-            Interval(Integral, 1, None, closed="left"),
-        ],
+        "n_inducing": [at_least(1)],
+        "n_basis": [None, at_least(1)],
+        "n_terms": [None, StrOptions({"auto"}), at_least(1)],
         "solver": [StrOptions({"auto", "dual", "primal"})],
         "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
-        "n_restarts": [Interval(Integral, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_restarts": [at_least(0)],
+        "max_iter": [at_least(1)],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "warm_start": ["boolean"],
         "n_jobs": [None, Integral],
@@ -111,14 +110,22 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             warns.
         """
         check_is_fitted(self)
-        points, labels = self._validate_points(X, reset=False)
+        points, labels = self._read_points(X)
         operator = parse_operator(operator, self.variables_)
         self._warn(points, labels)
+        index = np.zeros(len(points), dtype=int)
+        return self._evaluate(points, labels, [operator], index, return_std)
+
+    def _evaluate(self, points, labels, operators, index, return_std):
+        """Values of an operator at each row, its `index` in the list of operators."""
         values, variances = np.empty(len(points)), np.empty(len(points))
-        for m, rows in self._rows_of_functions(labels):
-            values[rows] = self.states_[m].evaluate(points[rows], operator)
-            if return_std:
-                variances[rows] = self.states_[m].variance(points[rows], operator)
+        for m, rows_of_function in self._rows_of_functions(labels):
+            for j in np.unique(index[rows_of_function]):
+                rows = rows_of_function[index[rows_of_function] == j]
+                state, asked = self.states_[m], (points[rows], operators[j])
+                values[rows] = state.evaluate(*asked)
+                if return_std:
+                    variances[rows] = state.variance(*asked)
         return (values, np.sqrt(variances)) if return_std else values
 
     def _warn(self, points, labels):
@@ -138,7 +145,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             The columns named by `variables_`.
         """
         check_is_fitted(self)
-        return self._validate_points(X, reset=False)[0]
+        return self._read_points(X)[0]
 
     def _rows_of_functions(self, labels):
         """Yield (position in `functions_`, rows), refusing unknown labels."""
@@ -157,59 +164,49 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     # --- validation -------------------------------------------------------------
 
-    def _validate_points(self, X, reset):
-        """Coordinates (n, d) and function labels of the rows of `X`."""
-        points, (labels,) = self._split_columns(X, reset, ("function_column",))
-        return points, labels
+    def _read_points(self, X):
+        """Coordinates (n, d) and function labels of the rows of `X`, after `fit`."""
+        points, entries = self._split_columns(X, reset=False)
+        return points, entries[0]
 
-    def _split_columns(self, X, reset, parameters):
-        """Coordinates (n, d), and the entries of the columns `parameters` speak of."""
-        if all(getattr(self, parameter) is None for parameter in parameters):
+    def _split_columns(self, X, reset):
+        """Coordinates (n, d), and the entries of each special column."""
+        given = {parameter: getattr(self, parameter) for parameter in self._special}
+        if not any(column is not None for column in given.values()):
             points = validate_data(self, X, dtype=np.float64, reset=reset)
-            return points, [[None] * len(points) for _ in parameters]
+            return points, [[None] * len(points) for _ in given]
         if not hasattr(X, "columns"):
             X = np.asarray(X)
         _check_feature_names(self, X, reset=reset)
         _check_n_features(self, X, reset=reset)
-        columns = [self._column_index(X, parameter) for parameter in parameters]
-        others = [i for i in range(X.shape[1]) if i not in columns]
-        points = check_array(
-            _safe_indexing(X, others, axis=1),
-            dtype=np.float64,
-            input_name="X",
-            estimator=self,
-        )
-        entries = []
-        for parameter, column in zip(parameters, columns, strict=True):
-            if column is None:
-                entries.append([None] * len(points))
-                continue
-            found = np.asarray(_safe_indexing(X, column, axis=1)).tolist()
-            refuse_missing(found, getattr(self, parameter), parameter)
-            entries.append(found)
-        return points, entries
+        columns = {
+            parameter: column_index(X, column, parameter)
+            for parameter, column in given.items()
+            if column is not None
+        }
+        others = [i for i in range(X.shape[1]) if i not in columns.values()]
+        coordinates = _safe_indexing(X, others, axis=1)
+        checks = {"dtype": np.float64, "input_name": "X", "estimator": self}
+        points = check_array(coordinates, **checks)
+        entries = {parameter: [None] * len(points) for parameter in given}
+        for parameter, i in columns.items():
+            entries[parameter] = np.asarray(_safe_indexing(X, i, axis=1)).tolist()
+            refuse_missing(entries[parameter], given[parameter], parameter)
+        return points, list(entries.values())
 
-    def _column_index(self, X, parameter):
-        column = getattr(self, parameter)
-        return None if column is None else column_index(X, column, parameter)
-
-    def _read(self, X, y, parameters):
+    def _read(self, X, y):
         """Coordinates and values of the rows, and entries of the special columns."""
         if len(getattr(y, "shape", ())) == 2 and y.shape[1] > 1:
             raise ValueError(
                 f"y has {y.shape[1]} columns: keql learns one state u, given as a "
                 "1d array; systems of several states are not supported yet."
             )
-        if all(getattr(self, parameter) is None for parameter in parameters):
+        if all(getattr(self, parameter) is None for parameter in self._special):
             points, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-            return points, [[None] * len(points) for _ in parameters], y
-        points, entries = self._split_columns(X, True, parameters)
-        y = check_array(
-            column_or_1d(y, warn=True),
-            ensure_2d=False,
-            dtype=np.float64,
-            input_name="y",
-        )
+            return points, [[None] * len(points) for _ in self._special], y
+        points, entries = self._split_columns(X, reset=True)
+        y = column_or_1d(y, warn=True)
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         check_consistent_length(points, y)
         return points, entries, y
 
@@ -219,23 +216,14 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             sample_weight, points, dtype=np.float64, ensure_non_negative=True
         )
 
-    def _name_variables(self, n_coordinates):
-        """Names of the coordinates by position."""
-        if self.variables is not None:
-            names = tuple(str(name) for name in self.variables)
-        elif hasattr(self, "feature_names_in_"):
-            index = self.function_column
-            if isinstance(index, Integral):
-                index = self.feature_names_in_[index]
-            names = tuple(name for name in self.feature_names_in_ if name != index)
-        else:
-            names = tuple(f"x{i}" for i in range(n_coordinates))
-        if len(names) != n_coordinates or len(set(names)) != n_coordinates:
-            raise ValueError(
-                f"variables={names} must be {n_coordinates} different name(s): X has "
-                f"{n_coordinates} coordinate column(s)."
-            )
-        return names
+    def _coordinate_columns(self):
+        """Names of the columns of `X` that hold coordinates; None for an array."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            return None
+        special = [getattr(self, parameter) for parameter in self._special]
+        special = [names[i] if isinstance(i, Integral) else i for i in special]
+        return [name for name in names if name not in special]
 
     def _place_collocation(self, observations, variables):
         """Collocation points of each function."""

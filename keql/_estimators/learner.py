@@ -12,7 +12,8 @@ from keql._observations.data import (
     sorted_labels,
 )
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
-from keql.equation import EquationSetup, make_known_part
+from keql._solving.conditions import name_coordinates
+from keql.equation import EquationSetup, bind_known_part, make_known_part
 from keql.operators import parse_operator
 
 
@@ -37,11 +38,39 @@ class Learner(BaseKEqL):
         names = FitSettings.__dataclass_fields__
         return FitSettings(**{name: params[name] for name in names if name in params})
 
+    def fit(self, X, y, sample_weight=None):
+        """Fit the states and the equation.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n_samples, n_columns)
+            Points of all functions, stacked; with a column of labels if
+            `function_column` is given.
+        y : array-like of shape (n_samples,)
+            Observed values of the states.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Relative precisions: the noise variance of a row is observation_noise^2
+            over its weight. Rows of weight 0 are left out.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If an argument is not as documented; the message names it.
+        """
+        raise NotImplementedError
+
     def _learn_in_two_steps(self, X, y, sample_weight, n_restarts=0):
         """The states by kernel ridge regression, then the equation."""
         self._validate_params()
         observations = self._validate_observations(X, y, sample_weight)
-        variables = self._name_variables(observations.functions[0].points.shape[1])
+        columns = self._coordinate_columns() if self.variables is None else None
+        n_coordinates = observations.functions[0].points.shape[1]
+        variables = name_coordinates(self.variables, None, columns, n_coordinates)
         setup = self._describe_equation(observations, variables)
         return fit_two_steps(
             self._hypothesis, observations, variables, setup, self._settings, n_restarts
@@ -54,9 +83,8 @@ class Learner(BaseKEqL):
         learned with.
         """
         setup, equation = learned.setup, learned.equation
-        self.variables_ = learned.variables
+        self.variables_, self.states_ = learned.variables, learned.states
         self.functions_ = learned.observations.labels
-        self.states_ = learned.states
         self.state_kernel_ = state_kernel or learned.state_kernel
         self.observation_noise_ = learned.observation_noise
         self.collocation_points_ = None if setup is None else setup.collocation_points
@@ -76,11 +104,10 @@ class Learner(BaseKEqL):
         -------
         solver : KernelPDESolver
             Not yet fitted: with the learned equation, the state kernel that it was
-            learned with, the
-            names of the variables and the function column, the collocation points
-            (if functions have different ones, all of them when they are at most
-            1000, otherwise chosen by the solver), and the forcing if that is a
-            function, which is defined for new data too.
+            learned with, the names of the variables and the function column, the
+            collocation points (if functions have different ones, all of them when they
+            are at most 1000, otherwise chosen by the solver), and the forcing if that
+            is a function, which is defined for new data too.
         """
         check_is_fitted(self)
         if self.equation_ is None:
@@ -88,23 +115,23 @@ class Learner(BaseKEqL):
                 f"{type(self).__name__} was fitted without operators: it has no "
                 "equation to solve."
             )
-        points = np.unique(np.concatenate(self.collocation_points_), axis=0)
+        points = self.collocation_points_[0]
+        if any(own is not points for own in self.collocation_points_):
+            points = np.unique(np.concatenate(self.collocation_points_), axis=0)
+            points = points if len(points) <= 1000 else None
         settings = {
             "equation": self.equation_,
             "state_kernel": self.equation_.state_kernel,
-            "collocation_points": points if len(points) <= 1000 else None,
+            "collocation_points": points,
             "variables": self.variables_,
             "function_column": self.function_column,
             "forcing": self.forcing if callable(self.forcing) else None,
         }
-        same = all(p is self.collocation_points_[0] for p in self.collocation_points_)
-        if same:
-            settings["collocation_points"] = self.collocation_points_[0]
         return KernelPDESolver(**settings | params)
 
     def _validate_observations(self, X, y, sample_weight):
         """Merge rows into one regression problem for each function."""
-        points, (labels,), y = self._read(X, y, ("function_column",))
+        points, (labels,), y = self._read(X, y)
         weights = self._read_weights(sample_weight, points)
         used = weights > 0
         if used.sum() < 2:
@@ -120,12 +147,11 @@ class Learner(BaseKEqL):
         # a repetition; sorting makes the fit independent of the order of the rows.
         table, inverse = np.unique(table, axis=0, return_inverse=True)
         weights = np.bincount(inverse.ravel(), weights=weights[used])
-        functions = []
-        for m in range(len(names)):
-            rows = table[:, 0] == m
-            functions.append(
-                FunctionData(table[rows, 1:-1], table[rows, -1], weights[rows])
-            )
+        masks = [table[:, 0] == m for m in range(len(names))]
+        functions = [
+            FunctionData(table[rows, 1:-1], table[rows, -1], weights[rows])
+            for rows in masks
+        ]
         if self.observation_noise == 0:
             refuse_conflicts(functions)
         return Observations(tuple(names), functions)
@@ -143,24 +169,8 @@ class Learner(BaseKEqL):
             )
         operators = [parse_operator(name, variables) for name in names]
         known_part = make_known_part(self.known_part, variables)
-        n_operators = len(operators)
-        for operator in known_part.operators:
-            if not any(operator.same_as(other) for other in operators):
-                operators.append(operator)
-
-        def column_of(operator):
-            same = [i for i, o in enumerate(operators) if operator.same_as(o)]
-            return len(variables) + same[0]
-
-        names = [*variables, *(operator.name for operator in operators)]
-        known_part.locate(names, column_of)
-        collocation_points = self._place_collocation(observations, variables)
-        forcing = self._evaluate_forcing(observations.labels, collocation_points)
-        return EquationSetup(
-            operators,
-            n_operators,
-            known_part,
-            collocation_points,
-            forcing,
-            self.forcing is not None,
-        )
+        all_operators = bind_known_part(known_part, variables, operators)
+        points = self._place_collocation(observations, variables)
+        forcing = self._evaluate_forcing(observations.labels, points)
+        equation = all_operators, len(operators), known_part
+        return EquationSetup(*equation, points, forcing, self.forcing is not None)

@@ -29,19 +29,12 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
 
     Parameters
     ----------
-    operators : tuple of operators, default=None
-        L_1, ..., L_Q, on which P depends, as for :class:`keql.TwoStepKEqL`.
-    known_part : operator, dict or callable, default=None
-        Pbar, as for :class:`keql.TwoStepKEqL`.
-    collocation_points : array-like, dict or int, default=None
-        Where the equation is imposed, as for :class:`keql.TwoStepKEqL`.
-    forcing : callable, array-like or dict, default=None
-        Right-hand side f, as for :class:`keql.TwoStepKEqL`.
-    variables : tuple of str, default=None
-        Names of the coordinates by position; None: the columns of a data frame,
-        otherwise x0, x1, ...
-    function_column : int or str, default=None
-        Column of `X` that labels the function a row belongs to.
+    operators, known_part, collocation_points, forcing : optional
+        The operators on which P depends, Pbar, where the equation is imposed, and its
+        right-hand side f, as for :class:`keql.TwoStepKEqL`.
+    variables, function_column : optional
+        Names of the coordinates, and the column of `X` with the label of the function,
+        as for :class:`keql.TwoStepKEqL`.
     state_kernel : kernel, default=None
         Kernel of the states; free hyperparameters are fitted by maximum marginal
         likelihood of the observations. None: states of an equation of evolution in one
@@ -108,10 +101,11 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
     ----------
     equation_ : LearnedEquation or None
         The learned equation.
-    states_ : list of states
-        The fitted state of each function, with methods `evaluate` and `variance`.
-    functions_ : tuple
-        Labels of the functions; (None,) without a label column.
+    states_, collocation_points_ : list of states, list of ndarray
+        The fitted state of each function, with methods `evaluate` and `variance`, and
+        its collocation points.
+    functions_, variables_ : tuple
+        Labels of the functions, (None,) without a label column; names of coordinates.
     state_kernel_, equation_kernel_ : Kernel
         With fitted hyperparameters; of exact states, the kernel of their initial values
         and those at both ends.
@@ -119,22 +113,15 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         The noise levels, given or chosen; those of a chosen kernel that predicts well
         but does not meet the data are raised, with all variances, to the residuals.
         An equation that states obey exactly has none.
-    collocation_points_ : list of ndarray
-        Of each function.
-    variables_ : tuple of str
-        Names of the coordinates.
-    loss_curve_ : list of float
-        Loss at the start and after each accepted step, where the equation was learned;
-        if nothing but integration was needed, at each of its steps, undamped.
-    damping_curve_ : list of float
-        Damping of each accepted step; 0 for exact states.
-    n_iter_ : int
-        Number of steps tried.
-    converged_ : bool
-        Whether the loop met its stopping rule.
+    loss_curve_, damping_curve_ : list of float
+        Loss at the start and after each accepted step, where the equation was learned,
+        and the damping of the step; if nothing but integration was needed, the loss at
+        each of its steps, undamped. The damping is 0 for exact states.
+    n_iter_, converged_ : int, bool
+        Number of steps tried, and whether the loop met its stopping rule.
     misfit_ : float
-        Mean square of the residuals in units of the noise levels; about 1 or less
-        when observations and equation are met.
+        Mean square of the residuals in units of the noise levels; about 1 or less when
+        observations and equation are met.
     restarts_ : list of dict
         What was tried, with the loss, misfit and number of steps that it led to:
         `draws` states with few of the collocation points, or the whole problem from
@@ -145,10 +132,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
     fit_report_ : FitReport
         What was chosen and why, how well data and equation are met, and what looks
         wrong; to be printed.
-    n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of str
-        Names of the columns of `X`, if it had any.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Number of columns of `X`, and their names if it had any.
 
     References
     ----------
@@ -163,12 +148,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
     >>> from keql import OneStepKEqL
     >>> from keql.kernels import Polynomial
     >>> t = np.linspace(0, 6, 6)[:, None]
-    >>> model = OneStepKEqL(
-    ...     operators=("u",),
-    ...     known_part="u_tt",
-    ...     equation_kernel=Polynomial(1),
-    ...     variables=("t",),
-    ... ).fit(t, np.sin(2 * t.ravel()))
+    >>> problem = {"operators": ("u",), "known_part": "u_tt", "variables": ("t",)}
+    >>> model = OneStepKEqL(**problem, equation_kernel=Polynomial(1))
+    >>> model = model.fit(t, np.sin(2 * t.ravel()))
     >>> bool(abs(model.equation_.terms()["u"] - 4) < 0.01)
     True
     """
@@ -198,54 +180,20 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         verbose=0,
         random_state=None,
     ):
-        self.operators = operators
-        self.known_part = known_part
-        self.collocation_points = collocation_points
-        self.forcing = forcing
-        self.variables = variables
-        self.function_column = function_column
-        self.state_kernel = state_kernel
-        self.equation_kernel = equation_kernel
-        self.observation_noise = observation_noise
-        self.equation_noise = equation_noise
-        self.state_penalty = state_penalty
-        self.n_inducing = n_inducing
-        self.n_terms = n_terms
-        self.solver = solver
-        self.optimizer = optimizer
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
+        self.operators, self.known_part = operators, known_part
+        self.collocation_points, self.forcing = collocation_points, forcing
+        self.variables, self.function_column = variables, function_column
+        self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
+        self.observation_noise, self.equation_noise = observation_noise, equation_noise
+        self.state_penalty, self.n_inducing = state_penalty, n_inducing
+        self.n_terms, self.solver = n_terms, solver
+        self.optimizer, self.n_restarts = optimizer, n_restarts
+        self.max_iter, self.tol = max_iter, tol
+        self.warm_start, self.n_jobs = warm_start, n_jobs
+        self.verbose, self.random_state = verbose, random_state
 
     @with_callbacks
     def fit(self, X, y, sample_weight=None):
-        """Fit states and equation.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe} of shape (n_samples, n_columns)
-            Points of all functions, stacked; with a column of labels if
-            `function_column` is given.
-        y : array-like of shape (n_samples,)
-            Observed values of the states.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Relative precisions: the noise variance of a row is observation_noise^2
-            over its weight. Rows of weight 0 are left out.
-
-        Returns
-        -------
-        self : OneStepKEqL
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If an argument is not as documented; the message names it.
-        """
         two_step = self._learn_in_two_steps(X, y, sample_weight)
         callbacks = self._init_callback_context(max_subtasks=None)
         callbacks.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -279,14 +227,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         fit, result = selection.best, selection.best.result
         kernel = fit.problem.prior.kernel if fit.is_exact else None
         self._store(fit.learned, kernel)
-        self.loss_curve_ = result.loss_curve
-        self.damping_curve_ = result.damping_curve
-        self.n_iter_ = result.n_iter
-        self.converged_ = result.converged
-        self.message_ = result.message
-        self.misfit_ = fit.misfit
-        self.restarts_ = fit.restarts
-        self.terms_path_ = fit.terms_path
+        self.loss_curve_, self.damping_curve_ = result.loss_curve, result.damping_curve
+        self.n_iter_, self.converged_ = result.n_iter, result.converged
+        self.message_, self.misfit_ = result.message, fit.misfit
+        self.restarts_, self.terms_path_ = fit.restarts, fit.terms_path
         self.fit_report_ = describe_fit(self, fit.learned, _summary(selection))
 
     def _warn_of_failure(self):

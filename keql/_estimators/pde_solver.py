@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from keql._estimators.base import BaseKEqL, Interval
+from keql._estimators.base import BaseKEqL, at_least
 from keql._numerics.parallel import parallel_map
 from keql._observations.data import Observations, sorted_labels
 from keql._solving.conditions import (
@@ -26,7 +26,7 @@ from keql._solving.windows import solve_in_windows
 from keql.equation import GivenEquation, LearnedEquation
 from keql.exceptions import ExtrapolationWarning
 from keql.kernels import as_kernel
-from keql.operators import DifferentialOperator, parse_operator
+from keql.operators import DifferentialOperator
 
 
 class KernelPDESolver(BaseKEqL):
@@ -71,12 +71,10 @@ class KernelPDESolver(BaseKEqL):
         Kernel of the state, used with its hyperparameters as they are. None: that of
         a learned equation; for other equations an RBF kernel with the length scales
         and the variance for which data and linearised equation are likeliest.
-    observation_noise : float, default=None
-        Standard deviation of `y`, in its units. 0: exact; None: as small as the
-        likelihood says that the equation and the kernel can follow.
-    equation_noise : float, default=None
-        Standard deviation of the equation's residual, in units of the forcing; 0 and
-        None as for `observation_noise`.
+    observation_noise, equation_noise : float, default=None
+        Standard deviations of `y`, in its units, and of the equation's residual, in
+        units of the forcing. 0: exact; None: as small as the likelihood says that the
+        equation and the kernel can follow.
     n_windows : int, default=1
         Number of windows of the coordinate called t (otherwise of the first), solved
         one after the other: the state at the end of one is the initial state of the
@@ -93,18 +91,12 @@ class KernelPDESolver(BaseKEqL):
 
     Attributes
     ----------
-    equation_ : LearnedEquation, GivenEquation or None
-        The equation.
-    states_ : list
-        The solution of each function.
-    functions_ : tuple
-        Labels of the functions; (None,) without a label column.
-    state_kernel_ : Kernel
-        The kernel used.
-    collocation_points_ : list of ndarray
-        Of each function.
-    variables_ : tuple of str
-        Names of the coordinates.
+    equation_, state_kernel_ : LearnedEquation, GivenEquation or None; Kernel
+        The equation and the kernel used.
+    states_, collocation_points_ : list of states, list of ndarray
+        The solution and the collocation points of each function.
+    functions_, variables_ : tuple
+        Labels of the functions, (None,) without a label column; names of coordinates.
     linear_ : bool
         Whether the equation was recognised as linear.
     reach_ : ndarray of shape (n_functions,)
@@ -119,14 +111,10 @@ class KernelPDESolver(BaseKEqL):
         choosing between kernels.
     domain_ : ndarray of shape (n_functions, 2, d)
         Lower and upper corner of the box of all points in `fit`.
-    converged_ : bool
-        Whether all functions met the stopping rule.
-    n_iter_ : int
-        Largest number of steps of a function.
-    n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of str
-        Names of the columns of `X`, if it had any.
+    converged_, n_iter_ : bool, int
+        Whether all functions met the stopping rule; largest number of steps of one.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Number of columns of `X`, and their names if it had any.
 
     See Also
     --------
@@ -144,17 +132,14 @@ class KernelPDESolver(BaseKEqL):
     >>> import numpy as np
     >>> from keql import KernelPDESolver
     >>> solver = KernelPDESolver(
-    ...     equation={"u_tt": 1, "u": 1},
-    ...     forcing=lambda points: points[:, 0],
-    ...     variables=("t",),
-    ...     collocation_points=40,
+    ...     equation={"u_tt": 1, "u": 1}, forcing=lambda points: points[:, 0],
+    ...     variables=("t",), collocation_points=40,
     ... ).fit([[0.0], [3.0]], [0.0, 1.0])
     >>> exact = 1.5 - 2 * np.sin(1.5) / np.sin(3)
     >>> bool(abs(solver.predict([[1.5]])[0] - exact) < 1e-7)
     True
     """
 
-    # Parameters that name a column of X which holds no coordinate.
     _special = ("function_column", "operator_column")
 
     _parameter_constraints: dict = {
@@ -162,7 +147,7 @@ class KernelPDESolver(BaseKEqL):
         "equation": [None, str, tuple, dict, callable, DifferentialOperator],
         "boundary_operators": [None, str, tuple, list, DifferentialOperator],
         "operator_column": [None, Integral, str],
-        "n_windows": [Interval(Integral, 1, None, closed="left")],
+        "n_windows": [at_least(1)],
     }
 
     def __init__(
@@ -183,20 +168,13 @@ class KernelPDESolver(BaseKEqL):
         n_jobs=None,
         verbose=0,
     ):
-        self.equation = equation
-        self.collocation_points = collocation_points
-        self.forcing = forcing
-        self.variables = variables
-        self.function_column = function_column
-        self.boundary_operators = boundary_operators
-        self.operator_column = operator_column
-        self.state_kernel = state_kernel
-        self.observation_noise = observation_noise
-        self.equation_noise = equation_noise
-        self.n_windows = n_windows
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
+        self.equation, self.forcing = equation, forcing
+        self.collocation_points, self.variables = collocation_points, variables
+        self.boundary_operators, self.state_kernel = boundary_operators, state_kernel
+        self.function_column, self.operator_column = function_column, operator_column
+        self.observation_noise, self.equation_noise = observation_noise, equation_noise
+        self.n_windows, self.n_jobs = n_windows, n_jobs
+        self.max_iter, self.tol = max_iter, tol
         self.verbose = verbose
 
     def fit(self, X, y):
@@ -276,22 +254,16 @@ class KernelPDESolver(BaseKEqL):
             those that it was learned from; :meth:`extrapolation` says where.
         """
         check_is_fitted(self)
-        points, (labels, entries) = self._split_columns(X, False, self._special)
-        operators, index = [parse_operator("u", self.variables_)], np.zeros(len(points))
-        if self.operator_column is not None:
-            operators, index = operators_of_rows(
-                self.boundary_operators, entries, self.variables_, has_column=True
-            )
+        points, (labels, entries) = self._split_columns(X, reset=False)
+        has_column = self.operator_column is not None
+        operators, index = operators_of_rows(
+            self.boundary_operators if has_column else "u",
+            entries,
+            self.variables_,
+            has_column,
+        )
         self._warn(points, labels)
-        values, variances = np.empty(len(points)), np.empty(len(points))
-        for m, rows_of_function in self._rows_of_functions(labels):
-            for j in np.unique(index[rows_of_function]):
-                rows = rows_of_function[index[rows_of_function] == j]
-                state, operator = self.states_[m], operators[int(j)]
-                values[rows] = state.evaluate(points[rows], operator)
-                if return_std:
-                    variances[rows] = state.variance(points[rows], operator)
-        return (values, np.sqrt(variances)) if return_std else values
+        return self._evaluate(points, labels, operators, index, return_std)
 
     def extrapolation(self, X):
         """How far the features of the solution are from those learned from.
@@ -309,23 +281,16 @@ class KernelPDESolver(BaseKEqL):
             equation was not learned.
         """
         check_is_fitted(self)
-        points, labels = self._validate_points(X, reset=False)
-        return self._extrapolation(points, labels)
-
-    def _validate_points(self, X, reset):
-        points, (labels, _) = self._split_columns(X, reset, self._special)
-        return points, labels
+        return self._extrapolation(*self._read_points(X))
 
     def _extrapolation(self, points, labels):
         ratio = np.zeros(len(points))
         if not isinstance(self.equation_, LearnedEquation):
             return ratio
         for m, rows in self._rows_of_functions(labels):
-            S = [
-                self.states_[m].evaluate(points[rows], operator)
-                for operator in self.equation_.operators
-            ]
-            S = np.column_stack([points[rows], *S])
+            state, x = self.states_[m], points[rows]
+            imposed = [state.evaluate(x, L) for L in self.equation_.operators]
+            S = np.column_stack([x, *imposed])
             ratio[rows] = self.equation_.extrapolation(S)
         return ratio
 
@@ -336,42 +301,37 @@ class KernelPDESolver(BaseKEqL):
         """
         if self.equation_ is None:
             return
-        outside = np.zeros(len(points), dtype=bool)
+        texts, outside = [], np.zeros(len(points), dtype=bool)
         for m, rows in self._rows_of_functions(labels):
             lower, upper = self.domain_[m]
             slack, x = tolerance * (upper - lower), points[rows]
             outside[rows] = np.any((x < lower - slack) | (x > upper + slack), axis=1)
         if outside.any():
-            warnings.warn(
+            texts.append(
                 f"{outside.sum()} of {len(points)} points lie outside of the domain "
                 f"where data and collocation points were given, such as "
                 f"{points[outside][0]}: the equation was not imposed there. Fit with "
-                "collocation_points that reach so far.",
-                ExtrapolationWarning,
-                stacklevel=3,
+                "collocation_points that reach so far."
             )
         if max(self.reach_) > 1 + tolerance:
             ratio = self._extrapolation(points, labels)
             unseen = ratio > 1 + tolerance
             if unseen.any():
-                warnings.warn(
+                texts.append(
                     f"at {unseen.sum()} of {len(points)} points the features of the "
                     "solution leave the region that the equation was learned from, by "
                     f"a factor of up to {ratio.max():.3g}: it is extrapolated there. "
-                    "The method extrapolation says where.",
-                    ExtrapolationWarning,
-                    stacklevel=3,
+                    "The method extrapolation says where."
                 )
+        for text in texts:
+            warnings.warn(text, ExtrapolationWarning, stacklevel=3)
 
     def _read_boundary(self, X, y):
         """Labels of the functions, names of the coordinates, and what is observed."""
-        points, (labels, entries), y = self._read(X, y, self._special)
-        columns = getattr(self, "feature_names_in_", None)
-        if columns is not None:
-            special = [self._column_index(X, parameter) for parameter in self._special]
-            columns = [name for i, name in enumerate(columns) if i not in special]
-        learned = getattr(self.equation, "variables", None)
-        variables = name_coordinates(self.variables, learned, columns, points.shape[1])
+        points, (labels, entries), y = self._read(X, y)
+        own, learned = self.variables, getattr(self.equation, "variables", None)
+        columns = self._coordinate_columns()
+        variables = name_coordinates(own, learned, columns, points.shape[1])
         has_column = self.operator_column is not None
         operators, index = operators_of_rows(
             self.boundary_operators, entries, variables, has_column
@@ -380,11 +340,10 @@ class KernelPDESolver(BaseKEqL):
         functions = sorted_labels(labels)
         position = {label: m for m, label in enumerate(functions)}
         owner = np.array([position[label] for label in labels])
-        conditions = []
-        for m in range(len(functions)):
-            rows = owner == m
-            given = points[rows], y[rows], index[rows]
-            conditions.append(observe(*given, operators, exact))
+        conditions = [
+            observe(points[rows], y[rows], index[rows], operators, exact)
+            for rows in (owner == m for m in range(len(functions)))
+        ]
         return tuple(functions), variables, conditions
 
     def _bind_equation(self, variables):

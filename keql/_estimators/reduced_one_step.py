@@ -41,13 +41,11 @@ class ReducedOneStepKEqL(OneStepKEqL):
     --------
     >>> import numpy as np
     >>> from keql import ReducedOneStepKEqL
-    >>>     >>> t = np.linspace(0, 6, 6)[:, None]
-    >>> model = ReducedOneStepKEqL(
-    ...     operators=("u",),
-    ...     known_part="u_tt",
-    ...     equation_kernel=Polynomial(1),
-    ...     variables=("t",),
-    ... ).fit(t, np.sin(2 * t.ravel()))
+    >>> from keql.kernels import Polynomial
+    >>> t = np.linspace(0, 6, 6)[:, None]
+    >>> problem = {"operators": ("u",), "known_part": "u_tt", "variables": ("t",)}
+    >>> model = ReducedOneStepKEqL(**problem, equation_kernel=Polynomial(1))
+    >>> model = model.fit(t, np.sin(2 * t.ravel()))
     >>> bool(abs(model.equation_.terms()["u"] - 4) < 0.01)
     True
     """
@@ -78,31 +76,18 @@ class ReducedOneStepKEqL(OneStepKEqL):
         verbose=0,
         random_state=None,
     ):
-        super().__init__(
-            operators=operators,
-            known_part=known_part,
-            collocation_points=collocation_points,
-            forcing=forcing,
-            variables=variables,
-            function_column=function_column,
-            state_kernel=state_kernel,
-            equation_kernel=equation_kernel,
-            observation_noise=observation_noise,
-            equation_noise=equation_noise,
-            state_penalty=state_penalty,
-            n_inducing=n_inducing,
-            n_terms=n_terms,
-            solver=solver,
-            optimizer=optimizer,
-            n_restarts=n_restarts,
-            max_iter=max_iter,
-            tol=tol,
-            warm_start=warm_start,
-            n_jobs=n_jobs,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.n_basis = n_basis
+        self.operators, self.known_part = operators, known_part
+        self.collocation_points, self.forcing = collocation_points, forcing
+        self.variables, self.function_column = variables, function_column
+        self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
+        self.observation_noise, self.equation_noise = observation_noise, equation_noise
+        self.state_penalty = state_penalty
+        self.n_inducing, self.n_basis = n_inducing, n_basis
+        self.n_terms, self.solver = n_terms, solver
+        self.optimizer, self.n_restarts = optimizer, n_restarts
+        self.max_iter, self.tol = max_iter, tol
+        self.warm_start, self.n_jobs = warm_start, n_jobs
+        self.verbose, self.random_state = verbose, random_state
 
     @property
     def _settings(self):

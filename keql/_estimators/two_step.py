@@ -22,14 +22,13 @@ class TwoStepKEqL(Learner):
         Pbar: an operator ("u_t"), ``{operator: coefficient}``, or a function of named
         features in `autograd.numpy` such as ``lambda u, u_tt: u_tt + u**3``.
     collocation_points : array-like, dict or int, default=None
-        Where the equation is imposed: an array of shape (K, d), ``{label: array}``,
-        that many low-discrepancy points, or None for the observation points and a
+        Where the equation is imposed: an array of shape (K, d), ``{label: array}``, a
+        number of low-discrepancy points, or None for the observation points and a
         low-discrepancy fill (5 points for each observation, between 200 and 1000 for
         one function).
     forcing : callable, array-like or dict, default=None
-        The right-hand side f: a function of points (K, d), an array of shape (K,) that
-        goes with an array of collocation points, ``{label: one of these}``, or None for
-        zero.
+        The right-hand side f: a function of points (K, d), an array (K,) that goes with
+        an array of collocation points, ``{label: one of these}``, or None for zero.
     variables : tuple of str, default=None
         Names of the coordinates by position; None: the columns of a data frame,
         otherwise x0, x1, ...
@@ -42,15 +41,12 @@ class TwoStepKEqL(Learner):
     equation_kernel : kernel, default=None
         Kernel of P; parts without `active_dims` act on the operators. None: a
         :class:`keql.kernels.Polynomial` of degree 2 with fitted variance.
-    observation_noise : float, default=None
-        Standard deviation of an observation of weight 1, in units of `y`; None: fitted
-        with the kernel.
-    equation_noise : float, default=None
-        Standard deviation of the equation's residual, in units of the forcing; None:
-        fitted with the equation kernel.
+    observation_noise, equation_noise : float, default=None
+        Standard deviations of an observation of weight 1, in units of `y`, and of the
+        equation's residual, in units of the forcing; None: fitted with the kernels.
     state_penalty : float, default=1.0
-        Weight lambda of the squared RKHS norm of the states: their prior covariance
-        is the state kernel over lambda.
+        Weight lambda of the squared RKHS norm of the states: their prior covariance is
+        the state kernel over lambda.
     n_inducing : int, default=500
         Inducing points of P, drawn from the features; a polynomial kernel has exact
         features and needs none.
@@ -66,25 +62,19 @@ class TwoStepKEqL(Learner):
     ----------
     equation_ : LearnedEquation or None
         The learned equation.
-    states_ : list of KernelExpansion
-        The fitted state of each function.
-    functions_ : tuple
-        Labels of the functions; (None,) without a label column.
+    states_, collocation_points_ : list of KernelExpansion, list of ndarray
+        The fitted state and the collocation points of each function.
+    functions_, variables_ : tuple
+        Labels of the functions, (None,) without a label column; names of coordinates.
     state_kernel_, equation_kernel_ : Kernel
         With fitted hyperparameters.
     observation_noise_, equation_noise_ : float
         The given or fitted noise levels.
-    collocation_points_ : list of ndarray
-        Of each function.
-    variables_ : tuple of str
-        Names of the coordinates.
     fit_report_ : FitReport
         What was chosen and why, how well data and equation are met, and what looks
         wrong; to be printed.
-    n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : ndarray of str
-        Names of the columns of `X`, if it had any.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Number of columns of `X`, and their names if it had any.
 
     Notes
     -----
@@ -93,10 +83,10 @@ class TwoStepKEqL(Learner):
     (:class:`keql.kernels.RationalQuadratic`) that fades away from some centre
     (:class:`keql.kernels.Envelope`). States of differential equations are seldom
     equally rough everywhere: what diffuses starts rough, a shock has a place. A single
-    kernel takes the shortest length scale of all of these everywhere, and needs many
-    more observations between. All sizes, lengths and the centre are those of the
-    highest posterior density given the observations, with weak priors in units of the
-    data; `state_kernel_` holds them, "fixed".
+    kernel takes the shortest length scale everywhere, and needs many more observations.
+    All sizes, lengths and the centre are those of the highest posterior density given
+    the observations, with weak priors in units of the data; `state_kernel_` holds them,
+    "fixed".
 
     References
     ----------
@@ -132,46 +122,16 @@ class TwoStepKEqL(Learner):
         n_restarts=0,
         random_state=None,
     ):
-        self.operators = operators
-        self.known_part = known_part
-        self.collocation_points = collocation_points
-        self.forcing = forcing
-        self.variables = variables
-        self.function_column = function_column
-        self.state_kernel = state_kernel
-        self.equation_kernel = equation_kernel
-        self.observation_noise = observation_noise
-        self.equation_noise = equation_noise
-        self.state_penalty = state_penalty
-        self.n_inducing = n_inducing
-        self.optimizer = optimizer
-        self.n_restarts = n_restarts
+        self.operators, self.known_part = operators, known_part
+        self.collocation_points, self.forcing = collocation_points, forcing
+        self.variables, self.function_column = variables, function_column
+        self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
+        self.observation_noise, self.equation_noise = observation_noise, equation_noise
+        self.state_penalty, self.n_inducing = state_penalty, n_inducing
+        self.optimizer, self.n_restarts = optimizer, n_restarts
         self.random_state = random_state
 
     def fit(self, X, y, sample_weight=None):
-        """Fit the states, then the equation.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe} of shape (n_samples, n_columns)
-            Points of all functions, stacked; with a column of labels if
-            `function_column` is given.
-        y : array-like of shape (n_samples,)
-            Observed values of the states.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Relative precisions: the noise variance of a row is observation_noise^2
-            over its weight. Rows of weight 0 are left out.
-
-        Returns
-        -------
-        self : TwoStepKEqL
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If an argument is not as documented; the message names it.
-        """
         learned = self._learn_in_two_steps(X, y, sample_weight, self.n_restarts)
         self._store(learned)
         self.fit_report_ = describe_fit(self, learned)

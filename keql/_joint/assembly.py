@@ -55,21 +55,12 @@ def make_problem(
 def _conditions(two_step):
     """What the state of each function has to meet: point values and the equation."""
     setup, identity = two_step.setup, parse_operator("u", two_step.variables)
+    functions = two_step.observations.functions
+    observed = [(data.points, data.values, data.weights) for data in functions]
+    imposed = setup.collocation_points, setup.forcing
     return [
-        Conditions(
-            [(data.points, identity)],
-            data.values,
-            data.weights,
-            points,
-            setup.operators,
-            forcing,
-        )
-        for data, points, forcing in zip(
-            two_step.observations.functions,
-            setup.collocation_points,
-            setup.forcing,
-            strict=True,
-        )
+        Conditions([(x, identity)], y, weights, points, setup.operators, forcing)
+        for (x, y, weights), points, forcing in zip(observed, *imposed, strict=True)
     ]
 
 

@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keql._joint.linearised import Elimination, LinearisedProblem, below_zeros
-from keql._joint.problem import (
-    Conditions,
-    apply_functionals,
-    first_equal,
-    same_points,
+from keql._joint.linearised import (
+    Elimination,
+    LinearisedProblem,
+    LinearisedState,
+    below_zeros,
 )
+from keql._joint.problem import Conditions, apply_functionals, first_equal, same_points
 from keql._numerics.linalg import (
     cholesky,
     pivoted_cholesky,
     solve_cholesky,
     solve_lower,
 )
-from keql.operators import KernelExpansion, gram, gram_diagonal
+from keql.operators import gram, gram_diagonal, gram_rows
 
 
 @dataclass(frozen=True)
@@ -210,26 +210,23 @@ class DualModel(LinearisedProblem):
         dw = e - w / b,                           dv = -(lambda/a) v - T^* x / a.
     """
 
-    def _prepare(self, m, slopes, features):
+    def _matrix(self, m, slopes, features):
         return self.problem.blocks[m].normal_matrix(slopes)
 
-    def _eliminate(self, a, b):
+    def _eliminate_state(self, a, b, m):
         problem, iterate = self.problem, self.evaluation.iterate
-        w = iterate.weights
+        Tv = apply_functionals(iterate.values[m], self.slopes[m])
+        rt = self.evaluation.residuals[m] - problem.penalty / a * Tv
+        psi = below_zeros(self.features[m], len(rt))
+        rt -= psi @ (iterate.weights / b)
+        L = factorise(self.matrices[m], problem.precisions[m], a)
+        solved = solve_lower(L, np.column_stack([psi, rt]))
+        return L, solved[:, :-1], solved[:, -1]
 
-        def reduce(m):
-            Tv = apply_functionals(iterate.values[m], self.slopes[m])
-            rt = self.evaluation.residuals[m] - problem.penalty / a * Tv
-            psi = below_zeros(self.features[m], len(rt))
-            rt -= psi @ (w / b)
-            L = factorise(self.matrices[m], problem.precisions[m], a)
-            solved = solve_lower(L, np.column_stack([psi, rt]))
-            return L, solved[:, :-1], solved[:, -1]
-
-        parts = problem.map_blocks(reduce, range(len(problem.blocks)))
-        factors, features, right = zip(*parts, strict=True)
-        pairs = list(zip(features, right, strict=True))
+    def _eliminate_weights(self, b, factors, features, right):
+        w = self.evaluation.iterate.weights
         R = cholesky(b * np.eye(len(w)) + sum(Y.T @ Y for Y in features))
+        pairs = zip(features, right, strict=True)
         e = -solve_cholesky(R, sum(Y.T @ d for Y, d in pairs))
         return Elimination(factors, features, right, R, e - w / b)
 
@@ -254,43 +251,27 @@ class DualModel(LinearisedProblem):
     def _half_log_determinant(self, m, L):
         return np.sum(np.log(np.diag(L)))
 
-    def _state(self, m, data, L, shared):
-        kernel, problem = self.problem.blocks[m].kernel, self.problem
-        c, scales = (
-            self.evaluation.iterate.coefficients[m],
-            (problem.penalty, problem.dispersion),
-        )
-        return DualState(kernel, c, data, *scales, (L, shared))
+    def _state(self, m, data, penalty, dispersion, *factors):
+        c = self.evaluation.iterate.coefficients[m]
+        expansion = self.problem.blocks[m].kernel, data.functionals, c
+        return DualState(*expansion, data, penalty, dispersion, factors)
 
 
-class DualState(KernelExpansion):
+class DualState(LinearisedState):
     """A state in terms of representers, with variances of the linearised problem.
 
     The covariance of the data of one function is H + Psi Psi^T, and functions share
     the weights of P; by the Woodbury identity what the data explain of a prior
-    variance is ``|L^-1 q|^2 - |R^-1 Y^T L^-1 q|^2`` with R R^T = I + sum Y^T Y.
-
-    The coefficients are those of the functionals of the LinearisedData; the prior
-    covariance is the kernel over `penalty`, and all variances are multiplied by
-    `dispersion`. The factors L (N + K, N + K) and R^-1 Y^T (p, N + K) are not saved;
-    without them they are computed whenever variances are asked for.
+    variance is ``|L^-1 q|^2 - |R^-1 Y^T L^-1 q|^2`` with R R^T = I + sum Y^T Y. The
+    factors are L (N + K, N + K) and R^-1 Y^T (p, N + K).
     """
-
-    def __init__(
-        self, kernel, coefficients, data, penalty=1.0, dispersion=1.0, factors=None
-    ):
-        super().__init__(kernel, data.functionals, coefficients)
-        self.data = data
-        self.penalty = penalty
-        self.dispersion = dispersion
-        self.factors = factors
 
     def variance(self, points, operator):
         """Posterior variances (n,) of an operator at points, never negative."""
         L, shared = self.factors or self._factorise()
         explained = []
-        for cross in self._cross(points, operator):
-            q = apply_functionals(cross.T, self.data.slopes) / self.penalty
+        for rows in gram_rows(self.kernel, points, operator, self.functionals):
+            q = apply_functionals(rows.T, self.data.slopes) / self.penalty
             q = solve_lower(L, q)
             explained.append(np.sum(q**2, axis=0) - np.sum((shared @ q) ** 2, axis=0))
         prior = gram_diagonal(self.kernel, points, operator) / self.penalty

@@ -9,7 +9,7 @@ a = lambda + mu and b = 1 + mu for the damping mu, these have the matrix
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from keql._joint.problem import Iterate, apply_functionals
 from keql._numerics.linalg import solve_lower
 from keql.equation import WeightPosterior
+from keql.operators import KernelExpansion
 
 
 class Elimination(NamedTuple):
@@ -69,22 +70,28 @@ def below_zeros(features, n_rows):
 class LinearisedProblem:
     """What linear models have in common, whatever represents the states.
 
-    A subclass says how the states are eliminated, `_eliminate(a, b)`, from matrices
-    that it makes with `_prepare(m, slopes, features)`, and what follows for one
-    function.
+    A subclass says how the state of function `m` is eliminated, from a matrix that it
+    makes with `_matrix(m, slopes, features)`, then the weights, and what follows for
+    one function.
     """
 
     def __init__(self, problem, evaluation):
-        self.problem = problem
-        self.evaluation = evaluation
-        weights = evaluation.iterate.weights
+        self.problem, self.evaluation = problem, evaluation
+        self.slopes, self.features, self.matrices = self._map(self._prepare)
 
-        def prepare(m):
-            slopes, features = problem.slopes(evaluation.features[m], weights)
-            return slopes, features, self._prepare(m, slopes, features)
+    def _map(self, function):
+        """What a function of m returns for each block, one tuple for each result."""
+        blocks = self.problem.blocks
+        return zip(*self.problem.map_blocks(function, range(len(blocks))), strict=True)
 
-        parts = problem.map_blocks(prepare, range(len(problem.blocks)))
-        self.slopes, self.features, self.matrices = zip(*parts, strict=True)
+    def _prepare(self, m):
+        S, weights = self.evaluation.features[m], self.evaluation.iterate.weights
+        slopes, features = self.problem.slopes(S, weights)
+        return slopes, features, self._matrix(m, slopes, features)
+
+    def _eliminate(self, a, b):
+        parts = self._map(partial(self._eliminate_state, a, b))
+        return self._eliminate_weights(b, *parts)
 
     @cached_property
     def undamped(self):
@@ -99,38 +106,22 @@ class LinearisedProblem:
 
         def expand(m):
             dc = self._step_of_state(m, parts, a, b)
-            return dc, problem.blocks[m].evaluate(dc)
-
-        steps = list(problem.map_blocks(expand, range(len(problem.blocks))))
-        new = Iterate(
-            [c + dc for c, (dc, _) in zip(iterate.coefficients, steps, strict=True)],
-            [z + dz for z, (_, dz) in zip(iterate.values, steps, strict=True)],
-            iterate.weights + parts.dw,
-        )
-        changes = [dz for _, dz in steps]
-        return new, self.evaluation.loss - self._model_loss(new, changes, parts.dw)
-
-    def _model_loss(self, new, changes, dw):
-        """Loss of the linear model at an iterate with these changes of the values."""
-        problem = self.problem
-        loss = 0.5 * new.weights @ new.weights
-        for m, (block, dz) in enumerate(zip(problem.blocks, changes, strict=True)):
+            dz = problem.blocks[m].evaluate(dc)
             residual = self.evaluation.residuals[m]
             residual = residual + apply_functionals(dz, self.slopes[m])
-            residual[len(block.values) :] += self.features[m] @ dw
-            norm = block.squared_norm(new.coefficients[m], new.values[m])
-            loss += 0.5 * problem.penalty * norm
-            loss += 0.5 * np.sum(problem.precisions[m] * residual**2)
-        return loss
+            residual[len(problem.blocks[m].values) :] += self.features[m] @ parts.dw
+            return iterate.coefficients[m] + dc, iterate.values[m] + dz, residual
+
+        coefficients, values, residuals = self._map(expand)
+        new = Iterate(list(coefficients), list(values), iterate.weights + parts.dw)
+        return new, self.evaluation.loss - problem.loss(new, residuals)
 
     def leave_one_out(self):
         """Errors (N_m,) of predicting each observation from all other data."""
         parts, errors = self.undamped, []
-        for m, (factor, F) in enumerate(
-            zip(parts.factors, parts.features, strict=True)
-        ):
+        for m, factor in enumerate(parts.factors):
             q = self._whitened_observations(m, factor)
-            shared = solve_lower(parts.coupling, F.T @ q)
+            shared = solve_lower(parts.coupling, parts.features[m].T @ q)
             squares = np.sum(q**2, axis=0), np.sum(shared**2, axis=0)
             errors.append(self._left_out(m, *squares))
         return errors
@@ -171,9 +162,25 @@ class LinearisedProblem:
 
     def posterior_states(self):
         """The states with their variances, the equation being uncertain too."""
-        parts, states = self.undamped, []
-        for m, precisions in enumerate(self.problem.precisions):
+        parts, problem, states = self.undamped, self.problem, []
+        for m, precisions in enumerate(problem.precisions):
             data = self.data_of(m, precisions, parts.coupling)
             shared = solve_lower(parts.coupling, parts.features[m].T)
-            states.append(self._state(m, data, parts.factors[m], shared))
+            uncertainty = data, problem.penalty, problem.dispersion
+            states.append(self._state(m, *uncertainty, parts.factors[m], shared))
         return states
+
+
+class LinearisedState(KernelExpansion):
+    """A state with the variances of the linearised problem.
+
+    They follow from its LinearisedData `data`; the prior covariance is the kernel over
+    `penalty`, and all variances are multiplied by `dispersion`. The `factors` are not
+    saved, but computed from the data whenever variances are asked for without them.
+    """
+
+    def __init__(
+        self, kernel, functionals, c, data, penalty=1.0, dispersion=1.0, factors=None
+    ):
+        super().__init__(kernel, functionals, c, factors)
+        self.data, self.penalty, self.dispersion = data, penalty, dispersion

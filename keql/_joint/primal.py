@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
-from keql._joint.linearised import Elimination, LinearisedProblem, below_zeros
-from keql._joint.problem import (
-    Conditions,
-    apply_functionals,
-    first_equal,
-    same_points,
+from keql._joint.linearised import (
+    Elimination,
+    LinearisedProblem,
+    LinearisedState,
+    below_zeros,
 )
+from keql._joint.problem import Conditions, apply_functionals, first_equal, same_points
 from keql._numerics.linalg import pivoted_cholesky, solve_lower
-from keql.operators import KernelExpansion, gram, gram_diagonal
+from keql.operators import gram, gram_diagonal
 
 
 @dataclass(frozen=True)
@@ -182,28 +182,25 @@ class PrimalModel(LinearisedProblem):
     all functions and sqrt(b) (dw + w / b) = 0 are solved by another (block arrowhead).
     """
 
-    def _prepare(self, m, slopes, features):
-        rows = weighted_rows(
-            self.problem.blocks[m].jacobian(slopes),
-            below_zeros(features, len(self.evaluation.residuals[m])),
-            self.evaluation.residuals[m],
-            self.problem.precisions[m],
+    def _matrix(self, m, slopes, features):
+        problem, residual = self.problem, self.evaluation.residuals[m]
+        psi, J = (
+            below_zeros(features, len(residual)),
+            problem.blocks[m].jacobian(slopes),
         )
+        rows = weighted_rows(J, psi, residual, problem.precisions[m])
         return triangle(rows) if len(rows) > rows.shape[1] else rows
 
-    def _eliminate(self, a, b):
-        problem, iterate = self.problem, self.evaluation.iterate
-        p = len(iterate.weights)
+    def _eliminate_state(self, a, b, m):
+        z = self.evaluation.iterate.coefficients[m]
+        R = eliminate_state(self.matrices[m], a, self.problem.penalty / a**0.5 * z)
+        r = len(z)
+        return R[:r, :r], R[:r, r:-1], R[:r, -1], R[r:, r:]
 
-        def reduce(m):
-            z = iterate.coefficients[m]
-            R = eliminate_state(self.matrices[m], a, problem.penalty / a**0.5 * z)
-            r = len(z)
-            return R[:r, :r], R[:r, r:-1], R[:r, -1], R[r:, r:]
-
-        parts = problem.map_blocks(reduce, range(len(problem.blocks)))
-        factors, features, right, rest = zip(*parts, strict=True)
-        prior = np.hstack([b**0.5 * np.eye(p), (iterate.weights / b**0.5)[:, None]])
+    def _eliminate_weights(self, b, factors, features, right, rest):
+        w = self.evaluation.iterate.weights
+        p = len(w)
+        prior = np.hstack([b**0.5 * np.eye(p), (w / b**0.5)[:, None]])
         R = triangle(np.vstack([*rest, prior]))
         dw = -linalg.solve_triangular(R[:p, :p], R[:p, p], check_finite=False)
         return Elimination(factors, features, right, R[:p, :p].T, dw)
@@ -229,12 +226,10 @@ class PrimalModel(LinearisedProblem):
         states = np.sum(np.log(np.abs(np.diag(factor)) / penalty**0.5))
         return states - 0.5 * np.sum(np.log(precisions))
 
-    def _state(self, m, data, factor, shared):
-        problem = self.problem
-        basis, z = problem.blocks[m].basis, self.evaluation.iterate.coefficients[m]
-        return PrimalState(
-            basis, z, data, problem.penalty, problem.dispersion, factor, shared
-        )
+    def _state(self, m, data, penalty, dispersion, *factors):
+        basis, z = self.problem.blocks[m].basis, self.evaluation.iterate.coefficients[m]
+        expansion = basis.kernel, basis.functionals, basis.coefficients(z)
+        return PrimalState(*expansion, data, penalty, dispersion, (basis, *factors))
 
 
 def weighted_rows(jacobian, psi, right, precisions):
@@ -258,24 +253,15 @@ def triangle(A):
     return R[: A.shape[1]]
 
 
-class PrimalState(KernelExpansion):
+class PrimalState(LinearisedState):
     """A state in an orthonormal basis, with variances of the linearised problem.
 
     Given the weights of P, the covariance of the coefficients z is ``(H^T H)^-1``; with
     phi the basis functions at a point, the variance is ``|H^-T phi|^2``, plus
     ``|R^-1 B^T H^-T phi|^2`` from the weights of P, plus the prior variance of what the
-    basis does not span. No difference of large numbers is taken of data.
-
-    `data`, `penalty` and `dispersion` are as for DualState. The SpanBasis, H (r, r) and
-    R^-1 B^T (p, r) are not saved, but computed from the data, as its factors are.
+    basis does not span. No difference of large numbers is taken of data. The factors
+    are the SpanBasis, H (r, r) and R^-1 B^T (p, r).
     """
-
-    def __init__(self, basis, z, data, penalty, dispersion, triangle, shared):
-        super().__init__(basis.kernel, basis.functionals, basis.coefficients(z))
-        self.data = data
-        self.penalty = penalty
-        self.dispersion = dispersion
-        self.factors = basis, triangle, shared
 
     def variance(self, points, operator):
         """Posterior variances (n,) of an operator at points, never negative."""

@@ -50,26 +50,28 @@ class Conditions:
     @property
     def observations(self):
         """The observed (points, operator, values), one triple for each operator."""
+        parts = zip(self.observed, self._split(self.values), strict=True)
+        return [(*pair, y) for pair, y in parts]
+
+    def _split(self, values):
+        """Parts of an array (N,), one for each observed operator."""
         ends = np.cumsum([len(points) for points, _ in self.observed])
-        parts = np.split(self.values, ends[:-1])
-        return [(*pair, y) for pair, y in zip(self.observed, parts, strict=True)]
+        return np.split(values, ends[:-1])
 
     def select(self, observed_rows, rows):
         """The conditions at some rows of the points of each observed operator.
 
         `rows` are those of the collocation points.
         """
-        ends = np.cumsum([len(points) for points, _ in self.observed])
-        places = np.split(np.arange(len(self.values)), ends[:-1])
+        places = self._split(np.arange(len(self.values)))
         chosen = [own[i] for own, i in zip(places, observed_rows, strict=True)]
+        chosen = np.concatenate(chosen)
         pairs = zip(self.observed, observed_rows, strict=True)
         return replace(
             self,
-            observed=[
-                (points[i], operator) for (points, operator), i in pairs if i.size
-            ],
-            values=self.values[np.concatenate(chosen)],
-            weights=self.weights[np.concatenate(chosen)],
+            observed=[(x[i], operator) for (x, operator), i in pairs if i.size],
+            values=self.values[chosen],
+            weights=self.weights[chosen],
             points=self.points[rows],
             forcing=self.forcing[rows],
         )
@@ -172,10 +174,6 @@ class JointProblem:
         """The problem with other features of the equation's RKHS."""
         return replace(self, basis=basis)
 
-    def with_blocks(self, blocks, precisions):
-        """The problem with other blocks, and the precisions of their residuals."""
-        return replace(self, blocks=blocks, precisions=precisions)
-
     def with_dispersion(self, dispersion):
         """The problem with another factor of all variances."""
         return replace(self, dispersion=dispersion)
@@ -189,18 +187,24 @@ class JointProblem:
     def evaluate(self, iterate):
         """Residuals and loss of an iterate."""
         features, residuals = [], []
-        loss, weights = 0.5 * iterate.weights @ iterate.weights, iterate.weights
-        parts = iterate.coefficients, iterate.values, self.precisions
-        for block, c, z, precision in zip(self.blocks, *parts, strict=True):
+        for block, z in zip(self.blocks, iterate.values, strict=True):
             S = block.features(z)
-            equation = self.basis.values(S[:, : self.n_unknown], weights)
+            equation = self.basis.values(S[:, : self.n_unknown], iterate.weights)
             equation += self.known_part(S) - block.forcing
-            residual = np.concatenate([z[: len(block.values)] - block.values, equation])
-            loss += 0.5 * self.penalty * block.squared_norm(c, z)
-            loss += 0.5 * np.sum(precision * residual**2)
+            observed = z[: len(block.values)] - block.values
             features.append(S)
-            residuals.append(residual)
-        return Evaluation(iterate, features, residuals, float(loss))
+            residuals.append(np.concatenate([observed, equation]))
+        loss = float(self.loss(iterate, residuals))
+        return Evaluation(iterate, features, residuals, loss)
+
+    def loss(self, iterate, residuals):
+        """The objective J of an iterate that has these residuals."""
+        loss = 0.5 * iterate.weights @ iterate.weights
+        parts = iterate.coefficients, iterate.values, residuals, self.precisions
+        for block, c, z, r, precision in zip(self.blocks, *parts, strict=True):
+            loss += 0.5 * self.penalty * block.squared_norm(c, z)
+            loss += 0.5 * np.sum(precision * r**2)
+        return loss
 
     def linearise(self, evaluation):
         """Linear model at an evaluation."""

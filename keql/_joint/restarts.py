@@ -51,15 +51,7 @@ class RestartSettings:
 
 
 def minimise_with_restarts(
-    problem,
-    start,
-    *,
-    n_restarts,
-    max_iter,
-    tol,
-    report,
-    rng,
-    settings=None,
+    problem, start, *, n_restarts, max_iter, tol, report, rng, settings=None
 ):
     """Minimise, and while the residuals are far above the noise start elsewhere.
 
@@ -69,10 +61,10 @@ def minimise_with_restarts(
     `max_iter`, but on fewer collocation points and from several draws of the states. A
     minimisation has converged at the relative decrease `tol` of the loss; `report` is
     called with the problem and the result so far after each accepted step; `rng` draws
-    states and inducing points. Returned is a BestTry, the tuple (problem, result,
-    misfit, tries). `settings` of None are the defaults of RestartSettings.
+    states and inducing points. Returned is a BestTry. `settings` of None are the
+    defaults of RestartSettings.
     """
-    settings = RestartSettings() if settings is None else settings
+    settings = settings or RestartSettings()
     minimiser = _Minimiser(max_iter, tol, report, settings)
     best = minimiser(problem, start)
     if minimiser.is_done(best) or n_restarts == 0:
@@ -127,10 +119,8 @@ class _Minimiser:
     def __call__(self, problem, start, /, **which):
         loss = problem.evaluate(start).loss
         control = Damping(self.settings.damping * loss, self.tol)
-        report = partial(self.report, problem)
-        result = minimise(
-            problem, start, control, max_iter=self.max_iter, report=report
-        )
+        loop = {"max_iter": self.max_iter, "report": partial(self.report, problem)}
+        result = minimise(problem, start, control, **loop)
         misfit = problem.misfit(result.solution)
         figures = {"loss": result.loss, "misfit": misfit, "n_iter": result.n_iter}
         return BestTry(problem, result, misfit, [{**which, **figures}])
@@ -159,9 +149,8 @@ def _restart(best, problem, *, n_restarts, minimiser, rng):
     subsampled = SubsampledProblem(problem, settings.n_points)
 
     def solve_whole(drawn):
-        return minimiser(
-            problem, subsampled.widen(drawn.result.solution), start="drawn"
-        )
+        start = subsampled.widen(drawn.result.solution)
+        return minimiser(problem, start, start="drawn")
 
     draw = _DrawnStarts(subsampled.problem, minimiser, rng)
     best_drawn, losses = None, []
@@ -189,12 +178,8 @@ class _DrawnStarts:
     def __init__(self, problem, minimiser, rng):
         self.problem, self.rng = problem, rng
         self.minimiser, self.n_draws = minimiser.for_draws()
-        self.samples = [
-            ConditionalSamples(block, precisions, problem.penalty)
-            for block, precisions in zip(
-                problem.blocks, problem.precisions, strict=True
-            )
-        ]
+        pairs = zip(problem.blocks, problem.precisions, strict=True)
+        self.samples = [ConditionalSamples(*pair, problem.penalty) for pair in pairs]
 
     def __call__(self):
         """The best of a few; one that leaves small residuals is the last."""
@@ -203,9 +188,8 @@ class _DrawnStarts:
             drawn.append(self.minimiser(self.problem, self._start()))
             if self.minimiser.is_done(drawn[-1]):
                 break
-        best = min(drawn, key=lambda one: one.result.loss)
-        if self.minimiser.is_done(drawn[-1]):
-            best = drawn[-1]
+        is_done = self.minimiser.is_done(drawn[-1])
+        best = drawn[-1] if is_done else min(drawn, key=lambda one: one.result.loss)
         n_iter = sum(one.result.n_iter for one in drawn)
         summary = {"draws": len(drawn), **best.tries[0], "n_iter": n_iter}
         return best._replace(tries=[summary])

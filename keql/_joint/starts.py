@@ -54,14 +54,13 @@ class SubsampledProblem:
         self.whole = whole
         self.rows = [evenly_spread(block.points, size) for block in whole.blocks]
         shared, blocks, precisions = {}, [], []
-        for block, rows, precision in zip(
-            whole.blocks, self.rows, whole.precisions, strict=True
-        ):
+        parts = zip(whole.blocks, self.rows, whole.precisions, strict=True)
+        for block, rows, precision in parts:
             n, n_points = len(block.values), len(block.points)
             blocks.append(block.restricted(rows, shared))
             imposed = precision[n:][rows] * (n_points / len(rows))
             precisions.append(np.concatenate([precision[:n], imposed]))
-        self.problem = whole.with_blocks(blocks, precisions)
+        self.problem = replace(whole, blocks=blocks, precisions=precisions)
 
     def widen(self, iterate):
         """An iterate of the subsampled problem as one of the whole."""
@@ -87,10 +86,8 @@ def start_at(problem, expansions, weights):
     `expansions` has the (functionals, coefficients) of the state of each function. None
     if the problem cannot represent them.
     """
-    coefficients = [
-        block.represent(*expansion)
-        for block, expansion in zip(problem.blocks, expansions, strict=True)
-    ]
+    pairs = zip(problem.blocks, expansions, strict=True)
+    coefficients = [block.represent(*expansion) for block, expansion in pairs]
     if any(c is None for c in coefficients):
         return None
     return problem.iterate(coefficients, weights)

@@ -123,7 +123,7 @@ def _linearise_at_zero(problem):
     """The model at the zero state, with data that are zero: residuals are F(0)."""
     (block,) = problem.blocks
     block = replace(block, values=0 * block.values, forcing=0 * block.forcing)
-    problem = problem.with_blocks([block], problem.precisions)
+    problem = replace(problem, blocks=[block])
     return problem.linearise(problem.evaluate(problem.zero(np.empty(0))))
 
 
@@ -153,7 +153,8 @@ def _solve_linear(model, group, noise, tolerance=1e-7):
         return None
     data = model.data_of(0, precisions, np.empty((0, 0)))
     factors, residuals = (factor, np.empty((0, len(factor)))), (linear - right)[n:]
-    states = [DualState(block.kernel, c, data, factors=factors) for c in coefficients.T]
+    expansion = block.kernel, data.functionals
+    states = [DualState(*expansion, c, data, factors=factors) for c in coefficients.T]
     return [
         Solution(state, block.features(z), rms(residual), *summary)
         for state, z, residual in zip(states, values.T, residuals.T, strict=True)
@@ -217,7 +218,7 @@ def _solve_nonlinear(at_zero, conditions, noise, max_iter, tol, first_damping=1.
     iterate, best, n_iter = at_zero.evaluation.iterate, None, 0
     for level in noise.levels:
         precisions = 1 / noise.variances(level, given, prior)
-        problem = at_zero.problem.with_blocks([block], [precisions])
+        problem = replace(at_zero.problem, blocks=[block], precisions=[precisions])
         control = Damping(first_damping, tol)
         result = minimise(problem, iterate, control, max_iter=max_iter)
         n_iter += result.n_iter

@@ -8,7 +8,7 @@ from keql.operators._differential import (
     parse_operator,
     position_of,
 )
-from keql.operators._gram import KernelExpansion, gram, gram_diagonal
+from keql.operators._gram import KernelExpansion, gram, gram_diagonal, gram_rows
 
 __all__ = [
     "DifferentialOperator",

@@ -135,6 +135,16 @@ def gram_diagonal(kernel, points, operator):
     return np.concatenate([np.diag(gram(kernel, [(c, operator)])) for c in chunks])
 
 
+def gram_rows(kernel, points, operator, functionals, n_entries=2**21):
+    """Rows of the Gram matrix of an operator at points (n, d), and of functionals.
+
+    They come in parts of at most `n_entries` entries, or of one row.
+    """
+    n_rows = max(1, n_entries // sum(len(x) for x, _ in functionals))
+    for i in range(0, len(points), n_rows):
+        yield gram(kernel, [(points[i : i + n_rows], operator)], functionals)
+
+
 class KernelExpansion:
     """A function v = sum_j c_j phi_j k(., y_j) of an RKHS, for functionals phi_j.
 
@@ -190,8 +200,8 @@ class KernelExpansion:
         values : ndarray of shape (n,)
             Computed in blocks of rows: memory grows with n linearly.
         """
-        blocks = self._cross(points, operator)
-        return np.concatenate([cross @ self.coefficients for cross in blocks])
+        rows = gram_rows(self.kernel, points, operator, self.functionals)
+        return np.concatenate([part @ self.coefficients for part in rows])
 
     def variance(self, points, operator):
         """Posterior variances of an operator applied to the function.
@@ -206,20 +216,14 @@ class KernelExpansion:
         variances : ndarray of shape (n,)
             Of the latent function, without observation noise; never negative.
         """
-        L = self.factors
-        if L is None:
-            covariance = gram(self.kernel, self.functionals)
-            if self.noise_variances is not None:
-                covariance[np.diag_indices_from(covariance)] += self.noise_variances
-            L = cholesky(covariance)
-        whitened = (solve_lower(L, cross.T) for cross in self._cross(points, operator))
-        explained = np.concatenate([np.sum(Z**2, axis=0) for Z in whitened])
+        L = self._factorise() if self.factors is None else self.factors
+        rows = gram_rows(self.kernel, points, operator, self.functionals)
+        explained = [np.sum(solve_lower(L, part.T) ** 2, axis=0) for part in rows]
         prior = gram_diagonal(self.kernel, points, operator)
-        return np.maximum(prior - explained, 0.0)
+        return np.maximum(prior - np.concatenate(explained), 0.0)
 
-    def _cross(self, points, operator, n_entries=2**21):
-        """Rows of the Gram matrix of points and representers, `n_entries` at a time."""
-        rows = max(1, n_entries // len(self.coefficients))
-        for i in range(0, len(points), rows):
-            functional = (points[i : i + rows], operator)
-            yield gram(self.kernel, [functional], self.functionals)
+    def _factorise(self):
+        covariance = gram(self.kernel, self.functionals)
+        if self.noise_variances is not None:
+            covariance[np.diag_indices_from(covariance)] += self.noise_variances
+        return cholesky(covariance)

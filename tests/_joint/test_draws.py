@@ -1,5 +1,7 @@
 """States drawn given the observations, and problems on few collocation points."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_primal import in_the_primal
@@ -19,7 +21,7 @@ def problem_of(form, noise=1e-3, **arguments):
         (case.problem, case.iterate) if form == "dual" else in_the_primal(case)
     )
     precisions = [block.precisions(*case.noises) for block in problem.blocks]
-    return case, problem.with_blocks(problem.blocks, precisions), iterate
+    return case, replace(problem, precisions=precisions), iterate
 
 
 @pytest.mark.parametrize("form", ["dual", "primal"])

@@ -190,7 +190,7 @@ def solver(is_linear):
     conditions = replace(conditions, operators=equation.operators)
     problem = make_problem(STATE_KERNEL, equation, conditions)
     precisions = rng.uniform(0.5, 5.0, size=12)
-    problem = problem.with_blocks(problem.blocks, [precisions])
+    problem = replace(problem, precisions=[precisions])
     (block,) = problem.blocks
     root = np.linalg.cholesky(gram(STATE_KERNEL, block.observed + block.imposed))
     start = problem.iterate([0.1 * rng.normal(size=len(root))], np.empty(0))
