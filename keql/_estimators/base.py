@@ -77,9 +77,19 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         Returns
         -------
         u : ndarray of shape (n,)
-            In units of `y`.
+            In units of `y`; of a solver with an operator column, values of the operator
+            that a row names.
         std : ndarray of shape (n,)
-            Only if `return_std`: of the state itself, without observation noise.
+            Only if `return_std`: of the state itself, without observation noise; of a
+            solver, of the linearised problem with the kernel as prior covariance.
+
+        Warns
+        -----
+        ExtrapolationWarning
+            If the estimator is a :class:`keql.KernelPDESolver` and points lie outside
+            of the domain of the data and collocation points, or the equation was
+            learned and features of the solution leave the region of those that it was
+            learned from; the method `extrapolation` says where.
         """
         return self.predict_derivative(X, "u", return_std=return_std)
 

@@ -23,20 +23,17 @@ class Learner(BaseKEqL):
     @property
     def _hypothesis(self):
         """What the parameters say of states and equation."""
-        return Hypothesis(
-            state_kernel=self.state_kernel,
-            equation_kernel=self.equation_kernel,
-            n_terms=getattr(self, "n_terms", None),
-            observation_noise=self.observation_noise,
-            equation_noise=self.equation_noise,
-        )
+        return Hypothesis(**self._parameters_of(Hypothesis))
 
     @property
     def _settings(self):
         """How hypotheses are fitted, by the parameters."""
+        return FitSettings(**self._parameters_of(FitSettings))
+
+    def _parameters_of(self, kind):
+        """Parameters that have the name of a field of a dataclass."""
         params = self.get_params(deep=False)
-        names = FitSettings.__dataclass_fields__
-        return FitSettings(**{name: params[name] for name in names if name in params})
+        return {name: params[name] for name in params.keys() & kind.__annotations__}
 
     def fit(self, X, y, sample_weight=None):
         """Fit the states and the equation.

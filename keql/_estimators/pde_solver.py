@@ -228,39 +228,12 @@ class KernelPDESolver(BaseKEqL):
         return self
 
     def predict(self, X, return_std=False):
-        """Values of the solution.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe} of shape (n, n_columns)
-            Points, with the same columns as in `fit`.
-        return_std : bool, default=False
-            Whether the posterior standard deviation is returned too.
-
-        Returns
-        -------
-        u : ndarray of shape (n,)
-            In units of `y`; of the operator that a row names, if there is an
-            operator column.
-        std : ndarray of shape (n,)
-            Only if `return_std`: of the linearised problem with the kernel as prior
-            covariance.
-
-        Warns
-        -----
-        ExtrapolationWarning
-            If points lie outside of the domain of the data and collocation points, or
-            the equation was learned and features of the solution leave the region of
-            those that it was learned from; :meth:`extrapolation` says where.
-        """
         check_is_fitted(self)
         points, (labels, entries) = self._split_columns(X, reset=False)
         has_column = self.operator_column is not None
+        given = self.boundary_operators if has_column else "u"
         operators, index = operators_of_rows(
-            self.boundary_operators if has_column else "u",
-            entries,
-            self.variables_,
-            has_column,
+            given, entries, self.variables_, has_column
         )
         self._warn(points, labels)
         return self._evaluate(points, labels, operators, index, return_std)
@@ -386,12 +359,10 @@ class KernelPDESolver(BaseKEqL):
         ]
 
     def _choose_kernel(self, equation, conditions, variables, boxes, noise):
-        if self.state_kernel is not None:
-            return as_kernel(self.state_kernel)
-        learned = getattr(equation, "state_kernel", None)
-        if learned is not None:
-            return learned
-        return choose_kernel(conditions, equation, variables, boxes, noise)
+        given, learned = self.state_kernel, getattr(equation, "state_kernel", None)
+        if given is None and learned is None:
+            return choose_kernel(conditions, equation, variables, boxes, noise)
+        return learned if given is None else as_kernel(given)
 
     def _store(self, solved):
         """Fitted attributes, from the state and the solutions of each function."""

@@ -8,7 +8,7 @@ from keql._joint.dual import DualModel, make_dual_blocks
 from keql._joint.primal import PrimalModel, make_primal_blocks
 from keql._joint.problem import Conditions, JointProblem, first_equal, same_points
 from keql._numerics.linalg import pivoted_cholesky, size_or_one
-from keql.equation import FixedUnknownPart, LearnedEquation, LearnedModel
+from keql.equation import FixedUnknownPart, LearnedEquation
 from keql.operators import gram, parse_operator
 
 
@@ -127,13 +127,10 @@ def assemble_learned(two_step, problem, iterate):
         setup.has_forcing,
         model.posterior_weights() if fixed is None else fixed.posterior,
     )
-    return LearnedModel(
-        two_step.observations,
-        two_step.variables,
-        setup,
-        two_step.state_kernel,
-        two_step.observation_noise * root,
-        model.posterior_states(),
-        equation,
-        problem.equation_noise * root,
+    return replace(
+        two_step,
+        observation_noise=two_step.observation_noise * root,
+        states=model.posterior_states(),
+        equation=equation,
+        equation_noise=problem.equation_noise * root,
     )

@@ -9,12 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keql._joint.linearised import (
-    Elimination,
-    LinearisedProblem,
-    LinearisedState,
-    below_zeros,
-)
+from keql._joint.linearised import LinearisedProblem, LinearisedState, below_zeros
 from keql._joint.problem import Conditions, apply_functionals, first_equal, same_points
 from keql._numerics.linalg import (
     cholesky,
@@ -55,8 +50,7 @@ class DualBlock(Conditions):
     def evaluate(self, c):
         """Values of the representers on functions with coefficients `c`, in columns."""
         n = len(self.values)
-        imposed = self.gram_square @ c[n:]
-        imposed += self.gram_cross.T @ c[:n]
+        imposed = self.gram_square @ c[n:] + self.gram_cross.T @ c[:n]
         observed = self.gram_values @ c[:n] + self.gram_cross @ c[n:]
         return np.concatenate([observed, imposed])
 
@@ -166,19 +160,13 @@ def make_dual_blocks(kernels, conditions):
     for kernel, given, group in zip(kernels, conditions, groups, strict=True):
         observed, imposed = given.observed, given.imposed
         shape = (len(given.operators), len(given.points)) * 2
-        if group not in shared and imposed:
+        cross = np.empty((len(given.values), 0))
+        if imposed:
+            cross = gram(kernel, observed, imposed)
+        if imposed and group not in shared:
             shared[group] = gram(kernel, imposed).reshape(shape)
-        cross = gram(kernel, observed, imposed) if imposed else None
-        blocks.append(
-            DualBlock(
-                **vars(given),
-                kernel=kernel,
-                group=group,
-                gram_values=gram(kernel, observed),
-                gram_cross=np.empty((len(given.values), 0)) if cross is None else cross,
-                gram_operators=shared.get(group, np.empty(shape)),
-            )
-        )
+        grams = gram(kernel, observed), cross, shared.get(group, np.empty(shape))
+        blocks.append(DualBlock(*vars(given).values(), kernel, group, *grams))
     return blocks
 
 
@@ -223,12 +211,12 @@ class DualModel(LinearisedProblem):
         solved = solve_lower(L, np.column_stack([psi, rt]))
         return L, solved[:, :-1], solved[:, -1]
 
-    def _eliminate_weights(self, b, factors, features, right):
+    def _eliminate_weights(self, b, features, right):
         w = self.evaluation.iterate.weights
         R = cholesky(b * np.eye(len(w)) + sum(Y.T @ Y for Y in features))
         pairs = zip(features, right, strict=True)
         e = -solve_cholesky(R, sum(Y.T @ d for Y, d in pairs))
-        return Elimination(factors, features, right, R, e - w / b)
+        return R, e - w / b
 
     def _step_of_state(self, m, parts, a, b):
         iterate, penalty = self.evaluation.iterate, self.problem.penalty

@@ -91,7 +91,9 @@ class LinearisedProblem:
 
     def _eliminate(self, a, b):
         parts = self._map(partial(self._eliminate_state, a, b))
-        return self._eliminate_weights(b, *parts)
+        factors, features, right, *rest = parts
+        coupling, dw = self._eliminate_weights(b, features, right, *rest)
+        return Elimination(factors, features, right, coupling, dw)
 
     @cached_property
     def undamped(self):

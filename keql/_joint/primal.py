@@ -13,12 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
-from keql._joint.linearised import (
-    Elimination,
-    LinearisedProblem,
-    LinearisedState,
-    below_zeros,
-)
+from keql._joint.linearised import LinearisedProblem, LinearisedState, below_zeros
 from keql._joint.problem import Conditions, apply_functionals, first_equal, same_points
 from keql._numerics.linalg import pivoted_cholesky, solve_lower
 from keql.operators import gram, gram_diagonal
@@ -136,14 +131,13 @@ def make_primal_blocks(kernels, conditions):
     `kernels` has the state kernel of each function, `conditions` what it has to meet;
     the observed functionals are point values.
     """
-    blocks = [None] * len(kernels)
+    blocks = {}
     bases = first_equal(kernels, lambda one, other: one is other)
     for basis in set(bases):
         members = [m for m, own in enumerate(bases) if own == basis]
         group = _blocks_of_one_kernel(kernels[basis], [conditions[m] for m in members])
-        for m, block in zip(members, group, strict=True):
-            blocks[m] = block
-    return blocks
+        blocks.update(zip(members, group, strict=True))
+    return [blocks[m] for m in range(len(kernels))]
 
 
 def _blocks_of_one_kernel(kernel, conditions):
@@ -159,13 +153,9 @@ def _blocks_of_one_kernel(kernel, conditions):
     sizes = [len(operators) * len(conditions[i].points) for i in owners]
     parts = np.split(rows[len(points) :], np.cumsum(sizes)[:-1])
     rows_at = dict(zip(owners, parts, strict=True))
+    shape = len(operators), -1, rows.shape[1]
     return [
-        PrimalBlock(
-            **vars(given),
-            basis=basis,
-            basis_values=rows[own],
-            basis_operators=rows_at[i].reshape(len(operators), -1, rows.shape[1]),
-        )
+        PrimalBlock(*vars(given).values(), basis, rows[own], rows_at[i].reshape(shape))
         for given, own, i in zip(conditions, rows_of, places, strict=True)
     ]
 
@@ -184,11 +174,9 @@ class PrimalModel(LinearisedProblem):
 
     def _matrix(self, m, slopes, features):
         problem, residual = self.problem, self.evaluation.residuals[m]
-        psi, J = (
-            below_zeros(features, len(residual)),
-            problem.blocks[m].jacobian(slopes),
-        )
-        rows = weighted_rows(J, psi, residual, problem.precisions[m])
+        psi = below_zeros(features, len(residual))
+        jacobian = problem.blocks[m].jacobian(slopes)
+        rows = weighted_rows(jacobian, psi, residual, problem.precisions[m])
         return triangle(rows) if len(rows) > rows.shape[1] else rows
 
     def _eliminate_state(self, a, b, m):
@@ -197,13 +185,13 @@ class PrimalModel(LinearisedProblem):
         r = len(z)
         return R[:r, :r], R[:r, r:-1], R[:r, -1], R[r:, r:]
 
-    def _eliminate_weights(self, b, factors, features, right, rest):
+    def _eliminate_weights(self, b, features, right, rest):
         w = self.evaluation.iterate.weights
         p = len(w)
         prior = np.hstack([b**0.5 * np.eye(p), (w / b**0.5)[:, None]])
         R = triangle(np.vstack([*rest, prior]))
         dw = -linalg.solve_triangular(R[:p, :p], R[:p, p], check_finite=False)
-        return Elimination(factors, features, right, R[:p, :p].T, dw)
+        return R[:p, :p].T, dw
 
     def _step_of_state(self, m, parts, a, b):
         target = parts.features[m] @ parts.dw + parts.right[m]
@@ -222,9 +210,8 @@ class PrimalModel(LinearisedProblem):
         return self.evaluation.residuals[m][: len(own)] / rest
 
     def _half_log_determinant(self, m, factor):
-        penalty, precisions = self.problem.penalty, self.problem.precisions[m]
-        states = np.sum(np.log(np.abs(np.diag(factor)) / penalty**0.5))
-        return states - 0.5 * np.sum(np.log(precisions))
+        scaled = np.abs(np.diag(factor)) / self.problem.penalty**0.5
+        return np.sum(np.log(scaled)) - 0.5 * np.sum(np.log(self.problem.precisions[m]))
 
     def _state(self, m, data, penalty, dispersion, *factors):
         basis, z = self.problem.blocks[m].basis, self.evaluation.iterate.coefficients[m]

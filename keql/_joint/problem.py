@@ -158,8 +158,7 @@ class JointProblem:
     def iterate(self, coefficients, weights):
         """An iterate from coefficients of the states and weights of P."""
         pairs = zip(self.blocks, coefficients, strict=True)
-        values = [block.evaluate(c) for block, c in pairs]
-        return Iterate(list(coefficients), values, weights)
+        return Iterate(list(coefficients), [b.evaluate(c) for b, c in pairs], weights)
 
     def zero(self, weights):
         """The iterate whose states are zero."""
