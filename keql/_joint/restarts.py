@@ -22,18 +22,16 @@ class RestartSettings:
     poor_misfit, failed_misfit : float
         Mean squared residuals, in units of the noise variances, above which the minimum
         is a poor one or the model does not hold, and above which a user is warned.
-    damping : float
-        First damping, relative to the loss at the start (both have no unit).
-    degree : int
-        Of the polynomial that first stands in for an equation of another kernel.
+    damping, degree : float, int
+        First damping, relative to the loss at the start (both have no unit); degree of
+        the polynomial that first stands in for an equation of another kernel.
     n_points : int
         Collocation points of each function while starts are compared. Steps get cheaper
         by the square and more; a third of the published thousand points still tell a
         state that meets the equation from one that meets it at these points only.
-    max_draw_iter : int
-        Steps from a drawn state. One near a good minimum is there in half as many.
-    draw_tol : float
-        Smallest relative decrease of the loss for which these go on.
+    max_draw_iter, draw_tol : int, float
+        Steps from a drawn state, of which one near a good minimum needs half, and the
+        smallest relative decrease of the loss for which they go on.
     n_agreeing, agreement : int, float
         Number of tries, and the relative difference of their losses, that say that
         there is no lower minimum: the model does not hold, and more draws do not help.
@@ -61,8 +59,8 @@ def minimise_with_restarts(
     `max_iter`, but on fewer collocation points and from several draws of the states. A
     minimisation has converged at the relative decrease `tol` of the loss; `report` is
     called with the problem and the result so far after each accepted step; `rng` draws
-    states and inducing points. Returned is a BestTry. `settings` of None are the
-    defaults of RestartSettings.
+    states and inducing points. Returned is a BestTry; the default `settings` are those
+    of RestartSettings.
     """
     settings = settings or RestartSettings()
     minimiser = _Minimiser(max_iter, tol, report, settings)

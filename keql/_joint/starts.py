@@ -29,12 +29,9 @@ class ConditionalSamples:
     """
 
     def __init__(self, block, precisions, penalty):
-        n = len(block.values)
-        covariance = block.gram_values + np.diag(penalty / precisions[:n])
-        self.block = block
-        self.factor = cholesky(covariance)
+        n, self.block, self.draw_prior = len(block.values), block, block.prior()
+        self.factor = cholesky(block.gram_values + np.diag(penalty / precisions[:n]))
         self.scale = np.linalg.norm(solve_lower(self.factor, block.values)) / n**0.5
-        self.draw_prior = block.prior()
 
     def __call__(self, rng):
         """Coefficients of one draw."""

@@ -4,7 +4,12 @@ import numpy as np
 
 from keql._joint.problem import Conditions
 from keql._observations.data import CollocationDefaults, low_discrepancy
-from keql.operators import DifferentialOperator, parse_operator
+from keql.operators import (
+    DifferentialOperator,
+    extend_operators,
+    parse_operator,
+    position_of,
+)
 
 
 def name_coordinates(given, learned, columns, n):
@@ -52,11 +57,8 @@ def _find_operator(entry, operators, variables):
     """Position of the operator that an entry names; appended if it is a new one."""
     if isinstance(entry, str):
         operator = parse_operator(entry, variables)
-        for i, known in enumerate(operators):
-            if operator.same_as(known):
-                return i
-        operators.append(operator)
-        return len(operators) - 1
+        operators[:] = extend_operators(operators, [operator])
+        return position_of(operator, operators)
     if entry == int(entry) and 0 <= entry < len(operators):
         return int(entry)
     raise ValueError(
@@ -82,10 +84,8 @@ def observe(points, values, index, operators, exact):
         functionals.append((x, operators[j]))
         sorted_values.append(y)
     values = np.concatenate(sorted_values)
-    nowhere = np.empty((0, points.shape[1]))
-    return Conditions(
-        functionals, values, np.ones(len(values)), nowhere, [], np.empty(0)
-    )
+    no_equation = np.empty((0, points.shape[1])), [], np.empty(0)
+    return Conditions(functionals, values, np.ones(len(values)), *no_equation)
 
 
 def _merge_equal(points, values, operator, tolerance=1e-8):
@@ -112,9 +112,8 @@ def _merge_equal(points, values, operator, tolerance=1e-8):
 
 def box_of(conditions):
     """Lower and upper corner of all points of one function, of shape (2, d)."""
-    everything = [conditions.points, *(x for x, _ in conditions.observed)]
-    everything = np.concatenate(everything)
-    return np.array([everything.min(axis=0), everything.max(axis=0)])
+    x = np.concatenate([conditions.points, *(x for x, _ in conditions.observed)])
+    return np.array([x.min(axis=0), x.max(axis=0)])
 
 
 def default_points(conditions, n):

@@ -42,9 +42,8 @@ def choose_kernel(
 
     def rate(fractions):
         kernel = candidate(np.array(fractions)).bind(variables)
-        solutions = solve_all(
-            kernel, equation, sample, noise, max_iter=max_iter, tol=tol
-        )
+        loop = {"max_iter": max_iter, "tol": tol}
+        solutions = solve_all(kernel, equation, sample, noise, **loop)
         likelihood = sum(solution.likelihood for solution in solutions)
         scale = float(np.mean([solution.scale for solution in solutions]))
         return likelihood, fractions, scale
@@ -86,10 +85,8 @@ def _subsample(conditions, n_rows):
     """Some of the conditions and points, drawn at random: even strides see lines."""
     rng = np.random.RandomState(0)
     share = min(1.0, n_rows / len(conditions.values))
-
-    def draw(n, of):
-        return np.sort(rng.permutation(of)[:n])
-
     sizes = [len(points) for points, _ in conditions.observed]
-    observed_rows = [draw(int(np.ceil(share * size)), size) for size in sizes]
-    return conditions.select(observed_rows, draw(n_rows, len(conditions.points)))
+    wanted = [(int(np.ceil(share * size)), size) for size in sizes]
+    wanted.append((n_rows, len(conditions.points)))
+    *observed_rows, rows = [np.sort(rng.permutation(of)[:n]) for n, of in wanted]
+    return conditions.select(observed_rows, rows)

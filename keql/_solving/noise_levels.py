@@ -19,6 +19,7 @@ resolve it would otherwise be answered with wild states.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -97,11 +98,11 @@ def solve_all(kernel, equation, conditions, noise, *, max_iter, tol, map_functio
     Functions with the same functionals share their Gram matrix, and, if the equation is
     linear, its factorisation.
     """
-    groups = {}
+    groups, solutions = {}, {}
     for m, given in enumerate(conditions):
         groups.setdefault(given.key, []).append(m)
-    solutions = [None] * len(conditions)
     training_features = getattr(equation, "training_features", None)
+    loop = {"noise": noise, "max_iter": max_iter, "tol": tol}
     for members in groups.values():
         group = [conditions[m] for m in members]
         model = _linearise_at_zero(make_problem(kernel, equation, group[0]))
@@ -109,14 +110,9 @@ def solve_all(kernel, equation, conditions, noise, *, max_iter, tol, map_functio
         if seems_linear(model, size, training_features):
             solved = _solve_linear(model, group, noise)
         if solved is None:
-
-            def solve(given, model=model):
-                return _solve_nonlinear(model, given, noise, max_iter, tol)
-
-            solved = map_functions(solve, group)
-        for m, solution in zip(members, solved, strict=True):
-            solutions[m] = solution
-    return solutions
+            solved = map_functions(partial(_solve_nonlinear, model, **loop), group)
+        solutions.update(zip(members, solved, strict=True))
+    return [solutions[m] for m in range(len(conditions))]
 
 
 def _linearise_at_zero(problem):
@@ -225,22 +221,14 @@ def _solve_nonlinear(at_zero, conditions, noise, max_iter, tol, first_damping=1.
         model = problem.linearise(problem.evaluate(result.solution))
         right = apply_functionals(result.solution.values[0], model.slopes[0])
         right -= model.evaluation.residuals[0]
-        own, (L,) = np.diag(model.matrices[0]), model.undamped.factors
-        likelihood, scale = profile_likelihood(
-            2 * result.loss, right[:, None], own, n, L
-        )
+        data = right[:, None], np.diag(model.matrices[0]), n, model.undamped.factors[0]
+        likelihood, scale = profile_likelihood(2 * result.loss, *data)
         worse = best is not None and not (result.converged and likelihood > best[1])
         if worse and np.isnan(given).any():
             break
         iterate, best = result.solution, (level, likelihood, scale, model, result)
     *summary, model, result = best
-    return Solution(
-        model.posterior_states()[0],
-        model.evaluation.features[0],
-        rms(model.evaluation.residuals[0][n:]),
-        *summary,
-        linear=False,
-        n_iter=n_iter,
-        converged=result.converged,
-        message=result.message,
-    )
+    (state,), (features,) = model.posterior_states(), model.evaluation.features
+    residual = rms(model.evaluation.residuals[0][n:])
+    loop = False, n_iter, result.converged, result.message
+    return Solution(state, features, residual, *summary, *loop)

@@ -4,7 +4,12 @@ import numpy as np
 
 from keql._joint.dual import DualModel, make_dual_blocks
 from keql._joint.problem import JointProblem
-from keql.equation import FixedUnknownPart, LearnedEquation, make_known_part
+from keql.equation import (
+    FixedUnknownPart,
+    LearnedEquation,
+    bind_known_part,
+    make_known_part,
+)
 
 
 class NoUnknownPart:
@@ -36,17 +41,11 @@ def make_problem(kernel, equation, conditions):
         basis, n_unknown = NoUnknownPart(), 0
         known_part = make_known_part(None, ()) if equation is None else equation.part
         if equation is None:
-            known_part.locate([], None)
+            bind_known_part(known_part, (), [])
+    blocks = make_dual_blocks([kernel], [conditions])
     precisions = np.ones(len(conditions.values) + len(conditions.points))
-    return JointProblem(
-        make_dual_blocks([kernel], [conditions]),
-        basis,
-        known_part,
-        n_unknown,
-        [precisions],
-        1.0,
-        DualModel,
-    )
+    equation = basis, known_part, n_unknown
+    return JointProblem(blocks, *equation, [precisions], 1.0, DualModel)
 
 
 def prior_variances(model):
@@ -58,10 +57,8 @@ def prior_variances(model):
     prior = np.diag(model.matrices[0])
     if np.all(prior > 0):
         return prior
-    ones = np.ones_like(model.slopes[0])
-    return np.where(
-        prior > 0, prior, np.diag(model.problem.blocks[0].normal_matrix(ones))
-    )
+    of_ones = model.problem.blocks[0].normal_matrix(np.ones_like(model.slopes[0]))
+    return np.where(prior > 0, prior, np.diag(of_ones))
 
 
 def seems_linear(model, size, training_features=None, tolerance=1e-5):

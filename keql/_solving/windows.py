@@ -14,9 +14,7 @@ class SequentialState:
     """
 
     def __init__(self, states, edges, axis):
-        self.states = states
-        self.edges = edges
-        self.axis = axis
+        self.states, self.edges, self.axis = states, edges, axis
 
     def evaluate(self, points, operator):
         """Values of an operator applied to the state, of shape (n,)."""
@@ -67,11 +65,9 @@ def solve_in_windows(solve, equation, conditions, axis, n_windows):
 def _carried(equation, axis):
     """The state and its derivatives in time of less than the equation's order."""
     order = max(a[axis] for o in equation.operators for a, _ in o.terms)
-    units = [
-        tuple(k * (i == axis) for i in range(len(equation.variables)))
-        for k in range(max(order, 1))
-    ]
-    return [parse_operator(unit, equation.variables) for unit in units]
+    unit = np.eye(len(equation.variables), dtype=int)[axis]
+    orders = [tuple((k * unit).tolist()) for k in range(max(order, 1))]
+    return [parse_operator(order, equation.variables) for order in orders]
 
 
 class _Windows:
@@ -108,13 +104,10 @@ class _Windows:
         start = self.initial.copy()
         start[:, self.axis] = self.edges[w]
         handed = [previous.evaluate(start, operator) for operator in self.carried]
+        observed = part.observed + [(start, operator) for operator in self.carried]
         values = np.concatenate([part.values, *handed])
-        return replace(
-            part,
-            observed=part.observed + [(start, operator) for operator in self.carried],
-            values=values,
-            weights=np.ones(len(values)),
-        )
+        weights = np.ones(len(values))
+        return replace(part, observed=observed, values=values, weights=weights)
 
     def _rows_in(self, points, w):
         """The points in window `w`; those on its start only in the first."""
