@@ -172,8 +172,6 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         for m in np.unique(positions):
             yield m, np.flatnonzero(positions == m)
 
-    # --- validation -------------------------------------------------------------
-
     def _read_points(self, X):
         """Coordinates (n, d) and function labels of the rows of `X`, after `fit`."""
         points, entries = self._split_columns(X, reset=False)
@@ -189,19 +187,16 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             X = np.asarray(X)
         _check_feature_names(self, X, reset=reset)
         _check_n_features(self, X, reset=reset)
-        columns = {
-            parameter: column_index(X, column, parameter)
-            for parameter, column in given.items()
-            if column is not None
-        }
+        given = {name: column for name, column in given.items() if column is not None}
+        columns = {name: column_index(X, given[name], name) for name in given}
         others = [i for i in range(X.shape[1]) if i not in columns.values()]
         coordinates = _safe_indexing(X, others, axis=1)
         checks = {"dtype": np.float64, "input_name": "X", "estimator": self}
         points = check_array(coordinates, **checks)
-        entries = {parameter: [None] * len(points) for parameter in given}
-        for parameter, i in columns.items():
-            entries[parameter] = np.asarray(_safe_indexing(X, i, axis=1)).tolist()
-            refuse_missing(entries[parameter], given[parameter], parameter)
+        entries = dict.fromkeys(self._special, [None] * len(points))
+        for name, i in columns.items():
+            entries[name] = np.asarray(_safe_indexing(X, i, axis=1)).tolist()
+            refuse_missing(entries[name], given[name], name)
         return points, list(entries.values())
 
     def _read(self, X, y):
@@ -244,18 +239,15 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             everything = np.concatenate([d.points for d in observations.functions])
             return [low_discrepancy(everything, given)] * len(labels)
         per_function = by_label(given, labels, "collocation_points")
-        checked = {}
-        for points in per_function:
-            if id(points) not in checked:
-                array = check_array(
-                    points, dtype=np.float64, input_name="collocation_points"
+        checks = {"dtype": np.float64, "input_name": "collocation_points"}
+        different = {id(points): points for points in per_function}
+        checked = {key: check_array(x, **checks) for key, x in different.items()}
+        for array in checked.values():
+            if array.shape[1] != len(variables):
+                raise ValueError(
+                    f"collocation_points has {array.shape[1]} column(s): it must have "
+                    f"one for each of the variables {', '.join(variables)}."
                 )
-                if array.shape[1] != len(variables):
-                    raise ValueError(
-                        f"collocation_points has {array.shape[1]} column(s): it must "
-                        f"have one for each of the variables {', '.join(variables)}."
-                    )
-                checked[id(points)] = array
         return [checked[id(points)] for points in per_function]
 
     def _evaluate_forcing(self, labels, collocation_points):

@@ -60,11 +60,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         None: a thousandth of the root mean square of the unknown part, or, along with a
         state kernel that is not given, a tenth of that if observations are predicted
         better, or what the residuals are if they are far below it.
-    state_penalty : float, default=1.0
-        Weight lambda of the squared RKHS norm of the states.
-    n_inducing : int, default=500
-        Inducing points of P, drawn from the two-step features; a polynomial kernel
-        has exact features and needs none.
+    state_penalty, n_inducing : float, int, default=1.0, 500
+        Weight lambda of the squared RKHS norm of the states, and the number of inducing
+        points of P, drawn from the two-step features; a polynomial kernel has exact
+        features and needs none.
     n_terms : int, "auto" or None, default=None
         How many terms a polynomial P keeps. Terms are taken out one by one, the one
         that costs least each time, and all is fitted again; "auto" keeps those that
@@ -90,10 +89,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
     warm_start : bool, default=False
         Whether a further `fit` starts from the last solution if that has the same
         number of observations and collocation points; exact states, the same box.
-    n_jobs : int, default=None
-        Threads that work on different functions.
-    verbose : int, default=0
-        Whether each accepted step is printed.
+    n_jobs, verbose : int, default=None, 0
+        Threads that work on different functions; whether each accepted step is printed.
     random_state : int, RandomState instance or None, default=None
         Draws inducing points, and the states to try again from.
 

@@ -80,14 +80,12 @@ class KernelPDESolver(BaseKEqL):
         one after the other: the state at the end of one is the initial state of the
         next, at the places where initial data were given. Memory is that of the
         largest window.
-    max_iter : int, default=50
-        Largest number of steps for a nonlinear equation at one level of the noise.
-    tol : float, default=1e-4
-        Steps end when they lower the loss by less, relatively.
-    n_jobs : int, default=None
-        Threads that solve a nonlinear equation for different functions.
-    verbose : int, default=0
-        Whether the result for each function and window is printed.
+    max_iter, tol : int, float, default=50, 1e-4
+        Steps for a nonlinear equation at one level of the noise, at most, and when they
+        end: when they lower the loss by less, relatively.
+    n_jobs, verbose : int, default=None, 0
+        Threads that solve a nonlinear equation for different functions; whether the
+        result for each function and window is printed.
 
     Attributes
     ----------
@@ -104,11 +102,10 @@ class KernelPDESolver(BaseKEqL):
     relative_noise_ : ndarray of shape (n_functions,)
         Noise variances chosen for data and equation, relative to prior variances:
         between 1e-13, for a problem that can be met exactly, and 1e-2.
-    residual_ : ndarray of shape (n_functions,)
-        Root mean square of the equation's residual at the collocation points.
-    log_likelihood_ : ndarray of shape (n_functions,)
-        Of the data and the linearised equation at the best scale of the kernel, for
-        choosing between kernels.
+    residual_, log_likelihood_ : ndarray of shape (n_functions,)
+        Root mean square of the equation's residual at the collocation points, and
+        likelihood of the data and the linearised equation at the best scale of the
+        kernel, for choosing between kernels.
     domain_ : ndarray of shape (n_functions, 2, d)
         Lower and upper corner of the box of all points in `fit`.
     converged_, n_iter_ : bool, int
@@ -208,15 +205,10 @@ class KernelPDESolver(BaseKEqL):
             check_posed(equation, labels, conditions, boxes)
         noise = NoiseLevels(self.observation_noise, self.equation_noise)
         kernel = self._choose_kernel(equation, conditions, variables, boxes, noise)
-        solve = partial(
-            solve_all,
-            kernel.bind(variables),
-            equation,
-            noise=noise,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            map_functions=partial(parallel_map, self.n_jobs),
-        )
+        loop = {"max_iter": self.max_iter, "tol": self.tol}
+        loop["map_functions"] = partial(parallel_map, self.n_jobs)
+        bound = kernel.bind(variables)
+        solve = partial(solve_all, bound, equation, noise=noise, **loop)
         axis = variables.index("t") if "t" in variables else 0
         solved = solve_in_windows(solve, equation, conditions, axis, self.n_windows)
         self.variables_, self.functions_ = variables, labels
@@ -232,9 +224,8 @@ class KernelPDESolver(BaseKEqL):
         points, (labels, entries) = self._split_columns(X, reset=False)
         has_column = self.operator_column is not None
         given = self.boundary_operators if has_column else "u"
-        operators, index = operators_of_rows(
-            given, entries, self.variables_, has_column
-        )
+        rows = entries, self.variables_, has_column
+        operators, index = operators_of_rows(given, *rows)
         self._warn(points, labels)
         return self._evaluate(points, labels, operators, index, return_std)
 
@@ -305,10 +296,8 @@ class KernelPDESolver(BaseKEqL):
         own, learned = self.variables, getattr(self.equation, "variables", None)
         columns = self._coordinate_columns()
         variables = name_coordinates(own, learned, columns, points.shape[1])
-        has_column = self.operator_column is not None
-        operators, index = operators_of_rows(
-            self.boundary_operators, entries, variables, has_column
-        )
+        rows = entries, variables, self.operator_column is not None
+        operators, index = operators_of_rows(self.boundary_operators, *rows)
         exact = not self.observation_noise
         functions = sorted_labels(labels)
         position = {label: m for m, label in enumerate(functions)}
@@ -391,16 +380,13 @@ class KernelPDESolver(BaseKEqL):
 
         With `verbose`, print the result for each function and window.
         """
-        advice = []
+        advice = [s.message for _, parts in solved for s in parts if not s.converged]
         for label, (_, solutions) in zip(self.functions_, solved, strict=True):
-            for solution in solutions:
-                if self.verbose:
-                    print(
-                        f"function {label}: {solution.n_iter} step(s), relative noise "
-                        f"{solution.level:.0e}, residual {solution.residual:.2e}"
-                    )
-                if not solution.converged:
-                    advice.append(solution.message)
+            for solution in solutions if self.verbose else []:
+                print(
+                    f"function {label}: {solution.n_iter} step(s), relative noise "
+                    f"{solution.level:.0e}, residual {solution.residual:.2e}"
+                )
         if self.equation_ is not None and self.relative_noise_.max() >= highest_level:
             advice.append(
                 "the state meets the data and the equation only roughly, up to a tenth "

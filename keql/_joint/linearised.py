@@ -152,15 +152,10 @@ class LinearisedProblem:
 
     def data_of(self, m, precisions, coupling):
         """The LinearisedData of function `m`, with the precisions of its noise."""
-        block, S = self.problem.blocks[m], self.evaluation.features[m]
-        return LinearisedData(
-            block.observed + block.imposed,
-            self.slopes[m],
-            precisions,
-            self.problem.basis,
-            S[:, : self.problem.n_unknown],
-            coupling,
-        )
+        problem, block = self.problem, self.problem.blocks[m]
+        T = block.observed + block.imposed, self.slopes[m]
+        P = problem.basis, self.evaluation.features[m][:, : problem.n_unknown]
+        return LinearisedData(*T, precisions, *P, coupling)
 
     def posterior_states(self):
         """The states with their variances, the equation being uncertain too."""
@@ -168,8 +163,8 @@ class LinearisedProblem:
         for m, precisions in enumerate(problem.precisions):
             data = self.data_of(m, precisions, parts.coupling)
             shared = solve_lower(parts.coupling, parts.features[m].T)
-            uncertainty = data, problem.penalty, problem.dispersion
-            states.append(self._state(m, *uncertainty, parts.factors[m], shared))
+            scales = problem.penalty, problem.dispersion
+            states.append(self._state(m, data, *scales, parts.factors[m], shared))
         return states
 
 

@@ -30,13 +30,11 @@ def check_posed(equation, labels, conditions, boxes):
     the other coordinates: u on the two sides for u_xx, u on one for u_t, and u and
     u_t on one for u_tt. Data inside of the domain count as well.
     """
-    seen = set()
+    different = {}  # there may be many functions, but few sets of places
     for label, given, box in zip(labels, conditions, boxes, strict=True):
-        key = (given.key, box.tobytes())
-        if key in seen:  # there may be many functions, but few sets of places
-            continue
-        seen.add(key)
-        lacks = _lacking_conditions(equation, given.observed, box)
+        different.setdefault((given.key, box.tobytes()), (label, given.observed, box))
+    for label, *places in different.values():
+        lacks = _lacking_conditions(equation, *places)
         if lacks:
             of = "" if label is None else f" of function {label!r}"
             warnings.warn(
@@ -54,12 +52,9 @@ def _lacking_conditions(equation, observed, box):
     texts = []
     for axis, name in enumerate(equation.variables):
         order = max(a[axis] for o in equation.operators for a, _ in o.terms)
-        counts = (_conditions_across(x, axis, box) for x, _ in observed)
-        n = sum(min(count, order) for count in counts)
-        if n < order:
-            texts.append(
-                f"of order {order} in {name} and has {n} condition(s) across it"
-            )
+        n = sum(min(_conditions_across(x, axis, box), order) for x, _ in observed)
+        text = f"of order {order} in {name} and has {n} condition(s) across it"
+        texts += [text] if n < order else []
     return texts
 
 

@@ -24,7 +24,7 @@ class LinearKnownPart:
         self.coefficients = np.asarray(coefficients, dtype=float)
         self.columns = None
 
-    def locate(self, names, column_of):
+    def _locate(self, names, column_of):
         """Remember the columns of the features, given where each operator stands."""
         self.columns = [column_of(operator) for operator in self.operators]
         self.names = [names[column] for column in self.columns]
@@ -62,7 +62,7 @@ class FunctionKnownPart:
         self.operators = operators
         self.columns = None
 
-    def locate(self, names, column_of):
+    def _locate(self, names, column_of):
         """Remember the columns of the features, given where each operator stands."""
         by_name = {operator.name: column_of(operator) for operator in self.operators}
         self.columns = [
@@ -143,7 +143,7 @@ def bind_known_part(part, variables, operators):
     """
     operators = extend_operators(operators, part.operators)
     names = [*variables, *(operator.name for operator in operators)]
-    part.locate(names, lambda o: len(variables) + position_of(o, operators))
+    part._locate(names, lambda o: len(variables) + position_of(o, operators))
     return operators
 
 

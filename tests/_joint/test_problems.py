@@ -80,7 +80,7 @@ def make_case(equation="polynomial", known="linear", n_functions=3, factor=1.0):
     ]
     forcing = [rng.normal(size=len(x)) for x in points]
     known_part = make_known_part(KNOWN_PARTS[known][0], ("t",))
-    known_part.locate(NAMES, lambda operator: NAMES.index(operator.name))
+    known_part._locate(NAMES, lambda operator: NAMES.index(operator.name))
     kernel, formula = EQUATIONS[equation]
     kernel = factor * kernel.bind(NAMES[:3], default=(1, 2))
     centers = rng.normal(size=(9, 3))

@@ -27,7 +27,7 @@ def located(known_part):
         (index,) = [i for i, o in enumerate(operators) if o.same_as(operator)]
         return 2 + index
 
-    part.locate(NAMES, column_of)
+    part._locate(NAMES, column_of)
     return part
 
 
@@ -126,7 +126,7 @@ def test_operators_that_are_used():
 def test_terms_with_sums_are_in_brackets():
     part = make_known_part({"u_t + u_x": 1, "laplacian(u)": 2, "u - u_x": -3}, TX)
     names = ["t", "x", "u_t + u_x", "laplacian(u)", "u - u_x"]
-    part.locate(names, lambda operator: names.index(operator.name))
+    part._locate(names, lambda operator: names.index(operator.name))
     assert part.terms == {"u_t + u_x": 1, "laplacian(u)": 2, "(u - u_x)": -3}
 
 
