@@ -34,8 +34,7 @@ def _relative(true, predicted, name):
     norm = np.linalg.norm(true)
     if norm == 0:
         raise ValueError(
-            f"{name} is zero everywhere, so that no error is relative to it; leave "
-            "that function out."
+            f"{name} is zero: no error is relative to it; leave that function out."
         )
     return float(np.linalg.norm(true - predicted) / norm)
 

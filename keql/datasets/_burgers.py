@@ -198,10 +198,8 @@ def make_burgers(
     n_interior : int, default=100
         Number of observations drawn from the points of the grid that are neither on
         the sides nor at t = 0. Layout "boundary" has none.
-    theta : float, default=1.0
-        Factor of the advection.
-    nu : float, default=0.01
-        Viscosity, positive.
+    theta, nu : float, default=1.0 and 0.01
+        Factor of the advection, and the viscosity, positive.
     initial_condition : None, "published" or callable, default=None
         State at t = 0. None draws sum_{j=1}^{49} (j + 1)^-2 Z_j sin(j pi x) with
         standard normal Z_j; "published" is (x sin pi x - sin 5 pi x - sin 3 pi x) / 4,

@@ -94,11 +94,9 @@ def _features_at(points, fields, function):
 
 
 def _new_features(n, length_scale=0.5, grid_size=100, random_state=None):
-    """Return the features of `n` new functions on a uniform grid.
+    """Return the features (grid_size**2, 8) of `n` new functions on a uniform grid.
 
-    A list of `n` arrays of shape (grid_size**2, 8), of draws from the Gaussian process
-    with the given length scale, to measure the error of an equation on functions it
-    was not learned from: of the same distribution, or with another length scale.
+    They are draws from the Gaussian process with the given length scale, a list.
     """
     common.check_count(n, "n", 1)
     common.check_count(grid_size, "grid_size", 2)
@@ -154,8 +152,8 @@ def make_darcy(
         - `truth(X, operator="u", function=None)`: the clean states or a derivative, for
           X with a column of labels, or without one for the given `function`;
         - `features(n, length_scale=0.5, grid_size=100, random_state=None)`: features of
-          `n` new functions, a list of arrays (grid_size**2, 8), for the error of the
-          equation in and out of the distribution it was learned from;
+          `n` new functions, a list of arrays (grid_size**2, 8) on a uniform grid, for
+          the error of the equation in and out of the distribution it was learned from;
         - `feature_names`: ("x1", "x2", "u", "u_x1", "u_x1x1", "u_x2", "u_x2x2",
           "u_x1x2");
         - `equation(features)`: the values of P once more.

@@ -64,6 +64,10 @@ def make_duffing(
     The state solves u_tt - 3 u + 3 u^3 + 0.2 u_t = cos(2 t). Known are u_tt and the
     forcing, unknown is P = -3 u + 3 u^3 + 0.2 u_t.
 
+    The motion is chaotic. The trajectory is computed to about 1e-3 up to t = 50 by an
+    integrator at the edge of double precision; one at a tolerance of 1e-8 (as in the
+    published run) agrees with it to 1e-2 until t = 23 and leaves it after t = 25.
+
     Parameters
     ----------
     n_observations : int, default=32
@@ -94,12 +98,6 @@ def make_duffing(
     ------
     ValueError
         If a parameter is out of its range.
-
-    Notes
-    -----
-    The motion is chaotic. The trajectory is computed to about 1e-3 up to t = 50 by an
-    integrator at the edge of double precision; one at a tolerance of 1e-8 (as in the
-    published run) agrees with it to 1e-2 until t = 23 and leaves it after t = 25.
 
     Examples
     --------

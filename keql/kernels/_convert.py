@@ -31,18 +31,15 @@ def _convert_power(kernel):
     return Exponentiation(as_kernel(kernel.kernel), kernel.exponent)
 
 
-def _with_parameters(counterpart):
-    """The conversion to a kernel that has parameters of the same names."""
-    return lambda kernel: counterpart(**kernel.get_params())
+def _register(given, counterpart):
+    """Convert to a kernel that has parameters of the same names."""
+    as_kernel.register(given, lambda kernel: counterpart(**kernel.get_params()))
 
 
-for _given, _counterpart in [
-    (sklearn_kernels.ConstantKernel, Constant),
-    (sklearn_kernels.RBF, RBF),
-    (sklearn_kernels.RationalQuadratic, RationalQuadratic),
-    (sklearn_kernels.ExpSineSquared, Periodic),
-]:
-    as_kernel.register(_given, _with_parameters(_counterpart))
+_register(sklearn_kernels.ConstantKernel, Constant)
+_register(sklearn_kernels.RBF, RBF)
+_register(sklearn_kernels.RationalQuadratic, RationalQuadratic)
+_register(sklearn_kernels.ExpSineSquared, Periodic)
 
 
 @as_kernel.register(sklearn_kernels.Matern)
@@ -57,9 +54,7 @@ def _convert_dot_product(kernel):
     bounds = kernel.sigma_0_bounds
     if not isinstance(bounds, str):
         bounds = tuple(np.square(np.ravel(bounds)))
-    return Polynomial(
-        1, scale=1.0, center=0.0, offset=kernel.sigma_0**2, offset_bounds=bounds
-    )
+    return Polynomial(1, 1.0, 0.0, offset=kernel.sigma_0**2, offset_bounds=bounds)
 
 
 @as_kernel.register(Real)

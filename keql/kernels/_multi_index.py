@@ -11,8 +11,7 @@ def as_multi_index(a, d):
     if a is None:
         return (0,) * d
     a = tuple(np.ravel(a).tolist())
-    whole = all(isinstance(order, int) and order >= 0 for order in a)
-    if len(a) != d or not whole:
+    if len(a) != d or not all(isinstance(order, int) and order >= 0 for order in a):
         raise ValueError(
             f"the multi-index {a} must have one integer order >= 0 for each of the {d} "
             "coordinate(s)."

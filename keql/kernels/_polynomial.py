@@ -35,9 +35,6 @@ class Constant(Kernel, ConstantKernel):
     array([[4.]])
     """
 
-    def __init__(self, constant_value=1.0, constant_value_bounds=(1e-5, 1e5)):
-        super().__init__(constant_value, constant_value_bounds)
-
     def depends_on(self, d):
         return np.zeros(d, dtype=bool)
 
@@ -167,17 +164,14 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
             if isinstance(value, str):
                 raise ValueError(
                     f'{name}="auto" is set from the features when an estimator is '
-                    f"fitted: here give {name} as numbers, or call "
-                    "kernel.scaled_to(features) first."
+                    "fitted: give numbers, or call kernel.scaled_to(features) first."
                 )
         center = self._per_column("center", d, positive=False)
         return center, self._per_column("scale", d)
 
     def _check_degree_and_offset(self):
         if not isinstance(self.degree, Integral) or self.degree < 0:
-            raise ValueError(
-                f"degree must be an integer of at least 0, got {self.degree!r}."
-            )
+            raise ValueError(f"degree must be an integer >= 0, got {self.degree!r}.")
         if not self.offset >= 0:
             raise ValueError(
                 f"offset must not be negative, got {self.offset!r}: the kernel would "

@@ -299,6 +299,7 @@ class RadialKernel(_Radial):
 
     k(x, y) = g(rho) with rho = 1/2 sum_i (x_i - y_i)^2 / l_i^2. The derivatives of g
     are automatic, those of k come from the closed form that all radial kernels share.
+    The example is the inverse multiquadric.
 
     Parameters
     ----------
@@ -315,8 +316,6 @@ class RadialKernel(_Radial):
 
     Examples
     --------
-    The inverse multiquadric:
-
     >>> import autograd.numpy as np
     >>> from keql.kernels import RadialKernel
     >>> kernel = RadialKernel(lambda rho: 1 / np.sqrt(1 + 2 * rho), length_scale=0.5)

@@ -89,9 +89,8 @@ class Restriction(FeatureKernel):
         weights = _weights_of(coefficients, rows)
         if weights is None:
             raise ValueError(
-                f"{self.kernel} does not contain the monomials "
-                f"{list(self.monomials)} one by one: use an offset above 0, or "
-                "center=0."
+                f"{self.kernel} does not contain the monomials {list(self.monomials)} "
+                "one by one: use an offset above 0, or center=0."
             )
         directions = linalg.qr(weights, mode="economic")[0]
         return directions, coefficients[rows] @ directions
@@ -195,8 +194,8 @@ def parse_monomial(text, names):
 def unrestricted(kernel, weights, d):
     """The kernel that `kernel` restricts, and a function's weights in its features.
 
-    The function has the `weights` (p,) in the features of `kernel`, on `d` columns. A
-    kernel that restricts none is returned as it is, with the weights.
+    The function has `weights` (p,) in the features of `kernel`, on `d` columns. The
+    kernel and the weights are returned as they are if it is no restriction.
     """
     while isinstance(kernel, Restriction):
         directions, _ = kernel._directions(d)

@@ -12,16 +12,6 @@ CIRCLE = {"ls": "", "marker": "o", "mfc": "white", "mec": "black"}
 DIVERGING, SEQUENTIAL = "RdBu_r", "viridis"
 
 
-def make_axes(ax):
-    """The given axes, or those of a new figure."""
-    if ax is not None:
-        return ax
-    from matplotlib import pyplot
-
-    _, ax = pyplot.subplots(layout="constrained")
-    return ax
-
-
 class Display:
     """Base of the displays: `_draw` draws on given axes."""
 
@@ -35,7 +25,7 @@ class Display:
             The parameters of the class, by their names; `variables` that are None are
             x0 and x1.
         ax, **kwargs : matplotlib Axes and dict
-            As in :meth:`plot`.
+            As in :meth:`plot`, with its `quantity` if it has one.
 
         Returns
         -------
@@ -59,8 +49,11 @@ class Display:
         display : Display
             This one.
         """
-        self.ax_ = ax = make_axes(ax)
-        self.figure_ = ax.figure
+        if ax is None:
+            from matplotlib import pyplot
+
+            _, ax = pyplot.subplots(layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
         self._draw(ax, **kwargs)
         return self
 
@@ -87,8 +80,7 @@ class MeanOrStdDisplay(Display):
         """
         if quantity not in ("mean", "std") or (quantity == "std" and self.std is None):
             raise ValueError(
-                f"quantity={quantity!r} must be 'mean', or 'std' where standard "
-                "deviations are given."
+                f"quantity={quantity!r} must be 'mean', or 'std' where `std` is given."
             )
         return super().plot(ax, quantity=quantity, **kwargs)
 
@@ -165,8 +157,7 @@ def check_dimension(points):
     if points.shape[1] > 2:
         raise ValueError(
             f"points has {points.shape[1]} coordinates: a display shows one or two. "
-            "Evaluate the estimator on a slice and use from_predictions with the two "
-            "coordinates that vary."
+            "Use from_predictions with values on a slice, and the two that vary there."
         )
     return points
 
@@ -248,9 +239,7 @@ def forcing_of(estimator):
     points_of = zip(estimator.functions_, estimator.collocation_points_, strict=True)
     for label, points in points_of:
         forcing = given[label] if isinstance(given, dict) else given
-        if forcing is None:
-            forcing = np.zeros(len(points))
-        elif callable(forcing):
-            forcing = forcing(points)
+        forcing = np.zeros(len(points)) if forcing is None else forcing
+        forcing = forcing(points) if callable(forcing) else forcing
         values.append(np.ravel(np.asarray(forcing, dtype=float)))
     return np.concatenate(values)

@@ -73,11 +73,9 @@ class ErrorDisplay(common.Display):
         points, true = common.split_rows(estimator, X, y, function)
         points = common.check_dimension(points)
         rows = common.rows_for(estimator, points, function)
-        std = None
-        if uncertainty and points.shape[1] == 1:
-            predicted, std = estimator.predict(rows, return_std=True)
-        else:
-            predicted = estimator.predict(rows)
+        with_std = uncertainty and points.shape[1] == 1
+        predicted = estimator.predict(rows, return_std=with_std)
+        predicted, std = predicted if with_std else (predicted, None)
         names = estimator.variables_
         display = cls(points, true, predicted, std=std, variables=names)
         return display.plot(ax=ax, **kwargs)
@@ -86,9 +84,8 @@ class ErrorDisplay(common.Display):
     def from_predictions(
         cls, points, true, predicted, *, std=None, variables=None, ax=None, **kwargs
     ):
-        arrays = common.check_arrays(
-            points, variables, true=true, predicted=predicted, std=std
-        )
+        given = {"true": true, "predicted": predicted, "std": std}
+        arrays = common.check_arrays(points, variables, **given)
         return cls(**arrays).plot(ax=ax, **kwargs)
 
     def _draw(self, ax, **kwargs):

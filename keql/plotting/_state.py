@@ -99,10 +99,8 @@ class StateDisplay(common.MeanOrStdDisplay):
             What the map of a function of two coordinates shows.
         grid_resolution : int, default=200
             Points of the grid for each coordinate.
-        ax : matplotlib Axes, default=None
-            Where to draw; None for a new figure.
-        **kwargs : dict
-            For matplotlib's `plot` or `pcolormesh`.
+        ax, **kwargs : matplotlib Axes and dict
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -136,11 +134,10 @@ class StateDisplay(common.MeanOrStdDisplay):
         return cls(**arrays, name=name).plot(ax=ax, quantity=quantity, **kwargs)
 
     def _draw(self, ax, quantity, **kwargs):
-        shown = self.values if quantity == "mean" else self.std
-        prefix = "" if quantity == "mean" else "standard deviation of "
-        label = prefix + self.name
+        is_mean = quantity == "mean"
+        shown, band = (self.values, self.std) if is_mean else (self.std, None)
+        label = self.name if is_mean else f"standard deviation of {self.name}"
         if self.points.shape[1] == 1:
-            band = self.std if quantity == "mean" else None
             args = self.points, shown, self.variables, label, band
             common.draw_line(ax, *args, **{"label": "state", **kwargs})
             self._mark_on_line(ax, quantity)
@@ -189,10 +186,8 @@ def _on_grid(estimator, X, y, operator, function, with_std, resolution):
     box = common.check_dimension(np.concatenate(known))
     points = common.grid_of(box, resolution)
     rows = common.rows_for(estimator, points, function)
-    if with_std:
-        values, std = estimator.predict_derivative(rows, operator, return_std=True)
-    else:
-        values, std = estimator.predict_derivative(rows, operator), None
+    values = estimator.predict_derivative(rows, operator, return_std=with_std)
+    values, std = values if with_std else (values, None)
     name = str(getattr(operator, "name", operator))
     return {
         "points": points,
