@@ -57,7 +57,7 @@ def exact(learned):
     return fit_exactly(learned)
 
 
-def test_a_solution_is_found_with_its_law(learned, exact):
+def test_a_solution_is_found_with_its_equation(learned, exact):
     rng = np.random.RandomState(1)
     P = rng.uniform(size=(200, 2))
     before, after = learned.states[0], exact.learned.states[0]
@@ -123,8 +123,8 @@ def test_units_do_not_matter(exact):
     """u in millions, time in thousandths: u u_x has another coefficient then."""
     X, units = points_of_cole_hopf(30), np.array([1e3, 1.0])
     y = 1e6 * cole_hopf(*X.T)
-    law = Restriction(Constant(1e6, "fixed") * Polynomial(2), TERMS)  # u_t in 1000
-    other = two_steps(X * units, y, observation_noise=1e2, equation_kernel=law)
+    equation = Restriction(Constant(1e6, "fixed") * Polynomial(2), TERMS)  # u_t in 1000
+    other = two_steps(X * units, y, observation_noise=1e2, equation_kernel=equation)
     found = fit_exactly(other)
     P = np.random.RandomState(3).uniform(size=(50, 2))
     u = parse_operator("u", ("t", "x"))
@@ -136,7 +136,7 @@ def test_units_do_not_matter(exact):
     assert terms["u_xx"] == pytest.approx(-1e-4, rel=1e-3)
 
 
-def test_several_functions_share_the_law():
+def test_several_functions_share_the_equation():
     X = [points_of_cole_hopf(8, seed) for seed in range(2)]
     values = [cole_hopf(*x.T, a) for x, a in zip(X, (0.5, -0.4), strict=True)]
     table = [np.column_stack([x, np.full(len(x), m)]) for m, x in enumerate(X)]
@@ -191,7 +191,7 @@ def test_evolution_equations_are_recognised(operators, known_part, variables, ax
 
 
 def test_time_is_not_exact_backwards(learned):
-    """As a law of diffusion with the wrong sign would."""
+    """As a diffusion with the wrong sign would."""
     equation = make_equation(("u", "u_x", "u_xx"), "u_t", LAW, [0.0, DIFFUSION])
     backwards = replace(learned, equation=equation)
     assert fit_exactly(backwards) is None
@@ -252,7 +252,7 @@ def test_exact_states_report_their_steps_and_can_be_stopped(learned):
     assert seen == fit.result.loss_curve[1:]
 
 
-def test_defaults_follow_the_law_and_say_so():
+def test_defaults_have_exact_states_and_say_so():
     X = points_of_cole_hopf(20)
     y = cole_hopf(*X.T)
     settings = {k: SETTINGS[k] for k in ("operators", "known_part", "variables")}

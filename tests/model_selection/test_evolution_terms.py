@@ -60,7 +60,7 @@ def test_larger_sets_are_near_the_best(candidates):
     assert (0, 1, 8, 9) not in found
 
 
-def test_directions_are_those_of_laws_with_these_terms(candidates):
+def test_directions_are_those_of_equations_with_these_terms(candidates):
     terms, equation = (1, 4, 7), candidates.equation
     D = candidates.directions(terms)
     assert_allclose(D.T @ D, np.eye(3), atol=1e-12)
@@ -83,27 +83,27 @@ def test_evidence_is_the_density_of_a_gaussian_vector(candidates, regression):
     assert candidates.ranked(sets, target, features) == order
 
 
-def test_a_law_is_the_ridge_regression_on_its_terms(candidates, regression):
+def test_an_equation_is_the_ridge_regression_on_its_terms(candidates, regression):
     target, features = regression
-    law = candidates.most_probable((2, 5), target, features)
-    assert candidates.terms_of(law) == [2, 5]
+    equation = candidates.most_probable((2, 5), target, features)
+    assert candidates.terms_of(equation) == [2, 5]
     A = features @ candidates.directions((2, 5))
     weights = candidates.directions((2, 5)) @ np.linalg.solve(
         A.T @ A + np.eye(2), A.T @ target
     )
     expected = candidates.equation.basis(S[:, :5]) @ weights
-    assert_allclose(law.unknown_part(S), expected, atol=1e-10)
+    assert_allclose(equation.unknown_part(S), expected, atol=1e-10)
 
 
-def test_the_complete_law_is_the_same(candidates, regression):
-    law = candidates.most_probable((0, 6, 7), *regression)
-    complete = candidates.complete(law)
+def test_the_complete_equation_is_the_same(candidates, regression):
+    equation = candidates.most_probable((0, 6, 7), *regression)
+    complete = candidates.complete(equation)
     assert len(complete.weights) == 10
-    assert_allclose(complete(S), law(S), atol=1e-9)
+    assert_allclose(complete(S), equation(S), atol=1e-9)
     assert not np.any(candidates.equation.weights)
 
 
-def test_the_law_is_found(two_step):
+def test_the_equation_is_found(two_step):
     exact = fit_exactly(two_step, two_step.equation, "auto")
     terms = exact.learned.equation.terms()
     assert set(terms) == {"u u_x", "u_xx"}
@@ -142,7 +142,8 @@ def test_without_a_number_of_terms_they_stay(three_terms):
     assert exact.terms_path == []
 
 
-def test_a_law_that_noise_hides():
+@pytest.mark.slow
+def test_an_equation_that_noise_hides():
     """Without u_xx the joint problem predicts as well here."""
     data = make_burgers(100, noise=0.05, random_state=1)
     model = OneStepKEqL(**data.problem, n_terms="auto").fit(data.X, data.y)

@@ -29,7 +29,7 @@ def two_step():
     return learn_cole_hopf(15, equation_kernel=Restriction(Polynomial(2), FEW))
 
 
-def test_the_law_is_found(two_step):
+def test_the_equation_is_found(two_step):
     exact = grow(two_step, "auto")
     terms = exact.learned.equation.terms()
     assert set(terms) == {"u u_x", "u_xx"}
@@ -55,8 +55,8 @@ def test_sign_and_units_do_not_matter():
 
 
 def test_all_terms_are_kept_if_none_is_to_go(two_step):
-    law = grow(two_step).learned.equation
-    assert len(law.terms()) == len(FEW)
+    equation = grow(two_step).learned.equation
+    assert len(equation.terms()) == len(FEW)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,9 @@ def test_what_is_no_evolution_does_not_grow():
     assert grow(learned, "auto") is None
 
 
+@pytest.mark.slow
 def test_ten_observations_inside_are_enough():
-    """Where the two-step state is so far off that following it finds another law."""
+    """Where the two-step state is so far off that exact states from there have another equation."""
     data = make_burgers(10, random_state=8)
     kernel = Restriction(Polynomial(2), [*FEW, (0, 0, 1, 0, 0)])
     model = OneStepKEqL(

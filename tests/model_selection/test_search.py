@@ -425,6 +425,7 @@ def test_a_fixed_equation_has_values_and_slopes_but_no_features():
     np.testing.assert_array_equal(fixed.gradient(S, none), basis.gradient(S, weights))
 
 
+@pytest.mark.slow
 def test_the_equation_of_a_rougher_kernel(monkeypatch):
     """Defaults find it where states that fill the gaps alone would bend it."""
     for name in ("fit_exact_states", "fit_from_diffusion"):

@@ -85,6 +85,7 @@ def test_variances_are_of_the_size_of_errors(few, fitted):
     assert fitted.observation_noise_ > 0
 
 
+@pytest.mark.slow
 def test_rough_kernels_for_noisy_data():
     noisy = make_burgers(60, noise=0.05, collocation_shape=(14, 17), random_state=0)
     model = OneStepKEqL(**noisy.problem).fit(noisy.X, noisy.y)
@@ -94,6 +95,7 @@ def test_rough_kernels_for_noisy_data():
     assert 0.7 < np.mean(np.abs(mean - noisy.y_test) < 1.645 * std) <= 1
 
 
+@pytest.mark.slow
 def test_units_do_not_matter(few, fitted):
     settings = dict(few.problem)
     settings["collocation_points"] = few.collocation_points * [60.0, 1e3]
@@ -105,6 +107,7 @@ def test_units_do_not_matter(few, fitted):
     )
 
 
+@pytest.mark.slow
 def test_reduced_method_chooses_too(few):
     model = ReducedOneStepKEqL(**few.problem).fit(few.X, few.y)
     assert relative_l2_error(few.y_test, model.predict(few.X_test)) < 0.1
