@@ -75,7 +75,7 @@ def test_what_is_no_evolution_does_not_grow():
 
 @pytest.mark.slow
 def test_ten_observations_inside_are_enough():
-    """Where the two-step state is so far off that exact states from there have another equation."""
+    """Where exact states from the two-step state would have another equation."""
     data = make_burgers(10, random_state=8)
     kernel = Restriction(Polynomial(2), [*FEW, (0, 0, 1, 0, 0)])
     model = OneStepKEqL(
