@@ -81,10 +81,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         levels: from states drawn at random given the observations, several of them
         each time, with few of the collocation points until one of them succeeds. Exact
         states are then also sought from those of a diffusion, unless it is 0.
-    max_iter : int, default=300
-        Largest number of steps of one try; at most 15 for exact states.
-    tol : float, default=1e-6
-        The loop ends when a step lowers the loss by less, relatively; for exact states,
+    max_iter, tol : int, float, default=300, 1e-6
+        Largest number of steps of one try, at most 15 for exact states. The loop ends
+        when a step lowers the loss by less than `tol`, relatively; for exact states,
         when a step changes them by less than ten times that, relative to their size.
     warm_start : bool, default=False
         Whether a further `fit` starts from the last solution if that has the same
@@ -242,9 +241,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
                 "observation_noise or equation_noise."
             )
         if advice:
-            warnings.warn(
-                f"{type(self).__name__} {advice}", ConvergenceWarning, stacklevel=4
-            )
+            text = f"{type(self).__name__} {advice}"
+            warnings.warn(text, ConvergenceWarning, stacklevel=4)
 
     def _report(self, callbacks, X, y, two_step, problem, result):
         """Tell a user, and callbacks, about an accepted step."""

@@ -103,7 +103,7 @@ class KernelPDESolver(BaseKEqL):
         Noise variances chosen for data and equation, relative to prior variances:
         between 1e-13, for a problem that can be met exactly, and 1e-2.
     residual_, log_likelihood_ : ndarray of shape (n_functions,)
-        Root mean square of the equation's residual at the collocation points, and
+        Root mean square of the equation's residual at the collocation points, and log
         likelihood of the data and the linearised equation at the best scale of the
         kernel, for choosing between kernels.
     domain_ : ndarray of shape (n_functions, 2, d)
@@ -302,9 +302,10 @@ class KernelPDESolver(BaseKEqL):
         functions = sorted_labels(labels)
         position = {label: m for m, label in enumerate(functions)}
         owner = np.array([position[label] for label in labels])
+        masks = [owner == m for m in range(len(functions))]
         conditions = [
             observe(points[rows], y[rows], index[rows], operators, exact)
-            for rows in (owner == m for m in range(len(functions)))
+            for rows in masks
         ]
         return tuple(functions), variables, conditions
 

@@ -4,12 +4,7 @@ import numpy as np
 
 from keql._joint.problem import Conditions
 from keql._observations.data import CollocationDefaults, low_discrepancy
-from keql.operators import (
-    DifferentialOperator,
-    extend_operators,
-    parse_operator,
-    position_of,
-)
+from keql.operators import DifferentialOperator, parse_operator, position_of
 
 
 def name_coordinates(given, learned, columns, n):
@@ -57,7 +52,8 @@ def _find_operator(entry, operators, variables):
     """Position of the operator that an entry names; appended if it is a new one."""
     if isinstance(entry, str):
         operator = parse_operator(entry, variables)
-        operators[:] = extend_operators(operators, [operator])
+        if position_of(operator, operators) is None:
+            operators.append(operator)
         return position_of(operator, operators)
     if entry == int(entry) and 0 <= entry < len(operators):
         return int(entry)
