@@ -46,10 +46,13 @@ class EvolutionGrid:
         left, right = lower[1 - axis], upper[1 - axis]
         angles = np.linspace(0, np.pi, n_points)
         self.x = left + (right - left) * (1 - np.cos(angles)) / 2
+
+    @property
+    def points(self):
+        """All points, of shape (n_steps, 4, n_points, 2)."""
         times = self.edges[:-1, None] + self.steps[:, None] * STAGES
         pair = np.broadcast_arrays(times[:, :, None], self.x)
-        # All points, of shape (n_steps, 4, n_points, 2).
-        self.points = np.stack(pair if axis == 0 else pair[::-1], axis=-1)
+        return np.stack(pair if self.axis == 0 else pair[::-1], axis=-1)
 
     @property
     def boundary(self):
@@ -148,6 +151,15 @@ class EvolvedState:
         self.equation = equation
         self.root = root
         self.outside = outside
+
+    def __getstate__(self):
+        # The root is by far the largest part; seven digits of it are enough.
+        scale = np.max(np.abs(self.root), initial=0.0) or 1.0
+        return vars(self) | {"root": (scale, np.float32(self.root / scale))}
+
+    def __setstate__(self, state):
+        scale, root = state["root"]
+        vars(self).update(state, root=scale * root.astype(float))
 
     def evaluate(self, points, operator):
         """Values (n,) of an operator applied to the state at points (n, 2)."""
@@ -253,8 +265,9 @@ def integrate(grid, equation, boundary, guess, n_newton=6, precision=1e-4, wild=
     state = guess.reshape(grid.n_steps, 4, n).copy()
     state[0, 0] = boundary[:n]
     state[:, 1:, [0, -1]] = boundary[n:].reshape(grid.n_steps, 3, 2)
+    points_of_steps = grid.points[:, 1:].reshape(grid.n_steps, -1, 2)
     for step, h in enumerate(grid.steps):
-        points, matrices = grid.points[step, 1:].reshape(-1, 2), without + moving / h
+        points, matrices = points_of_steps[step], without + moving / h
         for _ in range(n_newton):
             changed = _newton_step(equation, matrices, points, state[step])
             if not changed < wild * size:

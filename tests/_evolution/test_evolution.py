@@ -164,7 +164,8 @@ def test_states_are_stored_with_all_that_they_need(exact):
     copy = pickle.loads(pickle.dumps(state))
     P, u = np.array([[0.3, 0.4]]), parse_operator("u", ("t", "x"))
     assert_allclose(copy.evaluate(P, u), state.evaluate(P, u), rtol=1e-12)
-    assert_allclose(copy.variance(P, u), state.variance(P, u), rtol=1e-12)
+    assert_allclose(copy.variance(P, u), state.variance(P, u), rtol=1e-5)
+    assert len(pickle.dumps(state)) < 6e5
 
 
 @pytest.mark.parametrize(
