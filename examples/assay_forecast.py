@@ -4,8 +4,9 @@ An equation from one experiment forecasts another
 
 An equation is worth something if it foretells an experiment that it has not seen. Two
 scratch assays, tables as in :doc:`scratch_assay`: an equation is learned on the first,
-and the second is forecast with it from its first time only. Beside it stands the usual model, logistic
-growth with linear diffusion, whose parameters are fitted by least squares. ::
+and the second is forecast with it from its first time only. Beside it stands the usual
+model, logistic growth with linear diffusion, whose parameters are fitted by least
+squares. ::
 
     python examples/assay_forecast.py first.csv second.csv
 
@@ -101,8 +102,8 @@ print("growth {:.3g}, capacity {:.3g}, diffusion {:.3g}".format(*np.exp(paramete
 #
 # A first fit finds the level of the noise and how smooth the profiles are. Then we
 # offer three equations, the terms of which are given and their coefficients not: the
-# usual one, one whose growth changes with time, and one whose diffusion changes with density,
-# :math:`(D(u)\,u_x)_x`, for states of two degrees of smoothness in time each. As all
+# usual one, one whose growth changes with time, and one whose diffusion changes with
+# density, :math:`(D(u)\,u_x)_x`, for states of two degrees of smoothness in time each. As all
 # forecasts start from the first time, it counts more than the others, by the
 # ``sample_weight``.
 
@@ -148,8 +149,8 @@ def learn(terms, along, times=None):
 # Forecasts
 # ---------
 #
-# :meth:`~keql.OneStepKEqL.pde_solver` turns a learned equation into a solver. It is given
-# the first profile, with its noise, and that no cells cross the sides: the last column
+# :meth:`~keql.OneStepKEqL.pde_solver` turns a learned equation into a solver. It is
+# given the first profile, with its noise, and that no cells cross the sides: the last column
 # says of which operator a row holds the value.
 
 
@@ -175,8 +176,8 @@ def forecast(model, table):
 
 
 # %%
-# Which equation? Each is learned without one of the times of the first assay, four times
-# over, and forecasts that assay. The second one has no say in this.
+# Which equation? Each is learned without one of the times of the first assay, four
+# times over, and forecasts that assay. The second one has no say in this.
 
 
 def error_without_a_time(terms, along):

@@ -2,8 +2,8 @@ r"""
 An equation from your own table: a scratch assay
 ================================================
 
-A strip is cleared of cells, which then divide and move into it. By which equation do they?
-The data are a table with one row for each measurement, in a CSV file with the columns
+A strip is cleared of cells, which then divide and move into it. By which equation do
+they? The data are a table with one row for each measurement, in a CSV file with the columns
 time, position and density, in this order and with a header::
 
     python examples/scratch_assay.py densities.csv
@@ -17,8 +17,8 @@ of the same kind, which is what this page shows. Needs pandas.
 # The table
 # ---------
 #
-# The made-up cells obey the equation of Fisher and Kolmogorov, :math:`u_t = r u (1 - u/K)
-# + D u_{xx}`, with a growth of 0.05 per hour, a capacity of 0.0017 cells per square
+# The made-up cells obey the equation of Fisher and Kolmogorov, :math:`u_t = r u (1 -
+# u/K) + D u_{xx}`, with a growth of 0.05 per hour, a capacity of 0.0017 cells per square
 # micrometre, a diffusion of 700 square micrometres per hour, and errors of counting.
 
 import sys
@@ -72,8 +72,8 @@ print(f"estimated noise of a density: {model.observation_noise_ / y.mean():.0%}"
 # %%
 # A table of the terms, with standard errors; the contribution is the size of a term on
 # the data. These terms are those of :math:`P` in :math:`u_t + P = 0`, hence the signs.
-# For the made-up cells, the three terms of the equation are found: growth, its limit, and
-# that the cells spread.
+# For the made-up cells, the three terms of the equation are found: growth, its limit,
+# and that the cells spread.
 
 print(model.equation_.to_frame())
 
