@@ -103,8 +103,8 @@ print("growth {:.3g}, capacity {:.3g}, diffusion {:.3g}".format(*np.exp(paramete
 # A first fit finds the level of the noise and how smooth the profiles are. Then we
 # offer three equations, the terms of which are given and their coefficients not: the
 # usual one, one whose growth changes with time, and one whose diffusion changes with
-# density, :math:`(D(u)\,u_x)_x`, for states of two degrees of smoothness in time each. As all
-# forecasts start from the first time, it counts more than the others, by the
+# density, :math:`(D(u)\,u_x)_x`, for states of two degrees of smoothness in time each.
+# As all forecasts start from the first time, it counts more than the others, by the
 # ``sample_weight``.
 
 TERMS = {
@@ -150,8 +150,8 @@ def learn(terms, along, times=None):
 # ---------
 #
 # :meth:`~keql.OneStepKEqL.pde_solver` turns a learned equation into a solver. It is
-# given the first profile, with its noise, and that no cells cross the sides: the last column
-# says of which operator a row holds the value.
+# given the first profile, with its noise, and that no cells cross the sides: the last
+# column says of which operator a row holds the value.
 
 
 def forecast(model, table):

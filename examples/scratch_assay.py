@@ -3,8 +3,8 @@ An equation from your own table: a scratch assay
 ================================================
 
 A strip is cleared of cells, which then divide and move into it. By which equation do
-they? The data are a table with one row for each measurement, in a CSV file with the columns
-time, position and density, in this order and with a header::
+they? The data are a table with one row for each measurement, in a CSV file with the
+columns time, position and density, in this order and with a header::
 
     python examples/scratch_assay.py densities.csv
 
@@ -18,8 +18,9 @@ of the same kind, which is what this page shows. Needs pandas.
 # ---------
 #
 # The made-up cells obey the equation of Fisher and Kolmogorov, :math:`u_t = r u (1 -
-# u/K) + D u_{xx}`, with a growth of 0.05 per hour, a capacity of 0.0017 cells per square
-# micrometre, a diffusion of 700 square micrometres per hour, and errors of counting.
+# u/K) + D u_{xx}`, with a growth of 0.05 per hour, a capacity of 0.0017 cells per
+# square micrometre, a diffusion of 700 square micrometres per hour, and errors of
+# counting.
 
 import sys
 
