@@ -173,15 +173,19 @@ def make_dual_blocks(kernels, conditions):
 def factorise(H, precisions, a=1.0):
     """Lower Cholesky factor of H / a + diag(1 / precisions).
 
-    Of H only the lower triangle is read. Functionals differ in size by orders of
-    magnitude, and what is added against rounding should be small beside each: rows and
-    columns are scaled to a diagonal near one, by powers of two, which rounds nothing.
+    Of H only the lower triangle is read. Where jitter is needed, rows and columns are
+    first scaled to a diagonal near one, by powers of two, which rounds nothing:
+    functionals differ in size by orders of magnitude, and what is added against
+    rounding should be small beside each.
     """
-    diagonal = np.diag(H) / a + 1 / precisions
-    scale = np.ldexp(1.0, np.frexp(diagonal)[1] // 2)
-    A = H / (a * scale)
+    A = H / a
+    A[np.diag_indices_from(A)] += 1 / precisions
+    try:
+        return cholesky(A, jitter_exponents=())
+    except np.linalg.LinAlgError:
+        scale = np.ldexp(1.0, np.frexp(np.diag(A))[1] // 2)
+    A /= scale
     A /= scale[:, None]
-    A[np.diag_indices_from(A)] = diagonal / scale**2
     L = cholesky(A)
     L *= scale[:, None]
     return L
