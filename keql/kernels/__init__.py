@@ -16,6 +16,7 @@ from keql.kernels._projected import ProjectedKernel
 from keql.kernels._radial import RBF, Matern, RadialKernel, RationalQuadratic
 from keql.kernels._restriction import Restriction, parse_monomial, unrestricted
 from keql.kernels._stationary import Periodic
+from keql.kernels._system import SystemKernel, map_states
 
 __all__ = [
     "RBF",
@@ -34,6 +35,7 @@ __all__ = [
     "RationalQuadratic",
     "Restriction",
     "Sum",
+    "SystemKernel",
     "as_kernel",
     "parse_monomial",
 ]

@@ -147,6 +147,21 @@ class Kernel(sklearn_kernels.Kernel):
             If point values of the derivative are unbounded on the RKHS.
         """
 
+    def of_state(self, name):
+        """The kernel of a state: this one, whatever the name of the state.
+
+        Parameters
+        ----------
+        name : str
+            Name of the state.
+
+        Returns
+        -------
+        kernel : Kernel
+            This kernel; a :class:`SystemKernel` has one for each state.
+        """
+        return self
+
     def bind(self, names, default=None):
         """Resolve `active_dims` to column indices.
 

@@ -5,6 +5,7 @@ from keql.operators._differential import (
     DifferentialOperator,
     as_factor,
     extend_operators,
+    identity_of,
     parse_operator,
     position_of,
 )

@@ -8,7 +8,7 @@ from operator import index
 
 def as_factor(name):
     """The name of an operator in a product: in brackets if it is a sum or multiple."""
-    return name if re.fullmatch(r"\w+|laplacian\(u\)", name) else f"({name})"
+    return name if re.fullmatch(r"\w+|laplacian\(\w+\)", name) else f"({name})"
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class DifferentialOperator:
         term of the sum.
     name : str
         What the operator is called in printed equations and error messages.
+    states : tuple of str, default=None
+        Name of the state that each term is applied to; None: the single state "u".
 
     See Also
     --------
@@ -37,6 +39,21 @@ class DifferentialOperator:
 
     terms: tuple
     name: str
+    states: tuple = None
+
+    def __post_init__(self):
+        if self.states is None:
+            object.__setattr__(self, "states", ("u",) * len(self.terms))
+
+    @property
+    def parts(self):
+        """The terms with their states: a list of (state, multi-index, coefficient)."""
+        return [(s, *term) for s, term in zip(self.states, self.terms, strict=True)]
+
+    @property
+    def state(self):
+        """Name of the state that the operator is applied to; None if it has several."""
+        return self.states[0] if len(set(self.states)) == 1 else None
 
     @property
     def order(self):
@@ -56,19 +73,19 @@ class DifferentialOperator:
         same : bool
             True for "u_tx" and "u_xt".
         """
-        return self.terms == other.terms
+        return self.parts == other.parts
 
     def __add__(self, other):
-        return _collect([*self.terms, *other.terms], f"{self.name} + {other.name}")
+        return _collect([*self.parts, *other.parts], f"{self.name} + {other.name}")
 
     def __sub__(self, other):
-        negative = [(a, -value) for a, value in other.terms]
+        negative = [(s, a, -value) for s, a, value in other.parts]
         name = f"{self.name} - {as_factor(other.name)}"
-        return _collect([*self.terms, *negative], name)
+        return _collect([*self.parts, *negative], name)
 
     def __rmul__(self, factor):
-        terms = [(a, factor * value) for a, value in self.terms]
-        return _collect(terms, f"{factor:g} {as_factor(self.name)}")
+        parts = [(s, a, factor * value) for s, a, value in self.parts]
+        return _collect(parts, f"{factor:g} {as_factor(self.name)}")
 
 
 def position_of(operator, operators):
@@ -85,18 +102,24 @@ def extend_operators(operators, others):
     return extended
 
 
-def _collect(terms, name):
+def identity_of(state, d):
+    """The operator that leaves a named state of `d` coordinates as it is."""
+    return DifferentialOperator((((0,) * d, 1.0),), state, (state,))
+
+
+def _collect(parts, name):
     """An operator with equal multi-indices added up and the terms in order."""
     total = defaultdict(float)
-    for a, coefficient in terms:
-        total[a] += float(coefficient)
+    for state, a, coefficient in parts:
+        total[state, a] += float(coefficient)
     kept = sorted(item for item in total.items() if item[1] != 0)
     if not kept:
         raise ValueError(f"the operator {name!r} is zero: its terms cancel.")
-    return DifferentialOperator(tuple(kept), name)
+    terms = tuple((a, coefficient) for (_, a), coefficient in kept)
+    return DifferentialOperator(terms, name, tuple(state for (state, _), _ in kept))
 
 
-def parse_operator(operator, variables):
+def parse_operator(operator, variables, states=("u",)):
     """Make a differential operator from its name.
 
     Parameters
@@ -105,9 +128,11 @@ def parse_operator(operator, variables):
         "u" (the state itself), "u_t", "u_xx", "u_tx" (derivatives, one variable after
         the other), "laplacian(u)" (second derivatives in all variables but one called
         "t"), sums and constant multiples such as "u_xx + 2 u_yy", or a multi-index
-        with one order for each variable.
+        with one order for each variable, if there is a single state.
     variables : sequence of str
         Names of the coordinates by position.
+    states : sequence of str, default=("u",)
+        Names of the states.
 
     Returns
     -------
@@ -126,18 +151,36 @@ def parse_operator(operator, variables):
     (((1, 1), 1.0),)
     >>> parse_operator("laplacian(u)", ("t", "x", "y")).terms
     (((0, 0, 2), 1.0), ((0, 2, 0), 1.0))
+    >>> parse_operator("prey_t", ("t",), states=("prey", "predator")).states
+    ('prey',)
     """
-    variables = tuple(variables)
+    variables, states = tuple(variables), tuple(states)
     if isinstance(operator, DifferentialOperator):
         _check_width(operator.terms, operator.name, variables)
+        _check_states(operator, states)
         return operator
     if isinstance(operator, str):
-        return _parse_sum(operator, variables)
+        return _parse_sum(operator, variables, states)
     terms = ((_as_orders(operator), 1.0),)
     _check_width(terms, operator, variables)
+    if len(states) > 1:
+        raise ValueError(
+            f"the operator {operator!r} does not say which of the states "
+            f"{', '.join(states)} it is applied to: give it as a name."
+        )
     powers = zip(variables, terms[0][0], strict=True)
     suffix = "".join(name * order for name, order in powers)
-    return DifferentialOperator(terms, f"u_{suffix}" if suffix else "u")
+    name = f"{states[0]}_{suffix}" if suffix else states[0]
+    return DifferentialOperator(terms, name, states)
+
+
+def _check_states(operator, states):
+    unknown = sorted(set(operator.states) - set(states))
+    if unknown:
+        raise ValueError(
+            f"the operator {operator.name!r} is applied to {', '.join(unknown)}, which "
+            f"is no state: the states are {', '.join(states)}."
+        )
 
 
 def _as_orders(operator):
@@ -162,55 +205,73 @@ def _check_width(terms, name, variables):
 _TERM = re.compile(
     r"\s*(?P<sign>[+-])?\s*"
     r"(?:(?P<factor>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\*?\s*)?"
-    r"(?P<atom>laplacian\(u\)|[A-Za-z]\w*)\s*"
+    r"(?P<atom>laplacian\(\w+\)|[A-Za-z]\w*)\s*"
 )
 
 
-def _parse_sum(text, variables):
-    terms, position = [], 0
+def _parse_sum(text, variables, states):
+    parts, position = [], 0
     while position < len(text):
         match = _TERM.match(text, position)
-        if match is None or (terms and match["sign"] is None):
+        if match is None or (parts and match["sign"] is None):
             raise ValueError(
                 f"the operator {text!r} does not parse at {text[position:]!r}: write "
                 "'u', 'u_t', 'u_xx', 'laplacian(u)', or sums and multiples such as "
                 "'u_xx + 2 u_yy'."
             )
         factor = float(match["factor"] or 1) * (-1 if match["sign"] == "-" else 1)
-        terms += [(a, factor) for a in _parse_atom(match["atom"], text, variables)]
+        atom = _parse_atom(match["atom"], text, variables, states)
+        parts += [(state, a, factor) for state, a in atom]
         position = match.end()
-    if not terms:
+    if not parts:
         raise ValueError("the operator '' is empty: write for example 'u' or 'u_x'.")
-    return _collect(terms, text.strip())
+    return _collect(parts, text.strip())
 
 
-def _parse_atom(atom, text, variables):
-    """Multi-indices of "u", "u_..." or "laplacian(u)"."""
-    if atom == "laplacian(u)":
+def _parse_atom(atom, text, variables, states):
+    """Pairs (state, multi-index) of "u", "u_..." or "laplacian(u)"."""
+    if atom.startswith("laplacian("):
+        state = atom[len("laplacian(") : -1]
+        if state not in states:
+            raise ValueError(_unknown_function(text, state, states))
         space = [i for i, name in enumerate(variables) if name != "t"]
         if not space:
             raise ValueError(f"the operator {text!r} needs a variable other than t.")
-        return [tuple(2 * (j == i) for j in range(len(variables))) for i in space]
-    function, _, suffix = atom.partition("_")
-    if function != "u":
-        raise ValueError(
-            f"the operator {text!r} names the function {function!r}: the state is "
-            "called u, and systems of several states are not supported yet."
-        )
-    if atom == "u":
-        return [(0,) * len(variables)]
-    readings = _tokenise(suffix, variables) if suffix else []
+        orders = [tuple(2 * (j == i) for j in range(len(variables))) for i in space]
+        return [(state, a) for a in orders]
+    if atom in states:
+        return [(atom, (0,) * len(variables))]
+    # Names of states may have underscores themselves.
+    owners = [state for state in states if atom.startswith(f"{state}_")]
+    if not owners:
+        function = atom.partition("_")[0]
+        raise ValueError(_unknown_function(text, function, states))
+    suffixes = [(state, atom[len(state) + 1 :]) for state in owners]
+    readings = [
+        (state, a)
+        for state, suffix in suffixes
+        for a in (_tokenise(suffix, variables) if suffix else [])
+    ]
     if not readings:
         raise ValueError(
-            f"the operator {text!r} names an unknown variable: {suffix!r} is not made "
-            f"of the variables {', '.join(variables)}."
+            f"the operator {text!r} names an unknown variable: {suffixes[-1][1]!r} is "
+            f"not made of the variables {', '.join(variables)}."
         )
     if len(readings) > 1:
         raise ValueError(
             f"the operator {text!r} has {len(readings)} readings in the variables "
-            f"{', '.join(variables)}: give it as a multi-index such as {readings[0]}."
+            f"{', '.join(variables)}: give it as a multi-index such as "
+            f"{readings[0][1]}."
         )
     return readings
+
+
+def _unknown_function(text, function, states):
+    called = "state is" if len(states) == 1 else "states are"
+    return (
+        f"the operator {text!r} names the function {function!r}: the {called} called "
+        f"{', '.join(states)}."
+    )
 
 
 def _tokenise(suffix, variables):

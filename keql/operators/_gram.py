@@ -16,7 +16,7 @@ def gram(kernel, rows, columns=None):
 
     Parameters
     ----------
-    kernel : Kernel
+    kernel : Kernel or SystemKernel
         Kernel of the RKHS on which the functionals act.
     rows, columns : list of (points, operator)
         Points of shape (n_i, d) with the :class:`DifferentialOperator` applied there.
@@ -77,8 +77,8 @@ def _group_by_points(kernel, functionals):
     """Groups of the (points, operator) in a list that follow on one array of points."""
     groups = []
     for points, operator in functionals:
-        for a, _ in operator.terms:
-            kernel.check_order(a, f"the operator {operator.name!r}")
+        for state, a, _ in operator.parts:
+            kernel.of_state(state).check_order(a, f"the operator {operator.name!r}")
         if groups and groups[-1].points is points:
             groups[-1].operators.append(operator)
         else:
@@ -88,24 +88,44 @@ def _group_by_points(kernel, functionals):
 
 
 def _fill_block(G, kernel, first, second, mirror):
-    """Write the block of two groups into G, and its mirror image if wanted."""
+    """Write the block of two groups into G, and its mirror image if wanted.
+
+    Different states are independent: terms applied to them have no covariance.
+    """
     blocks = [
-        (rows, columns, list(product(left.terms, right.terms)))
+        (rows, columns, _pairs(left, right))
         for rows, left in first.slices()
         for columns, right in second.slices()
         if not mirror or columns.start <= rows.start
     ]
-    orders = dict.fromkeys((a, b) for *_, terms in blocks for (a, _), (b, _) in terms)
-    values = kernel.derivatives(first.points, second.points, list(orders))
-    derivative = dict(zip(orders, values, strict=True))
-    for rows, columns, terms in blocks:
+    orders = {}
+    for *_, pairs in blocks:
+        for state, a, b, _ in pairs:
+            orders.setdefault(state, {})[a, b] = None
+    derivative = {}
+    for state, needed in orders.items():
+        own = kernel.of_state(state)
+        values = own.derivatives(first.points, second.points, list(needed))
+        derivative.update(zip([(state, *pair) for pair in needed], values, strict=True))
+    for rows, columns, pairs in blocks:
         block = 0.0
-        for (a, on_left), (b, on_right) in terms:
-            factor, value = on_left * on_right, derivative[a, b]
+        for *key, factor in pairs:
+            value = derivative[tuple(key)]
             block = block + (value if factor == 1 else factor * value)
         G[rows, columns] = block
         if mirror and columns.start < rows.start:
-            G[columns, rows] = block.T
+            G[columns, rows] = block.T if pairs else 0.0
+
+
+def _pairs(left, right):
+    """Terms of two operators that act on one state: (state, a, b, factor)."""
+    return [
+        (state, a, b, on_left * on_right)
+        for (state, a, on_left), (other, b, on_right) in product(
+            left.parts, right.parts
+        )
+        if state == other
+    ]
 
 
 def gram_diagonal(kernel, points, operator):

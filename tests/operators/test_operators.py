@@ -1,12 +1,14 @@
 """Names of operators, Gram matrices of functionals, and functions made of them."""
 
+from functools import partial
+
 import autograd.numpy as anp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from keql._numerics.linalg import cholesky
-from keql.kernels import RBF, FunctionKernel, Matern, Polynomial
+from keql.kernels import RBF, FunctionKernel, Matern, Polynomial, SystemKernel
 from keql.operators import (
     DifferentialOperator,
     KernelExpansion,
@@ -78,9 +80,9 @@ WRONG_NAMES = [
     ("u_x2", TX, ["'u_x2'", "unknown variable", "'x2'"]),
     ("u_", TX, ["'u_'", "unknown variable"]),
     ("u_x_t", TX, ["'u_x_t'", "unknown variable"]),
-    ("v_xx", TX, ["'v_xx'", "function 'v'", "not supported yet"]),
+    ("v_xx", TX, ["'v_xx'", "function 'v'", "the state is called u"]),
     ("u + 2 vel", TX, ["'u + 2 vel'", "function 'vel'"]),
-    ("laplacian(v)", TX, ["'laplacian(v)'", "function 'laplacian'"]),
+    ("laplacian(v)", TX, ["'laplacian(v)'", "function 'v'"]),
     ("", TX, ["empty", "'u_x'"]),
     ("  ", TX, ["'  '", "does not parse"]),
     ("u_x u_t", TX, ["'u_x u_t'", "does not parse at 'u_t'", "multiples"]),
@@ -435,3 +437,61 @@ def test_apply_operator_refuses_other_shapes(name):
     ]:
         with pytest.raises(ValueError, match=f"shape {shape}.*one value for each row"):
             apply_operator(function, X, op(name))
+
+
+PAIR = ("u", "v_in")  # a name with an underscore
+
+
+def test_operators_of_several_states():
+    parse = partial(parse_operator, variables=TX, states=PAIR)
+    assert parse("v_in_tx").parts == [("v_in", (1, 1), 1.0)]
+    assert parse("laplacian(v_in)").parts == [("v_in", (0, 2), 1.0)]
+    mixed = parse("v_in_t - 2 u")
+    assert mixed.parts == [("u", (0, 0), -2.0), ("v_in", (1, 0), 1.0)]
+    assert mixed.state is None
+    assert parse("u_t").state == "u"
+    assert not parse("u_t").same_as(parse("v_in_t"))
+    assert (parse("v_in_t") - 2 * parse("u")).same_as(mixed)
+
+
+@pytest.mark.parametrize(
+    ("operator", "words"),
+    [
+        ("w_t", ["'w_t'", "function 'w'", "the states are called u, v_in"]),
+        ((1, 0), ["does not say which of the states u, v_in"]),
+        (parse_operator("w", TX, ("w",)), ["'w'", "no state", "u, v_in"]),
+        ("v_in_y", ["'v_in_y'", "unknown variable", "'y'"]),
+    ],
+)
+def test_wrong_names_of_states(operator, words):
+    with pytest.raises(ValueError, match="operator") as error:
+        parse_operator(operator, TX, PAIR)
+    assert [word for word in words if word not in str(error.value)] == []
+
+
+def test_names_of_states_with_two_readings():
+    with pytest.raises(ValueError, match="2 readings"):
+        parse_operator("u_t_x", ("x", "t_x"), states=("u", "u_t"))
+
+
+def test_states_of_a_system_are_independent():
+    """The Gram matrix of sums of states is the sum of those of the states."""
+    kernels = {"u": RBF(0.5), "v_in": 4.0 * RBF((0.3, 2.0))}
+    X = np.random.default_rng(0).uniform(size=(5, 2))
+    names = ("u", "u_x", "v_in_t", "v_in_t - 2 u", "laplacian(v_in)")
+    operators = [parse_operator(name, TX, PAIR) for name in names]
+    G = gram(SystemKernel(kernels), [(X, operator) for operator in operators])
+    expected = np.zeros((5, 5, 5, 5))  # operator, operator, point, point
+    for state, kernel in kernels.items():
+        for i, left in enumerate(operators):
+            for j, right in enumerate(operators):
+                for a, f in _part_of(state, left):
+                    for b, g in _part_of(state, right):
+                        expected[i, j] += f * g * kernel.derivative(X, X, a, b)
+    expected = expected.transpose(0, 2, 1, 3).reshape(25, 25)
+    np.testing.assert_allclose(G, expected, rtol=1e-12, atol=1e-12)
+
+
+def _part_of(state, operator):
+    """What an operator does to one of the states: [(multi-index, coefficient)]."""
+    return [(a, value) for name, a, value in operator.parts if name == state]
