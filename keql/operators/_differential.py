@@ -161,6 +161,11 @@ def parse_operator(operator, variables, states=("u",)):
         return operator
     if isinstance(operator, str):
         return _parse_sum(operator, variables, states)
+    return _from_orders(operator, variables, states)
+
+
+def _from_orders(operator, variables, states):
+    """The derivative of a single state with given orders in each coordinate."""
     terms = ((_as_orders(operator), 1.0),)
     _check_width(terms, operator, variables)
     if len(states) > 1:
