@@ -7,6 +7,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
@@ -20,13 +21,8 @@ from sklearn.utils.validation import (
 )
 
 from keql._observations.columns import column_index, refuse_missing
-from keql._observations.data import (
-    by_label,
-    default_collocation,
-    evaluate_forcing,
-    low_discrepancy,
-)
-from keql.operators import DifferentialOperator, parse_operator
+from keql._observations.columns import operators_of_rows
+from keql.operators import DifferentialOperator, identity_of, parse_operator
 
 
 def at_least(lowest, kind=Integral):
@@ -37,22 +33,23 @@ def at_least(lowest, kind=Integral):
 class BaseKEqL(RegressorMixin, BaseEstimator):
     """Base class of the estimators."""
 
-    # Parameters that name a column of X which holds no coordinate; labels are first.
-    _special = ("function_column",)
-
     _parameter_constraints: dict = {
         "operators": [None, tuple, list],
-        "known_part": [None, str, tuple, dict, callable, DifferentialOperator],
+        "known_part": [None, str, tuple, list, dict, callable, DifferentialOperator],
         "collocation_points": [None, at_least(1), "array-like", dict],
-        "forcing": [None, callable, "array-like", dict],
+        "forcing": [None, callable, "array-like", dict, tuple],
         "variables": [None, tuple, list],
         "function_column": [None, Integral, str],
-        "observation_noise": [None, at_least(0, Real)],
-        "equation_noise": [None, at_least(0, Real)],
+        "operator_column": [None, Integral, str],
+        "inputs": [None, dict],
+        "states": [None, tuple, list, str],
+        "equations": [None, list],
+        "observation_noise": [None, at_least(0, Real), dict],
+        "equation_noise": [None, at_least(0, Real), dict],
         "state_penalty": [Interval(Real, 0, None, closed="neither")],
         "n_inducing": [at_least(1)],
         "n_basis": [None, at_least(1)],
-        "n_terms": [None, StrOptions({"auto"}), at_least(1)],
+        "n_terms": [None, StrOptions({"auto"}), at_least(1), dict],
         "solver": [StrOptions({"auto", "dual", "primal"})],
         "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
         "n_restarts": [at_least(0)],
@@ -64,24 +61,29 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         "random_state": ["random_state"],
     }
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def predict(self, X, return_std=False):
-        """Values of the fitted state.
+        """Values of the fitted states.
 
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n, n_columns)
             Points, with the column of function labels if there was one in `fit`.
         return_std : bool, default=False
-            Whether the posterior standard deviation of the state is returned too.
+            Whether the posterior standard deviations of the states are returned too.
 
         Returns
         -------
-        u : ndarray of shape (n,)
-            In units of `y`; of a solver with an operator column, values of the operator
-            that a row names.
-        std : ndarray of shape (n,)
-            Only if `return_std`: of the state itself, without observation noise; of a
-            solver, of the linearised problem with the kernel as prior covariance.
+        u : ndarray of shape (n,) or (n, S)
+            In units of `y`, one column for each of several states; with an operator
+            column, values (n,) of the operator that a row names.
+        std : ndarray of the same shape
+            Only if `return_std`: of the states themselves, without observation noise;
+            of a solver, of the linearised problem with the kernel as prior covariance.
 
         Warns
         -----
@@ -91,10 +93,29 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             learned and features of the solution leave the region of those that it was
             learned from; the method `extrapolation` says where.
         """
-        return self.predict_derivative(X, "u", return_std=return_std)
+        check_is_fitted(self)
+        points, columns = self._split_columns(X, reset=False)
+        labels = columns["function_column"]
+        self._warn(points, labels)
+        if self.operator_column is not None:
+            operators, index = self._operators_of_rows(
+                columns["operator_column"], self.variables_, self.state_names_
+            )
+            return self._evaluate(points, labels, operators, index, return_std)
+        index = np.zeros(len(points), dtype=int)
+        operators = [identity_of(s, points.shape[1]) for s in self.state_names_]
+        asked = [
+            self._evaluate(points, labels, [operator], index, return_std)
+            for operator in operators
+        ]
+        if len(operators) == 1:
+            return asked[0]
+        if not return_std:
+            return np.column_stack(asked)
+        return tuple(np.column_stack(part) for part in zip(*asked, strict=True))
 
     def predict_derivative(self, X, operator, return_std=False):
-        """Values of an operator applied to the fitted state.
+        """Values of an operator applied to the fitted states.
 
         Parameters
         ----------
@@ -121,10 +142,40 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         points, labels = self._read_points(X)
-        operator = parse_operator(operator, self.variables_)
+        operator = parse_operator(operator, self.variables_, self.state_names_)
         self._warn(points, labels)
         index = np.zeros(len(points), dtype=int)
         return self._evaluate(points, labels, [operator], index, return_std)
+
+    def score(self, X, y, sample_weight=None):
+        """Coefficient of determination R^2 of the predictions.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n, n_columns)
+            Points, as `predict` takes them.
+        y : array-like of shape (n,) or (n, S)
+            True values; NaN where a state was not measured.
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            1 for perfect predictions; of several states, the mean over those that were
+            measured.
+        """
+        predicted = self.predict(X)
+        y = np.asarray(y, dtype=float).reshape(predicted.shape)
+        if predicted.ndim == 1:
+            return r2_score(y, predicted, sample_weight=sample_weight)
+        scores = []
+        for true, values in zip(y.T, predicted.T, strict=True):
+            rows = np.isfinite(true)
+            if rows.any():
+                weights = None if sample_weight is None else sample_weight[rows]
+                scores.append(r2_score(true[rows], values[rows], sample_weight=weights))
+        return float(np.mean(scores))
 
     def _evaluate(self, points, labels, operators, index, return_std):
         """Values of an operator at each row, its `index` in the list of operators."""
@@ -137,6 +188,10 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
                 if return_std:
                     variances[rows] = state.variance(*asked)
         return (values, np.sqrt(variances)) if return_std else values
+
+    def _operators_of_rows(self, entries, variables, states):
+        """Different operators, and the position of that of each row."""
+        return operators_of_rows(None, entries, variables, True, states)
 
     def _warn(self, points, labels):
         """Warn of predictions that go too far; of learned states none does."""
@@ -174,46 +229,60 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def _read_points(self, X):
         """Coordinates (n, d) and function labels of the rows of `X`, after `fit`."""
-        points, entries = self._split_columns(X, reset=False)
-        return points, entries[0]
+        points, columns = self._split_columns(X, reset=False)
+        return points, columns["function_column"]
+
+    def _special_columns(self):
+        """Columns of X that hold no coordinate, by the name of their parameter."""
+        return {"function_column": self.function_column}
 
     def _split_columns(self, X, reset):
-        """Coordinates (n, d), and the entries of each special column."""
-        given = {parameter: getattr(self, parameter) for parameter in self._special}
-        if not any(column is not None for column in given.values()):
+        """Coordinates (n, d), and the entries of each special column by name."""
+        special = self._special_columns()
+        given = {name: column for name, column in special.items() if column is not None}
+        if not given:
             points = validate_data(self, X, dtype=np.float64, reset=reset)
-            return points, [[None] * len(points) for _ in given]
+            return points, {name: [None] * len(points) for name in special}
         if not hasattr(X, "columns"):
             X = np.asarray(X)
         _check_feature_names(self, X, reset=reset)
         _check_n_features(self, X, reset=reset)
-        given = {name: column for name, column in given.items() if column is not None}
         columns = {name: column_index(X, given[name], name) for name in given}
         others = [i for i in range(X.shape[1]) if i not in columns.values()]
         coordinates = _safe_indexing(X, others, axis=1)
         checks = {"dtype": np.float64, "input_name": "X", "estimator": self}
         points = check_array(coordinates, **checks)
-        entries = dict.fromkeys(self._special, [None] * len(points))
+        entries = {name: [None] * len(points) for name in special}
         for name, i in columns.items():
             entries[name] = np.asarray(_safe_indexing(X, i, axis=1)).tolist()
             refuse_missing(entries[name], given[name], name)
-        return points, list(entries.values())
+        return points, entries
 
     def _read(self, X, y):
-        """Coordinates and values of the rows, and entries of the special columns."""
-        if len(getattr(y, "shape", ())) == 2 and y.shape[1] > 1:
+        """Coordinates, entries of the special columns, and values (n, S) of the rows.
+
+        Values that are not a number were not measured.
+        """
+        if y is None:
             raise ValueError(
-                f"y has {y.shape[1]} columns: keql learns one state u, given as a "
-                "1d array; systems of several states are not supported yet."
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None: give the observed values of the states."
             )
-        if all(getattr(self, parameter) is None for parameter in self._special):
-            points, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-            return points, [[None] * len(points) for _ in self._special], y
-        points, entries = self._split_columns(X, reset=True)
-        y = column_or_1d(y, warn=True)
-        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        points, columns = self._split_columns(X, reset=True)
+        if len(np.shape(y)) < 2 or np.shape(y)[1] == 1:
+            y = column_or_1d(y, warn=not hasattr(y, "columns"))
+        how = {"ensure_2d": False, "dtype": np.float64, "input_name": "y"}
+        y = check_array(y, ensure_all_finite="allow-nan", **how)
         check_consistent_length(points, y)
-        return points, entries, y
+        y = y.reshape(len(y), -1)
+        nothing = np.flatnonzero(np.all(np.isnan(y), axis=1))
+        if len(nothing):
+            raise ValueError(
+                f"y contains NaN, nothing was measured, in {len(nothing)} of {len(y)} "
+                f"rows, such as row {nothing[0]}: leave these rows out. NaN in a column "
+                "says that this one of several states was not measured."
+            )
+        return points, columns, y
 
     def _read_weights(self, sample_weight, points):
         """Relative precisions of the rows, of shape (n,), none of them negative."""
@@ -226,32 +295,6 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             return None
-        special = [getattr(self, parameter) for parameter in self._special]
+        special = self._special_columns().values()
         special = [names[i] if isinstance(i, Integral) else i for i in special]
         return [name for name in names if name not in special]
-
-    def _place_collocation(self, observations, variables):
-        """Collocation points of each function."""
-        given, labels = self.collocation_points, observations.labels
-        if given is None:
-            return default_collocation(observations.functions)
-        if isinstance(given, Integral):
-            everything = np.concatenate([d.points for d in observations.functions])
-            return [low_discrepancy(everything, given)] * len(labels)
-        per_function = by_label(given, labels, "collocation_points")
-        checks = {"dtype": np.float64, "input_name": "collocation_points"}
-        different = {id(points): points for points in per_function}
-        checked = {key: check_array(x, **checks) for key, x in different.items()}
-        for array in checked.values():
-            if array.shape[1] != len(variables):
-                raise ValueError(
-                    f"collocation_points has {array.shape[1]} column(s): it must have "
-                    f"one for each of the variables {', '.join(variables)}."
-                )
-        return [checked[id(points)] for points in per_function]
-
-    def _evaluate_forcing(self, labels, collocation_points):
-        """Right-hand side at the collocation points of each function."""
-        placed = self.collocation_points
-        at_points = placed is not None and not isinstance(placed, Integral)
-        return evaluate_forcing(self.forcing, labels, collocation_points, at_points)

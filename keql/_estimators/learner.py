@@ -128,46 +128,32 @@ class Learner(BaseKEqL):
 
     def _validate_observations(self, X, y, sample_weight):
         """Merge rows into one regression problem for each function."""
-        points, (labels,), y = self._read(X, y)
+        points, entries, y = self._read(X, y)
+        labels, operators_of_rows = entries[0], entries[1]
+        states = self._name_states(y)
         weights = self._read_weights(sample_weight, points)
-        used = weights > 0
-        if used.sum() < 2:
+        variables = self._name_variables(points)
+        rows = self._long_form(points, y, weights, operators_of_rows, states, variables)
+        owners, index, operators, table, weights = rows
+        if len(table) < 2:
             raise ValueError(
-                f"X holds {used.sum()} observation(s) of positive weight "
+                f"X holds {len(table)} observation(s) of positive weight "
                 f"(n_samples={len(points)}): too few, at least 2 are needed."
             )
-        names = sorted_labels(labels[i] for i in np.flatnonzero(used))
+        names = sorted_labels(labels[i] for i in owners)
         position = {label: m for m, label in enumerate(names)}
-        owner = np.array([position.get(label, -1) for label in labels], dtype=float)
-        table = np.column_stack([owner, points, y.astype(np.float64)])[used]
+        owner = np.array([position[labels[i]] for i in owners], dtype=float)
+        table = np.column_stack([owner, index, table])
         # Equal rows are one row with the sum of their weights, so that a weight means
         # a repetition; sorting makes the fit independent of the order of the rows.
         table, inverse = np.unique(table, axis=0, return_inverse=True)
-        weights = np.bincount(inverse.ravel(), weights=weights[used])
-        masks = [table[:, 0] == m for m in range(len(names))]
-        functions = [
-            FunctionData(table[rows, 1:-1], table[rows, -1], weights[rows])
-            for rows in masks
-        ]
+        weights = np.bincount(inverse.ravel(), weights=weights)
+        functions = []
+        for m in range(len(names)):
+            own = table[:, 0] == m
+            kinds = table[own, 1].astype(int)
+            data = table[own, 2:-1], table[own, -1], weights[own]
+            functions.append(FunctionData(*data, kinds, operators))
         if self.observation_noise == 0:
             refuse_conflicts(functions)
-        return Observations(tuple(names), functions)
-
-    def _describe_equation(self, observations, variables):
-        """Operators, known part, collocation points and forcing; None without them."""
-        if self.operators is None and self.known_part is None and self.forcing is None:
-            return None
-        names = ("u",) if self.operators is None else tuple(self.operators)
-        if self.known_part is None and self.forcing is None:
-            raise ValueError(
-                f"operators={names} are given with neither known_part nor forcing: "
-                "P = 0 would solve the equation P = 0. Say what P equals, such as "
-                "known_part='u_t'."
-            )
-        operators = [parse_operator(name, variables) for name in names]
-        known_part = make_known_part(self.known_part, variables)
-        all_operators = bind_known_part(known_part, variables, operators)
-        points = self._place_collocation(observations, variables)
-        forcing = self._evaluate_forcing(observations.labels, points)
-        equation = all_operators, len(operators), known_part
-        return EquationSetup(*equation, points, forcing, self.forcing is not None)
+        return Observations(tuple(names), functions, states), variables

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from keql._estimators.base import BaseKEqL, at_least
 from keql._numerics.parallel import parallel_map
 from keql._observations.data import Observations, sorted_labels
+from keql._observations.imposed import Imposed
 from keql._solving.conditions import (
     box_of,
     default_points,
@@ -344,7 +345,13 @@ class KernelPDESolver(BaseKEqL):
                 check_near(points, own.observed)
         forcing = self._evaluate_forcing(labels, placed)
         return [
-            replace(own, points=points, operators=equation.operators, forcing=right)
+            replace(
+                own,
+                points=points,
+                operators=equation.operators,
+                forcing=right,
+                rows=Imposed.everywhere(points),
+            )
             for own, points, right in zip(conditions, placed, forcing, strict=True)
         ]
 

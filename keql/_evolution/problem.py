@@ -35,7 +35,6 @@ from keql._evolution.integration import (
     linear_response,
 )
 from keql._numerics.linalg import rms, size_or_one
-from keql.operators import parse_operator
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,14 @@ def why_not_integrated(learned, limits=None):
     limits = limits or IntegrationLimits()
     setup, functions = learned.setup, learned.observations.functions
     n_values = sum(len(data.values) for data in functions)
+    if setup.is_system or len(learned.observations.states) > 1:
+        return "there are several states or equations"
+    if not learned.observations.is_plain or setup.inputs:
+        return "there are inputs, or values of other operators than the state"
+    if setup.equations[0].depends_on is None:
+        return "the equation has no unknown part"
+    if len(setup.rows[0].coordinates) < len(setup.collocation_points[0]):
+        return "the equation is not imposed everywhere"
     if setup.has_forcing:
         return "a forcing is given"
     if len(learned.variables) != 2:
@@ -146,8 +153,8 @@ class EvolutionProblem:
 
     @cached_property
     def identity(self):
-        """The operator "u"."""
-        return parse_operator("u", self.learned.variables)
+        """The operator that leaves the state as it is."""
+        return self.learned.observations.operators[0]
 
     def start(self, learned=None):
         """The iterate of a learned model's equation and states."""
@@ -394,9 +401,8 @@ def make_evolution_problem(learned, noise=None, first_noise=1e-3, exact=1e-9):
 
 def _observed(grid, learned):
     """Interpolation to the observations of each function."""
-    identity = parse_operator("u", learned.variables)
     return tuple(
-        grid.interpolation(data.points, identity)
+        grid.interpolation(data.points, data.operators[0])
         for data in learned.observations.functions
     )
 
@@ -409,7 +415,7 @@ def assemble_exact(learned, model):
     return replace(
         learned,
         states=states,
-        equation=equation,
-        observation_noise=model.problem.prior.noise,
-        equation_noise=0.0,
+        equations=(equation,),
+        observation_noise=np.array([model.problem.prior.noise]),
+        equation_noise=np.zeros(1),
     )

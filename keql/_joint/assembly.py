@@ -8,8 +8,9 @@ from keql._joint.dual import DualModel, make_dual_blocks
 from keql._joint.primal import PrimalModel, make_primal_blocks
 from keql._joint.problem import Conditions, JointProblem, first_equal, same_points
 from keql._numerics.linalg import pivoted_cholesky, size_or_one
-from keql.equation import FixedUnknownPart, LearnedEquation
-from keql.operators import gram, parse_operator
+from keql._regression.two_step import learned_equation
+from keql.equation import FixedUnknownPart, SystemBasis
+from keql.operators import gram
 
 
 def make_problem(
@@ -27,40 +28,84 @@ def make_problem(
 
     `kernels` are the state kernels of the functions. With the `solver` "auto" states
     are represented in the primal if that has at most half as many unknowns as the dual,
-    which has one for each residual; then it is faster. `equation_noise` is sigma_P in
-    units of the forcing; None stands for `relative_equation_noise` times the root mean
-    square of the unknown part. Noise levels are at least `smallest_noise`, relative to
-    the data and to the unknown part. `map_blocks` applies a function to each block.
+    which has one for each residual; then it is faster. `equation_noise` (E,) is sigma_P
+    in units of the forcing; nan stands for `relative_equation_noise` times the root
+    mean square of the unknown part. Noise levels are at least `smallest_noise`,
+    relative to the data and to the unknown part, and those of known constraints are of
+    this size. `map_blocks` applies a function to each block.
     """
     setup, functions = two_step.setup, two_step.observations.functions
-    values = np.concatenate([data.values for data in functions])
-    size = size_or_one(two_step.target)
-    if equation_noise is None:
-        equation_noise = relative_equation_noise * size
-    sigma_u = max(two_step.observation_noise, smallest_noise * size_or_one(values))
-    sigma_p = max(equation_noise, smallest_noise * size)
+    smallest = smallest_noise * two_step.observations.sizes()
+    sigma_u = np.maximum(two_step.observation_noise, smallest)
+    sizes = equation_sizes(two_step)
+    relative = [
+        relative_equation_noise if terms.depends_on is not None else smallest_noise
+        for terms in setup.equations
+    ]
+    sigma_p = np.where(np.isnan(equation_noise), relative * sizes, equation_noise)
+    sigma_p = np.maximum(sigma_p, smallest_noise * sizes)
     blocks, linear_model = _make_blocks(kernels, _conditions(two_step), solver)
+    present = [np.unique(data.index) for data in functions]
     return JointProblem(
         blocks,
-        two_step.equation.basis,
+        joint_basis(two_step.equations),
         setup.known_part,
-        len(two_step.variables) + setup.n_operators,
-        [block.precisions(sigma_u, sigma_p) for block in blocks],
+        setup.n_columns,
+        [
+            block.precisions(sigma_u[own], sigma_p)
+            for block, own in zip(blocks, present, strict=True)
+        ],
         state_penalty,
         linear_model,
         map_blocks,
     )
 
 
+def equation_sizes(two_step):
+    """Size (E,) of each equation: the root mean square of what P has to explain.
+
+    Of a known constraint, that of the sum of the sizes of its terms.
+    """
+    sizes = []
+    for equation, target in zip(two_step.equations, two_step.targets, strict=True):
+        if not len(equation.weights):
+            S = equation.training_features
+            slopes = equation.known_part.gradient(S)[len(two_step.variables) :]
+            target = np.sum(np.abs(slopes * S[:, len(two_step.variables) :].T), axis=0)
+        sizes.append(size_or_one(target))
+    return np.array(sizes)
+
+
+def joint_basis(equations):
+    """The features of all unknown parts; those of a single equation as they are."""
+    if len(equations) == 1:
+        return equations[0].basis
+    sizes = [len(equation.weights) for equation in equations]
+    return SystemBasis([equation.basis for equation in equations], sizes)
+
+
+def joint_weights(equations):
+    """The weights of all equations, one after the other."""
+    return np.concatenate([equation.weights for equation in equations])
+
+
 def _conditions(two_step):
-    """What the state of each function has to meet: point values and the equation."""
-    setup, identity = two_step.setup, parse_operator("u", two_step.variables)
-    functions = two_step.observations.functions
-    observed = [(data.points, data.values, data.weights) for data in functions]
-    imposed = setup.collocation_points, setup.forcing
+    """What the states of each function have to meet: values and the equations."""
+    setup = two_step.setup
+    parts = setup.collocation_points, setup.forcing, setup.rows
     return [
-        Conditions([(x, identity)], y, weights, points, setup.operators, forcing)
-        for (x, y, weights), points, forcing in zip(observed, *imposed, strict=True)
+        Conditions(
+            data.functionals,
+            data.values,
+            data.weights,
+            points,
+            setup.operators,
+            forcing,
+            rows,
+        )
+        for data, points, forcing, rows in zip(
+            two_step.observations.functions, *parts, strict=True
+        )
     ]
 
 
@@ -79,7 +124,7 @@ def _make_blocks(kernels, conditions, solver, most_representers=6000):
         small and not _is_of_high_rank(kernels[0], conditions[0])
     ):
         blocks = make_primal_blocks(kernels, conditions)
-        fewer = all(2 * b.n_unknowns <= len(b.values) + len(b.points) for b in blocks)
+        fewer = all(2 * b.n_unknowns <= len(b.values) + len(b.forcing) for b in blocks)
         if fewer or solver == "primal":
             return blocks, PrimalModel
     return make_dual_blocks(kernels, conditions), DualModel
@@ -91,7 +136,7 @@ def _is_of_high_rank(kernel, conditions, share=0.75):
     The rank of all is at least as high, and takes longer to find out. The part has
     `share` representers for each datum.
     """
-    n_data = len(conditions.values) + len(conditions.points)
+    n_data = len(conditions.values) + len(conditions.forcing)
     functionals = conditions.observed + conditions.imposed
     n_rows = sum(len(points) for points, _ in functionals)
     stride = max(1, int(n_rows / (share * n_data)))
@@ -114,23 +159,29 @@ def assemble_learned(two_step, problem, iterate):
         problem = problem.with_basis(fixed.basis)
         iterate = replace(iterate, weights=fixed.weights)
     model = problem.linearise(problem.evaluate(iterate))
-    setup, root = two_step.setup, problem.dispersion**0.5
-    equation = LearnedEquation(
-        two_step.variables,
-        setup.operators,
-        setup.n_operators,
-        setup.known_part,
-        problem.basis,
-        iterate.weights,
-        two_step.state_kernel,
-        np.concatenate(model.evaluation.features),
-        setup.has_forcing,
-        model.posterior_weights() if fixed is None else fixed.posterior,
-    )
+    posterior = model.posterior_weights() if fixed is None else fixed.posterior
+    root = problem.dispersion**0.5
     return replace(
         two_step,
         observation_noise=two_step.observation_noise * root,
         states=model.posterior_states(),
-        equation=equation,
+        equations=_learned_equations(two_step, problem, model, iterate, posterior),
         equation_noise=problem.equation_noise * root,
     )
+
+
+def _learned_equations(two_step, problem, model, iterate, posterior):
+    """The equations of a solution, each with the posterior of its own weights."""
+    setup, basis = two_step.setup, problem.basis
+    bases = basis.bases if setup.is_system else [basis]
+    sizes = basis.sizes if setup.is_system else [len(iterate.weights)]
+    features = setup.split(np.concatenate(model.evaluation.features))
+    equations, start = [], 0
+    for terms, own, S, size in zip(
+        setup.equations, bases, features, sizes, strict=True
+    ):
+        weights = iterate.weights[start : start + size]
+        part = posterior.part(start, start + size) if size else None
+        equations.append(learned_equation(two_step, terms, own, weights, S, part))
+        start += size
+    return tuple(equations)

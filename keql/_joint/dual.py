@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from keql._joint.linearised import LinearisedProblem, LinearisedState, below_zeros
-from keql._joint.problem import Conditions, apply_functionals, first_equal, same_points
+from keql._joint.problem import Conditions, first_equal, same_points
 from keql._numerics.linalg import (
     cholesky,
     pivoted_cholesky,
@@ -21,38 +21,76 @@ from keql.operators import gram, gram_diagonal, gram_rows
 
 
 @dataclass(frozen=True)
+class StateGram:
+    """Gram matrix of the operators of one state at K points.
+
+    `members` (Q_s,) are the positions of these operators among all, and `values` has
+    the shape (Q_s, K, Q_s, K).
+    """
+
+    members: np.ndarray
+    values: np.ndarray
+
+    @property
+    def square(self):
+        """The matrix, of shape (Q_s K, Q_s K)."""
+        size = self.values.shape[0] * self.values.shape[1]
+        return self.values.reshape(size, size)
+
+    def at(self, rows):
+        """That at some of the points."""
+        part = self.values[:, rows][:, :, :, rows]
+        return StateGram(self.members, np.ascontiguousarray(part))
+
+
+@dataclass(frozen=True)
 class DualBlock(Conditions):
     """One function, its state as a sum of representers.
 
     These are the representers of its N observed functionals, then of the Q' operators
-    at K points. Their Gram matrix for the state kernel is kept in three parts: observed
-    functionals (N, N), these against operators (N, Q' K), and operators, (Q', K, Q',
-    K). Functions of one `group` have the same kernel and points, and share the last
-    part.
+    at K points. Their Gram matrix for the state kernel is kept in parts: observed
+    functionals (N, N), these against operators (N, Q' K), and a StateGram for the
+    operators of each state, as different states are independent. Functions of one
+    `group` have the same kernel and points, and share the latter.
     """
 
     kernel: object
     group: int
     gram_values: np.ndarray
     gram_cross: np.ndarray
-    gram_operators: np.ndarray
+    gram_states: list
 
     @property
     def n_unknowns(self):
         """Number of representers."""
         return sum(self.gram_cross.shape)
 
-    @property
-    def gram_square(self):
-        """Gram matrix of the operators, of shape (Q' K, Q' K)."""
-        return self.gram_operators.reshape((self.gram_cross.shape[1],) * 2)
-
     def evaluate(self, c):
         """Values of the representers on functions with coefficients `c`, in columns."""
         n = len(self.values)
-        imposed = self.gram_square @ c[n:] + self.gram_cross.T @ c[:n]
+        imposed = self.gram_cross.T @ c[:n] + self._apply_states(c[n:])
         observed = self.gram_values @ c[:n] + self.gram_cross @ c[n:]
         return np.concatenate([observed, imposed])
+
+    def _apply_states(self, c):
+        """The Gram matrix of the operators times coefficients (Q' K, ...)."""
+        if len(self.gram_states) == 1:
+            return self.gram_states[0].square @ c
+        c = c.reshape(len(self.operators), len(self.points), *c.shape[1:])
+        values = np.zeros_like(c)
+        for own in self.gram_states:
+            part = c[own.members]
+            product = own.square @ part.reshape(-1, *c.shape[2:])
+            values[own.members] = product.reshape(part.shape)
+        return values.reshape(-1, *c.shape[2:])
+
+    def variances(self):
+        """Prior variances (Q', K) of the operators at the points."""
+        variances = np.empty((len(self.operators), len(self.points)))
+        for own in self.gram_states:
+            diagonal = np.diag(own.square)
+            variances[own.members] = diagonal.reshape(len(own.members), -1)
+        return variances
 
     def squared_norm(self, c, z):
         """Squared RKHS norm of the state with coefficients c and values z."""
@@ -67,23 +105,24 @@ class DualBlock(Conditions):
         c[: len(coefficients)] = coefficients
         return c
 
-    def restricted(self, rows, shared):
-        """The block with the collocation points `rows` only.
+    def restricted(self, points, shared):
+        """The block with some of the collocation points only, given by position.
 
         In the dict `shared` the functions of a group, which have the same points and so
-        the same rows, find what they share.
+        the same ones kept, find what they share.
         """
         n, n_points = len(self.values), len(self.points)
         if self.group not in shared:
-            part = self.gram_operators[:, rows][:, :, :, rows]
-            shared[self.group] = np.ascontiguousarray(part)
-        cross = self.gram_cross.reshape(n, -1, n_points)[:, :, rows]
+            shared[self.group] = [own.at(points) for own in self.gram_states]
+        cross = self.gram_cross.reshape(n, -1, n_points)[:, :, points]
+        rows = self.rows.at(points, n_points)
         return replace(
             self,
             forcing=self.forcing[rows],
-            points=self.points[rows],
+            points=self.points[points],
+            rows=self.rows.select(rows, points, n_points),
             gram_cross=cross.reshape(n, -1),
-            gram_operators=shared[self.group],
+            gram_states=shared[self.group],
         )
 
     def widen(self, c, rows):
@@ -100,9 +139,12 @@ class DualBlock(Conditions):
         their Gram matrix L L^T, with z standard normal, have coefficients L^-T z.
         Parts smaller than `negligible`, relatively, are drowned by rounding.
         """
-        upper = np.hstack([self.gram_values, self.gram_cross])
-        lower = np.hstack([self.gram_cross.T, self.gram_square])
-        rows, pivots = pivoted_cholesky(np.vstack([upper, lower]), negligible)
+        n = len(self.values)
+        whole = np.empty((self.n_unknowns, self.n_unknowns))
+        whole[:n, :n], whole[:n, n:] = self.gram_values, self.gram_cross
+        whole[n:, :n] = self.gram_cross.T
+        whole[n:, n:] = self._apply_states(np.eye(self.n_unknowns - n))
+        rows, pivots = pivoted_cholesky(whole, negligible)
         L = rows[pivots]
 
         def draw(rng):
@@ -116,35 +158,63 @@ class DualBlock(Conditions):
         """Coefficients of the sum of the representers of observations, times `x`."""
         return np.concatenate([x, np.zeros(self.gram_cross.shape[1])])
 
-    def normal_matrix(self, slopes, n_rows=96):
-        """T U T^* for T as in `apply_functionals`; its lower triangle.
-
-        Assembled `n_rows` rows at a time, which stay in the cache.
-        """
-        n, n_points = len(self.values), len(self.points)
-        H = np.zeros((n + n_points, n + n_points))
+    def normal_matrix(self, slopes):
+        """T U T^* for the T of a :class:`Tangent`; its lower triangle."""
+        n, n_rows = len(self.values), slopes.shape[1]
+        H = np.zeros((n + n_rows, n + n_rows))
         H[:n, :n] = self.gram_values
-        cross = self.gram_cross.reshape(n, *slopes.shape)
-        H[n:, :n] = np.einsum("nqk,qk->kn", cross, slopes)
-        used = np.flatnonzero(np.any(slopes != 0, axis=1))
-        for start in range(0, n_points, n_rows):
-            rows = slice(start, min(start + n_rows, n_points))
-            part = H[n + start : n + rows.stop, n : n + rows.stop]
-            inner, term = np.empty(part.shape), np.empty(part.shape)
-            for q in used:
-                inner[:] = 0.0
-                for other in used:
-                    entries = self.gram_operators[q, rows, other, : rows.stop]
-                    inner += np.multiply(entries, slopes[other, : rows.stop], out=term)
-                part += np.multiply(inner, slopes[q, rows, None], out=term)
+        cross = self.gram_cross.reshape(n, len(slopes), len(self.points))
+        for rows, points in self.rows.slices():
+            part = np.einsum("nqk,qk->kn", cross[:, :, points], slopes[:, rows])
+            H[n:, :n][rows] = part
+        slices = self.rows.slices()
+        for i, left in enumerate(slices):
+            for right in slices[: i + 1]:
+                block = H[n:, n:][left[0], right[0]]
+                for own in self.gram_states:
+                    _add_block(block, own, slopes, left, right)
         return H
 
 
-def expand(x, slopes):
-    """Coefficients of T^* x on the representers; `x` may have several columns."""
-    n = len(x) - slopes.shape[1]
-    imposed = np.einsum("qk,k...->qk...", slopes, x[n:])
-    return np.concatenate([x[:n], imposed.reshape(slopes.size, *x.shape[1:])])
+def _add_block(H, own, slopes, left, right, n_rows=96):
+    """Add what one state contributes to T U T^* for two equations, in H (R_e, R_f).
+
+    `left` and `right` are the rows and the points of the equations. Assembled `n_rows`
+    rows at a time, which stay in the cache. For one equation and itself only the lower
+    triangle is.
+    """
+    (left_rows, left_points), (right_rows, right_points) = left, right
+    on_left, on_right = slopes[own.members, left_rows], slopes[own.members, right_rows]
+    used_left, used_right = (
+        np.flatnonzero(np.any(own_slopes != 0, axis=1))
+        for own_slopes in (on_left, on_right)
+    )
+    for start in range(0, len(H), n_rows):
+        rows = slice(start, min(start + n_rows, len(H)))
+        columns = slice(0, rows.stop if left is right else H.shape[1])
+        part = H[rows, columns]
+        inner, term = np.empty(part.shape), np.empty(part.shape)
+        places = _part_of(left_points, rows), _part_of(right_points, columns)
+        for q in used_left:
+            inner[:] = 0.0
+            for other in used_right:
+                entries = _entries(own.values[q, :, other], *places)
+                inner += np.multiply(entries, on_right[other, columns], out=term)
+            part += np.multiply(inner, on_left[q, rows, None], out=term)
+
+
+def _part_of(points, rows):
+    """Positions of points in a slice of the rows of an equation."""
+    if not isinstance(points, slice):
+        return points[rows]
+    return slice(points.start + rows.start, points.start + rows.stop)
+
+
+def _entries(values, rows, columns):
+    """Entries of a matrix (K, K) at rows and columns, positions or slices."""
+    if isinstance(rows, slice) or isinstance(columns, slice):
+        return values[rows][:, columns]
+    return values[np.ix_(rows, columns)]
 
 
 def make_dual_blocks(kernels, conditions):
@@ -159,15 +229,28 @@ def make_dual_blocks(kernels, conditions):
     shared, blocks = {}, []
     for kernel, given, group in zip(kernels, conditions, groups, strict=True):
         observed, imposed = given.observed, given.imposed
-        shape = (len(given.operators), len(given.points)) * 2
         cross = np.empty((len(given.values), 0))
         if imposed:
             cross = gram(kernel, observed, imposed)
-        if imposed and group not in shared:
-            shared[group] = gram(kernel, imposed).reshape(shape)
-        grams = gram(kernel, observed), cross, shared.get(group, np.empty(shape))
+        if group not in shared:
+            shared[group] = _state_grams(kernel, given)
+        grams = gram(kernel, observed), cross, shared[group]
         blocks.append(DualBlock(*vars(given).values(), kernel, group, *grams))
     return blocks
+
+
+def _state_grams(kernel, given):
+    """A StateGram for each state that the operators of the equations act on."""
+    members, n_points = {}, len(given.points)
+    for q, operator in enumerate(given.operators):
+        members.setdefault(operator.state, []).append(q)
+    grams = []
+    for positions in members.values():
+        functionals = [given.imposed[q] for q in positions]
+        shape = (len(positions), n_points) * 2
+        values = gram(kernel, functionals).reshape(shape)
+        grams.append(StateGram(np.array(positions), values))
+    return grams
 
 
 def factorise(H, precisions, a=1.0):
@@ -202,12 +285,12 @@ class DualModel(LinearisedProblem):
         dw = e - w / b,                           dv = -(lambda/a) v - T^* x / a.
     """
 
-    def _matrix(self, m, slopes, features):
-        return self.problem.blocks[m].normal_matrix(slopes)
+    def _matrix(self, m, tangent, features):
+        return self.problem.blocks[m].normal_matrix(tangent.slopes)
 
     def _eliminate_state(self, a, b, m):
         problem, iterate = self.problem, self.evaluation.iterate
-        Tv = apply_functionals(iterate.values[m], self.slopes[m])
+        Tv = self.tangents[m].apply(iterate.values[m])
         rt = self.evaluation.residuals[m] - problem.penalty / a * Tv
         psi = below_zeros(self.features[m], len(rt))
         rt -= psi @ (iterate.weights / b)
@@ -228,7 +311,7 @@ class DualModel(LinearisedProblem):
         right = parts.right[m] + parts.features[m] @ e
         x = solve_lower(parts.factors[m], right, transposed=True)
         dc = -(penalty / a) * iterate.coefficients[m]
-        return dc - expand(x, self.slopes[m]) / a
+        return dc - self.tangents[m].expand(x) / a
 
     def _whitened_observations(self, m, L):
         return solve_lower(L, np.eye(len(L), len(self.problem.blocks[m].values)))
@@ -263,7 +346,7 @@ class DualState(LinearisedState):
         L, shared = self.factors or self._factorise()
         explained = []
         for rows in gram_rows(self.kernel, points, operator, self.functionals):
-            q = apply_functionals(rows.T, self.data.slopes) / self.penalty
+            q = self.data.tangent.apply(rows.T) / self.penalty
             q = solve_lower(L, q)
             explained.append(np.sum(q**2, axis=0) - np.sum((shared @ q) ** 2, axis=0))
         prior = gram_diagonal(self.kernel, points, operator) / self.penalty
@@ -272,7 +355,7 @@ class DualState(LinearisedState):
 
     def _factorise(self):
         data = self.data
-        H = apply_functionals(gram(self.kernel, self.functionals), data.slopes)
-        H = apply_functionals(H.T, data.slopes)
+        H = data.tangent.apply(gram(self.kernel, self.functionals))
+        H = data.tangent.apply(H.T)
         L = factorise(H, data.precisions, self.penalty)
         return L, solve_lower(data.coupling, solve_lower(L, data.psi).T)

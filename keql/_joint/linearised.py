@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._joint.problem import Iterate, apply_functionals
+from keql._joint.problem import Iterate, Tangent
 from keql._numerics.linalg import solve_lower
 from keql.equation import WeightPosterior
 from keql.operators import KernelExpansion
@@ -42,13 +42,13 @@ class LinearisedData:
 
     Everything is of the size of the data, or of P: factors are computed from it. The
     `functionals` are those observed, then the Q' operators at the K collocation points,
-    `slopes` (Q', K) the coefficients of the linearised equation, `precisions` (N + K,)
-    the inverse variances of the noise. P has the features psi of `basis` at the
-    features `S` (K, d + Q) of the state, and `coupling` (p, p) is R without damping.
+    `tangent` is the :class:`Tangent` T, `precisions` (N + R,) are the inverse variances
+    of the noise. P has the features psi of `basis` at the features `S` (R, c + Q) of
+    the state, and `coupling` (p, p) is R without damping.
     """
 
     functionals: list
-    slopes: np.ndarray
+    tangent: Tangent
     precisions: np.ndarray
     basis: object
     S: np.ndarray
@@ -56,12 +56,12 @@ class LinearisedData:
 
     @property
     def psi(self):
-        """Psi, of shape (N + K, p)."""
+        """Psi, of shape (N + R, p)."""
         return below_zeros(self.basis(self.S), len(self.precisions))
 
 
 def below_zeros(features, n_rows):
-    """Features of P at the collocation points, (K, p), below zeros for observations."""
+    """Features of P at the collocation points, (R, p), below zeros for observations."""
     rows = np.zeros((n_rows, features.shape[1]))
     rows[n_rows - len(features) :] = features
     return rows
@@ -71,13 +71,13 @@ class LinearisedProblem:
     """What linear models have in common, whatever represents the states.
 
     A subclass says how the state of function `m` is eliminated, from a matrix that it
-    makes with `_matrix(m, slopes, features)`, then the weights, and what follows for
+    makes with `_matrix(m, tangent, features)`, then the weights, and what follows for
     one function.
     """
 
     def __init__(self, problem, evaluation):
         self.problem, self.evaluation = problem, evaluation
-        self.slopes, self.features, self.matrices = self._map(self._prepare)
+        self.tangents, self.features, self.matrices = self._map(self._prepare)
 
     def _map(self, function):
         """What a function of m returns for each block, one tuple for each result."""
@@ -87,7 +87,8 @@ class LinearisedProblem:
     def _prepare(self, m):
         S, weights = self.evaluation.features[m], self.evaluation.iterate.weights
         slopes, features = self.problem.slopes(S, weights)
-        return slopes, features, self._matrix(m, slopes, features)
+        tangent = Tangent(slopes, self.problem.blocks[m].rows)
+        return tangent, features, self._matrix(m, tangent, features)
 
     def _eliminate(self, a, b):
         parts = self._map(partial(self._eliminate_state, a, b))
@@ -110,7 +111,7 @@ class LinearisedProblem:
             dc = self._step_of_state(m, parts, a, b)
             dz = problem.blocks[m].evaluate(dc)
             residual = self.evaluation.residuals[m]
-            residual = residual + apply_functionals(dz, self.slopes[m])
+            residual = residual + self.tangents[m].apply(dz)
             residual[len(problem.blocks[m].values) :] += self.features[m] @ parts.dw
             return iterate.coefficients[m] + dc, iterate.values[m] + dz, residual
 
@@ -153,7 +154,7 @@ class LinearisedProblem:
     def data_of(self, m, precisions, coupling):
         """The LinearisedData of function `m`, with the precisions of its noise."""
         problem, block = self.problem, self.problem.blocks[m]
-        T = block.observed + block.imposed, self.slopes[m]
+        T = block.observed + block.imposed, self.tangents[m]
         P = problem.basis, self.evaluation.features[m][:, : problem.n_unknown]
         return LinearisedData(*T, precisions, *P, coupling)
 

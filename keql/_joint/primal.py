@@ -14,7 +14,7 @@ import numpy as np
 from scipy import linalg
 
 from keql._joint.linearised import LinearisedProblem, LinearisedState, below_zeros
-from keql._joint.problem import Conditions, apply_functionals, first_equal, same_points
+from keql._joint.problem import Conditions, first_equal, same_points
 from keql._numerics.linalg import pivoted_cholesky, solve_lower
 from keql.operators import gram, gram_diagonal
 
@@ -98,13 +98,15 @@ class PrimalBlock(Conditions):
         """Gram matrix of the observed functionals, of shape (N, N)."""
         return self.basis_values @ self.basis_values.T
 
-    def restricted(self, rows, shared):
-        """The block with the collocation points `rows` only; nothing can be shared."""
+    def restricted(self, points, shared):
+        """The block with some of the collocation points; nothing can be shared."""
+        rows = self.rows.at(points, len(self.points))
         return replace(
             self,
             forcing=self.forcing[rows],
-            points=self.points[rows],
-            basis_operators=self.basis_operators[:, rows],
+            points=self.points[points],
+            rows=self.rows.select(rows, points, len(self.points)),
+            basis_operators=self.basis_operators[:, points],
         )
 
     def widen(self, z, rows):
@@ -120,8 +122,9 @@ class PrimalBlock(Conditions):
         return x @ self.basis_values
 
     def jacobian(self, slopes):
-        """T phi for T as in `apply_functionals`, of shape (N + K, r)."""
-        imposed = np.einsum("qk,qkr->kr", slopes, self.basis_operators)
+        """T phi for the T of a :class:`Tangent`, of shape (N + R, r)."""
+        imposed = self.rows.gather(self.basis_operators)
+        imposed = np.einsum("qk,qkr->kr", slopes, imposed)
         return np.concatenate([self.basis_values, imposed])
 
 
@@ -142,22 +145,47 @@ def make_primal_blocks(kernels, conditions):
 
 def _blocks_of_one_kernel(kernel, conditions):
     """Blocks on one basis, of all functionals of the functions together."""
-    observed = [given.observed[0][0] for given in conditions]
-    (_, identity), operators = conditions[0].observed[0], conditions[0].operators
-    points, rows_of = np.unique(np.concatenate(observed), axis=0, return_inverse=True)
-    rows_of = np.split(rows_of.ravel(), np.cumsum([len(x) for x in observed])[:-1])
+    observed, rows_of = _distinct_functionals(conditions)
+    n_observed, operators = sum(len(x) for x, _ in observed), conditions[0].operators
     places = first_equal([given.points for given in conditions], same_points)
     owners = list(dict.fromkeys(places))
     imposed = [functional for i in owners for functional in conditions[i].imposed]
-    basis, rows = span(kernel, [(points, identity), *imposed])
+    basis, rows = span(kernel, [*observed, *imposed])
     sizes = [len(operators) * len(conditions[i].points) for i in owners]
-    parts = np.split(rows[len(points) :], np.cumsum(sizes)[:-1])
+    parts = np.split(rows[n_observed:], np.cumsum(sizes)[:-1])
     rows_at = dict(zip(owners, parts, strict=True))
     shape = len(operators), -1, rows.shape[1]
     return [
         PrimalBlock(*vars(given).values(), basis, rows[own], rows_at[i].reshape(shape))
         for given, own, i in zip(conditions, rows_of, places, strict=True)
     ]
+
+
+def _distinct_functionals(conditions):
+    """The different observed functionals, and where those of each function are.
+
+    A list of (points, operator), and for each function positions (N,) in all of them.
+    """
+    of_operator = {}
+    for m, given in enumerate(conditions):
+        for points, operator in given.observed:
+            own = of_operator.setdefault(tuple(operator.parts), (operator, []))
+            own[1].append((m, points))
+    functionals, start, rows_of = [], 0, [[] for _ in conditions]
+    for operator, own in of_operator.values():
+        stacked = np.concatenate([x for _, x in own])
+        points, inverse = np.unique(stacked, axis=0, return_inverse=True)
+        ends = np.cumsum([len(x) for _, x in own])[:-1]
+        for (m, _), rows in zip(own, np.split(inverse.ravel(), ends), strict=True):
+            rows_of[m].append((tuple(operator.parts), start + rows))
+        functionals.append((points, operator))
+        start += len(points)
+    # In the order in which each function has its operators.
+    sequences = []
+    for given, found in zip(conditions, rows_of, strict=True):
+        rows, order = dict(found), [tuple(L.parts) for _, L in given.observed]
+        sequences.append(np.concatenate([rows[key] for key in order]))
+    return functionals, sequences
 
 
 class PrimalModel(LinearisedProblem):
@@ -172,10 +200,10 @@ class PrimalModel(LinearisedProblem):
     all functions and sqrt(b) (dw + w / b) = 0 are solved by another (block arrowhead).
     """
 
-    def _matrix(self, m, slopes, features):
+    def _matrix(self, m, tangent, features):
         problem, residual = self.problem, self.evaluation.residuals[m]
         psi = below_zeros(features, len(residual))
-        jacobian = problem.blocks[m].jacobian(slopes)
+        jacobian = problem.blocks[m].jacobian(tangent.slopes)
         rows = weighted_rows(jacobian, psi, residual, problem.precisions[m])
         return triangle(rows) if len(rows) > rows.shape[1] else rows
 
@@ -263,7 +291,7 @@ class PrimalState(LinearisedState):
     def _factorise(self):
         data = self.data
         basis, _ = span(self.kernel, self.functionals)
-        jacobian = apply_functionals(basis(data.functionals), data.slopes)
+        jacobian = data.tangent.apply(basis(data.functionals))
         psi, r = data.psi, jacobian.shape[1]
         nothing = np.zeros(len(jacobian))
         rows = weighted_rows(jacobian, psi, nothing, data.precisions)

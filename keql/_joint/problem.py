@@ -14,8 +14,11 @@ How a state is represented, and how a Levenberg-Marquardt step is computed, is t
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+
+from keql._observations.imposed import Imposed
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,9 @@ class Conditions:
     """What one function has to meet: N observations, and the equation at K points.
 
     `observed` is a list of (points, operator), N functionals in all, with their
-    `values` (N,) and the relative precisions of these, `weights` (N,). The equation has
-    Q' `operators` and the right-hand side `forcing` (K,) at the `points` (K, d). The
+    `values` (N,) and the relative precisions of these, `weights` (N,). The equations
+    have Q' `operators` at the `points` (K, d); where each is imposed is told by the
+    :class:`Imposed` `rows`, and `forcing` (R,) is the right-hand side in these. The
     values z of a state are those of the observed functionals, then of the operators at
     the points, one operator after the other.
     """
@@ -35,6 +39,7 @@ class Conditions:
     points: np.ndarray
     operators: list
     forcing: np.ndarray
+    rows: Imposed
 
     @property
     def imposed(self):
@@ -44,8 +49,9 @@ class Conditions:
     @property
     def key(self):
         """Hashable; equal for functions with the same functionals."""
-        observed = tuple((x.tobytes(), operator.terms) for x, operator in self.observed)
-        return observed, self.points.tobytes()
+        parts = [(x, tuple(operator.parts)) for x, operator in self.observed]
+        observed = tuple((x.tobytes(), terms) for x, terms in parts)
+        return observed, self.points.tobytes(), self.rows.coordinates.tobytes()
 
     @property
     def observations(self):
@@ -65,7 +71,7 @@ class Conditions:
         """
         places = self._split(np.arange(len(self.values)))
         chosen = [own[i] for own, i in zip(places, observed_rows, strict=True)]
-        chosen = np.concatenate(chosen)
+        chosen, kept = np.concatenate(chosen), self.rows.at(rows, len(self.points))
         pairs = zip(self.observed, observed_rows, strict=True)
         return replace(
             self,
@@ -73,28 +79,64 @@ class Conditions:
             values=self.values[chosen],
             weights=self.weights[chosen],
             points=self.points[rows],
-            forcing=self.forcing[rows],
+            forcing=self.forcing[kept],
+            rows=self.rows.select(kept, rows, len(self.points)),
         )
 
     def precisions(self, observation_noise, equation_noise):
-        """Inverse variances of the N + K residuals."""
-        imposed = np.full(len(self.points), equation_noise**-2.0)
-        return np.concatenate([self.weights * observation_noise**-2.0, imposed])
+        """Inverse variances of the N + R residuals.
+
+        `observation_noise` has a standard deviation for all observed values, or one for
+        each of the observed operators; `equation_noise` (E,) one for each equation.
+        """
+        sizes = [len(points) for points, _ in self.observed]
+        stds = np.broadcast_to(observation_noise, len(sizes))
+        observed = self.weights * np.repeat(stds, sizes) ** -2.0
+        imposed = np.broadcast_to(equation_noise, self.rows.n_equations)
+        return np.concatenate([observed, imposed[self.rows.equation] ** -2.0])
 
     def features(self, z):
-        """Features Phi(v, Y) of shape (K, d + Q') from the values z."""
+        """Features Phi(v, Y) of shape (R, c + Q') from the values z.
+
+        The c coordinates of :class:`Imposed` come first.
+        """
         imposed = z[len(self.values) :].reshape(len(self.operators), len(self.points))
-        return np.column_stack([self.points, imposed.T])
+        return np.column_stack([self.rows.coordinates, self.rows.gather(imposed).T])
 
 
-def apply_functionals(z, slopes):
-    """T v for T = (observed functionals, sum_q slopes_q L_q).
+class Tangent(NamedTuple):
+    """The linearised functionals T = (observed ones, sum_q slopes_q L_q in each row).
 
-    `z` has the values of one state, (N + Q' K,), or of several in its columns.
+    `slopes` (Q', R) are the derivatives of the left-hand sides in the Q' operators, and
+    `rows` says at which of the points.
     """
-    n = len(z) - slopes.size
-    imposed = z[n:].reshape(*slopes.shape, *z.shape[1:])
-    return np.concatenate([z[:n], np.einsum("qk,qk...->k...", slopes, imposed)])
+
+    slopes: np.ndarray
+    rows: Imposed
+
+    @property
+    def n_values(self):
+        """Number Q' K of the operators' values at the points."""
+        return len(self.slopes) * self.rows.n_points
+
+    def apply(self, z):
+        """T v, of shape (N + R, ...).
+
+        `z` has the values of one state, (N + Q' K,), or of several in its columns.
+        """
+        n, n_operators = len(z) - self.n_values, len(self.slopes)
+        imposed = z[n:].reshape(n_operators, self.rows.n_points, *z.shape[1:])
+        imposed = self.rows.gather(imposed)
+        return np.concatenate(
+            [z[:n], np.einsum("qk,qk...->k...", self.slopes, imposed)]
+        )
+
+    def expand(self, x):
+        """Coefficients (N + Q' K, ...) of T^* x on the representers, x (N + R, ...)."""
+        n = len(x) - self.slopes.shape[1]
+        imposed = np.einsum("qk,k...->qk...", self.slopes, x[n:])
+        imposed = self.rows.scatter(imposed)
+        return np.concatenate([x[:n], imposed.reshape(self.n_values, *x.shape[1:])])
 
 
 def first_equal(items, equal):
@@ -124,7 +166,7 @@ class Iterate:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An iterate with features (K_m, d + Q') and residuals of each function."""
+    """An iterate with features (R_m, c + Q') and residuals of each function."""
 
     iterate: Iterate
     features: list
@@ -166,8 +208,10 @@ class JointProblem:
 
     @property
     def equation_noise(self):
-        """Standard deviation of the residual of the equation."""
-        return self.precisions[0][-1] ** -0.5
+        """Standard deviations (E,) of the residuals of the equations."""
+        block = self.blocks[0]
+        first = len(block.values) + block.rows.starts[:-1]
+        return self.precisions[0][first] ** -0.5
 
     def with_basis(self, basis):
         """The problem with other features of the equation's RKHS."""
@@ -210,9 +254,9 @@ class JointProblem:
         return self.linear_model(self, evaluation)
 
     def slopes(self, S, weights):
-        """d(P + Pbar) / d(L_q u) at features S, of shape (Q', K), and psi(S)."""
+        """d(P + Pbar) / d(L_q u) at features S, of shape (Q', R), and psi(S)."""
         gradient = self.known_part.gradient(S)
         unknown = S[:, : self.n_unknown]
         gradient[: self.n_unknown] += self.basis.gradient(unknown, weights)
-        n_coordinates = self.blocks[0].points.shape[1]
+        n_coordinates = self.blocks[0].rows.coordinates.shape[1]
         return gradient[n_coordinates:], self.basis(unknown)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from keql._joint.problem import apply_functionals
+from keql._joint.problem import Tangent
 from keql._numerics.linalg import cholesky, solve_cholesky, solve_lower
 
 
@@ -43,27 +43,39 @@ class ConditionalSamples:
 class SubsampledProblem:
     """A joint problem with the equation imposed at few of the collocation points.
 
-    Each function of `whole`, a JointProblem, keeps at most `size` of them. They get
-    more weight, so that losses and misfits compare with those of the whole.
+    Each function of `whole`, a JointProblem, keeps at most `size` of them for each
+    equation. They get more weight, so that losses and misfits compare with those of the whole.
     """
 
     def __init__(self, whole, size):
         self.whole = whole
-        self.rows = [evenly_spread(block.points, size) for block in whole.blocks]
+        self.points = [spread_over_equations(block, size) for block in whole.blocks]
         shared, blocks, precisions = {}, [], []
-        parts = zip(whole.blocks, self.rows, whole.precisions, strict=True)
-        for block, rows, precision in parts:
-            n, n_points = len(block.values), len(block.points)
-            blocks.append(block.restricted(rows, shared))
-            imposed = precision[n:][rows] * (n_points / len(rows))
+        parts = zip(whole.blocks, self.points, whole.precisions, strict=True)
+        for block, points, precision in parts:
+            n, rows = len(block.values), block.rows.at(points, len(block.points))
+            blocks.append(block.restricted(points, shared))
+            before, after = np.diff(block.rows.starts), np.diff(blocks[-1].rows.starts)
+            weight = (before / np.maximum(after, 1))[blocks[-1].rows.equation]
+            imposed = precision[n:][rows] * weight
             precisions.append(np.concatenate([precision[:n], imposed]))
         self.problem = replace(whole, blocks=blocks, precisions=precisions)
 
     def widen(self, iterate):
         """An iterate of the subsampled problem as one of the whole."""
-        parts = zip(self.whole.blocks, iterate.coefficients, self.rows, strict=True)
-        coefficients = [block.widen(c, rows) for block, c, rows in parts]
+        parts = zip(self.whole.blocks, iterate.coefficients, self.points, strict=True)
+        coefficients = [block.widen(c, points) for block, c, points in parts]
         return self.whole.iterate(coefficients, iterate.weights)
+
+
+def spread_over_equations(block, size):
+    """Positions of at most `size` points of each equation of a block, in order."""
+    chosen = []
+    for rows, _ in block.rows.slices():
+        everywhere = np.arange(len(block.points))
+        points = everywhere if block.rows.points is None else block.rows.points[rows]
+        chosen.append(points[evenly_spread(block.points[points], size)])
+    return np.unique(np.concatenate(chosen))
 
 
 def evenly_spread(points, size):
@@ -99,9 +111,10 @@ def linearised_start(problem, values, weights):
     origin = problem.zero(weights)
     there = problem.evaluate(replace(origin, values=values))
     # The linearisation r(v) + T (. - v) as one around zero.
+    parts = problem.blocks, values, there.features, there.residuals
     residuals = [
-        r - apply_functionals(z, problem.slopes(S, weights)[0])
-        for z, S, r in zip(values, there.features, there.residuals, strict=True)
+        r - Tangent(problem.slopes(S, weights)[0], block.rows).apply(z)
+        for block, z, S, r in zip(*parts, strict=True)
     ]
     linear = replace(there, iterate=origin, residuals=residuals)
     return problem.linearise(linear).step(0.0)[0]

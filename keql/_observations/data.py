@@ -1,6 +1,7 @@
 """Observed values of functions, where an equation is imposed, what is left out."""
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 from scipy.stats import qmc
@@ -20,10 +21,40 @@ def noise_range(size=1.0, smallest=1e-5, largest=1.0):
 
 @dataclass(frozen=True)
 class Observations:
-    """Validated data: one regression problem for each function."""
+    """Validated data: one regression problem for each function, names of the states."""
 
     labels: tuple
     functions: list
+    states: tuple = ("u",)
+
+    @property
+    def operators(self):
+        """The J operators of which values were observed."""
+        return self.functions[0].operators
+
+    @property
+    def is_plain(self):
+        """Whether the values are those of a single state, and of no other operator."""
+        return len(self.operators) == 1 and self.operators[0].name in self.states
+
+    def of_operator(self, j):
+        """The values of one operator: a Sample for each function that has some."""
+        samples = [data.of_operator(j) for data in self.functions]
+        return [sample for sample in samples if len(sample.values)]
+
+    def of_state(self, name):
+        """The values of a state itself: a Sample for each function that has some."""
+        named = [j for j, L in enumerate(self.operators) if L.name == name]
+        return self.of_operator(named[0]) if named else []
+
+    def sizes(self):
+        """Root mean square (J,) of the values of each operator, in their units."""
+        return np.array([size_of(self.of_operator(j)) for j in range(self.n_operators)])
+
+    @property
+    def n_operators(self):
+        """Number J of operators."""
+        return len(self.operators)
 
 
 def sorted_labels(labels):
@@ -34,7 +65,9 @@ def sorted_labels(labels):
 def refuse_conflicts(functions):
     """Refuse different values at one point, which exact observations cannot have."""
     for data in functions:
-        points, counts = np.unique(data.points, axis=0, return_counts=True)
+        table = np.column_stack([data.points, data.index])
+        points, counts = np.unique(table, axis=0, return_counts=True)
+        points = points[:, :-1]
         if np.any(counts > 1):
             raise ValueError(
                 f"y has {counts.max()} conflicting values at the point "
@@ -44,7 +77,7 @@ def refuse_conflicts(functions):
 
 
 @dataclass(frozen=True)
-class FunctionData:
+class Sample:
     """Noisy values of one function: y_i = v(x_i) + noise / sqrt(weight_i).
 
     It has the points x_i (n, d), the values y_i (n,) and their positive weights (n,),
@@ -56,9 +89,56 @@ class FunctionData:
     weights: np.ndarray
 
 
-def size_of(functions):
+@dataclass(frozen=True)
+class FunctionData(Sample):
+    """Noisy values of J `operators` applied to the states of one function.
+
+    The rows are sorted by operator; `index` (n,) has the position of that of each row.
+    """
+
+    index: np.ndarray
+    operators: list
+
+    @property
+    def functionals(self):
+        """The observed (points, operator), without operators that have no rows."""
+        present = np.unique(self.index)
+        return [(self.points[self.index == j], self.operators[j]) for j in present]
+
+    def of_operator(self, j):
+        """The values of the operator at position `j`, a Sample."""
+        rows = self.index == j
+        return Sample(self.points[rows], self.values[rows], self.weights[rows])
+
+
+def size_of(samples):
     """Root mean square of the values of several functions, in their units."""
-    return size_or_one(np.concatenate([data.values for data in functions]))
+    return size_or_one(np.concatenate([data.values for data in samples]))
+
+
+class PredictionScale:
+    """In which units errors of predicting observations are compared.
+
+    Those of the values if a single operator was observed; otherwise the `sizes` (J,) of
+    the values of each operator, as units differ.
+    """
+
+    def __init__(self, observations):
+        single = observations.n_operators == 1
+        self.sizes = np.ones(1) if single else observations.sizes()
+        self.size = float(observations.sizes()[0]) if single else 1.0
+        self.counts = np.sum(
+            [
+                np.bincount(d.index, minlength=len(self.sizes))
+                for d in observations.functions
+            ],
+            axis=0,
+        )
+
+    def noise(self, levels):
+        """Root mean square of the noise `levels` (J,) in these units."""
+        squares = (np.asarray(levels) / self.sizes) ** 2
+        return float(np.sqrt(np.average(squares, weights=self.counts)))
 
 
 @dataclass(frozen=True)
@@ -117,6 +197,30 @@ def default_collocation(functions):
     return chosen
 
 
+def place_collocation(given, labels, functions, n_variables):
+    """Collocation points of each function: a list of arrays (K_m, d).
+
+    `given` is None, for default ones; their number in the box of the points of the
+    `functions`; an array, or a dict of arrays by label.
+    """
+    if given is None:
+        return default_collocation(functions)
+    if isinstance(given, Integral):
+        everything = np.concatenate([data.points for data in functions])
+        return [low_discrepancy(everything, given)] * len(labels)
+    per_function = by_label(given, labels, "collocation_points")
+    checks = {"dtype": np.float64, "input_name": "collocation_points"}
+    different = {id(points): points for points in per_function}
+    checked = {key: check_array(x, **checks) for key, x in different.items()}
+    for array in checked.values():
+        if array.shape[1] != n_variables:
+            raise ValueError(
+                f"collocation_points has {array.shape[1]} column(s): it must have one "
+                f"for each of the {n_variables} variable(s)."
+            )
+    return [checked[id(points)] for points in per_function]
+
+
 def evaluate_forcing(forcing, labels, collocation_points, at_points):
     """Right-hand side at the collocation points of each function: a list of (K,).
 
@@ -146,15 +250,18 @@ def evaluate_forcing(forcing, labels, collocation_points, at_points):
     return values
 
 
-def left_out_errors(model, functions, fewest_inside=5):
+def left_out_errors(model, observations, fewest_inside=5):
     """Error of the prediction of each observation from all others, of shape (n,).
 
-    `model` is a linearised joint problem (a LinearModel) of the list of FunctionData
-    `functions`. The errors have the units of the values and are weighted as the values
-    are. An observation on the border of the box around the points of its function is
+    `model` is a linearised joint problem (a LinearModel) of the Observations. The
+    errors have the units of a PredictionScale and are weighted as the values are. An
+    observation on the border of the box around the points of its function is
     extrapolated and not counted, unless fewer than `fewest_inside` lie inside.
     """
+    functions = observations.functions
     roots = np.sqrt(np.concatenate([data.weights for data in functions]))
+    sizes = PredictionScale(observations).sizes
+    roots = roots / sizes[np.concatenate([data.index for data in functions])]
     errors = np.concatenate(model.leave_one_out()) * roots
     border = [np.any(_at_ends(data.points), axis=1) for data in functions]
     inside = ~np.concatenate(border)

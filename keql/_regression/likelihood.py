@@ -126,17 +126,16 @@ def _spectral_likelihood(kernel, noise, spectra):
     return value, gradient
 
 
-def fit_state(kernel, noise, data, identity):
+def fit_state(kernel, noise, data):
     """Kernel ridge regression: the mean of a Gaussian process given its values.
 
-    The minimiser of ``|v|^2 + sum_i w_i (v(x_i) - y_i)^2 / noise^2`` in the RKHS of a
-    kernel, for a FunctionData and the operator "u" in its variables; a KernelExpansion
-    with posterior variances.
+    The minimiser of ``|v|^2 + sum_i w_i (phi_i v - y_i)^2 / noise_i^2`` in the RKHS of
+    a kernel, for the functionals phi_i of a FunctionData and the noise levels (J,) of
+    its operators; a KernelExpansion with posterior variances.
     """
-    functional = [(data.points, identity)]
-    covariance = gram(kernel, functional)
-    variances = noise**2 / data.weights
+    covariance = gram(kernel, data.functionals)
+    variances = noise[data.index] ** 2 / data.weights
     covariance[np.diag_indices_from(covariance)] += variances
     factor = cholesky(covariance)
     coefficients = solve_cholesky(factor, data.values)
-    return KernelExpansion(kernel, functional, coefficients, factor, variances)
+    return KernelExpansion(kernel, data.functionals, coefficients, factor, variances)

@@ -5,18 +5,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.utils import check_random_state
 
-from keql._numerics.linalg import extent_of, ridge, size_or_one
-from keql._observations.data import FunctionData
+from keql._numerics.linalg import extent_of, ridge, rms, size_or_one
+from keql._observations.data import Sample, size_of
 from keql._regression.likelihood import fit_state, maximise_likelihood
 from keql._regression.state_prior import fit_state_prior
 from keql.equation import (
     LearnedEquation,
     LearnedModel,
+    NoUnknownPart,
     make_basis,
     regression_posterior,
 )
-from keql.kernels import RBF, Constant, Polynomial, as_kernel
-from keql.operators import parse_operator
+from keql.kernels import (
+    RBF,
+    Constant,
+    Polynomial,
+    SystemKernel,
+    as_kernel,
+    map_states,
+)
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,10 @@ class Hypothesis:
     standard deviations, in the units of y and of the forcing. The `constraint` is
     "collocation", where the equation is imposed at points, or "integration", where
     states are integrated from it. The `name` is what a report calls the hypothesis.
+
+    Of systems, what is said of states, or of equations, may be a dict by name; an entry
+    that is missing leaves the choice open. `observation_noise` may also name operators
+    of which values were observed.
     """
 
     state_kernel: object = None
@@ -37,6 +48,28 @@ class Hypothesis:
     equation_noise: float | None = None
     constraint: str = "collocation"
     name: str = "quadratic polynomial"
+
+    def of_state(self, name):
+        """What is supposed of one state, or of the values of an operator."""
+        return replace(
+            self,
+            state_kernel=entry_of(self.state_kernel, name),
+            observation_noise=entry_of(self.observation_noise, name),
+        )
+
+    def of_equation(self, name):
+        """What is supposed of one equation."""
+        return replace(
+            self,
+            equation_kernel=entry_of(self.equation_kernel, name),
+            n_terms=entry_of(self.n_terms, name),
+            equation_noise=entry_of(self.equation_noise, name),
+        )
+
+
+def entry_of(given, name):
+    """What is given for a name: the entry of a dict, or what is given for all."""
+    return given.get(name) if isinstance(given, dict) else given
 
 
 @dataclass(frozen=True)
@@ -51,7 +84,9 @@ class FitSettings:
     further starts, the least-squares loop has `max_iter` and `tol`. There are `n_jobs`
     threads that work on different functions, and a `random_state` for what is drawn.
     Hyperparameters of the equation kernel are found from `n_likelihood_rows` rows of
-    features, evenly spaced, at most: the likelihood takes their number cubed.
+    features, evenly spaced, at most: the likelihood takes their number cubed. Values of
+    operators of states that were never observed themselves have the noise level
+    `hidden_noise`, relative to their size, unless one is given.
     """
 
     state_penalty: float = 1.0
@@ -66,6 +101,7 @@ class FitSettings:
     n_jobs: int | None = None
     random_state: object = None
     n_likelihood_rows: int = 500
+    hidden_noise: float = 1e-2
 
 
 def fit_two_steps(hypothesis, observations, variables, setup, settings, n_restarts=0):
@@ -77,7 +113,7 @@ def fit_two_steps(hypothesis, observations, variables, setup, settings, n_restar
     the likelihood of the state kernel.
     """
     rng = check_random_state(settings.random_state)
-    kernel, noise = _fit_state_kernel(
+    kernel, noise = _fit_state_kernels(
         hypothesis, observations, variables, settings, n_restarts, rng
     )
     learned = LearnedModel(observations, variables, setup, kernel, noise)
@@ -100,73 +136,147 @@ def refit_two_steps(two_step, hypothesis, settings, kernel, values=None):
     n_observed = [len(data.values) for data in two_step.observations.functions]
     imposed = [z[n:] for z, n in zip(values, n_observed, strict=True)]
     S = two_step.setup.features(imposed)
-    return _learn_equation(learned, S, hypothesis, settings, rng)
+    return _learn_equations(learned, S, hypothesis, settings, rng)
 
 
-def _fit_state_kernel(hypothesis, observations, variables, settings, n_restarts, rng):
-    """State kernel and noise level of maximum likelihood or posterior density."""
+def _fit_state_kernels(hypothesis, observations, variables, settings, n_restarts, rng):
+    """State kernel, or those of all states, and the noise level (J,) of each operator.
+
+    The values of operators other than the states themselves have the noise level of
+    their state, relative to the size of the values.
+    """
+    how = {"optimizer": settings.optimizer, "n_restarts": n_restarts, "rng": rng}
+    kernels, relative = {}, {}
+    for state in observations.states:
+        own = hypothesis.of_state(state)
+        kernel = own.state_kernel
+        if kernel is not None:
+            kernel = as_kernel(kernel).bind(variables)
+        samples = observations.of_state(state)
+        if samples:
+            kernels[state], level = _fit_state_kernel(
+                kernel, own.observation_noise, samples, settings, how
+            )
+            relative[state] = level / size_of(samples)
+        else:
+            kernels[state] = kernel or _hidden_state_kernel(observations)
+    fallback = np.mean(list(relative.values())) if relative else settings.hidden_noise
+    levels = []
+    for operator, size in zip(
+        observations.operators, observations.sizes(), strict=True
+    ):
+        given = hypothesis.of_state(operator.name).observation_noise
+        level = relative.get(operator.state, fallback) * size
+        levels.append(level if given is None else given)
+    if len(kernels) == 1:
+        return kernels[observations.states[0]], np.array(levels)
+    return SystemKernel(kernels), np.array(levels)
+
+
+def _fit_state_kernel(kernel, noise, samples, settings, how):
+    """Kernel and noise of one state, of maximum likelihood or posterior density."""
     # A prior covariance kernel / lambda has the likelihood of the kernel with all
     # variances, those of the noise included, times lambda.
     root = settings.state_penalty**0.5
-    scaled = [
-        FunctionData(data.points, data.values * root, data.weights)
-        for data in observations.functions
-    ]
-    noise = hypothesis.observation_noise
+    scaled = [Sample(d.points, d.values * root, d.weights) for d in samples]
     noise = None if noise is None else noise * root
-    how = {"optimizer": settings.optimizer, "n_restarts": n_restarts, "rng": rng}
-    if hypothesis.state_kernel is None:
+    if kernel is None:
         kernel, noise = fit_state_prior(scaled, noise, **how)
     else:
-        kernel = as_kernel(hypothesis.state_kernel).bind(variables)
         kernel, noise = maximise_likelihood(kernel, noise, scaled, **how)
     return kernel, noise / root
 
 
+def _hidden_state_kernel(observations, length=0.1):
+    """A kernel for a state of which nothing was measured.
+
+    Of unit size, as its unit is free, and of the length scale `length`, in units of the
+    extent of the points.
+    """
+    points = np.concatenate([data.points for data in observations.functions])
+    return Constant(1.0, "fixed") * RBF(length * extent_of(points), "fixed")
+
+
 def _fit_states(learned, hypothesis, settings, rng):
     """Both steps, with the state kernel and the noise level of `learned`."""
-    prior = Constant(1 / settings.state_penalty, "fixed") * learned.state_kernel
-    identity = parse_operator("u", learned.variables)
+    scale = Constant(1 / settings.state_penalty, "fixed")
+    prior = map_states(lambda kernel: scale * kernel, learned.state_kernel)
     states = [
-        fit_state(prior, learned.observation_noise, data, identity)
+        fit_state(prior, learned.observation_noise, data)
         for data in learned.observations.functions
     ]
-    learned = replace(learned, states=states, equation=None, equation_noise=None)
+    learned = replace(learned, states=states, equations=(), equation_noise=np.empty(0))
     if learned.setup is None:
         return learned
     S = learned.setup.features_of(states)
-    return _learn_equation(learned, S, hypothesis, settings, rng)
+    return _learn_equations(learned, S, hypothesis, settings, rng)
 
 
-def _learn_equation(learned, S, hypothesis, settings, rng):
-    """Second step: regression of f - Pbar on the features S (n, d + Q') of states."""
+def _learn_equations(learned, S, hypothesis, settings, rng):
+    """Second step: regression of f - Pbar on the features S of states."""
+    setup = learned.setup
+    forcing = setup.split(np.concatenate(setup.forcing))
+    pairs = [
+        _learn_equation(learned, terms, own, right, hypothesis, settings, rng)
+        for terms, own, right in zip(
+            setup.equations, setup.split(S), forcing, strict=True
+        )
+    ]
+    equations, noise = zip(*pairs, strict=True)
+    return replace(learned, equations=equations, equation_noise=np.array(noise))
+
+
+def _learn_equation(learned, terms, S, forcing, hypothesis, settings, rng):
+    """One equation from the features S (n, d + Q') of states, and its noise level."""
     setup, variables = learned.setup, learned.variables
-    target = np.concatenate(setup.forcing) - setup.known_part(S)
-    unknown = S[:, : len(variables) + setup.n_operators]
-    kernel = _bind_equation_kernel(hypothesis, setup, variables, unknown, target)
-    stride = -(-len(target) // settings.n_likelihood_rows)
-    rows, sampled = unknown[::stride], target[::stride]
-    sample = FunctionData(rows, sampled, np.ones(len(sampled)))
-    kernel, noise = maximise_likelihood(
-        kernel, hypothesis.equation_noise, [sample], optimizer=settings.optimizer
-    )
-    basis = make_basis(kernel, unknown, settings.n_inducing, rng)
-    features = basis(unknown)
-    weights = ridge(features, target, noise)
-    posterior = regression_posterior(features, target, noise, weights)
-    parts = setup.operators, setup.n_operators, setup.known_part, basis, weights
-    origin = learned.state_kernel, S, setup.has_forcing, posterior
-    equation = LearnedEquation(variables, *parts, *origin)
-    return replace(learned, equation=equation, equation_noise=noise)
+    hypothesis = hypothesis.of_equation(terms.name)
+    target = forcing - terms.known_part(S)
+    unknown = S[:, : len(setup.unknown_names(variables))]
+    if terms.depends_on is None:
+        basis, weights, posterior, noise = (
+            NoUnknownPart(),
+            np.empty(0),
+            None,
+            rms(target),
+        )
+    else:
+        kernel = _bind_equation_kernel(
+            hypothesis, terms, setup, unknown, target, variables
+        )
+        stride = -(-len(target) // settings.n_likelihood_rows)
+        rows, sampled = unknown[::stride], target[::stride]
+        sample = Sample(rows, sampled, np.ones(len(sampled)))
+        kernel, noise = maximise_likelihood(
+            kernel, hypothesis.equation_noise, [sample], optimizer=settings.optimizer
+        )
+        basis = make_basis(kernel, unknown, settings.n_inducing, rng)
+        features = basis(unknown)
+        weights = ridge(features, target, noise)
+        posterior = regression_posterior(features, target, noise, weights)
+    return learned_equation(learned, terms, basis, weights, S, posterior), noise
 
 
-def _bind_equation_kernel(hypothesis, setup, variables, unknown, target):
+def learned_equation(learned, terms, basis, weights, S, posterior):
+    """A LearnedEquation of a LearnedModel, from the EquationTerms and what was found.
+
+    `S` (n, d + Q') are the features of the states that it was learned from.
+    """
+    setup = learned.setup
+    parts = setup.operators, setup.n_operators, terms.known_part, basis, weights
+    origin = learned.state_kernel, S, terms.has_forcing, posterior
+    names = learned.observations.states, setup.inputs
+    return LearnedEquation(learned.variables, *parts, *origin, *names)
+
+
+def _bind_equation_kernel(hypothesis, terms, setup, unknown, target, variables):
     """The equation kernel on the columns of the features, scaled to them."""
     kernel = hypothesis.equation_kernel
     kernel = polynomial_kernel(size_or_one(target)) if kernel is None else kernel
-    names = setup.unknown_names(variables)
-    on_operators = tuple(range(len(variables), len(names)))
-    return as_kernel(kernel).bind(names, default=on_operators).scaled_to(unknown)
+    names, d = setup.unknown_names(variables), len(variables)
+    inputs = range(d, d + len(setup.inputs))
+    operators = (d + len(setup.inputs) + q for q in terms.depends_on)
+    columns = tuple(sorted([*inputs, *operators]))
+    return as_kernel(kernel).bind(names, default=columns).scaled_to(unknown)
 
 
 def polynomial_kernel(size, degree=2):

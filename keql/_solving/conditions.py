@@ -4,64 +4,7 @@ import numpy as np
 
 from keql._joint.problem import Conditions
 from keql._observations.data import CollocationDefaults, low_discrepancy
-from keql.operators import DifferentialOperator, parse_operator, position_of
-
-
-def name_coordinates(given, learned, columns, n):
-    """Names of the `n` coordinates: those given, an equation's, or those of columns."""
-    names = given
-    if names is None:
-        names = learned or columns or [f"x{i}" for i in range(n)]
-    names = tuple(str(name) for name in names)
-    if len(names) != n or len(set(names)) != n:
-        raise ValueError(
-            f"variables={names} must be {n} different name(s): X has {n} coordinate "
-            "column(s)."
-        )
-    for order, whose in ((learned, "the equation has"), (columns, "X has")):
-        if order and set(order) == set(names) and tuple(order) != names:
-            raise ValueError(
-                f"the variables are {', '.join(names)} in this order, but {whose} them "
-                f"in the order {', '.join(order)}: bring them into one order."
-            )
-    return names
-
-
-def operators_of_rows(boundary_operators, entries, variables, has_column):
-    """The different operators, and for each row the position of its own in them.
-
-    `entries` are those of the operator column, names or positions in
-    `boundary_operators`; without such a column there must be one operator.
-    """
-    given = boundary_operators
-    if given is None or isinstance(given, str | DifferentialOperator):
-        given = ["u" if given is None else given]
-    operators = [parse_operator(operator, variables) for operator in given]
-    if has_column:
-        index = [_find_operator(entry, operators, variables) for entry in entries]
-        return operators, np.array(index)
-    if len(operators) > 1:
-        raise ValueError(
-            f"boundary_operators has {len(operators)} operators: name the column "
-            "of X that says which one a row belongs to, operator_column."
-        )
-    return operators, np.zeros(len(entries), dtype=int)
-
-
-def _find_operator(entry, operators, variables):
-    """Position of the operator that an entry names; appended if it is a new one."""
-    if isinstance(entry, str):
-        operator = parse_operator(entry, variables)
-        if position_of(operator, operators) is None:
-            operators.append(operator)
-        return position_of(operator, operators)
-    if entry == int(entry) and 0 <= entry < len(operators):
-        return int(entry)
-    raise ValueError(
-        f"X has the entry {entry!r} in its operator column: it must be the "
-        "name of an operator or its position in boundary_operators, from 0 to "
-        f"{len(operators) - 1}."
-    )
+from keql._observations.imposed import Imposed
 
 
 def observe(points, values, index, operators, exact):
@@ -80,7 +23,8 @@ def observe(points, values, index, operators, exact):
         functionals.append((x, operators[j]))
         sorted_values.append(y)
     values = np.concatenate(sorted_values)
-    no_equation = np.empty((0, points.shape[1])), [], np.empty(0)
+    nowhere = np.empty((0, points.shape[1]))
+    no_equation = nowhere, [], np.empty(0), Imposed.everywhere(nowhere)
     return Conditions(functionals, values, np.ones(len(values)), *no_equation)
 
 

@@ -23,8 +23,8 @@ from functools import partial
 
 import numpy as np
 
-from keql._joint.dual import DualState, expand, factorise
-from keql._joint.problem import Iterate, apply_functionals
+from keql._joint.dual import DualState, factorise
+from keql._joint.problem import Iterate
 from keql._numerics.linalg import rms, solve_lower
 from keql._numerics.optimisation import Damping, minimise
 from keql._solving.problem import make_problem, prior_variances, seems_linear
@@ -129,20 +129,22 @@ def _solve_linear(model, group, noise, tolerance=1e-7):
     It is not if its values differ from those of its linearisation by more than
     `tolerance`, relatively.
     """
-    problem, (block,), (slopes,) = model.problem, model.problem.blocks, model.slopes
+    problem, (block,), (tangent,) = model.problem, model.problem.blocks, model.tangents
     (at_zero,) = model.evaluation.residuals
     n, no_weights = len(block.values), np.empty(0)
     right = np.column_stack([np.r_[given.values, given.forcing] for given in group])
     right -= at_zero[:, None]
     solved, factor, precisions, summary = _choose_level(model, right, noise)
-    coefficients = expand(solved, slopes)
+    coefficients = tangent.expand(solved)
     values = block.evaluate(coefficients)
-    linear = apply_functionals(values, slopes)
+    linear = tangent.apply(values)
     # The largest solution is where a small nonlinear term would show.
     m = int(np.argmax(np.abs(values).max(axis=0)))
     largest = Iterate([coefficients[:, m]], [values[:, m]], no_weights)
     exact = problem.evaluate(largest).residuals[0] - at_zero
-    terms = np.abs(slopes * block.features(values[:, m])[:, block.points.shape[1] :].T)
+    n_coordinates = block.rows.coordinates.shape[1]
+    features = block.features(values[:, m])[:, n_coordinates:]
+    terms = np.abs(tangent.slopes * features.T)
     size = np.abs(at_zero[n:]) + np.sum(terms, axis=0)
     error = np.linalg.norm(exact[n:] - linear[n:, m])
     if not error <= tolerance * np.linalg.norm(size):
@@ -166,7 +168,7 @@ def _choose_level(model, right, noise):
     """
     (H,), (block,) = model.matrices, model.problem.blocks
     n, prior = len(block.values), prior_variances(model)
-    given = noise.given(n, len(block.points))
+    given = noise.given(n, len(block.forcing))
     levels = noise.levels[::-1] if np.isnan(given).any() else noise.levels[-1:]
     best = None
     for level in levels:
@@ -210,7 +212,7 @@ def _solve_nonlinear(at_zero, conditions, noise, max_iter, tol, first_damping=1.
     (block,) = at_zero.problem.blocks
     block = replace(block, values=conditions.values, forcing=conditions.forcing)
     n, prior = len(block.values), prior_variances(at_zero)
-    given = noise.given(n, len(block.points))
+    given = noise.given(n, len(block.forcing))
     iterate, best, n_iter = at_zero.evaluation.iterate, None, 0
     for level in noise.levels:
         precisions = 1 / noise.variances(level, given, prior)
@@ -219,7 +221,7 @@ def _solve_nonlinear(at_zero, conditions, noise, max_iter, tol, first_damping=1.
         result = minimise(problem, iterate, control, max_iter=max_iter)
         n_iter += result.n_iter
         model = problem.linearise(problem.evaluate(result.solution))
-        right = apply_functionals(result.solution.values[0], model.slopes[0])
+        right = model.tangents[0].apply(result.solution.values[0])
         right -= model.evaluation.residuals[0]
         data = right[:, None], np.diag(model.matrices[0]), n, model.undamped.factors[0]
         likelihood, scale = profile_likelihood(2 * result.loss, *data)

@@ -7,25 +7,10 @@ from keql._joint.problem import JointProblem
 from keql.equation import (
     FixedUnknownPart,
     LearnedEquation,
+    NoUnknownPart,
     bind_known_part,
     make_known_part,
 )
-
-
-class NoUnknownPart:
-    """The unknown part of an equation that is given: zero, without features."""
-
-    def __call__(self, S):
-        """No features, of shape (n, 0)."""
-        return np.empty((len(S), 0))
-
-    def values(self, S, _):
-        """Zeros of shape (n,)."""
-        return np.zeros(len(S))
-
-    def gradient(self, S, _):
-        """Zeros of shape (d, n)."""
-        return np.zeros(S.T.shape)
 
 
 def make_problem(kernel, equation, conditions):
@@ -43,7 +28,7 @@ def make_problem(kernel, equation, conditions):
         if equation is None:
             bind_known_part(known_part, (), [])
     blocks = make_dual_blocks([kernel], [conditions])
-    precisions = np.ones(len(conditions.values) + len(conditions.points))
+    precisions = np.ones(len(conditions.values) + len(conditions.forcing))
     equation = basis, known_part, n_unknown
     return JointProblem(blocks, *equation, [precisions], 1.0, DualModel)
 
@@ -57,7 +42,8 @@ def prior_variances(model):
     prior = np.diag(model.matrices[0])
     if np.all(prior > 0):
         return prior
-    of_ones = model.problem.blocks[0].normal_matrix(np.ones_like(model.slopes[0]))
+    of_ones = np.ones_like(model.tangents[0].slopes)
+    of_ones = model.problem.blocks[0].normal_matrix(of_ones)
     return np.where(prior > 0, prior, np.diag(of_ones))
 
 
@@ -68,16 +54,16 @@ def seems_linear(model, size, training_features=None, tolerance=1e-5):
     Random features have `size` times their prior standard deviations, or those of the
     `training_features` (n, d + Q), beyond which a learned equation may be flat.
     """
-    (block,), (slopes,) = model.problem.blocks, model.slopes
+    (block,), (tangent,) = model.problem.blocks, model.tangents
+    slopes, rng = tangent.slopes, np.random.RandomState(0)
     if not slopes.size:
         return True
-    n_points, rng = len(block.points), np.random.RandomState(0)
-    spread = np.sqrt(np.diag(block.gram_square)).reshape(slopes.shape).T
+    spread = block.rows.gather(np.sqrt(block.variances())).T
     if training_features is not None:
         spread, size = np.std(training_features[:, -len(slopes) :], axis=0), 1.0
     for factor in (0.1, 1.0, 10.0):
-        noise = rng.standard_normal((n_points, len(slopes)))
-        S = np.hstack([block.points, factor * size * spread * noise])
+        noise = rng.standard_normal(slopes.T.shape)
+        S = np.hstack([block.rows.coordinates, factor * size * spread * noise])
         there, _ = model.problem.slopes(S, np.empty(0))
         if not np.abs(there - slopes).max() <= tolerance * np.abs(slopes).max():
             return False

@@ -4,7 +4,9 @@ from keql.equation._basis import (
     EXACT,
     FixedUnknownPart,
     InducingBasis,
+    NoUnknownPart,
     PolynomialBasis,
+    SystemBasis,
     WeightPosterior,
     draw_rows,
     make_basis,
@@ -12,10 +14,9 @@ from keql.equation._basis import (
 )
 from keql.equation._formulas import number
 from keql.equation._known import (
-    EquationSetup,
     GivenEquation,
-    LearnedModel,
     bind_known_part,
+    bind_known_parts,
     make_known_part,
 )
 from keql.equation._learned import LearnedEquation
@@ -26,5 +27,6 @@ from keql.equation._monomials import (
     terms_of,
     weights_of,
 )
+from keql.equation._setup import EquationSetup, EquationTerms, LearnedModel
 
 __all__ = ["LearnedEquation"]

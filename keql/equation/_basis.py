@@ -67,6 +67,65 @@ class InducingBasis:
         return np.stack([column[:, 0] for column in columns])
 
 
+class NoUnknownPart:
+    """The unknown part of an equation that is given: zero, without features."""
+
+    kernel = None
+
+    def __call__(self, S):
+        """No features, of shape (n, 0)."""
+        return np.empty((len(S), 0))
+
+    def values(self, S, _):
+        """Zeros of shape (n,)."""
+        return np.zeros(len(S))
+
+    def gradient(self, S, _):
+        """Zeros of shape (d, n)."""
+        return np.zeros(S.T.shape)
+
+
+class SystemBasis:
+    """The features of all equations of a system, as those of one equation.
+
+    The first column of its arguments says which equation a row belongs to; the `bases`
+    of the equations take the others. The weights (p,) of the equations follow one
+    another, `sizes` (E,) of them.
+    """
+
+    def __init__(self, bases, sizes):
+        self.bases, self.sizes = list(bases), tuple(sizes)
+
+    def split(self, weights):
+        """The weights of each equation."""
+        return np.split(weights, np.cumsum(self.sizes)[:-1])
+
+    def __call__(self, S):
+        """Features at the rows of `S`, of shape (n, p)."""
+        features, start = np.zeros((len(S), sum(self.sizes))), 0
+        for e, (basis, size) in enumerate(zip(self.bases, self.sizes, strict=True)):
+            rows = np.flatnonzero(S[:, 0] == e)
+            features[rows, start : start + size] = basis(S[rows, 1:])
+            start += size
+        return features
+
+    def values(self, S, weights):
+        """Values of psi . weights, of shape (n,)."""
+        values = np.zeros(len(S))
+        for e, own in enumerate(self.split(weights)):
+            rows = S[:, 0] == e
+            values[rows] = self.bases[e].values(S[rows, 1:], own)
+        return values
+
+    def gradient(self, S, weights):
+        """Partial derivatives of psi . weights, of shape (d, n)."""
+        gradient = np.zeros(S.T.shape)
+        for e, own in enumerate(self.split(weights)):
+            rows = S[:, 0] == e
+            gradient[1:, rows] = self.bases[e].gradient(S[rows, 1:], own)
+        return gradient
+
+
 class FixedUnknownPart:
     """An unknown part that is not sought any more: it has no free weights.
 
@@ -188,6 +247,12 @@ class WeightPosterior:
     def std(self, A):
         """Standard deviations of A w for A of shape (n, p)."""
         return linalg.norm(solve_lower(self.factor, A.T), axis=0)
+
+    def part(self, start, stop):
+        """The posterior of the weights from `start` to `stop`, whatever the others."""
+        if start == 0 and stop == len(self.weights):
+            return self
+        return self.transform(np.eye(len(self.weights))[start:stop])
 
     def transform(self, A, independent=1e-12):
         """The posterior of A w for A of shape (q, p) of full row rank.

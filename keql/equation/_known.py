@@ -1,12 +1,11 @@
-"""What is known of an equation: known parts, given equations, setup of a fit."""
+"""What is known of an equation: its known part, or all of it."""
 
-from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 
 import numpy as np
 
 from keql._numerics.autodiff import differentiate, parameter_names
-from keql._observations.data import Observations
 from keql.operators import (
     DifferentialOperator,
     as_factor,
@@ -91,8 +90,8 @@ class FunctionKnownPart:
         return {f"{name}({', '.join(self.parameters)})": 1.0}
 
 
-def make_known_part(known_part, variables):
-    """Bring the `known_part` of an estimator into one form.
+def make_known_part(known_part, variables, states=("u",), inputs=()):
+    """Bring the `known_part` of an equation into one form.
 
     It is None, an operator, {operator: coefficient} or a function of named features.
     The result, a LinearKnownPart or FunctionKnownPart, has the operators that it uses
@@ -102,9 +101,10 @@ def make_known_part(known_part, variables):
     if known_part is None:
         return LinearKnownPart([], [])
     if isinstance(known_part, str | tuple | DifferentialOperator):
-        return LinearKnownPart([parse_operator(known_part, variables)], [1.0])
+        return LinearKnownPart([parse_operator(known_part, variables, states)], [1.0])
     if isinstance(known_part, dict):
-        operators = [parse_operator(operator, variables) for operator in known_part]
+        parse = partial(parse_operator, variables=variables, states=states)
+        operators = [parse(operator) for operator in known_part]
         for operator, coefficient in known_part.items():
             if not (isinstance(coefficient, Real) and np.isfinite(coefficient)):
                 raise ValueError(
@@ -118,16 +118,16 @@ def make_known_part(known_part, variables):
             f"known_part={known_part!r} must be None, an operator such as 'u_t', a "
             "dict {operator: coefficient}, or a function of named features."
         )
-    parameters = parameter_names(known_part)
-    features = [name for name in parameters if name not in variables]
-    operators = [_parse_parameter(name, variables) for name in features]
+    parameters, known_names = parameter_names(known_part), (*variables, *inputs)
+    features = [name for name in parameters if name not in known_names]
+    operators = [_parse_parameter(name, variables, states) for name in features]
     return FunctionKnownPart(known_part, parameters, operators)
 
 
-def _parse_parameter(name, variables):
+def _parse_parameter(name, variables, states):
     """The operator that a parameter of a user's function is named after."""
     try:
-        return parse_operator(name, variables)
+        return parse_operator(name, variables, states)
     except ValueError as error:
         raise ValueError(
             f"known_part has the parameter {name!r}, which is neither one of the "
@@ -135,16 +135,49 @@ def _parse_parameter(name, variables):
         ) from error
 
 
-def bind_known_part(part, variables, operators):
-    """Bind a known part to the columns of the features, and return all Q' operators.
+def bind_known_parts(parts, coordinates, operators):
+    """Bind known parts to the columns of the features, and return all Q' operators.
 
-    These are the given operators and those that only the known part uses; the features
-    are the d variables and the operators.
+    These are the given operators and those that only known parts use; the features are
+    the coordinates (the variables and the inputs, by name) and the operators.
     """
-    operators = extend_operators(operators, part.operators)
-    names = [*variables, *(operator.name for operator in operators)]
-    part._locate(names, lambda o: len(variables) + position_of(o, operators))
+    for part in parts:
+        operators = extend_operators(operators, part.operators)
+    names = [*coordinates, *(operator.name for operator in operators)]
+    for part in parts:
+        part._locate(names, lambda o: len(coordinates) + position_of(o, operators))
     return operators
+
+
+def bind_known_part(part, variables, operators):
+    """Bind a single known part, as :func:`bind_known_parts` does."""
+    return bind_known_parts([part], variables, operators)
+
+
+class SystemKnownPart:
+    """The known parts of the equations of a system, as that of one equation.
+
+    The first feature says which equation a row belongs to; the `parts` take the others.
+    """
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def __call__(self, S):
+        """Values at features `S` of shape (n, 1 + d + Q'), of shape (n,)."""
+        values = np.empty(len(S))
+        for e, part in enumerate(self.parts):
+            rows = S[:, 0] == e
+            values[rows] = part(S[rows, 1:])
+        return values
+
+    def gradient(self, S):
+        """Partial derivatives in the features, of shape (1 + d + Q', n)."""
+        gradient = np.zeros(S.T.shape)
+        for e, part in enumerate(self.parts):
+            rows = S[:, 0] == e
+            gradient[1:, rows] = part.gradient(S[rows, 1:])
+        return gradient
 
 
 class GivenEquation:
@@ -187,68 +220,3 @@ class GivenEquation:
 
     def __repr__(self):
         return f"<GivenEquation {self}>"
-
-
-@dataclass(frozen=True)
-class EquationSetup:
-    """One equation (P + Pbar)(x, L_1 u, ..., L_Q' u) = f before P is learned.
-
-    Its `operators` are the Q = `n_operators` that P depends on, then those that only
-    the `known_part` Pbar uses, which is bound to the columns of the features. For each
-    function, `collocation_points` (K_m, d) say where the equation is imposed, and
-    `forcing` (K_m,) is f there: zeros unless one was given (`has_forcing`).
-    """
-
-    operators: list
-    n_operators: int
-    known_part: object
-    collocation_points: list
-    forcing: list
-    has_forcing: bool
-
-    def unknown_names(self, variables):
-        """Names of the d + Q features that P depends on."""
-        operators = self.operators[: self.n_operators]
-        return [*variables, *(operator.name for operator in operators)]
-
-    def features(self, imposed):
-        """Features (sum K_m, d + Q') at the collocation points of all functions.
-
-        `imposed` has, for each function, an array of shape (Q' K_m,): the values of
-        the operators, one operator after the other.
-        """
-        pairs = zip(self.collocation_points, imposed, strict=True)
-        features = [np.column_stack([x, z.reshape(-1, len(x)).T]) for x, z in pairs]
-        return np.concatenate(features)
-
-    def features_of(self, states):
-        """Features (sum K_m, d + Q') of states, one for each function."""
-        imposed = [
-            np.concatenate([state.evaluate(x, L) for L in self.operators])
-            for state, x in zip(states, self.collocation_points, strict=True)
-        ]
-        return self.features(imposed)
-
-
-@dataclass(frozen=True)
-class LearnedModel:
-    """States and equation, with what they were learned from.
-
-    `setup`, `equation` and `equation_noise` are None where no equation is learned. The
-    noise levels are standard deviations, in units of the values and of the forcing.
-    """
-
-    observations: Observations
-    variables: tuple
-    setup: EquationSetup | None
-    state_kernel: object
-    observation_noise: float
-    states: list | None = None
-    equation: object = None
-    equation_noise: float | None = None
-
-    @property
-    def target(self):
-        """Values (sum K_m,) that P has to explain, f - Pbar at training features."""
-        known = self.setup.known_part(self.equation.training_features)
-        return np.concatenate(self.setup.forcing) - known

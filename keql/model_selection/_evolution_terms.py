@@ -196,7 +196,7 @@ class TermSearch:
         terms = tuple(self.candidates.terms_of(result.solution.equation))
         self.tried.add(terms)
         loss = -result.model.log_evidence() + self.candidates.log_prior_odds(terms)
-        errors = left_out_errors(result.model, self.problem.functions)
+        errors = left_out_errors(result.model, self.problem.learned.observations)
         self.steps.append(
             TermsStep(
                 tuple(result.solution.equation.terms()),
@@ -281,9 +281,9 @@ def _start(problem, previous):
     grids = [getattr(state, "grid", None) for state in states]
     if len(grids) != len(problem.functions) or not all(map(problem.grid.equals, grids)):
         return problem.start()
-    equation = problem.learned.equation
-    if previous.equation.weights.shape == equation.weights.shape:
-        equation = previous.equation
+    equation, (earlier,) = problem.learned.equation, previous.equations
+    if earlier.weights.shape == equation.weights.shape:
+        equation = earlier
     return problem.iterate(equation, [state.values.ravel() for state in states])
 
 
@@ -341,5 +341,5 @@ def predicts_within_noise(fit, two_step, criteria):
     noise, as it would be without an equation, allows.
     """
     size = size_of(two_step.observations.functions)
-    noise = criteria.exact_noise * two_step.observation_noise
+    noise = criteria.exact_noise * two_step.observation_noise[0]
     return fit.error < max(criteria.exact_size * size, noise)

@@ -129,7 +129,7 @@ def _describe_path(fits, two_step):
     steps, errors = [], []
     for kept, problem, result in fits:
         model = problem.linearise(problem.evaluate(result.solution))
-        errors.append(left_out_errors(model, two_step.observations.functions))
+        errors.append(left_out_errors(model, two_step.observations))
         terms, misfit = tuple(names[i] for i in kept), problem.misfit(result.solution)
         steps.append(TermsStep(terms, result.loss, misfit, rms(errors[-1])))
     return steps, errors

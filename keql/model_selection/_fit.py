@@ -7,16 +7,17 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from keql._evolution.problem import EvolutionProblem, assemble_exact
-from keql._joint.assembly import assemble_learned, make_problem
+from keql._joint.assembly import assemble_learned, joint_weights, make_problem
+from keql._joint.problem import first_equal, same_points
 from keql._joint.restarts import minimise_with_restarts
 from keql._joint.starts import linearised_start, start_at
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import Damping, Result, minimise
 from keql._numerics.parallel import parallel_map
-from keql._observations.data import left_out_errors, size_of
+from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import FixedUnknownPart, draw_rows
-from keql.kernels import ProjectedKernel
+from keql.kernels import ProjectedKernel, map_states
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._fewer_terms import fit_with_fewer_terms
 
@@ -82,11 +83,12 @@ class Fit:
 
     @cached_property
     def left_out_errors(self):
-        """Errors (n,) of predicting each observation from all others, in its units.
+        """Errors (n,) of predicting each observation from all others.
 
-        Those on the border of the box around a function's points are left out.
+        In the units of a PredictionScale. Those on the border of the box around a
+        function's points are left out.
         """
-        return left_out_errors(self.model, self.functions)
+        return left_out_errors(self.model, self.observations)
 
     @property
     def error(self):
@@ -101,9 +103,9 @@ class Fit:
         return self.problem.misfit(self.result.solution)
 
     @property
-    def functions(self):
-        """Observations of each function."""
-        return self.two_step.observations.functions
+    def observations(self):
+        """The observations that were fitted."""
+        return self.two_step.observations
 
     @property
     def n_weights(self):
@@ -112,11 +114,13 @@ class Fit:
 
     def predicts_poorly(self, criteria):
         """Whether errors of prediction are not small beside the observations."""
-        return self.error >= criteria.predicts_well * size_of(self.functions)
+        size = PredictionScale(self.observations).size
+        return self.error >= criteria.predicts_well * size
 
     def is_noise_limited(self, criteria):
         """Whether noise hides how well it predicts."""
-        noise = self.two_step.observation_noise
+        levels = self.two_step.observation_noise
+        noise = PredictionScale(self.observations).noise(levels)
         return self.error <= criteria.noise_limited * noise
 
     def noise_is_inactive(self, criteria):
@@ -136,7 +140,7 @@ class Fit:
         )
 
     def lower_equation_noise(self, criteria):
-        """A lower noise level of the equation, in the units of the forcing.
+        """A lower noise level (E,) of each equation, in the units of its forcing.
 
         That of the residuals where the level does not matter.
         """
@@ -145,7 +149,8 @@ class Fit:
         residuals = self.problem.evaluate(self.result.solution).residuals
         pairs = zip(self.problem.blocks, residuals, strict=True)
         imposed = [r[len(block.values) :] for block, r in pairs]
-        return rms(np.concatenate(imposed))
+        parts = self.two_step.setup.split(np.concatenate(imposed))
+        return np.array([rms(part) for part in parts])
 
     def unknown_part(self, criteria):
         """P with its posterior, to be held while other states are sought."""
@@ -158,7 +163,7 @@ class Fit:
     def with_residual_dispersion(self, criteria):
         """The fit with its variances raised to its residuals, if it predicts well."""
         dispersion = residual_dispersion(
-            self.problem, self.result.solution, self.error, self.functions, criteria
+            self.problem, self.result.solution, self.error, self.observations, criteria
         )
         return replace(self, problem=self.problem.with_dispersion(dispersion))
 
@@ -167,13 +172,13 @@ class Fit:
         return replace(self, result=replace(self.result, stop=stop))
 
 
-def residual_dispersion(problem, solution, error, functions, criteria):
+def residual_dispersion(problem, solution, error, observations, criteria):
     """The factor of all variances that residuals suggest where predictions are good.
 
     1 if the data are met, or if the error of predictions is not small either: then
     residuals are due to the kernel, and variances do not tell.
     """
-    if error >= criteria.predicts_well * size_of(functions):
+    if error >= criteria.predicts_well * PredictionScale(observations).size:
         return 1.0
     n_residuals = sum(map(len, problem.precisions))
     return max(1.0, 2 * problem.evaluate(solution).loss / n_residuals)
@@ -187,20 +192,21 @@ class JointFamily:
     hypothesis : Hypothesis. The equation kernel, and the noise of the equation unless
         that is given here.
     context : Context. How problems are solved.
-    equation_noise : float or None. Of the equation, in the units of the forcing.
+    equation_noise : ndarray of shape (E,) or None. Of each equation, in the units of
+        its forcing.
     unknown_part : FixedUnknownPart or None. P, if it is not sought.
     """
 
     two_step: object
     hypothesis: Hypothesis
     context: Context
-    equation_noise: float | None = None
+    equation_noise: np.ndarray | None = None
     unknown_part: object = None
 
     @property
-    def functions(self):
-        """Observations of each function."""
-        return self.two_step.observations.functions
+    def observations(self):
+        """The observations that are fitted."""
+        return self.two_step.observations
 
     def at(self, kernel, values=None):
         """The two-step solution, the problem and a start for a state kernel.
@@ -218,15 +224,17 @@ class JointFamily:
     def problem_of(self, two_step, values=None):
         """The problem and a start for a two-step solution."""
         settings, noise = self.context.settings, self.equation_noise
+        if noise is None:
+            noise = given_equation_noise(self.hypothesis, two_step.setup)
         problem = make_problem(
             two_step,
             state_kernels(two_step, settings),
             solver=settings.solver,
-            equation_noise=self.hypothesis.equation_noise if noise is None else noise,
+            equation_noise=noise,
             state_penalty=settings.state_penalty,
             map_blocks=partial(parallel_map, settings.n_jobs),
         )
-        weights = two_step.equation.weights
+        weights = joint_weights(two_step.equations)
         if self.unknown_part is not None:
             problem, weights = problem.with_basis(self.unknown_part), np.empty(0)
         if values is not None:
@@ -234,29 +242,39 @@ class JointFamily:
         return problem, _start(problem, two_step, self.context)
 
 
+def given_equation_noise(hypothesis, setup):
+    """The noise levels (E,) of the equations that are given; nan where they are open."""
+    given = [hypothesis.of_equation(terms.name) for terms in setup.equations]
+    return np.array([each.equation_noise for each in given], dtype=float)
+
+
 def state_kernels(two_step, settings):
     """State kernel of each function; that of a span for the reduced method."""
     placed = two_step.setup.collocation_points
     if not settings.reduced:
         return [two_step.state_kernel] * len(placed)
-    rng, projected = check_random_state(settings.random_state), {}
-    for points in placed:
-        if id(points) not in projected:
-            size = len(points) if settings.n_basis is None else settings.n_basis
-            basis = draw_rows(np.unique(points, axis=0), size, rng)
-            projected[id(points)] = ProjectedKernel(two_step.state_kernel, basis)
-    return [projected[id(points)] for points in placed]
+    rng, kernels = check_random_state(settings.random_state), []
+    for m, first in enumerate(first_equal(placed, same_points)):
+        if first < m:
+            kernels.append(kernels[first])
+            continue
+        points = np.unique(placed[m], axis=0)
+        size = len(placed[m]) if settings.n_basis is None else settings.n_basis
+        project = partial(ProjectedKernel, points=draw_rows(points, size, rng))
+        kernels.append(map_states(project, two_step.state_kernel))
+    return kernels
 
 
 def _start(problem, two_step, context):
     """The two-step solution as an iterate, or an earlier solution if there is one."""
-    weights, previous = two_step.equation.weights, context.previous
-    if previous is not None and previous.equation.weights.shape == weights.shape:
+    weights, previous = joint_weights(two_step.equations), context.previous
+    earlier = None if previous is None else joint_weights(previous.equations)
+    if earlier is not None and earlier.shape == weights.shape:
         # States that were integrated are represented outside of their box only.
         states = [getattr(state, "outside", state) for state in previous.states]
         states = [(state.functionals, state.coefficients) for state in states]
         if len(states) == len(problem.blocks):
-            start = start_at(problem, states, previous.equation.weights)
+            start = start_at(problem, states, earlier)
             if start is not None:
                 return start
     # The prior of the two-step states is the kernel over lambda.

@@ -9,13 +9,14 @@ equation learned with the one may be held while states are found with the other.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
 
 from keql._evolution.problem import why_not_integrated
 from keql._numerics.linalg import size_or_one
-from keql._observations.data import size_of
+from keql._observations.data import PredictionScale
 from keql._regression.two_step import (
     Hypothesis,
     polynomial_kernel,
@@ -62,23 +63,29 @@ def candidates(two_step, given, settings):
     Returns table : list of Candidate. Exact states come first: they say most of the
         states.
     """
-    size = size_or_one(two_step.target)
     placed = two_step.setup.collocation_points
     observed = [data.points for data in two_step.observations.functions]
     cubic = replace(
         given,
-        equation_kernel=polynomial_kernel(size, degree=3),
+        equation_kernel=default_kernels(
+            two_step, given, partial(polynomial_kernel, degree=3)
+        ),
         name="cubic polynomial",
     )
     varying = replace(
         given,
-        equation_kernel=varying_coefficient_kernel(
-            size, np.concatenate([*placed, *observed])
+        equation_kernel=default_kernels(
+            two_step,
+            given,
+            partial(
+                varying_coefficient_kernel, points=np.concatenate([*placed, *observed])
+            ),
         ),
         name="linear, coefficients varying with the coordinates",
     )
-    first = given if given.equation_kernel is None else replace(given, name="as given")
-    kernel_given = "" if given.equation_kernel is None else "equation_kernel is given"
+    is_open = _is_open(two_step, given)
+    first = given if is_open else replace(given, name="as given")
+    kernel_given = "" if is_open else "equation_kernel is given"
     not_exact = _why_not_exact(two_step, given, settings)
     return [
         Candidate(_exact(first), not_exact),
@@ -87,6 +94,25 @@ def candidates(two_step, given, settings):
         Candidate(cubic, kernel_given),
         Candidate(varying, kernel_given or _why_not_varying(two_step, given)),
     ]
+
+
+def default_kernels(two_step, given, make):
+    """The kernel of each equation if that of none is given, made from its size.
+
+    A dict by name, in which the kernels that are given stay.
+    """
+    kernels = {}
+    names = [terms.name for terms in two_step.setup.equations]
+    for name, target in zip(names, two_step.targets, strict=True):
+        own = given.of_equation(name).equation_kernel
+        kernels[name] = make(size_or_one(target)) if own is None else own
+    return kernels
+
+
+def _is_open(two_step, given):
+    """Whether the kernel of an equation that is to be learned is not given."""
+    unknown = [t for t in two_step.setup.equations if t.depends_on is not None]
+    return any(given.of_equation(t.name).equation_kernel is None for t in unknown)
 
 
 def _exact(hypothesis):
@@ -109,6 +135,8 @@ def _why_not_exact(two_step, given, settings):
 def _why_not_varying(two_step, given):
     if given.n_terms is not None:
         return "n_terms asks for a polynomial"
+    if two_step.setup.is_system:
+        return "it is tried for single equations only"
     if len(two_step.observations.functions) == 1:
         return "one function does not tell varying coefficients from others"
     return ""
@@ -190,8 +218,13 @@ def search(two_step, given, context):
     Returns selection : Selection. The fit, and what it was chosen from.
     """
     if given.n_terms is not None:  # refuse before the long part
-        n_columns = len(two_step.variables) + two_step.setup.n_operators
-        find_terms(two_step.equation.basis.kernel, n_columns, given.n_terms)
+        for terms, equation in zip(
+            two_step.setup.equations, two_step.equations, strict=True
+        ):
+            n_terms = given.of_equation(terms.name).n_terms
+            if terms.depends_on is not None and n_terms is not None:
+                names = two_step.setup.unknown_names(two_step.variables)
+                find_terms(equation.equation_kernel, len(names), n_terms)
     table = candidates(two_step, given, context.settings)
     if given.state_kernel is not None or context.settings.optimizer is None:
         return Selection(fit_hypothesis(given, two_step, context))
@@ -204,7 +237,7 @@ class _Search:
     def __init__(self, two_step, table, context):
         self.two_step, self.context = two_step, context
         self.criteria = context.criteria
-        self.size = size_of(two_step.observations.functions)
+        self.size = PredictionScale(two_step.observations).size
         self.table = table
         self.not_tried = [
             (row.hypothesis.name, row.why_not) for row in table if row.why_not

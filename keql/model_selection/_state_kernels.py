@@ -7,6 +7,7 @@ in its linearisation) and the kernel whose predictions are best is taken.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from keql._numerics.linalg import extent_of, rms, size_or_one
 from keql._numerics.optimisation import Damping, minimise
 from keql._observations.data import left_out_errors
-from keql.kernels import RBF, Constant, Matern
+from keql.kernels import RBF, Constant, Matern, SystemKernel
 from keql.model_selection._fit import residual_dispersion
 
 
@@ -89,23 +90,19 @@ def compare_kernels(family, values=None, comparison=None):
     comparison : KernelComparison, default=None. None: the default one.
     """
     comparison = comparison or KernelComparison()
-    points = np.concatenate([data.points for data in family.functions])
-    observed = np.concatenate([data.values for data in family.functions])
-    extent = extent_of(points)
-    offset, variance = (
-        Constant(square, "fixed")
-        for square in (np.mean(observed) ** 2, size_or_one(observed) ** 2)
-    )
+    observations = family.observations
+    points = np.concatenate([data.points for data in observations.functions])
+    extent, prior = extent_of(points), partial(_with_offset, observations)
     setup = family.two_step.setup
     degree = comparison.roughness + max(operator.order for operator in setup.operators)
 
     def smooth(fractions, values):
-        kernel = offset + variance * RBF(extent * fractions, "fixed")
+        kernel = prior(RBF(extent * fractions, "fixed"))
         return _fit_kernel(family, kernel, values, comparison)
 
     def rough(fractions, values):
-        matern = Matern(extent * fractions, "fixed", nu=degree)
-        return _fit_kernel(family, offset + variance * matern, values, comparison)
+        kernel = prior(Matern(extent * fractions, "fixed", nu=degree))
+        return _fit_kernel(family, kernel, values, comparison)
 
     n_points = max(map(len, setup.collocation_points))
     lengths, limits = _falling_lengths(n_points, len(extent), comparison)
@@ -118,6 +115,20 @@ def compare_kernels(family, values=None, comparison=None):
     best = most_parsimonious(candidates, family.context.criteria)
     others = [candidate for candidate in candidates if candidate is not best]
     return [best, *sorted(others, key=lambda candidate: candidate.error)]
+
+
+def _with_offset(observations, kernel):
+    """The kernel of each state: an offset and a kernel, of the size of its values."""
+    kernels = {}
+    for state in observations.states:
+        samples = observations.of_state(state)
+        values = np.concatenate([np.empty(0), *(data.values for data in samples)])
+        variance = Constant(size_or_one(values) ** 2, "fixed")
+        offset = np.mean(values) ** 2 if len(values) else 0.0
+        kernels[state] = variance * kernel
+        if offset:
+            kernels[state] = Constant(offset, "fixed") + kernels[state]
+    return SystemKernel(kernels) if len(kernels) > 1 else kernels[state]
 
 
 def _falling_lengths(n_points, d, comparison):
@@ -137,9 +148,9 @@ def warm_start(candidate, family):
     two_step, problem, solution = family.at(candidate.kernel, candidate.values)
     there = replace(candidate.iterate, weights=solution.weights)
     solution = min(solution, there, key=lambda each: problem.evaluate(each).loss)
-    functions, criteria = family.functions, family.context.criteria
-    error = _prediction_error(problem, solution, functions)
-    dispersion = residual_dispersion(problem, solution, error, functions, criteria)
+    observations, criteria = family.observations, family.context.criteria
+    error = _prediction_error(problem, solution, observations)
+    dispersion = residual_dispersion(problem, solution, error, observations, criteria)
     problem = problem.with_dispersion(dispersion)
     return WarmStart(two_step, problem, solution, candidate.error)
 
@@ -210,10 +221,10 @@ def _fit_kernel(family, kernel, values, comparison):
     control = Damping(damping, comparison.tol)
     result = minimise(problem, start, control, max_iter=comparison.max_iter)
     model = problem.linearise(problem.evaluate(result.solution))
-    errors = left_out_errors(model, family.functions)
+    errors = left_out_errors(model, family.observations)
     return KernelCandidate(kernel, result.solution, errors, result.loss)
 
 
-def _prediction_error(problem, solution, functions):
+def _prediction_error(problem, solution, observations):
     model = problem.linearise(problem.evaluate(solution))
-    return rms(left_out_errors(model, functions))
+    return rms(left_out_errors(model, observations))

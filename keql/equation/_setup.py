@@ -1,0 +1,134 @@
+"""What is known of equations before they are learned, and what was learned."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from keql._observations.data import Observations
+from keql.equation._known import SystemKnownPart
+
+
+@dataclass(frozen=True)
+class EquationTerms:
+    """One equation of a setup: what its two sides depend on.
+
+    It has a `name`, the `known_part` Pbar bound to the columns of the features, the
+    positions `depends_on` of the operators that P may depend on (None: P is zero), and
+    whether a forcing was given for it.
+    """
+
+    name: str
+    known_part: object
+    depends_on: tuple | None
+    has_forcing: bool
+
+
+@dataclass(frozen=True)
+class EquationSetup:
+    """Equations (P + Pbar)(x, inputs, L_1 u, ..., L_Q' u) = f before P is learned.
+
+    The `equations` (EquationTerms) share the `operators`: the Q = `n_operators` that a
+    P depends on, then those that only known parts use; and the names of the `inputs`.
+    For each function, `collocation_points` (K_m, d) are the points where equations are
+    imposed, `rows` (an Imposed) says which equation is at which, R_m rows, and
+    `forcing` (R_m,) is f in these.
+    """
+
+    equations: tuple
+    operators: list
+    n_operators: int
+    collocation_points: list
+    rows: list
+    forcing: list
+    inputs: tuple = ()
+
+    @property
+    def is_system(self):
+        """Whether there are several equations."""
+        return len(self.equations) > 1
+
+    @property
+    def known_part(self):
+        """Pbar as a function of the features of all rows."""
+        parts = [equation.known_part for equation in self.equations]
+        return SystemKnownPart(parts) if self.is_system else parts[0]
+
+    @property
+    def has_forcing(self):
+        """Whether the right-hand side of an equation was given."""
+        return any(equation.has_forcing for equation in self.equations)
+
+    @property
+    def n_columns(self):
+        """Number of columns of the features that an unknown part sees."""
+        return self.rows[0].coordinates.shape[1] + self.n_operators
+
+    def unknown_names(self, variables):
+        """Names of the features that P depends on: coordinates, inputs, operators."""
+        operators = self.operators[: self.n_operators]
+        return [*variables, *self.inputs, *(operator.name for operator in operators)]
+
+    def features(self, imposed):
+        """Features (sum R_m, c + Q') in the rows of all functions.
+
+        `imposed` has, for each function, an array of shape (Q' K_m,): the values of
+        the operators, one operator after the other.
+        """
+        features = []
+        for rows, z in zip(self.rows, imposed, strict=True):
+            operators = rows.gather(z.reshape(len(self.operators), rows.n_points))
+            features.append(np.column_stack([rows.coordinates, operators.T]))
+        return np.concatenate(features)
+
+    def features_of(self, states):
+        """Features (sum R_m, c + Q') of states, one for each function."""
+        imposed = [
+            np.concatenate([state.evaluate(x, L) for L in self.operators])
+            for state, x in zip(states, self.collocation_points, strict=True)
+        ]
+        return self.features(imposed)
+
+    def split(self, values):
+        """Values in all rows (sum R_m, ...) as a list, one array for each equation.
+
+        Of features the number of the equation, their first column, is left out.
+        """
+        if not self.is_system:
+            return [values]
+        equation = np.concatenate([rows.equation for rows in self.rows])
+        first = int(values.ndim == 2)
+        n_equations = len(self.equations)
+        return [values[equation == e][..., first:] for e in range(n_equations)]
+
+
+@dataclass(frozen=True)
+class LearnedModel:
+    """States and equations, with what they were learned from.
+
+    `setup` and `equations` are None or empty where no equation is learned. The noise
+    levels are standard deviations: of the values of each observed operator (J,), in
+    their units, and of each equation (E,), in units of its forcing.
+    """
+
+    observations: Observations
+    variables: tuple
+    setup: EquationSetup | None
+    state_kernel: object
+    observation_noise: np.ndarray
+    states: list | None = None
+    equations: tuple = ()
+    equation_noise: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def equation(self):
+        """The first equation; the only one unless there is a system."""
+        return self.equations[0] if self.equations else None
+
+    @property
+    def targets(self):
+        """What each P has to explain: f - Pbar at its training features, a list."""
+        forcing = self.setup.split(np.concatenate(self.setup.forcing))
+        return [
+            right - equation.known_part(equation.training_features)
+            for right, equation in zip(forcing, self.equations, strict=True)
+        ]
