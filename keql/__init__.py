@@ -8,7 +8,7 @@ from keql._estimators.one_step import OneStepKEqL
 from keql._estimators.pde_solver import KernelPDESolver
 from keql._estimators.reduced_one_step import ReducedOneStepKEqL
 from keql._estimators.two_step import TwoStepKEqL
-from keql.equation import LearnedEquation
+from keql.equation import LearnedEquation, LearnedSystem
 from keql.exceptions import ExtrapolationWarning, IllPosedWarning, SimulationError
 
 __version__ = "0.1.0"
@@ -18,6 +18,7 @@ __all__ = [
     "IllPosedWarning",
     "KernelPDESolver",
     "LearnedEquation",
+    "LearnedSystem",
     "OneStepKEqL",
     "ReducedOneStepKEqL",
     "SimulationError",

@@ -28,5 +28,6 @@ from keql.equation._monomials import (
     weights_of,
 )
 from keql.equation._setup import EquationSetup, EquationTerms, LearnedModel
+from keql.equation._system import LearnedSystem
 
-__all__ = ["LearnedEquation"]
+__all__ = ["LearnedEquation", "LearnedSystem"]

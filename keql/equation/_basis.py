@@ -68,11 +68,11 @@ class InducingBasis:
 
 
 class NoUnknownPart:
-    """The unknown part of an equation that is given: zero, without features."""
+    """The basis of an equation that is known: P = 0, and there is no kernel."""
 
     kernel = None
 
-    def __call__(self, S):
+    def __call__(self, S, a=None):
         """No features, of shape (n, 0)."""
         return np.empty((len(S), 0))
 

@@ -255,7 +255,7 @@ class PrintableEquation:
         return f"{text}, {loss}"
 
     def _unknown_names(self):
-        return self.feature_names[: len(self.variables) + self.n_operators]
+        return self.feature_names[: self.n_unknown_features]
 
     def _unknown_functions(self):
         """Functions that P consists of where it has no list of terms.

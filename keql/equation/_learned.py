@@ -7,6 +7,7 @@ import numpy as np
 
 from keql.equation._basis import PolynomialBasis, WeightPosterior
 from keql.equation._extrapolation import coverage_ratio
+from keql.equation._inputs import input_columns
 from keql.equation._ode import simulate
 from keql.equation._readout import ReadableEquation
 from keql.operators import apply_operator
@@ -18,8 +19,9 @@ class LearnedEquation(ReadableEquation):
 
     Returned by the estimators as `equation_`; P is learned, Pbar was given as the
     known part. The *features* S of a function u at points have one row for each point
-    and the columns named by `feature_names`: the coordinates, the operators in the
-    order given, and the operators that only the known part uses.
+    and the columns named by `feature_names`: the coordinates, the known quantities
+    that P may depend on, the operators in the order given, and the operators that only
+    the known part uses, or known parts of other equations of the same system.
 
     Parameters
     ----------
@@ -34,11 +36,15 @@ class LearnedEquation(ReadableEquation):
     state_kernel : Kernel
         Kernel of the states that the equation was learned with.
     training_features : ndarray of shape (n, d + Q')
-        Features of the learned states at the collocation points.
+        Features of the learned states at the collocation points; d counts the inputs.
     has_forcing : bool, default=False
         Whether the right-hand side f is other than zero.
     posterior : WeightPosterior, default=None
         What the data say about the weights: standard errors and sparse equations.
+    states : tuple of str, default=("u",)
+        Names of the states of the system that the equation belongs to.
+    inputs : tuple of str, default=()
+        Names of the known quantities that P may depend on.
 
     Attributes
     ----------
@@ -78,15 +84,24 @@ class LearnedEquation(ReadableEquation):
     training_features: np.ndarray
     has_forcing: bool = False
     posterior: WeightPosterior | None = None
+    states: tuple = ("u",)
+    inputs: tuple = ()
     original = None
 
     def __post_init__(self):
         self.variables, self.operators = tuple(self.variables), list(self.operators)
+        self.states, self.inputs = tuple(self.states), tuple(self.inputs)
 
     @property
     def feature_names(self):
         """Names of the columns of the features."""
-        return [*self.variables, *(operator.name for operator in self.operators)]
+        names = [operator.name for operator in self.operators]
+        return [*self.variables, *self.inputs, *names]
+
+    @property
+    def n_unknown_features(self):
+        """How many of the first columns of the features P sees."""
+        return len(self.variables) + len(self.inputs) + self.n_operators
 
     @property
     def equation_kernel(self):
@@ -115,7 +130,8 @@ class LearnedEquation(ReadableEquation):
         Parameters
         ----------
         S : array-like of shape (n, d + Q) or (n, d + Q')
-            Features; columns after the first d + Q are not looked at.
+            Features; columns after the first d + Q are not looked at. Of the columns
+            here and below, d counts coordinates and inputs.
 
         Returns
         -------
@@ -143,16 +159,20 @@ class LearnedEquation(ReadableEquation):
         gradient[: len(unknown)] += unknown
         return gradient.T
 
-    def features(self, w, X):
+    def features(self, w, X, inputs=None):
         """Features of a function at points.
 
         Parameters
         ----------
         w : fitted estimator or callable
             A fitted estimator of keql, or a function written in `autograd.numpy` that
-            takes points (n, d) and returns values (n,).
+            takes points (n, d) and returns values (n,), or (n, S) of S states in the
+            order of `states`.
         X : array-like of shape (n, n_columns)
             Points, as the estimator's `predict` takes them; (n, d) for a callable.
+        inputs : dict, default=None
+            For a callable, each input's name with a number or a function of points
+            (n, d); an estimator knows its own.
 
         Returns
         -------
@@ -160,13 +180,19 @@ class LearnedEquation(ReadableEquation):
             One column for each of `feature_names`.
         """
         if hasattr(w, "predict_derivative"):
+            if inputs is not None:
+                raise ValueError(
+                    "inputs must be None for a fitted estimator, which knows them."
+                )
             columns = [w.predict_derivative(X, operator) for operator in self.operators]
-            return np.column_stack([w.coordinates(X), *columns])
+            given = [w.coordinates(X)] + ([w.input_values(X)] if self.inputs else [])
+            return np.column_stack([*given, *columns])
         X = self._check_points(X, "X")
-        columns = [apply_operator(w, X, operator) for operator in self.operators]
-        return np.column_stack([X, *columns])
+        columns = [apply_operator(w, X, o, self.states) for o in self.operators]
+        given = input_columns(self.inputs, inputs, X)
+        return np.column_stack([X, given, *columns])
 
-    def apply(self, w, X):
+    def apply(self, w, X, inputs=None):
         """Left-hand side of the equation for a function, (P + Pbar)(Phi(w, X)).
 
         Parameters
@@ -175,13 +201,15 @@ class LearnedEquation(ReadableEquation):
             As in :meth:`features`.
         X : array-like of shape (n, n_columns)
             Points.
+        inputs : dict, default=None
+            As in :meth:`features`.
 
         Returns
         -------
         values : ndarray of shape (n,)
             Equal to the forcing where `w` solves the equation.
         """
-        return self(self.features(w, X))
+        return self(self.features(w, X, inputs))
 
     def extrapolation(self, S):
         """How far features lie from those that the equation was learned from.
@@ -200,10 +228,12 @@ class LearnedEquation(ReadableEquation):
             depends on count.
         """
         S, training = self._unknown_columns(S), self.training_features
+        if self.equation_kernel is None:  # nothing was learned
+            return np.zeros(len(S))
         active = self.equation_kernel.depends_on(S.shape[1])
         return coverage_ratio(self._unknown_columns(training)[:, active], S[:, active])
 
-    def simulate(self, t_eval, initial, forcing=None, **options):
+    def simulate(self, t_eval, initial, forcing=None, inputs=None, **options):
         """Integrate an ordinary differential equation from initial values.
 
         Parameters
@@ -215,6 +245,8 @@ class LearnedEquation(ReadableEquation):
         forcing : callable, default=None
             Right-hand side as a function of points (n, 1), needed if the equation
             was learned with one.
+        inputs : dict, default=None
+            Each input's name with a number or a function of points (n, 1).
         **options : dict
             `method` of :func:`scipy.integrate.solve_ivp` ("DOP853"; "Radau" for stiff
             equations), `rtol` (1e-9), `max_evaluations` (200,000) and `max_seconds`
@@ -239,7 +271,7 @@ class LearnedEquation(ReadableEquation):
         ExtrapolationWarning
             If features leave the region of the training features.
         """
-        return simulate(self, t_eval, initial, forcing, **options)
+        return simulate(self, t_eval, initial, forcing, inputs, **options)
 
     def _simplified(self, kernel, posterior, weights=None):
         """The equation with another P, which remembers this one."""
@@ -252,7 +284,7 @@ class LearnedEquation(ReadableEquation):
 
     def _unknown_columns(self, S):
         S = np.atleast_2d(np.asarray(S, dtype=float))
-        n_columns = len(self.variables) + self.n_operators
+        n_columns = self.n_unknown_features
         if S.shape[1] < n_columns:
             raise ValueError(
                 f"S has {S.shape[1]} column(s), the unknown part depends on "

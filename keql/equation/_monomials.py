@@ -67,9 +67,11 @@ def make_terms(kernel, names, S=None):
 
 def terms_of(equation):
     """The terms of a learned equation at its training features; None without a list."""
-    n_columns = len(equation.variables) + equation.n_operators
+    n_columns = equation.n_unknown_features
     names = equation.feature_names[:n_columns]
     S = equation.training_features[:, :n_columns]
+    if equation.equation_kernel is None:  # nothing is unknown
+        return Terms([], None, np.empty((0, 0)), np.empty((len(S), 0)))
     return make_terms(equation.equation_kernel, names, S)
 
 

@@ -1,5 +1,6 @@
 """What one reads of a learned equation: terms, coefficients, formulas, fewer terms."""
 
+from copy import copy
 from itertools import combinations_with_replacement
 from math import factorial, prod
 from typing import NamedTuple
@@ -66,6 +67,8 @@ class ReadableEquation(PrintableEquation):
         coefficients = {names[i]: float(values[i]) for i in order}
         if not return_std:
             return coefficients
+        if not names:
+            return coefficients, {}
         std = self._need_posterior().std(terms.coefficients)
         return coefficients, {names[i]: float(std[i]) for i in order}
 
@@ -83,7 +86,11 @@ class ReadableEquation(PrintableEquation):
         pandas = import_optional("pandas")
         terms, posterior = self._terms(), self.posterior
         sizes, no_errors = terms.sizes(self.weights), np.full(len(terms.names), np.nan)
-        errors = no_errors if posterior is None else posterior.std(terms.coefficients)
+        errors = (
+            no_errors
+            if posterior is None or not len(sizes)
+            else posterior.std(terms.coefficients)
+        )
         columns = {
             "coefficient": terms.coefficients @ self.weights,
             "standard_error": errors,
@@ -140,6 +147,8 @@ class ReadableEquation(PrintableEquation):
         terms : list of str
             With a coefficient other than zero, by falling contribution on the data.
         """
+        if self.equation_kernel is None:
+            return []
         products = self._coefficient_products()
         if products is None:
             raise ValueError(self._no_coefficients())
@@ -159,6 +168,8 @@ class ReadableEquation(PrintableEquation):
             terms, the relative L2 distance on the data from P with all terms, and
             their names.
         """
+        if self.equation_kernel is None:
+            return []
         return [step for step, _ in self._path()]
 
     def sparse(self, max_loss=2.0, tol=1e-3, n_terms=None):
@@ -191,6 +202,8 @@ class ReadableEquation(PrintableEquation):
         states. To fit again with these terms only, pass the new equation's
         `equation_kernel` to an estimator.
         """
+        if self.equation_kernel is None:  # nothing to take out
+            return copy(self)
         kept = sorted(self._choose_terms(max_loss, tol, n_terms))
         terms, kernel = self._terms(), self.equation_kernel
         posterior = self._need_posterior().transform(terms.coefficients).restrict(kept)
@@ -219,6 +232,8 @@ class ReadableEquation(PrintableEquation):
             The least-squares fit to P at the learned states. How far it is from P is
             in its `unexplained`, and printed with its representation.
         """
+        if self.equation_kernel is None:  # P = 0
+            return copy(self)
         S = self._unknown_columns(self.training_features)
         kernel = self._as_dictionary(dictionary, S)
         features = kernel.feature_map(S)

@@ -6,16 +6,18 @@ import numpy as np
 from keql._numerics.autodiff import differentiate
 
 
-def apply_operator(function, points, operator):
+def apply_operator(function, points, operator, states=("u",)):
     """Values of an operator applied to a function written in `autograd.numpy`.
 
     Parameters
     ----------
     function : callable
         Takes points of shape (n, d) and returns values of shape (n,), each of which
-        depends on its own point only.
+        depends on its own point only; of shape (n, S) if there are S states.
     points, operator : ndarray of shape (n, d), DifferentialOperator
         Where, and what.
+    states : sequence of str, default=("u",)
+        Names of the states in the order of the function's columns.
 
     Returns
     -------
@@ -30,18 +32,34 @@ def apply_operator(function, points, operator):
     >>> apply_operator(lambda X: X[:, 0] ** 3, np.array([[2.0]]), u_xx)
     array([12.])
     """
-    points = np.asarray(points, dtype=float)
+    points, states = np.asarray(points, dtype=float), tuple(states)
+    total = np.zeros(len(points))
+    for state, a, coefficient in operator.parts:
+        column = _column(function, len(points), states, state)
+        total += coefficient * differentiate(column, a, points.T)
+    return total
+
+
+def _column(function, n, states, state):
+    """One state of a function of `n` points, as a function of their coordinates."""
+    if len(states) == 1:
+        shape, rows = (n,), "one value for each row of X"
+    else:
+        if state not in states:
+            raise ValueError(
+                f"the operator is applied to {state!r}, which is not one of the states "
+                f"{', '.join(states)}: give the names of the function's columns."
+            )
+        position = states.index(state)
+        shape, rows = (n, len(states)), f"a column for each of {', '.join(states)}"
 
     def by_coordinate(*columns):
         values = function(anp.stack(columns, axis=-1))
-        if anp.shape(values) != (len(points),):
+        if anp.shape(values) != shape:
             raise ValueError(
-                f"a function of {len(points)} points returned an array of shape "
-                f"{anp.shape(values)}: it must return one value for each row of X."
+                f"a function of {n} points returned an array of shape "
+                f"{anp.shape(values)}: it must return {rows}."
             )
-        return values
+        return values if len(states) == 1 else values[:, position]
 
-    total = np.zeros(len(points))
-    for a, coefficient in operator.terms:
-        total += coefficient * differentiate(by_coordinate, a, points.T)
-    return total
+    return by_coordinate
