@@ -4,6 +4,7 @@ Estimators with scikit-learn's interface that learn the state of a process and t
 differential equation it solves from scattered observations.
 """
 
+from keql._estimators.equations import Equation
 from keql._estimators.one_step import OneStepKEqL
 from keql._estimators.pde_solver import KernelPDESolver
 from keql._estimators.reduced_one_step import ReducedOneStepKEqL
@@ -14,6 +15,7 @@ from keql.exceptions import ExtrapolationWarning, IllPosedWarning, SimulationErr
 __version__ = "0.1.0"
 
 __all__ = [
+    "Equation",
     "ExtrapolationWarning",
     "IllPosedWarning",
     "KernelPDESolver",

@@ -20,8 +20,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from keql._observations.columns import column_index, refuse_missing
-from keql._observations.columns import operators_of_rows
+from keql._observations.columns import column_index, operators_of_rows, refuse_missing
 from keql.operators import DifferentialOperator, identity_of, parse_operator
 
 

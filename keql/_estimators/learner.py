@@ -1,20 +1,25 @@
 """What the estimators that learn an equation share."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from keql._estimators.base import BaseKEqL
+from keql._estimators.equations import describe_equations, list_equations
 from keql._estimators.pde_solver import KernelPDESolver
+from keql._observations.columns import name_coordinates
 from keql._observations.data import (
     FunctionData,
     Observations,
     refuse_conflicts,
     sorted_labels,
 )
+from keql._observations.inputs import Inputs, constant_of_functions
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
-from keql._solving.conditions import name_coordinates
-from keql.equation import EquationSetup, bind_known_part, make_known_part
-from keql.operators import parse_operator
+from keql.equation import LearnedSystem
+from keql.operators import identity_of
 
 
 class Learner(BaseKEqL):
@@ -22,8 +27,16 @@ class Learner(BaseKEqL):
 
     @property
     def _hypothesis(self):
-        """What the parameters say of states and equation."""
-        return Hypothesis(**self._parameters_of(Hypothesis))
+        """What the parameters say of states and equations."""
+        hypothesis = Hypothesis(**self._parameters_of(Hypothesis))
+        if self.equations is None:
+            return hypothesis
+        return replace(
+            hypothesis,
+            equation_kernel={name: e.kernel for name, e in self.equations},
+            n_terms={name: e.n_terms for name, e in self.equations},
+            equation_noise={name: e.noise for name, e in self.equations},
+        )
 
     @property
     def _settings(self):
@@ -34,6 +47,58 @@ class Learner(BaseKEqL):
         """Parameters that have the name of a field of a dataclass."""
         params = self.get_params(deep=False)
         return {name: params[name] for name in params.keys() & kind.__annotations__}
+
+    def get_params(self, deep=True):
+        """Parameters of the estimator, and of its named equations.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether the parameters of kernels and of equations are included.
+
+        Returns
+        -------
+        params : dict of str to object
+            Those of an equation have its name and two underscores before theirs.
+        """
+        params = super().get_params(deep)
+        if deep and self.equations is not None:
+            for name, equation in self.equations:
+                params[name] = equation
+                own = equation.get_params(deep).items()
+                params.update({f"{name}__{key}": value for key, value in own})
+        return params
+
+    def set_params(self, **params):
+        """Set parameters of the estimator, or of its named equations.
+
+        Parameters
+        ----------
+        **params : dict
+            As :meth:`get_params` names them.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        if "equations" in params:
+            self.equations = params.pop("equations")
+        named = [] if self.equations is None else self.equations
+        own = {}
+        for key in list(params):
+            name, _, rest = key.partition("__")
+            if name in dict(named):
+                own.setdefault(name, {})[rest] = params.pop(key)
+        for name, changes in own.items():
+            if "" in changes:  # another equation
+                new = changes.pop("")
+                self.equations = [
+                    (n, new if n == name else equation)
+                    for n, equation in self.equations
+                ]
+            dict(self.equations)[name].set_params(**changes)
+        return super().set_params(**params)
 
     def fit(self, X, y, sample_weight=None):
         """Fit the states and the equation.
@@ -62,13 +127,11 @@ class Learner(BaseKEqL):
         raise NotImplementedError
 
     def _learn_in_two_steps(self, X, y, sample_weight, n_restarts=0):
-        """The states by kernel ridge regression, then the equation."""
+        """The states by kernel ridge regression, then the equations."""
         self._validate_params()
-        observations = self._validate_observations(X, y, sample_weight)
-        columns = self._coordinate_columns() if self.variables is None else None
-        n_coordinates = observations.functions[0].points.shape[1]
-        variables = name_coordinates(self.variables, None, columns, n_coordinates)
-        setup = self._describe_equation(observations, variables)
+        named = list_equations(self)
+        observations, variables, inputs = self._read_observations(X, y, sample_weight)
+        setup = describe_equations(self, named, observations, variables, inputs)
         return fit_two_steps(
             self._hypothesis, observations, variables, setup, self._settings, n_restarts
         )
@@ -79,15 +142,23 @@ class Learner(BaseKEqL):
         `state_kernel` is that of the states if it is not the one that the equation was
         learned with.
         """
-        setup, equation = learned.setup, learned.equation
+        setup, observations = learned.setup, learned.observations
         self.variables_, self.states_ = learned.variables, learned.states
-        self.functions_ = learned.observations.labels
+        self.functions_, self.state_names_ = observations.labels, observations.states
         self.state_kernel_ = state_kernel or learned.state_kernel
-        self.observation_noise_ = learned.observation_noise
+        self.observation_noise_ = _by_name(
+            [operator.name for operator in observations.operators],
+            learned.observation_noise,
+        )
         self.collocation_points_ = None if setup is None else setup.collocation_points
-        self.equation_ = equation
-        self.equation_noise_ = learned.equation_noise
-        self.equation_kernel_ = None if setup is None else equation.equation_kernel
+        self.equation_ = self.equation_noise_ = self.equation_kernel_ = None
+        if setup is not None:
+            self.inputs_ = setup.inputs
+            names = [terms.name for terms in setup.equations]
+            kernels = [equation.equation_kernel for equation in learned.equations]
+            self.equation_ = _by_name(names, learned.equations, LearnedSystem)
+            self.equation_noise_ = _by_name(names, learned.equation_noise)
+            self.equation_kernel_ = _by_name(names, kernels)
 
     def pde_solver(self, **params):
         """Make a solver of the learned equation.
@@ -126,34 +197,123 @@ class Learner(BaseKEqL):
         }
         return KernelPDESolver(**settings | params)
 
-    def _validate_observations(self, X, y, sample_weight):
-        """Merge rows into one regression problem for each function."""
-        points, entries, y = self._read(X, y)
-        labels, operators_of_rows = entries[0], entries[1]
+    def _special_columns(self):
+        columns = {
+            "function_column": self.function_column,
+            "operator_column": self.operator_column,
+        }
+        named = {} if self.inputs is None else self.inputs
+        given = {name: value for name, value in named.items() if isinstance(value, str)}
+        return columns | {f"inputs[{name!r}]": value for name, value in given.items()}
+
+    def _read_observations(self, X, y, sample_weight):
+        """The Observations, names of the coordinates, and Inputs of the data.
+
+        Equal rows are one row with the sum of their weights, so that a weight means a
+        repetition; sorting makes the fit independent of the order of the rows.
+        """
         states = self._name_states(y)
+        points, columns, y = self._read(X, y)
+        names = self._coordinate_columns() if self.variables is None else None
+        variables = name_coordinates(self.variables, None, names, points.shape[1])
         weights = self._read_weights(sample_weight, points)
-        variables = self._name_variables(points)
-        rows = self._long_form(points, y, weights, operators_of_rows, states, variables)
-        owners, index, operators, table, weights = rows
-        if len(table) < 2:
+        labels = columns["function_column"]
+        if self.operator_column is None:
+            operators = [identity_of(s, len(variables)) for s in states[: y.shape[1]]]
+            rows, index = np.nonzero(np.isfinite(y) & (weights > 0)[:, None])
+            values = y[rows, index]
+        else:
+            entries = columns["operator_column"]
+            operators, index = self._operators_of_rows(entries, variables, states)
+            rows = np.flatnonzero(weights > 0)
+            index, values = index[rows], y[rows, 0]
+        if len(rows) < 2:
             raise ValueError(
-                f"X holds {len(table)} observation(s) of positive weight "
+                f"X holds {len(rows)} observation(s) of positive weight "
                 f"(n_samples={len(points)}): too few, at least 2 are needed."
             )
-        names = sorted_labels(labels[i] for i in owners)
-        position = {label: m for m, label in enumerate(names)}
-        owner = np.array([position[labels[i]] for i in owners], dtype=float)
-        table = np.column_stack([owner, index, table])
-        # Equal rows are one row with the sum of their weights, so that a weight means
-        # a repetition; sorting makes the fit independent of the order of the rows.
-        table, inverse = np.unique(table, axis=0, return_inverse=True)
-        weights = np.bincount(inverse.ravel(), weights=weights)
-        functions = []
-        for m in range(len(names)):
-            own = table[:, 0] == m
-            kinds = table[own, 1].astype(int)
-            data = table[own, 2:-1], table[own, -1], weights[own]
-            functions.append(FunctionData(*data, kinds, operators))
+        present, index = np.unique(index, return_inverse=True)
+        operators = [operators[j] for j in present]
+        functions = sorted_labels(labels[i] for i in rows)
+        position = {label: m for m, label in enumerate(functions)}
+        owner = np.array([position[labels[i]] for i in rows], dtype=float)
+        table = np.column_stack([owner, index, points[rows], values])
+        data = _merge_rows(table, weights[rows], len(functions), operators)
         if self.observation_noise == 0:
-            refuse_conflicts(functions)
-        return Observations(tuple(names), functions, states), variables
+            refuse_conflicts(data)
+        observations = Observations(tuple(functions), data, states)
+        return observations, variables, self._read_inputs(columns, labels, functions)
+
+    def _name_states(self, y):
+        """Names of the states: those given, of the columns of y, or u1, u2, ..."""
+        n_columns = 1 if len(np.shape(y)) < 2 else np.shape(y)[1]
+        names = self.states
+        if isinstance(names, str):
+            names = (names,)
+        if names is None and n_columns > 1:
+            numbered = [f"u{i + 1}" for i in range(n_columns)]
+            names = list(y.columns) if hasattr(y, "columns") else numbered
+        names = ("u",) if names is None else tuple(str(name) for name in names)
+        wrong = [n for n in names if not re.fullmatch(r"[A-Za-z]\w*", n)]
+        if wrong or len(set(names)) < len(names) or len(names) < n_columns:
+            raise ValueError(
+                f"states={names} must be different names of letters, digits and "
+                f"underscores, one for each of the {n_columns} column(s) of y, and "
+                "further ones for states that were never measured."
+            )
+        if self.operator_column is not None and n_columns > 1:
+            raise ValueError(
+                f"y has {n_columns} columns beside operator_column, which says what "
+                "each row holds: give y as one column."
+            )
+        return names
+
+    def _read_inputs(self, columns, labels, functions):
+        constants = {
+            name: constant_of_functions(
+                name, columns[f"inputs[{name!r}]"], labels, functions
+            )
+            for name, given in (self.inputs or {}).items()
+            if isinstance(given, str)
+        }
+        return Inputs(self.inputs, tuple(functions), constants)
+
+    def input_values(self, X):
+        """Values of the inputs at points.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n, n_columns)
+            Points, as `predict` takes them.
+
+        Returns
+        -------
+        values : ndarray of shape (n, n_inputs)
+            In the order of the parameter `inputs`.
+        """
+        check_is_fitted(self)
+        points, labels = self._read_points(X)
+        values = np.empty((len(points), len(self.inputs_.names)))
+        for m, rows in self._rows_of_functions(labels):
+            values[rows] = self.inputs_.at(m, points[rows])
+        return values
+
+
+def _by_name(names, values, make=dict):
+    """The only value, or values by name."""
+    if len(names) == 1:
+        value = values[0]
+        return float(value) if isinstance(value, np.floating) else value
+    return make(dict(zip(names, values, strict=True)))
+
+
+def _merge_rows(table, weights, n_functions, operators):
+    """FunctionData of each function from rows of function, operator, point and value."""
+    table, inverse = np.unique(table, axis=0, return_inverse=True)
+    weights = np.bincount(inverse.ravel(), weights=weights)
+    functions = []
+    for m in range(n_functions):
+        own = table[:, 0] == m
+        data = table[own, 2:-1], table[own, -1], weights[own]
+        functions.append(FunctionData(*data, table[own, 1].astype(int), operators))
+    return functions

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from keql._estimators.callbacks import CallbackSupportMixin, with_callbacks
 from keql._estimators.learner import Learner
 from keql._joint.restarts import RestartSettings
+from keql.equation import LearnedSystem
 from keql.fit_report import SearchSummary, describe_fit
 from keql.model_selection import Context, Fit, search
 
@@ -159,6 +160,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         forcing=None,
         variables=None,
         function_column=None,
+        operator_column=None,
+        inputs=None,
+        states=None,
+        equations=None,
         state_kernel=None,
         equation_kernel=None,
         observation_noise=None,
@@ -179,6 +184,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.operators, self.known_part = operators, known_part
         self.collocation_points, self.forcing = collocation_points, forcing
         self.variables, self.function_column = variables, function_column
+        self.operator_column, self.inputs = operator_column, inputs
+        self.states, self.equations = states, equations
         self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.state_penalty, self.n_inducing = state_penalty, n_inducing
@@ -207,7 +214,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         """An earlier solution to start from, if that is asked for."""
         if not self.warm_start or getattr(self, "equation_", None) is None:
             return None
-        return EarlierSolution(self.states_, self.equation_)
+        equation = self.equation_
+        if isinstance(equation, LearnedSystem):
+            return EarlierSolution(self.states_, tuple(equation.values()))
+        return EarlierSolution(self.states_, (equation,))
 
     def _store_states(self, two_step):
         """Fitted attributes of states without an equation: a linear regression."""
@@ -265,10 +275,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
 
 
 class EarlierSolution(NamedTuple):
-    """States and equation of an earlier fit."""
+    """States and equations of an earlier fit."""
 
     states: list
-    equation: object
+    equations: tuple
 
 
 def _summary(selection):

@@ -11,14 +11,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from keql._estimators.base import BaseKEqL, at_least
 from keql._numerics.parallel import parallel_map
-from keql._observations.data import Observations, sorted_labels
+from keql._observations.columns import name_coordinates, operators_of_rows
+from keql._observations.data import (
+    evaluate_forcing,
+    place_collocation,
+    sorted_labels,
+)
 from keql._observations.imposed import Imposed
 from keql._solving.conditions import (
     box_of,
     default_points,
-    name_coordinates,
     observe,
-    operators_of_rows,
 )
 from keql._solving.default_kernel import choose_kernel
 from keql._solving.noise_levels import NoiseLevels, solve_all
@@ -138,8 +141,6 @@ class KernelPDESolver(BaseKEqL):
     True
     """
 
-    _special = ("function_column", "operator_column")
-
     _parameter_constraints: dict = {
         **BaseKEqL._parameter_constraints,
         "equation": [None, str, tuple, dict, callable, DifferentialOperator],
@@ -213,6 +214,7 @@ class KernelPDESolver(BaseKEqL):
         axis = variables.index("t") if "t" in variables else 0
         solved = solve_in_windows(solve, equation, conditions, axis, self.n_windows)
         self.variables_, self.functions_ = variables, labels
+        self.state_names_ = ("u",)
         self.equation_, self.state_kernel_ = equation, kernel
         self.collocation_points_ = [given.points for given in conditions]
         self.domain_ = boxes
@@ -220,15 +222,16 @@ class KernelPDESolver(BaseKEqL):
         self._warn_of_poor_solutions(solved, noise.levels[0])
         return self
 
-    def predict(self, X, return_std=False):
-        check_is_fitted(self)
-        points, (labels, entries) = self._split_columns(X, reset=False)
+    def _special_columns(self):
+        return {
+            "function_column": self.function_column,
+            "operator_column": self.operator_column,
+        }
+
+    def _operators_of_rows(self, entries, variables, states):
+        given = self.boundary_operators
         has_column = self.operator_column is not None
-        given = self.boundary_operators if has_column else "u"
-        rows = entries, self.variables_, has_column
-        operators, index = operators_of_rows(given, *rows)
-        self._warn(points, labels)
-        return self._evaluate(points, labels, operators, index, return_std)
+        return operators_of_rows(given, entries, variables, has_column, states)
 
     def extrapolation(self, X):
         """How far the features of the solution are from those learned from.
@@ -293,12 +296,13 @@ class KernelPDESolver(BaseKEqL):
 
     def _read_boundary(self, X, y):
         """Labels of the functions, names of the coordinates, and what is observed."""
-        points, (labels, entries), y = self._read(X, y)
+        points, columns, y = self._read(X, y)
+        labels, y = columns["function_column"], y[:, 0]
         own, learned = self.variables, getattr(self.equation, "variables", None)
         columns = self._coordinate_columns()
         variables = name_coordinates(own, learned, columns, points.shape[1])
-        rows = entries, variables, self.operator_column is not None
-        operators, index = operators_of_rows(self.boundary_operators, *rows)
+        entries, states = columns["operator_column"], ("u",)
+        operators, index = self._operators_of_rows(entries, variables, states)
         exact = not self.observation_noise
         functions = sorted_labels(labels)
         position = {label: m for m, label in enumerate(functions)}
@@ -340,10 +344,11 @@ class KernelPDESolver(BaseKEqL):
         if given is None or isinstance(given, Integral):
             placed = [default_points(conditions, given)] * len(labels)
         else:
-            placed = self._place_collocation(Observations(labels, None), variables)
+            placed = place_collocation(given, labels, None, len(variables))
             for points, own in zip(placed, conditions, strict=True):
                 check_near(points, own.observed)
-        forcing = self._evaluate_forcing(labels, placed)
+        at_points = given is not None and not isinstance(given, Integral)
+        forcing = evaluate_forcing(self.forcing, labels, placed, at_points)
         return [
             replace(
                 own,

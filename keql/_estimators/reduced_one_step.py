@@ -58,6 +58,10 @@ class ReducedOneStepKEqL(OneStepKEqL):
         forcing=None,
         variables=None,
         function_column=None,
+        operator_column=None,
+        inputs=None,
+        states=None,
+        equations=None,
         state_kernel=None,
         equation_kernel=None,
         observation_noise=None,
@@ -79,6 +83,8 @@ class ReducedOneStepKEqL(OneStepKEqL):
         self.operators, self.known_part = operators, known_part
         self.collocation_points, self.forcing = collocation_points, forcing
         self.variables, self.function_column = variables, function_column
+        self.operator_column, self.inputs = operator_column, inputs
+        self.states, self.equations = states, equations
         self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.state_penalty = state_penalty

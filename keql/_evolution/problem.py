@@ -72,7 +72,7 @@ def why_not_integrated(learned, limits=None):
     n_values = sum(len(data.values) for data in functions)
     if setup.is_system or len(learned.observations.states) > 1:
         return "there are several states or equations"
-    if not learned.observations.is_plain or setup.inputs:
+    if not learned.observations.is_plain or setup.inputs.names:
         return "there are inputs, or values of other operators than the state"
     if setup.equations[0].depends_on is None:
         return "the equation has no unknown part"

@@ -68,12 +68,18 @@ def equation_sizes(two_step):
     """
     sizes = []
     for equation, target in zip(two_step.equations, two_step.targets, strict=True):
-        if not len(equation.weights):
-            S = equation.training_features
-            slopes = equation.known_part.gradient(S)[len(two_step.variables) :]
-            target = np.sum(np.abs(slopes * S[:, len(two_step.variables) :].T), axis=0)
-        sizes.append(size_or_one(target))
+        if len(equation.weights):
+            sizes.append(size_or_one(target))
+        else:
+            sizes.append(size_of_constraint(equation, len(two_step.variables)))
     return np.array(sizes)
+
+
+def size_of_constraint(equation, n_variables):
+    """Root mean square of the sum of the sizes of the terms of a known equation."""
+    S = equation.training_features
+    slopes = equation.known_part.gradient(S)[n_variables:]
+    return size_or_one(np.sum(np.abs(slopes * S[:, n_variables:].T), axis=0))
 
 
 def joint_basis(equations):

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from keql._joint.starts import ConditionalSamples, SubsampledProblem
-from keql._numerics.linalg import ridge, rms
+from keql._numerics.linalg import ridge, size_or_one
 from keql._numerics.optimisation import Damping, Result, minimise
-from keql.equation import InducingBasis, PolynomialBasis, make_basis
+from keql.equation import InducingBasis, PolynomialBasis, SystemBasis, make_basis
 from keql.kernels import Constant, Polynomial
 
 
@@ -68,14 +68,15 @@ def minimise_with_restarts(
     if minimiser.is_done(best) or n_restarts == 0:
         return best
     restarts = partial(_restart, n_restarts=n_restarts, minimiser=minimiser, rng=rng)
-    if isinstance(problem.basis, InducingBasis):
-        polynomial = partial(_polynomial_basis, problem, settings.degree)
+    bases = getattr(problem.basis, "bases", [problem.basis])
+    if any(isinstance(basis, InducingBasis) for basis in bases):
+        polynomial = partial(_polynomial_basis, settings.degree)
         simpler, simple_start = _with_basis(problem, problem, start, polynomial)
         simple = minimiser(simpler, simple_start, degree=settings.degree)
         simple = restarts(simple, simpler)
         best = best.noting(simple.tries)
         if simple.misfit <= settings.poor_misfit:
-            inducing = partial(_inducing_basis, problem.basis, rng)
+            inducing = partial(_inducing_basis, rng)
             solution = simple.problem, simple.result.solution
             back = _with_basis(problem, *solution, inducing)
             best = best.or_better(minimiser(*back, start="cubic"))
@@ -203,28 +204,51 @@ class _DrawnStarts:
         # No equation holds on drawn states: all of the target is as good as noise, and
         # the prior keeps the weights from following it too closely.
         features = problem.basis(S[:, : problem.n_unknown])
-        return replace(states, weights=ridge(features, target, rms(target)))
+        equation = np.concatenate([block.rows.equation for block in problem.blocks])
+        noise = np.empty(len(target))
+        for e in np.unique(equation):
+            noise[equation == e] = size_or_one(target[equation == e])
+        weights = ridge(features / noise[:, None], target / noise, 1.0)
+        return replace(states, weights=weights)
 
 
 def _with_basis(problem, solved, iterate, make):
     """The problem with another basis of P, and a start from a solution of one like it.
 
-    `make` takes features that P depends on, and the values of P there.
+    `make` takes the basis of an equation, features that P depends on, the values of P
+    there and the equation's noise level, and returns another basis.
     """
     features = solved.evaluate(iterate).features
     S = np.concatenate(features)[:, : problem.n_unknown]
     values = solved.basis.values(S, iterate.weights)
-    problem = problem.with_basis(make(S, values))
-    weights = ridge(problem.basis(S), values, problem.equation_noise)
+    noise = problem.equation_noise
+    if not isinstance(problem.basis, SystemBasis):
+        basis = make(problem.basis, S, values, noise[0])
+        weights = ridge(basis(S), values, noise[0])
+    else:
+        bases, weights = [], []
+        for e, own in enumerate(problem.basis.bases):
+            rows = S[:, 0] == e
+            part, size = (S[rows, 1:], values[rows]), problem.basis.sizes[e]
+            bases.append(make(own, *part, noise[e]) if size else own)
+            target = bases[-1](part[0]), part[1], noise[e]
+            weights.append(ridge(*target) if size else np.empty(0))
+        basis = SystemBasis(bases, [len(own) for own in weights])
+        weights = np.concatenate(weights)
+    problem = problem.with_basis(basis)
     return problem, problem.iterate(iterate.coefficients, weights)
 
 
-def _polynomial_basis(problem, degree, S, values):
-    columns = np.flatnonzero(problem.basis.kernel.depends_on(S.shape[1]))
+def _polynomial_basis(degree, basis, S, values, noise):
+    if not isinstance(basis, InducingBasis):
+        return basis
+    columns = np.flatnonzero(basis.kernel.depends_on(S.shape[1]))
     polynomial = Polynomial(degree, active_dims=tuple(columns)).scaled_to(S)
-    variance = max(np.mean(values**2), problem.equation_noise**2)
+    variance = max(np.mean(values**2), noise**2)
     return PolynomialBasis(Constant(variance, "fixed") * polynomial)
 
 
-def _inducing_basis(basis, rng, S, values):
+def _inducing_basis(rng, basis, S, values, noise):
+    if not isinstance(basis, InducingBasis):
+        return basis
     return make_basis(basis.kernel, S, len(basis.points), rng)

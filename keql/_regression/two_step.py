@@ -264,7 +264,7 @@ def learned_equation(learned, terms, basis, weights, S, posterior):
     setup = learned.setup
     parts = setup.operators, setup.n_operators, terms.known_part, basis, weights
     origin = learned.state_kernel, S, terms.has_forcing, posterior
-    names = learned.observations.states, setup.inputs
+    names = learned.observations.states, setup.inputs.names
     return LearnedEquation(learned.variables, *parts, *origin, *names)
 
 
@@ -273,8 +273,9 @@ def _bind_equation_kernel(hypothesis, terms, setup, unknown, target, variables):
     kernel = hypothesis.equation_kernel
     kernel = polynomial_kernel(size_or_one(target)) if kernel is None else kernel
     names, d = setup.unknown_names(variables), len(variables)
-    inputs = range(d, d + len(setup.inputs))
-    operators = (d + len(setup.inputs) + q for q in terms.depends_on)
+    n_coordinates = d + len(setup.inputs.names)
+    inputs = range(d, n_coordinates)
+    operators = (n_coordinates + q for q in terms.depends_on)
     columns = tuple(sorted([*inputs, *operators]))
     return as_kernel(kernel).bind(names, default=columns).scaled_to(unknown)
 

@@ -304,26 +304,39 @@ class WeightPosterior:
             del kept[int(np.argmin(np.abs(scaled) / std))]
         return steps
 
-    def without_cheapest(self, kept):
-        """The lowest loss with one weight less than `kept`, and the positions left."""
+    def without_cheapest(self, kept, removable=None):
+        """The lowest loss with one weight less than `kept`, and the positions left.
+
+        Only weights at the positions `removable` go; None: any may.
+        """
         restricted = self.restrict(kept)
         std = restricted.std(np.eye(len(kept)))
         costs = 0.5 * (restricted.weights / std) ** 2
+        if removable is not None:
+            costs[[i not in removable for i in kept]] = np.inf
         out = int(np.argmin(costs))
         return restricted.loss + costs[out], kept[:out] + kept[out + 1 :]
 
-    def swap_terms(self, kept, rounding=1e-9):
+    def swap_terms(self, kept, groups=None, rounding=1e-9):
         """Exchange weights that are not zero for others while that lowers the loss.
 
         Taking out the cheapest one by one may end with two terms that stand in for a
         third, which hardly counted beside them. Returns as many positions as `kept`,
         of which no exchange of one for another lowers the loss by more, relatively,
-        than `rounding`.
+        than `rounding`. Weights are exchanged within `groups` (p,) of equal numbers; a
+        negative one stands for weights that stay.
         """
         loss = self.restrict(kept).loss
+        groups = np.zeros(len(self.weights)) if groups is None else groups
         while True:
             unused = [i for i in range(len(self.weights)) if i not in kept]
-            offers = [self.without_cheapest([*kept, added]) for added in unused]
+            offers = [
+                self.without_cheapest(
+                    [*kept, added], set(np.flatnonzero(groups == groups[added]))
+                )
+                for added in unused
+                if groups[added] >= 0
+            ]
             lowest, offered = min(offers, default=(loss, kept))
             if lowest >= loss * (1 - rounding):
                 return sorted(kept)

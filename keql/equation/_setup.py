@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from keql._observations.data import Observations
+from keql._observations.inputs import Inputs
 from keql.equation._known import SystemKnownPart
 
 
@@ -28,7 +29,7 @@ class EquationSetup:
     """Equations (P + Pbar)(x, inputs, L_1 u, ..., L_Q' u) = f before P is learned.
 
     The `equations` (EquationTerms) share the `operators`: the Q = `n_operators` that a
-    P depends on, then those that only known parts use; and the names of the `inputs`.
+    P depends on, then those that only known parts use; and the `inputs` (Inputs).
     For each function, `collocation_points` (K_m, d) are the points where equations are
     imposed, `rows` (an Imposed) says which equation is at which, R_m rows, and
     `forcing` (R_m,) is f in these.
@@ -40,7 +41,7 @@ class EquationSetup:
     collocation_points: list
     rows: list
     forcing: list
-    inputs: tuple = ()
+    inputs: Inputs = field(default_factory=lambda: Inputs(None, (), {}))
 
     @property
     def is_system(self):
@@ -66,7 +67,8 @@ class EquationSetup:
     def unknown_names(self, variables):
         """Names of the features that P depends on: coordinates, inputs, operators."""
         operators = self.operators[: self.n_operators]
-        return [*variables, *self.inputs, *(operator.name for operator in operators)]
+        names = [operator.name for operator in operators]
+        return [*variables, *self.inputs.names, *names]
 
     def features(self, imposed):
         """Features (sum R_m, c + Q') in the rows of all functions.

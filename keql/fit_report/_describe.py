@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
+from keql._joint.assembly import size_of_constraint
 from keql._joint.restarts import RestartSettings
 from keql._numerics.linalg import rms, size_or_one
 from keql.equation import number, terms_of
@@ -24,7 +25,6 @@ from keql.fit_report._report import (
     times,
 )
 from keql.kernels import as_kernel
-from keql.operators import parse_operator
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,16 @@ def describe_fit(model, learned, search=None):
     title = f"{type(model).__name__}, {sum(len(d.values) for d in data)} observations"
     if len(data) > 1:
         title += f" of {len(data)} functions"
-    residuals = {"observations": _residual_of_observations(learned)}
-    terms = None
+    residuals, terms = _residuals_of_observations(learned), None
     if setup is not None:
         title += f", {sum(map(len, setup.collocation_points))} collocation points"
-        residuals["equation"] = _residual_of_equation(learned, is_exact)
-        terms = identify_terms(learned, is_exact, criteria)
+        residuals |= _residuals_of_equations(learned, is_exact)
+        terms = [
+            identify_terms(learned, e, is_exact, criteria)
+            for e in range(len(learned.equations))
+        ]
+        names = [each.name for each in setup.equations]
+        terms = dict(zip(names, terms, strict=True)) if setup.is_system else terms[0]
     choices = choices_of(model, learned, search)
     compared = [(str(name), float(error)) for name, error in search.alternatives]
     compared.sort(key=itemgetter(1))
@@ -79,34 +83,53 @@ def describe_fit(model, learned, search=None):
     return FitReport(title, choices, residuals, terms, compared, concerns, *tried)
 
 
-def _residual_of_observations(learned):
-    identity = parse_operator("u", learned.variables)
-    data = learned.observations.functions
-    residuals = [
-        (state.evaluate(d.points, identity) - d.values) * np.sqrt(d.weights)
-        for d, state in zip(data, learned.states, strict=True)
-    ]
-    values = np.concatenate([d.values for d in data])
-    noise = float(learned.observation_noise)
-    return Residual(rms(np.concatenate(residuals)), noise, size_or_one(values))
+def _residuals_of_observations(learned):
+    """Residuals by name: "observations", with the operator if there are several."""
+    observations, residuals = learned.observations, {}
+    for j, operator in enumerate(observations.operators):
+        parts, values = [], []
+        for data, state in zip(observations.functions, learned.states, strict=True):
+            own = data.of_operator(j)
+            if len(own.values):
+                error = state.evaluate(own.points, operator) - own.values
+                parts.append(error * np.sqrt(own.weights))
+                values.append(own.values)
+        name = f"observations of {operator.name}"
+        name = "observations" if observations.n_operators == 1 else name
+        noise, size = (
+            float(learned.observation_noise[j]),
+            size_or_one(np.concatenate(values)),
+        )
+        residuals[name] = Residual(rms(np.concatenate(parts)), noise, size)
+    return residuals
 
 
-def _residual_of_equation(learned, is_exact):
-    equation, target = learned.equation, learned.target
-    residuals = equation.unknown_part(equation.training_features) - target
-    if is_exact:  # initial and boundary values are free: nothing is imposed there
-        points = equation.training_features[:, : len(learned.variables)]
-        lower, upper = points.min(axis=0), points.max(axis=0)
-        residuals = residuals[np.all((points > lower) & (points < upper), axis=1)]
-    return Residual(rms(residuals), learned.equation_noise, size_or_one(target))
+def _residuals_of_equations(learned, is_exact):
+    """Residuals by name: "equation", with its own name if there are several."""
+    residuals, setup = {}, learned.setup
+    parts = learned.equations, learned.targets, learned.equation_noise, setup.equations
+    for equation, target, noise, terms in zip(*parts, strict=True):
+        S = equation.training_features
+        misses = equation.unknown_part(S) - target
+        if is_exact:  # initial and boundary values are free: nothing is imposed there
+            points = S[:, : len(learned.variables)]
+            lower, upper = points.min(axis=0), points.max(axis=0)
+            misses = misses[np.all((points > lower) & (points < upper), axis=1)]
+        name = f"equation {terms.name}" if setup.is_system else "equation"
+        size = size_or_one(target)
+        if terms.depends_on is None:
+            size = size_of_constraint(equation, len(learned.variables))
+        residuals[name] = Residual(rms(misses), float(noise), size)
+    return residuals
 
 
 def choices_of(model, learned, search):
     """The choices of a fit, with a SearchSummary; those that were not made left out."""
-    kernel, equation = search.boundary_kernel, learned.equation
+    kernel = search.boundary_kernel
     kernel = learned.state_kernel if kernel is None else kernel
-    scales = length_scales(kernel, learned.variables)
-    noise = number(learned.observation_noise)
+    operators = [operator.name for operator in learned.observations.operators]
+    noise = _listed(operators, [number(v) for v in learned.observation_noise])
+    scales = _scales_of_states(kernel, learned)
     raised = ""  # with all variances
     if search.dispersion > 1:
         factor = f"{search.dispersion**0.5:.3g}"
@@ -117,12 +140,16 @@ def choices_of(model, learned, search):
         ("states", *_exact_states(search)),
         ("observation noise", noise, _why_observation_noise(model, search) + raised),
     ]
-    if equation is not None:
+    if learned.equations:
         learned_with = "" if search.learned_with is None else str(search.learned_with)
         best = "observations are predicted best with the equation that it gives"
-        kernel, noise = equation.equation_kernel, number(learned.equation_noise)
+        names = [terms.name for terms in learned.setup.equations]
+        noise = _listed(names, [number(level) for level in learned.equation_noise])
+        kernels = [equation.equation_kernel for equation in learned.equations]
+        known = [i for i, kernel in enumerate(kernels) if kernel is not None]
+        kernel = _listed([names[i] for i in known], [str(kernels[i]) for i in known])
         rows += [
-            ("equation kernel", str(kernel), _why_equation_kernel(model, learned)),
+            ("equation kernel", kernel, _why_equation_kernel(model, learned)),
             ("learned with", learned_with, best),
             ("equation noise", noise, _why_equation_noise(model, search) + raised),
             ("minimum", *_minimum(model)),
@@ -130,11 +157,26 @@ def choices_of(model, learned, search):
     return [Choice(*row) for row in rows if row[1]]
 
 
+def _listed(names, texts):
+    """The only text, or texts with the names that they belong to."""
+    if len(texts) == 1:
+        return texts[0]
+    pairs = zip(names, texts, strict=True)
+    return "; ".join(f"{name}: {text}" for name, text in pairs)
+
+
+def _scales_of_states(kernel, learned):
+    """Length scales of the kernel of each state, as text."""
+    states = learned.observations.states
+    scales = [length_scales(kernel.of_state(s), learned.variables) for s in states]
+    return _listed(states, scales)
+
+
 def _why_state_kernel(model, search):
     if search.boundary_kernel is not None:
         return "of initial and boundary values, of most likelihood given the equation"
     if model.state_kernel is not None:
-        return _why_given(as_kernel(model.state_kernel), model)
+        return _why_given(model.state_kernel, model)
     if model.optimizer is None:
         return "the default, not fitted, as optimizer=None"
     if search.learned_with is None:
@@ -146,7 +188,10 @@ def _why_state_kernel(model, search):
 
 
 def _why_given(kernel, model):
-    """Where the hyperparameters of a given kernel come from."""
+    """Where the hyperparameters of a given kernel, or of a dict of them, come from."""
+    if isinstance(kernel, dict):
+        return "given, others chosen, " + _why_given(next(iter(kernel.values())), model)
+    kernel = as_kernel(kernel)
     if kernel.n_dims == 0 or model.optimizer is None:
         return "given"
     return "given as a start, by maximum likelihood"
@@ -170,8 +215,10 @@ def _why_observation_noise(model, search):
 
 
 def _why_equation_kernel(model, learned):
+    if model.equations is not None:
+        return "as the equations say, or the default"
     if model.equation_kernel is not None:
-        return _why_given(as_kernel(model.equation_kernel), model)
+        return _why_given(model.equation_kernel, model)
     if not _is_quadratic(learned):
         return "observations are predicted better than with a quadratic polynomial"
     if model.optimizer is None:
@@ -180,10 +227,11 @@ def _why_equation_kernel(model, learned):
 
 
 def _is_quadratic(learned):
-    """Whether the equation is a polynomial of degree 2, or less."""
-    columns = np.ones(len(learned.variables) + learned.setup.n_operators, bool)
-    degree = learned.equation.equation_kernel.degree_in(columns)
-    return degree is not None and degree <= 2
+    """Whether all equations are polynomials of degree 2, or less."""
+    columns = np.ones(len(learned.setup.unknown_names(learned.variables)), bool)
+    kernels = [equation.equation_kernel for equation in learned.equations]
+    degrees = [kernel.degree_in(columns) for kernel in kernels if kernel is not None]
+    return all(degree is not None and degree <= 2 for degree in degrees)
 
 
 def _why_equation_noise(model, search):
@@ -229,18 +277,21 @@ def length_scales(kernel, variables):
 
 def find_concerns(model, residuals, identifiability, criteria):
     """What looks wrong by a ReportCriteria, as sentences."""
+    each = (
+        identifiability if isinstance(identifiability, dict) else {"": identifiability}
+    )
     return [
-        *_dependent_terms(identifiability),
+        *(text for name, own in each.items() for text in _dependent_terms(own, name)),
         *_residuals_above_noise(residuals, criteria),
-        *_unexplained_part(residuals.get("equation"), criteria),
+        *_unexplained_parts(residuals, criteria),
         *_disagreement(model, criteria),
         *_at_bounds(model, criteria),
         *([] if getattr(model, "converged_", True) else [model.message_]),
     ]
 
 
-def _dependent_terms(identifiability):
-    """Terms that the data do not tell apart."""
+def _dependent_terms(identifiability, equation):
+    """Terms of a named equation that the data do not tell apart."""
     if identifiability is None or not identifiability.dependent_terms:
         return
     names, size, error = identifiability.dependent_terms[0]
@@ -248,6 +299,7 @@ def _dependent_terms(identifiability):
     if len(names) > 1:
         listed = f"{', '.join(names[:-1])} and {names[-1]}"
         subject = f"the terms {listed} trade off against one another"
+    subject += f" in the equation {equation}" if equation else ""
     n_more = len(identifiability.dependent_terms) - 1
     more = f"; the same holds for {n_more} more combinations of terms" if n_more else ""
     yield (
@@ -262,7 +314,7 @@ def _residuals_above_noise(residuals, criteria):
     """Residuals that are far above their noise level."""
     for name, residual in residuals.items():
         if residual.rms > criteria.far_above_noise * residual.noise > 0:
-            is_plural = name == "observations"
+            is_plural = name.startswith("observations")
             parameter = "observation_noise" if is_plural else "equation_noise"
             yield (
                 f"the {name} {'are' if is_plural else 'is'} missed by "
@@ -271,13 +323,15 @@ def _residuals_above_noise(residuals, criteria):
             )
 
 
-def _unexplained_part(residual, criteria):
-    """A residual of the equation that is large beside its terms."""
-    if residual is not None and residual.rms > criteria.large_part * residual.size:
-        yield (
-            f"the equation leaves {percent(residual.rms, residual.size)} of its terms "
-            "unexplained: operators are missing, or derivatives are poorly known"
-        )
+def _unexplained_parts(residuals, criteria):
+    """Residuals of equations that are large beside their terms."""
+    for name, residual in residuals.items():
+        is_equation = name.startswith("equation")
+        if is_equation and residual.rms > criteria.large_part * residual.size:
+            yield (
+                f"the {name} leaves {percent(residual.rms, residual.size)} of its terms "
+                "unexplained: operators are missing, or derivatives are poorly known"
+            )
 
 
 def _disagreement(model, criteria):
@@ -300,15 +354,19 @@ def _at_bounds(model, criteria):
         return
     for name in ("state_kernel", "equation_kernel"):
         kernel = getattr(model, f"{name}_", None)
-        if getattr(model, name) is None or kernel is None or kernel.n_dims == 0:
+        if getattr(model, name) is None or kernel is None:
             continue
-        distances = np.abs(kernel.bounds - kernel.theta[:, None])
-        n_at_end = np.any(distances < criteria.at_bound, axis=1).sum()
-        if n_at_end:
-            yield (
-                f"{n_at_end} hyperparameter(s) of {name} ended at their bounds: "
-                f"{kernel}. Widen the bounds, or fix what the data say nothing about"
-            )
+        kernel = getattr(kernel, "kernels", kernel)  # those of several states
+        for own in kernel.values() if isinstance(kernel, dict) else [kernel]:
+            if own is None or own.n_dims == 0:
+                continue
+            distances = np.abs(own.bounds - own.theta[:, None])
+            n_at_end = np.any(distances < criteria.at_bound, axis=1).sum()
+            if n_at_end:
+                yield (
+                    f"{n_at_end} hyperparameter(s) of {name} ended at their bounds: "
+                    f"{own}. Widen the bounds, or fix what the data say nothing about"
+                )
 
 
 class Identifiability(NamedTuple):
@@ -327,31 +385,47 @@ class Identifiability(NamedTuple):
     dependent_terms: list
 
 
-def identify_terms(learned, is_exact, criteria):
+def identify_terms(learned, e, is_exact, criteria):
     """The identifiability of the terms of a learned equation; None without a list.
 
-    Errors of features are posterior standard deviations of the states, looked at in
-    some rows. Exact states have none: they need not be differentiated for the equation.
+    `e` is its position. Errors of features are posterior standard deviations of the
+    states, looked at in some rows. Exact states have none: they need not be
+    differentiated for the equation.
     """
-    terms = terms_of(learned.equation)
+    equation, setup = learned.equations[e], learned.setup
+    terms = None if setup.equations[e].depends_on is None else terms_of(equation)
     if terms is None:
         return None
-    setup, d = learned.setup, len(learned.variables)
-    placed, operators = setup.collocation_points, setup.operators[: setup.n_operators]
-    starts = np.cumsum([0, *map(len, placed)])
-    chosen = range(0, len(placed), -(-len(placed) // criteria.n_functions))
-    stride = -(-sum(len(placed[m]) for m in chosen) // criteria.n_rows)
-    rows = [np.arange(starts[m], starts[m + 1], stride) for m in chosen]
-    S = learned.equation.training_features[np.concatenate(rows), : d + len(operators)]
+    operators = setup.operators[: setup.n_operators]
+    n_columns = len(setup.unknown_names(learned.variables))
+    columns = range(n_columns - len(operators), n_columns)
+    places = _places_of(learned, e, criteria)
+    S = equation.training_features[np.concatenate([own for _, own, _ in places])]
     errors = np.zeros((len(operators), len(S)))
     if not is_exact:
         variances = [
-            [learned.states[m].variance(placed[m][::stride], L) for L in operators]
-            for m in chosen
+            [learned.states[m].variance(points, L) for L in operators]
+            for m, _, points in places
         ]
         errors = np.sqrt(np.concatenate(variances, axis=1))
-    slopes = _slopes(learned.equation.equation_kernel, terms, S, range(d, S.shape[1]))
+    slopes = _slopes(equation.equation_kernel, terms, S[:, :n_columns], columns)
     return identify(terms.names, terms.values, slopes, errors, criteria)
+
+
+def _places_of(learned, e, criteria):
+    """Some rows of an equation: function, positions among its features, and points."""
+    setup = learned.setup
+    places = []
+    for placed, rows in zip(setup.collocation_points, setup.rows, strict=True):
+        own = rows.slices()[e][1]
+        places.append(placed[own])
+    starts = np.cumsum([0, *map(len, places)])
+    chosen = range(0, len(places), -(-len(places) // criteria.n_functions))
+    stride = -(-sum(len(places[m]) for m in chosen) // criteria.n_rows)
+    return [
+        (m, np.arange(starts[m], starts[m + 1], stride), places[m][::stride])
+        for m in chosen
+    ]
 
 
 def identify(names, values, slopes, errors, criteria):

@@ -68,7 +68,8 @@ class FitReport:
         to be met.
     identifiability : Identifiability or None
         How well the terms of the equation can be told apart: `n_terms`, `rank`,
-        `condition` and `dependent_terms`. None for an equation without a list of terms.
+        `condition` and `dependent_terms`. None for an equation without a list of terms;
+        of a system, a dict by the names of the equations.
     alternatives : list of (str, float)
         Kernels that were compared, with their criterion, the best first: the error of
         predicting each observation from all others.
@@ -135,17 +136,22 @@ class FitReport:
     def _met(self):
         rows = []
         for name, (error, noise, size) in self.residuals.items():
-            sized = "known part and forcing" if name == "equation" else "values"
+            is_equation = name.startswith("equation")
+            sized = "known part and forcing" if is_equation else "values"
             remark = f"{times(error, noise)} the noise level, {percent(error, size)} of"
             rows.append((name, number(error), f"{remark} the {sized}"))
         return rows
 
     def _told_apart(self):
-        if self.identifiability is None:
-            return []
-        n_terms, rank, condition, _ = self.identifiability
-        remark = f"condition number {number(condition)}"
-        return [("terms", f"{rank} of {n_terms}", remark)]
+        each = self.identifiability
+        each = each if isinstance(each, dict) else {"": each}
+        rows = []
+        for name, own in each.items():
+            if own is not None:
+                remark = f"condition number {number(own.condition)}"
+                heading = f"terms of {name}" if name else "terms"
+                rows.append((heading, f"{own.rank} of {own.n_terms}", remark))
+        return rows
 
     def __str__(self):
         lines = [self.title]

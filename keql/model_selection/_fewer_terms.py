@@ -5,12 +5,14 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy import linalg
 
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import Damping, minimise
 from keql._observations.data import left_out_errors
 from keql.equation import (
     PolynomialBasis,
+    SystemBasis,
     coefficients,
     find_terms,
     term_name,
@@ -60,7 +62,115 @@ class TermsStep(NamedTuple):
     log_evidence: float = np.nan
 
 
-def fit_with_fewer_terms(problem, result, two_step, n_terms, context, criteria=None):
+class TermTable:
+    """The terms of all equations of a problem, those that may go among them.
+
+    Terms have positions from 0 to q, one equation after the other; those of an equation
+    whose `n_terms` is None stay, and its weights stand for them.
+
+    groups : ndarray of shape (q,). The equation of each term; -1 if it stays.
+    fewest : list of int. How many terms each equation keeps at least.
+    is_open : bool. Whether their number is to be found.
+    names : list of str. Names of the terms; in a system after that of the equation.
+    """
+
+    def __init__(self, two_step, problem, hypothesis):
+        setup, self.is_system = two_step.setup, two_step.setup.is_system
+        n_columns = len(setup.unknown_names(two_step.variables))
+        self.exponents, self.names, groups, self.fewest = [], [], [], []
+        self.is_open, given = False, []
+        for e, (terms, basis) in enumerate(
+            zip(setup.equations, self._bases(problem.basis), strict=True)
+        ):
+            n_terms = hypothesis.of_equation(terms.name).n_terms
+            if terms.depends_on is None or n_terms is None:
+                self.exponents.append(None)
+                size = problem.basis.sizes[e] if self.is_system else n_columns
+                groups += [-1] * size
+                self.names += [f"{terms.name}: weight {i + 1}" for i in range(size)]
+                self.fewest.append(size)
+                continue
+            own = find_terms(basis.kernel, n_columns, n_terms)
+            names = [term_name(two_step, powers) for powers in own]
+            if self.is_system:
+                names = [f"{terms.name}: {name}" for name in names]
+            self.exponents.append(own)
+            self.names += names
+            groups += [e] * len(own)
+            given.append(n_terms)
+            self.fewest.append(1 if n_terms == "auto" else n_terms)
+        self.is_open = "auto" in given
+        self.groups = np.array(groups, dtype=int)
+
+    def _bases(self, basis):
+        return basis.bases if self.is_system else [basis]
+
+    def _members(self, e, kept):
+        """Those of the positions `kept` that are terms of an equation, from 0."""
+        start = sum(self._sizes()[:e])
+        stop = start + self._sizes()[e]
+        return [i - start for i in kept if start <= i < stop]
+
+    def _sizes(self):
+        counts = [0 if own is None else len(own) for own in self.exponents]
+        return [
+            fewest if own is None else count
+            for own, count, fewest in zip(
+                self.exponents, counts, self.fewest, strict=True
+            )
+        ]
+
+    def coefficients(self, basis, kept):
+        """Coefficients (len(kept), p) of the terms kept, times weights in a basis."""
+        blocks = []
+        for e, (own, each) in enumerate(
+            zip(self.exponents, self._bases(basis), strict=True)
+        ):
+            rows = self._members(e, kept)
+            if own is None:
+                blocks.append(np.eye(len(rows)))
+            else:
+                blocks.append(coefficients(each, own[rows]))
+        return linalg.block_diag(*blocks)
+
+    def restricted(self, basis, kept):
+        """A basis of the terms kept only."""
+        bases, sizes = [], []
+        for e, (own, each) in enumerate(
+            zip(self.exponents, self._bases(basis), strict=True)
+        ):
+            rows = self._members(e, kept)
+            if own is not None:
+                monomials = [*map(tuple, own[rows].tolist())]
+                each = PolynomialBasis(Restriction(each.kernel, monomials))
+            bases.append(each)
+            sizes.append(len(rows))
+        return SystemBasis(bases, sizes) if self.is_system else bases[0]
+
+    def weights(self, basis, kept, values):
+        """Weights of least norm, in a basis, of terms kept with these coefficients."""
+        parts, start = [], 0
+        for e, (own, each) in enumerate(
+            zip(self.exponents, self._bases(basis), strict=True)
+        ):
+            rows = self._members(e, kept)
+            part = values[start : start + len(rows)]
+            start += len(rows)
+            parts.append(part if own is None else weights_of(each, own[rows], part))
+        return np.concatenate(parts)
+
+    def removable(self, kept):
+        """Positions of the terms that may still go."""
+        return {
+            i
+            for i in kept
+            if self.groups[i] >= 0
+            and np.sum(self.groups[kept] == self.groups[i])
+            > self.fewest[self.groups[i]]
+        }
+
+
+def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteria=None):
     """Take terms out of P one by one, fitting states and equation again each time.
 
     Those stay that cost least in the quadratic approximation of the loss, in which a
@@ -73,7 +183,7 @@ def fit_with_fewer_terms(problem, result, two_step, n_terms, context, criteria=N
     problem, result : JointProblem, Result. With the features of a polynomial kernel,
         and its solution.
     two_step : LearnedModel. With the observations, and names.
-    n_terms : int or "auto". How many terms are kept.
+    hypothesis : Hypothesis. How many terms are kept, an int or "auto".
     context : Context. How problems are solved.
     criteria : TermCriteria, default=None. None: the default ones.
 
@@ -81,11 +191,14 @@ def fit_with_fewer_terms(problem, result, two_step, n_terms, context, criteria=N
     Returns result : Result. Its solution, with the history of the loss before.
     Returns path : list of TermsStep. All fits, from all terms to few.
     """
-    criteria = criteria or TermCriteria()
-    fits = _fits_with_fewer(problem, result, two_step, n_terms, context, criteria)
-    path, errors = _describe_path(fits, two_step)
+    criteria, table = (
+        criteria or TermCriteria(),
+        TermTable(two_step, problem, hypothesis),
+    )
+    fits = _fits_with_fewer(problem, result, two_step, table, context, criteria)
+    path, errors = _describe_path(fits, two_step, table)
     place = len(fits) - 1
-    if n_terms == "auto":
+    if table.is_open:
         n_residuals = sum(map(len, problem.precisions))
         place = largest_gap([step.loss for step in path], errors, n_residuals, criteria)
     _, chosen, fit = fits[place]
@@ -99,14 +212,12 @@ def fit_with_fewer_terms(problem, result, two_step, n_terms, context, criteria=N
     return chosen, fit, path
 
 
-def _fits_with_fewer(problem, result, two_step, n_terms, context, criteria):
+def _fits_with_fewer(problem, result, two_step, table, context, criteria):
     """Positions of terms, problem and result: with all terms, one less, and so on."""
-    exponents = find_terms(problem.basis.kernel, problem.n_unknown, n_terms)
     settings = context.settings
-    fits = [(list(range(len(exponents))), problem, result)]
-    fewest = 1 if n_terms == "auto" else n_terms
-    while len(fits[-1][0]) > fewest:
-        kept, smaller, start = _drop_cheapest_term(problem, exponents, *fits[-1])
+    fits = [(list(range(len(table.groups))), problem, result)]
+    while table.removable(fits[-1][0]):
+        kept, smaller, start = _drop_cheapest_term(problem, table, *fits[-1])
         damping = criteria.damping * smaller.evaluate(start).loss
         fit = minimise(
             smaller,
@@ -121,16 +232,14 @@ def _fits_with_fewer(problem, result, two_step, n_terms, context, criteria):
     return fits
 
 
-def _describe_path(fits, two_step):
+def _describe_path(fits, two_step, table):
     """What each fit came to, and its errors of predicting observations."""
-    _, problem, _ = fits[0]
-    exponents = find_terms(problem.basis.kernel, problem.n_unknown, "auto")
-    names = [term_name(two_step, powers) for powers in exponents]
     steps, errors = [], []
     for kept, problem, result in fits:
         model = problem.linearise(problem.evaluate(result.solution))
         errors.append(left_out_errors(model, two_step.observations))
-        terms, misfit = tuple(names[i] for i in kept), problem.misfit(result.solution)
+        terms = tuple(table.names[i] for i in kept)
+        misfit = problem.misfit(result.solution)
         steps.append(TermsStep(terms, result.loss, misfit, rms(errors[-1])))
     return steps, errors
 
@@ -169,20 +278,18 @@ def _is_worse(errors, others, criteria):
     return larger or np.mean(excess) > significant
 
 
-def _drop_cheapest_term(problem, exponents, kept, smaller, fit):
+def _drop_cheapest_term(problem, table, kept, smaller, fit):
     """The terms kept if there is one less, their problem, and a start near a fit."""
-    solution = fit.solution
-    values = np.zeros(len(exponents))
-    values[kept] = coefficients(smaller.basis, exponents[kept]) @ (solution.weights)
-    weights = weights_of(problem.basis, exponents, values)
+    solution, everything = fit.solution, list(range(len(table.groups)))
+    values = np.zeros(len(everything))
+    values[kept] = table.coefficients(smaller.basis, kept) @ solution.weights
+    weights = table.weights(problem.basis, everything, values)
     iterate = problem.iterate(solution.coefficients, weights)
     posterior = problem.linearise(problem.evaluate(iterate)).posterior_weights()
-    in_terms = posterior.transform(coefficients(problem.basis, exponents))
-    kept = in_terms.swap_terms(in_terms.without_cheapest(kept)[1])
-    terms = exponents[kept]
-    basis = PolynomialBasis(
-        Restriction(problem.basis.kernel, [*map(tuple, terms.tolist())])
-    )
-    weights = weights_of(basis, terms, in_terms.restrict(kept).weights)
+    in_terms = posterior.transform(table.coefficients(problem.basis, everything))
+    kept = in_terms.without_cheapest(kept, table.removable(kept))[1]
+    kept = in_terms.swap_terms(kept, table.groups)
+    basis = table.restricted(problem.basis, kept)
+    weights = table.weights(basis, kept, in_terms.restrict(kept).weights)
     smaller = problem.with_basis(basis)
     return kept, smaller, smaller.iterate(solution.coefficients, weights)

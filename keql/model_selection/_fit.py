@@ -297,9 +297,11 @@ def fit_jointly(family, two_step, problem, start, n_restarts=0):
         tol=settings.tol,
     )
     path = []
-    if hypothesis.n_terms is not None and not result.interrupted:
+    names = [terms.name for terms in two_step.setup.equations]
+    asked = [hypothesis.of_equation(name).n_terms for name in names]
+    if any(n_terms is not None for n_terms in asked) and not result.interrupted:
         problem, result, path = fit_with_fewer_terms(
-            problem, result, two_step, hypothesis.n_terms, context
+            problem, result, two_step, hypothesis, context
         )
     return Fit(
         hypothesis, two_step, problem, result, two_step.state_kernel, restarts, path

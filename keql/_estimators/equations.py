@@ -1,0 +1,270 @@
+"""The equations that an estimator learns, from what a user says of them."""
+
+from dataclasses import dataclass, field
+from numbers import Integral
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from keql._observations.data import evaluate_forcing, place_collocation
+from keql._observations.imposed import Imposed
+from keql.equation import (
+    EquationSetup,
+    EquationTerms,
+    bind_known_parts,
+    make_known_part,
+)
+from keql.operators import extend_operators, parse_operator, position_of
+
+
+class Equation(BaseEstimator):
+    """One equation of a system, for the parameter `equations` of the estimators.
+
+    Parameters that are None leave the choice to the estimator.
+
+    Parameters
+    ----------
+    known_part : operator, dict or callable, default=None
+        Pbar, as for :class:`keql.TwoStepKEqL`.
+    operators : tuple of operators, default=None
+        What the unknown part P depends on; None: P is zero, and the equation is a
+        known constraint.
+    collocation_points : array-like, dict or int, default=None
+        Where the equation is imposed, such as the points of one side for a boundary
+        law; None: where the estimator's other equations are.
+    forcing : callable, array-like or dict, default=None
+        Right-hand side f.
+    kernel : kernel, default=None
+        Kernel of P.
+    n_terms : int, "auto" or None, default=None
+        How many terms P keeps, as for :class:`keql.OneStepKEqL`.
+    noise : float, default=None
+        Standard deviation of the equation's residual, in units of its forcing.
+
+    Examples
+    --------
+    >>> from keql import Equation, OneStepKEqL
+    >>> from keql.kernels import Polynomial
+    >>> model = OneStepKEqL(
+    ...     states=("prey", "predator"),
+    ...     equations=[
+    ...         ("prey", Equation("prey_t", ("prey", "predator"), kernel=Polynomial(2))),
+    ...         ("predator", Equation("predator_t", ("prey", "predator"))),
+    ...     ],
+    ... )
+    >>> model.get_params()["prey__kernel__degree"]
+    2
+    """
+
+    def __init__(
+        self,
+        known_part=None,
+        operators=None,
+        collocation_points=None,
+        forcing=None,
+        kernel=None,
+        n_terms=None,
+        noise=None,
+    ):
+        self.known_part, self.operators = known_part, operators
+        self.collocation_points, self.forcing = collocation_points, forcing
+        self.kernel, self.n_terms, self.noise = kernel, n_terms, noise
+
+
+@dataclass(frozen=True)
+class NamedEquation:
+    """An Equation and its name."""
+
+    name: str
+    given: Equation
+
+
+def list_equations(model):
+    """The NamedEquations of an estimator; none if it has no equation to learn.
+
+    They are those of `equations`, or one for each entry of the tuple `known_part`, all
+    with the same operators.
+    """
+    if model.equations is not None:
+        _refuse_single_parameters(model)
+        return [NamedEquation(name, given) for name, given in model.equations]
+    if model.operators is None and model.known_part is None and model.forcing is None:
+        return []
+    names = ("u",) if model.operators is None else as_tuple(model.operators)
+    if model.known_part is None and model.forcing is None:
+        raise ValueError(
+            f"operators={names} are given with neither known_part nor forcing: "
+            "P = 0 would solve the equation P = 0. Say what P equals, such as "
+            "known_part='u_t'."
+        )
+    parts = [model.known_part]
+    if is_several(model.known_part):
+        parts = list(model.known_part)
+    forcing = [model.forcing] * len(parts)
+    if len(parts) > 1 and isinstance(model.forcing, tuple):
+        forcing = list(model.forcing)
+        if len(forcing) != len(parts):
+            raise ValueError(
+                f"forcing is a tuple of {len(forcing)}, but known_part has "
+                f"{len(parts)} equations: give one for each, None for zero."
+            )
+    given = [
+        Equation(part, names, forcing=right)
+        for part, right in zip(parts, forcing, strict=True)
+    ]
+    return [*map(NamedEquation, name_equations(parts), given)]
+
+
+def is_several(known_part):
+    """Whether a known part is a tuple of known parts, not a multi-index."""
+    if not isinstance(known_part, tuple | list):
+        return False
+    return not all(isinstance(entry, Integral) for entry in known_part)
+
+
+def as_tuple(operators):
+    """Operators as a tuple; a string stands for a tuple of one."""
+    return (operators,) if isinstance(operators, str) else tuple(operators)
+
+
+def name_equations(parts):
+    """A different name for each known part: what it is called, with a number if needed."""
+    names = []
+    for part in parts:
+        name = getattr(part, "name", None) or getattr(part, "__name__", None)
+        if isinstance(part, str):
+            name = part
+        elif isinstance(part, dict):
+            name = " + ".join(str(operator) for operator in part)
+        name = name or "equation"
+        again = sum(other.partition(" #")[0] == name for other in names)
+        names.append(f"{name} #{again + 1}" if again else name)
+    return names
+
+
+def _refuse_single_parameters(model):
+    """Refuse parameters that describe a single equation beside `equations`."""
+    single = "operators", "known_part", "forcing", "equation_kernel", "n_terms"
+    for parameter in (*single, "equation_noise"):
+        if getattr(model, parameter, None) is not None:
+            raise ValueError(
+                f"{parameter} is given beside equations: say it of each Equation there."
+            )
+    names = [name for name, _ in model.equations]
+    if len(set(names)) < len(names) or not all(isinstance(n, str) for n in names):
+        raise ValueError(f"equations has the names {names}: they must differ.")
+    for name, given in model.equations:
+        if not isinstance(given, Equation):
+            raise ValueError(
+                f"equations has {given!r} as {name!r}: it must be a keql.Equation."
+            )
+
+
+def describe_equations(model, named, observations, variables, inputs):
+    """The EquationSetup of NamedEquations; None if there are none."""
+    if not named:
+        return None
+    parse = _Parser(variables, observations.states, inputs.names)
+    operators, own = [], []
+    for each in named:
+        asked = each.given.operators
+        asked = [] if asked is None else [parse(name) for name in as_tuple(asked)]
+        operators = extend_operators(operators, asked)
+        own.append(asked)
+    parts = [parse.known_part(each.given.known_part) for each in named]
+    _refuse_mixed(operators, parts)
+    coordinates = (*variables, *inputs.names)
+    every = bind_known_parts(parts, coordinates, operators)
+    terms = []
+    for each, asked, part in zip(named, own, parts, strict=True):
+        depends = tuple(position_of(operator, operators) for operator in asked)
+        depends = None if each.given.operators is None else depends
+        forced = each.given.forcing is not None
+        terms.append(EquationTerms(each.name, part, depends, forced))
+    places = _Places(model, named, observations, len(variables))
+    rows = [
+        Imposed.system(points, inputs.at(m, points), places.rows[m])
+        for m, points in enumerate(places.points)
+    ]
+    return EquationSetup(
+        tuple(terms),
+        every,
+        len(operators),
+        places.points,
+        rows,
+        places.forcing,
+        inputs,
+    )
+
+
+@dataclass(frozen=True)
+class _Parser:
+    """Reads operators and known parts in named coordinates, states and inputs."""
+
+    variables: tuple
+    states: tuple
+    inputs: tuple = field(default=())
+
+    def __call__(self, name):
+        return parse_operator(name, self.variables, self.states)
+
+    def known_part(self, given):
+        return make_known_part(given, self.variables, self.states, self.inputs)
+
+
+def _refuse_mixed(operators, parts):
+    """Refuse operators of several states among the features."""
+    for operator in [*operators, *(L for part in parts for L in part.operators)]:
+        if operator.state is None:
+            raise ValueError(
+                f"the operator {operator.name!r} has several states: give the operator "
+                "of each, and their combination as a known part {operator: coefficient}."
+            )
+
+
+class _Places:
+    """Where equations are imposed, and their right-hand sides there.
+
+    points : list of ndarray of shape (K_m, d). Of each function.
+    rows : list of list of ndarray. For each function and equation, positions of points.
+    forcing : list of ndarray of shape (R_m,). Those of all equations, in this order.
+    """
+
+    def __init__(self, model, named, observations, n_variables):
+        self.labels, self.functions = observations.labels, observations.functions
+        self.n_variables, self.model = n_variables, model
+        shared = {}
+        placed, forcing = [], []
+        for each in named:
+            given = each.given.collocation_points
+            if given is None:
+                given = model.collocation_points
+            if id(given) not in shared:
+                shared[id(given)] = self._place(given)
+            points = shared[id(given)]
+            at_points = given is not None and not isinstance(given, Integral)
+            right = each.given.forcing, self.labels, points, at_points
+            placed.append(points)
+            forcing.append(evaluate_forcing(*right))
+        joined = {}  # functions with one array of points share what is made of it
+        for own in zip(*placed, strict=True):
+            joined.setdefault(tuple(map(id, own)), self._join(own))
+        together = [joined[tuple(map(id, own))] for own in zip(*placed, strict=True)]
+        self.points = [points for points, _ in together]
+        self.rows = [rows for _, rows in together]
+        self.forcing = [np.concatenate(own) for own in zip(*forcing, strict=True)]
+
+    def _place(self, given):
+        return place_collocation(given, self.labels, self.functions, self.n_variables)
+
+    def _join(self, placed):
+        """Different arrays of points one after the other, and where each one is."""
+        arrays, starts, rows = [], [], []
+        for points in placed:
+            known = [i for i, array in enumerate(arrays) if array is points]
+            if not known:
+                starts.append(sum(map(len, arrays)))
+                arrays.append(points)
+            start = starts[known[0]] if known else starts[-1]
+            rows.append(np.arange(start, start + len(points)))
+        return (arrays[0] if len(arrays) == 1 else np.concatenate(arrays)), rows

@@ -1,0 +1,100 @@
+"""Known quantities that equations may depend on, for each function."""
+
+import numpy as np
+
+from keql._observations.data import by_label
+
+
+class Inputs:
+    """The inputs of an estimator, and the numbers that columns of X held in `fit`.
+
+    `given` is the parameter, {name: values}; `labels` are those of the functions, and
+    `constants` has, for inputs that are columns of X, the number of each function.
+    """
+
+    def __init__(self, given, labels, constants):
+        self.labels, self.sources = labels, {}
+        for name, values in (given or {}).items():
+            if isinstance(values, str):
+                self.sources[name] = constants[name]
+            else:
+                per_function = by_label(values, labels, f"inputs[{name!r}]")
+                self.sources[name] = [as_source(name, own) for own in per_function]
+
+    @property
+    def names(self):
+        """Names of the inputs, in the order given."""
+        return tuple(self.sources)
+
+    def at(self, m, points):
+        """Values (n, I) of all inputs at points (n, d) of function `m`."""
+        columns = [
+            _evaluate(name, own[m], points) for name, own in self.sources.items()
+        ]
+        return np.stack(columns, axis=1) if columns else np.empty((len(points), 0))
+
+
+class Samples:
+    """Samples of an input of one coordinate, linear between them and constant beyond.
+
+    The rule is that of :func:`numpy.interp`; `times` (n,) are in rising order.
+    """
+
+    def __init__(self, times, values):
+        self.times, self.values = times, values
+
+    def __call__(self, points):
+        """Values (n,) at points (n, 1)."""
+        return np.interp(points[:, 0], self.times, self.values)
+
+
+def as_source(name, given):
+    """A number, a function of points, or the Samples of a pair (times, values)."""
+    if callable(given):
+        return given
+    if isinstance(given, tuple) and len(given) == 2:
+        times, values = (np.asarray(part, dtype=float).ravel() for part in given)
+        if len(times) != len(values) or np.any(np.diff(times) <= 0):
+            raise ValueError(
+                f"inputs[{name!r}] has {len(times)} times and {len(values)} values: "
+                "give as many of both, the times in rising order."
+            )
+        return Samples(times, values)
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"inputs[{name!r}]={given!r} must be a number, a function of points (n, d), "
+            "a pair (times, values) of samples, a dict of these by function label, or "
+            "the name of a column of X."
+        ) from None
+
+
+def _evaluate(name, source, points):
+    if not callable(source):
+        return np.full(len(points), source)
+    values = np.asarray(source(points), dtype=float)
+    if values.shape not in {(len(points),), (len(points), 1)}:
+        raise ValueError(
+            f"inputs[{name!r}] returned an array of shape {values.shape} for "
+            f"{len(points)} points: it must return one value for each."
+        )
+    return values.ravel()
+
+
+def constant_of_functions(name, entries, labels, functions):
+    """The number that a column of X holds in each function, in the order of these.
+
+    `entries` and `labels` are those of the rows. A ValueError says in which function
+    the column varies.
+    """
+    numbers = {}
+    for label, entry in zip(labels, entries, strict=True):
+        first = numbers.setdefault(label, float(entry))
+        if float(entry) != first:
+            raise ValueError(
+                f"the column of the input {name!r} has the values {first:g} and "
+                f"{float(entry):g} in the function {label!r}: it must be constant in "
+                "each function. Give what varies as a function of the coordinates."
+            )
+    return [numbers[label] for label in functions]
