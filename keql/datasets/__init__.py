@@ -31,6 +31,8 @@ The paper is Jalalian, Osorio, Hsu, Hosseini, Owhadi, arXiv:2503.01036, section 
 from keql.datasets._burgers import make_burgers
 from keql.datasets._darcy import make_darcy
 from keql.datasets._duffing import make_duffing
+from keql.datasets._fitzhugh_nagumo import make_fitzhugh_nagumo
+from keql.datasets._heat import make_heat_with_boundary_law
 from keql.datasets._lorenz import make_lorenz
 from keql.datasets._lotka_volterra import make_lotka_volterra
 
@@ -38,6 +40,8 @@ __all__ = [
     "make_burgers",
     "make_darcy",
     "make_duffing",
+    "make_fitzhugh_nagumo",
+    "make_heat_with_boundary_law",
     "make_lorenz",
     "make_lotka_volterra",
 ]

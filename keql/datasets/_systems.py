@@ -129,9 +129,9 @@ class Trajectory(Truth):
         return self._spline(points[:, 0], nu=orders[0])[:, state]
 
 
-def integrate(rate, initial, t_end, nodes_per_time):
+def integrate(rate, initial, t_end, nodes_per_time, max_step=np.inf):
     """The solution of an initial value problem as a spline of degree 7 in time."""
-    settings = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-12}
+    settings = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-12, "max_step": max_step}
     solution = solve_ivp(rate, (0.0, t_end), initial, dense_output=True, **settings)
     if not solution.success:
         raise ValueError(
