@@ -87,8 +87,8 @@ def make_heat_with_boundary_law(
 
     The temperature u solves u_t = conductivity u_xx for t and x in [0, 1]. At the wall
     x = 0 the heat flux follows u_x = transfer (u - ambient): heat flows out, to the
-    left, while the wall is warmer than the ambient. The end x = 1 is insulated: u_x = 0.
-    Known are the left-hand sides and that the end is insulated; unknown are both laws,
+    left, while the wall is warmer than the ambient. At the other end, x = 1, u_x = 0.
+    Known are the left-hand sides and that this end is insulated; unknown are both laws,
     of the interior and of the wall, which hold at points of their own.
 
     Parameters
