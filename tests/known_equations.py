@@ -6,12 +6,16 @@ from keql import TwoStepKEqL
 from keql.equation import (
     InducingBasis,
     LearnedEquation,
+    LearnedSystem,
+    NoUnknownPart,
     PolynomialBasis,
     bind_known_part,
     make_known_part,
+    weights_of,
 )
-from keql.kernels import RBF, Constant, Polynomial
-from keql.operators import parse_operator
+from keql.equation._known import LinearKnownPart
+from keql.kernels import RBF, Constant, Polynomial, Restriction, parse_monomial
+from keql.operators import extend_operators, parse_operator
 
 TX = ("t", "x")
 DIFFUSION = 0.1
@@ -50,6 +54,62 @@ def make_equation(
         S,
         has_forcing,
     )
+
+
+def make_system(equations, operators, states, variables=("t",), inputs=(), S=None):
+    """A learned system from {name: (known part, {term: coefficient} or None)}.
+
+    The known parts are {operator: coefficient}; None is no unknown part, P = 0. The
+    basis of each unknown part is that of the monomials in it.
+    """
+    given = (*variables, *inputs)
+    operators = [parse_operator(name, variables, states) for name in operators]
+    n_operators, parts = len(operators), {}
+    for name, (known, _) in equations.items():
+        known_operators = [parse_operator(o, variables, states) for o in known]
+        parts[name] = LinearKnownPart(known_operators, list(known.values()))
+        operators = extend_operators(operators, known_operators)
+    names = [*given, *(operator.name for operator in operators[:n_operators])]
+    if S is None:
+        n_columns = len(given) + len(operators)
+        S = 2 * np.random.RandomState(0).normal(size=(40, n_columns))
+    learned = {}
+    for name, (_, terms) in equations.items():
+        bind_known_part(parts[name], given, operators)
+        basis, weights = NoUnknownPart(), np.empty(0)
+        if terms is not None:
+            exponents = [parse_monomial(term, names) for term in terms]
+            kernel = Polynomial(3, 1.0, 0.0).bind(names)
+            basis = PolynomialBasis(Restriction(kernel, exponents))
+            weights = weights_of(
+                basis, np.array(exponents), np.array([*terms.values()])
+            )
+        learned[name] = LearnedEquation(
+            variables,
+            operators,
+            n_operators,
+            parts[name],
+            basis,
+            weights,
+            RBF(0.3),
+            S,
+            states=states,
+            inputs=inputs,
+        )
+    return LearnedSystem(learned)
+
+
+def lotka_volterra(**changes):
+    """x_t = x - x y / 2, y_t = x y / 4 - y."""
+    arguments = {
+        "equations": {
+            "prey": ({"x_t": 1.0}, {"x": -1.0, "x y": 0.5}),
+            "predator": ({"y_t": 1.0}, {"x y": -0.25, "y": 1.0}),
+        },
+        "operators": ("x", "y"),
+        "states": ("x", "y"),
+    }
+    return make_system(**{**arguments, **changes})
 
 
 def cole_hopf(t, x, amplitude=0.5, order=0):

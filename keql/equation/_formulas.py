@@ -85,17 +85,27 @@ def latex_symbol(name):
 
 
 def latex_operator(operator, variables):
-    """A differential operator applied to u, in LaTeX."""
-    if operator.name == "laplacian(u)":
-        return r"\Delta u"
+    """A differential operator applied to its states, in LaTeX."""
+    if operator.name == f"laplacian({operator.state})":
+        return rf"\Delta {latex_symbol(operator.state)}"
     symbols, terms = [latex_symbol(name) for name in variables], []
-    for orders, coefficient in operator.terms:
+    for state, orders, coefficient in operator.parts:
         used = [s for s, n in zip(symbols, orders, strict=True) for _ in range(n)]
         index = ("" if all(len(symbol) == 1 for symbol in used) else " ").join(used)
-        terms.append((coefficient, f"u_{{{index}}}" if index else "u"))
+        terms.append((coefficient, _latex_derivative(latex_symbol(state), index)))
     sum_of_terms = join(terms, lambda value: f"{value:g}")
     single = len(terms) == 1 and terms[0][0] == 1
     return sum_of_terms if single else f"({sum_of_terms})"
+
+
+def _latex_derivative(symbol, index):
+    """A state with the coordinates of a derivative as its index, x_{1,t} after x_1."""
+    if not index:
+        return symbol
+    own = re.fullmatch(r"(.*[^\\])_\{?(\d+)\}?", symbol)
+    if own is None:
+        return f"{symbol}_{{{index}}}"
+    return f"{own[1]}_{{{own[2]},{index}}}"
 
 
 def html_name(name):
@@ -104,12 +114,12 @@ def html_name(name):
 
 
 def sympy_operator(operator, variables):
-    """A differential operator applied to u(variables), as a sympy expression."""
+    """A differential operator applied to its states, as a sympy expression."""
     sympy = import_optional("sympy")
     symbols = sympy.symbols(variables)
     total = sympy.Integer(0)
-    for orders, coefficient in operator.terms:
-        term = sympy.Function("u")(*symbols)
+    for state, orders, coefficient in operator.parts:
+        term = sympy.Function(state)(*symbols)
         for symbol, order in zip(symbols, orders, strict=True):
             if order:
                 term = sympy.Derivative(term, (symbol, order))
@@ -140,6 +150,10 @@ def _braced(latex):
 class PrintableEquation:
     """The formula of an equation, in several languages."""
 
+    # In a system P and f have the number of their equation, and c0, c1, ... go on.
+    _mark = ""
+    _first_coefficient = 0
+
     def __str__(self):
         """Solved for the known part: "u_t = 0.500 u u_x + 0.0100 u_xx"."""
         return self._write(text_product)
@@ -156,21 +170,30 @@ class PrintableEquation:
         latex : str
             Without dollar signs, such as ``u_{t} = 0.500 u \, u_{x}``.
         """
-        names = {name: latex_symbol(name) for name in self.variables}
+        return self._write_latex(" = ")
+
+    def _write_latex(self, equals):
+        names = {name: latex_symbol(name) for name in (*self.variables, *self.inputs)}
         for operator in self.operators:
             written = latex_operator(operator, self.variables)
             names[operator.name] = names[as_factor(operator.name)] = written
         for text, (function, arguments) in self._unknown_functions().items():
             written = [latex_product([(as_factor(a), 1)], names) for a in arguments]
             names[text] = f"{latex_symbol(function)}({', '.join(written)})"
-        for name in self.equation_kernel.feature_names or ():
+        for name in self._named_functions():
             names[name] = latex_text(name)
         for name in self.known_part.terms:
             if name not in names:  # a function of named features
                 function = name.partition("(")[0].replace("_", r"\_")
                 arguments = ", ".join(names[p] for p in self.known_part.parameters)
                 names[name] = rf"\mathrm{{{function}}}({arguments})"
-        return self._write(lambda product: latex_product(product, names), latex_number)
+        if self._mark:
+            names[f"f{self._mark}"] = latex_symbol(f"f{self._mark}")
+
+        def write(product):
+            return latex_product(product, names)
+
+        return self._write(write, latex_number, equals)
 
     def _repr_latex_(self):
         return f"$\\displaystyle {self.to_latex()}$"
@@ -187,10 +210,11 @@ class PrintableEquation:
         Returns
         -------
         equation : sympy.Eq
-            In a function u of the coordinates and its derivatives, f for a forcing,
-            and, if P has no finite list of terms, a function P of its arguments or
-            functions c0, c1, ... of the coordinates. Functions of a dictionary are
-            symbols called as they are.
+            In the states, functions such as u of the coordinates, and their
+            derivatives, functions called as the inputs, f for a forcing, and, if P has
+            no finite list of terms, a function P of its arguments or functions c0, c1,
+            ... of the coordinates. Functions of a dictionary are symbols called as
+            they are.
         """
         sympy = import_optional("sympy")
         table = self._sympy_table(sympy)
@@ -208,12 +232,14 @@ class PrintableEquation:
         """Expressions of all names that a product may have."""
         table = dict(zip(self.variables, sympy.symbols(self.variables), strict=True))
         symbols = list(table.values())
+        for name in self.inputs:
+            table[name] = sympy.Function(name)(*symbols)
         for operator in self.operators:
             expression = sympy_operator(operator, self.variables)
             table[operator.name] = table[as_factor(operator.name)] = expression
-        for name in self.equation_kernel.feature_names or ():
+        for name in self._named_functions():
             table[name] = sympy.Symbol(name)  # a function that only its owner knows
-        table["f"] = sympy.Function("f")(*symbols)
+        table[f"f{self._mark}"] = sympy.Function(f"f{self._mark}")(*symbols)
         for text, (function, arguments) in self._unknown_functions().items():
             table[text] = sympy.Function(function)(*(table[a] for a in arguments))
         for name in self.known_part.terms:
@@ -223,14 +249,19 @@ class PrintableEquation:
                 table[name] = sympy.Function(function)(*arguments)
         return table
 
-    def _write(self, write, write_number=number):
+    def _write(self, write, write_number=number, equals=" = "):
         sides = ([(v, write(product)) for v, product in side] for side in self._sides())
-        return " = ".join(join(side, write_number) for side in sides)
+        return equals.join(join(side, write_number) for side in sides)
+
+    def _named_functions(self):
+        """Names of the functions of a dictionary."""
+        kernel = self.equation_kernel
+        return () if kernel is None else kernel.feature_names or ()
 
     def _sides(self):
         """Left- and right-hand side as lists of (coefficient, product)."""
         known = [(value, ((name, 1),)) for name, value in self.known_part.terms.items()]
-        forcing = [(1.0, (("f", 1),))] if self.has_forcing else []
+        forcing = [(1.0, ((f"f{self._mark}", 1),))] if self.has_forcing else []
         terms = terms_of(self)
         if terms is None:
             products = self._coefficient_products()
@@ -268,8 +299,11 @@ class PrintableEquation:
         products, names = self._coefficient_products(), self._unknown_names()
         active = self.equation_kernel.depends_on(len(names))
         arguments, letters = [names[i] for i in np.flatnonzero(active)], ["P"]
+        letters[0] += self._mark
         if products is not None:
-            letters = [f"c{i}" for i in range(len(products))]
-            arguments = [name for name in arguments if name in self.variables]
+            first = self._first_coefficient
+            letters = [f"c{i}" for i in range(first, first + len(products))]
+            is_factor = self._is_factor()
+            arguments = [names[i] for i in np.flatnonzero(active & ~is_factor)]
         text = ", ".join(arguments)
         return {f"{letter}({text})": (letter, arguments) for letter in letters}

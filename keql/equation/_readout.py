@@ -113,7 +113,8 @@ class ReadableEquation(PrintableEquation):
             A product of operators such as "u_xx" or "u u_x"; "1" for what multiplies
             none.
         points : array-like of shape (n, d)
-            Where.
+            Where; followed by columns with the values of the inputs if the
+            coefficients depend on these.
         return_std : bool, default=False
             Whether the posterior standard deviation is returned too.
 
@@ -130,9 +131,10 @@ class ReadableEquation(PrintableEquation):
             If P is no polynomial of the operators with such a term.
         """
         powers = self._parse_term(term)
-        points, n_operators = self._check_points(points), self.n_operators
+        points = self._check_arguments(points)
         # A Taylor coefficient in the operators, which is exact for polynomials.
-        S = np.column_stack([points, np.zeros((len(points), n_operators))])
+        n_zeros = self.n_unknown_features - points.shape[1]
+        S = np.column_stack([points, np.zeros((len(points), n_zeros))])
         features = self.basis(S, powers) / prod(factorial(power) for power in powers)
         values = features @ self.weights
         if not return_std:
@@ -289,15 +291,18 @@ class ReadableEquation(PrintableEquation):
 
     def _parse_term(self, term):
         """Powers of what P depends on in a product of operators that P may have."""
-        d, names = len(self.variables), self._unknown_names()
-        powers = parse_monomial(term, names)
-        degree = self.equation_kernel.degree_in(self._is_operator())
+        names = self._unknown_names()
+        if self.equation_kernel is None:
+            raise ValueError(f"the equation {self} is known: P = 0 has no terms.")
+        powers, is_factor = parse_monomial(term, names), self._is_factor()
+        degree = self.equation_kernel.degree_in(is_factor)
         if degree is None:
             raise ValueError(self._no_coefficients())
-        if any(powers[:d]) or sum(powers) > degree:
+        if np.any(np.array(powers)[~is_factor]) or sum(powers) > degree:
+            factors = [names[i] for i in np.flatnonzero(is_factor)]
             raise ValueError(
                 f"term={term!r} must be a product of at most {degree} of the operators "
-                f"{', '.join(names[d:])}, or '1'."
+                f"{', '.join(factors)}, or '1'."
             )
         return powers
 
@@ -312,11 +317,11 @@ class ReadableEquation(PrintableEquation):
 
     def _coefficient_products(self):
         """Products with coefficient functions, the largest first, or None."""
-        mask = self._is_operator()
+        mask = self._is_factor()
         degree = self.equation_kernel.degree_in(mask)
         if degree is None:
             return None
-        d, names = len(self.variables), self._unknown_names()
+        names = self._unknown_names()
         used = np.flatnonzero(mask & self.equation_kernel.depends_on(len(names)))
         S = self._unknown_columns(self.training_features)
         sizes = {}
@@ -324,7 +329,7 @@ class ReadableEquation(PrintableEquation):
             for columns in combinations_with_replacement(used, n_factors):
                 powers = np.bincount(np.array(columns, int), minlength=len(names))
                 product = as_product(names, powers)
-                c = self.coefficient(text_product(product), S[:, :d])
+                c = self.coefficient(text_product(product), S[:, ~mask])
                 sizes[product] = rms(c * np.prod(S**powers, axis=1))
         present = (product for product in sizes if sizes[product] > 0)
         return sorted(present, key=lambda product: -sizes[product])
@@ -371,7 +376,8 @@ class ReadableEquation(PrintableEquation):
 
     def _as_dictionary(self, dictionary, S):
         """The kernel whose functions P is projected on, bound to the features `S`."""
-        names, default = self._unknown_names(), np.flatnonzero(self._is_operator())
+        names, d = self._unknown_names(), len(self.variables)
+        default = np.arange(d, len(names))
         if isinstance(dictionary, int | np.integer):
             columns = np.flatnonzero(self.equation_kernel.depends_on(S.shape[1]))
             kernel = Polynomial(int(dictionary), active_dims=tuple(columns.tolist()))
@@ -383,6 +389,27 @@ class ReadableEquation(PrintableEquation):
             kernel = as_kernel(dictionary)
         return kernel.bind(names, default=tuple(default.tolist())).scaled_to(S)
 
-    def _is_operator(self):
-        """Which of the columns that P sees are operators."""
-        return np.arange(len(self._unknown_names())) >= len(self.variables)
+    def _check_arguments(self, points):
+        """Points with the inputs that the coefficients depend on, if there are any."""
+        names, points = self._unknown_names(), np.atleast_2d(np.asarray(points, float))
+        arguments = [names[i] for i in np.flatnonzero(~self._is_factor())]
+        if len(arguments) == len(self.variables):
+            return self._check_points(points)
+        if points.shape[1] != len(arguments):
+            raise ValueError(
+                f"points has {points.shape[1]} column(s), the coefficients depend on "
+                f"{', '.join(arguments)}: give one column for each."
+            )
+        return points
+
+    def _is_factor(self):
+        """Which of the columns that P sees are factors of its terms.
+
+        These are the operators, and the inputs if P is a polynomial in them: otherwise
+        the coefficients depend on the inputs, as they do on the coordinates.
+        """
+        column, d = np.arange(self.n_unknown_features), len(self.variables)
+        with_inputs = column >= d
+        if not self.inputs or self.equation_kernel.degree_in(with_inputs) is not None:
+            return with_inputs
+        return column >= d + len(self.inputs)

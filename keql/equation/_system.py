@@ -1,6 +1,7 @@
 """Several learned equations of the same states, as one object."""
 
 from collections.abc import Mapping
+from copy import copy
 
 import numpy as np
 
@@ -359,8 +360,54 @@ class LearnedSystem(Mapping):
             {name: equation.project(dictionary) for name, equation in self.items()}
         )
 
+    def to_latex(self):
+        """The equations in LaTeX, solved for the known parts.
+
+        Returns
+        -------
+        latex : str
+            An environment `aligned` with a line for each equation.
+        """
+        lines = [equation._write_latex(" &= ") for equation in self._marked()]
+        return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+
+    def to_sympy(self):
+        """The equations as sympy objects, solved for the known parts.
+
+        Returns
+        -------
+        equations : list of sympy.Eq
+            As of :meth:`LearnedEquation.to_sympy`, in functions called as the states.
+        """
+        return [equation.to_sympy() for equation in self._marked()]
+
     def __str__(self):
-        return "\n".join(map(str, self.values()))
+        return "\n".join(map(str, self._marked()))
 
     def __repr__(self):
-        return f"<LearnedSystem {'; '.join(map(str, self.values()))}>"
+        lines = (repr(equation) for equation in self._marked())
+        lines = (line.removeprefix("<LearnedEquation ")[:-1] for line in lines)
+        return f"<LearnedSystem {'; '.join(lines)}>"
+
+    def _repr_latex_(self):
+        return f"$\\displaystyle {self.to_latex()}$"
+
+    def _repr_html_(self):
+        return "\n".join(equation._repr_html_() for equation in self._marked())
+
+    def _marked(self):
+        """The equations as they are printed one below the other.
+
+        Functions that they do not share, P, f and c0, c1, ..., have different names.
+        """
+        if len(self) == 1:
+            return list(self.values())
+        marked, n_coefficients = [], 0
+        for position, equation in enumerate(self.values(), start=1):
+            equation = copy(equation)
+            equation._mark = str(position)
+            equation._first_coefficient = n_coefficients
+            letters = [letter for letter, _ in equation._unknown_functions().values()]
+            n_coefficients += sum(letter.startswith("c") for letter in letters)
+            marked.append(equation)
+        return marked
