@@ -231,12 +231,14 @@ class Equations:
         if not is_linear:
             names = ", ".join(layout.highest_names)
             if len(layout.states) == 1:
-                whose, it, parts = "equation", "it must enter linearly", "part does"
-            else:
-                whose = f"equations {', '.join(chosen.equations)}"
-                it, parts = "they must enter linearly, each in its own", "parts do"
+                raise ValueError(
+                    f"the equation cannot be solved for {names}: it must enter "
+                    "linearly, as the known part does."
+                )
             raise ValueError(
-                f"the {whose} cannot be solved for {names}: {it}, as the known {parts}."
+                f"the equations {', '.join(chosen.equations)} cannot be solved for "
+                f"{names}: these must enter linearly, as in the known parts, and the "
+                "equations be independent in them."
             )
         return chosen
 

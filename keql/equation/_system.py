@@ -27,6 +27,19 @@ class LearnedSystem(Mapping):
     See Also
     --------
     LearnedEquation : A single equation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from keql import LearnedSystem, TwoStepKEqL
+    >>> t = np.linspace(0, 2, 30)[:, None]
+    >>> model = TwoStepKEqL(("u",), "u_t", variables=("t",)).fit(t, np.exp(-t[:, 0]))
+    >>> system = LearnedSystem({"decay": model.equation_.sparse(n_terms=1)})
+    >>> print(system)
+    u_t = -1.00 u
+    >>> system.simulate([0.0, 1.0], {"u": 1.0}).round(2)
+    array([[1.  ],
+           [0.37]])
     """
 
     def __init__(self, equations):
