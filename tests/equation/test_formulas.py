@@ -14,8 +14,15 @@ from test_equation import (
     rbf_equation,
 )
 
-from keql.equation._formulas import html_name, latex_number, latex_symbol
+from keql.equation._formulas import (
+    html_name,
+    latex_number,
+    latex_operator,
+    latex_symbol,
+    sympy_operator,
+)
 from keql.kernels import RBF, Constant, Dictionary
+from keql.operators import parse_operator
 
 POISSON = {"known_part": None, "has_forcing": True, "S": SAMPLE[:, :5]}
 
@@ -84,6 +91,40 @@ def test_numbers_and_names():
     assert latex_number(2.5e12) == r"2.50 \cdot 10^{12}"
     assert latex_number(120.0) == "120"
     assert html_name("P(u, u_x1)") == "P(u, u<sub>x1</sub>)"
+
+
+STATES = ("u", "v", "x1", "prey", "theta", "x_12", "t_a")
+
+
+@pytest.mark.parametrize(
+    ("name", "latex"),
+    [
+        ("v", "v"),
+        ("v_tx", "v_{tx}"),
+        ("prey_t", r"\mathrm{prey}_{t}"),
+        ("theta_tt", r"\theta_{tt}"),
+        ("x1", "x_1"),
+        ("x1_t", "x_{1,t}"),
+        ("x_12_x", "x_{12,x}"),
+        ("t_a_x", r"\mathrm{t\_a}_{x}"),
+        ("laplacian(v)", r"\Delta v"),
+        ("u_t - 2 v_x", "(u_{t} - 2 v_{x})"),
+    ],
+)
+def test_latex_of_operators_of_named_states(name, latex):
+    from matplotlib.mathtext import MathTextParser
+
+    written = latex_operator(parse_operator(name, ("t", "x"), STATES), ("t", "x"))
+    assert written == latex
+    MathTextParser("agg").parse(f"${written}$")
+
+
+def test_sympy_of_operators_of_named_states():
+    t, x = sympy.symbols("t x")
+    u, v = sympy.Function("u")(t, x), sympy.Function("v")(t, x)
+    operator = parse_operator("u_t - 2 v_xx", ("t", "x"), STATES)
+    expected = sympy.Derivative(u, t) - 2 * sympy.Derivative(v, (x, 2))
+    assert sympy_operator(operator, ("t", "x")) == expected
 
 
 def test_html():

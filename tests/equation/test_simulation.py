@@ -61,6 +61,12 @@ def test_closed_solutions(equation, initial, solution):
     np.testing.assert_allclose(states, np.transpose(solution), atol=1e-7, rtol=1e-7)
 
 
+def test_multiples_of_the_highest_derivative():
+    # u_t + 2 u_t / 2 = 2 u_t = -u: both features have a part in the slope.
+    states = simulate(given({"u_t": 1.0, "2 u_t": 0.5, "u": 1.0}), TIMES, {"u": 1.0})
+    np.testing.assert_allclose(states[:, 0], np.exp(-TIMES / 2), atol=1e-8)
+
+
 def test_forcing():
     states = simulate(given("u_t"), TIMES, [0.0], lambda points: np.cos(points[:, 0]))
     np.testing.assert_allclose(states[:, 0], np.sin(TIMES), atol=1e-8)
