@@ -50,8 +50,10 @@ class LearnedEquation(ReadableEquation):
     ----------
     feature_names : list of str
         Names of the columns of S.
-    equation_kernel : Kernel
-        Kernel of the RKHS of P.
+    n_unknown_features : int
+        How many of them, the first ones, P sees: d + Q.
+    equation_kernel : Kernel or None
+        Kernel of the RKHS of P; None if the equation is known and P = 0.
     original : LearnedEquation or None
         What `sparse` or `project` made this equation from.
     unexplained, loss_ratio : float
@@ -105,7 +107,7 @@ class LearnedEquation(ReadableEquation):
 
     @property
     def equation_kernel(self):
-        """Kernel of the RKHS of P."""
+        """Kernel of the RKHS of P; None if the equation is known and P = 0."""
         return self.basis.kernel
 
     def __call__(self, S):
@@ -240,8 +242,9 @@ class LearnedEquation(ReadableEquation):
         ----------
         t_eval : array-like of shape (n,)
             Times in rising order; the initial values belong to the first.
-        initial : array-like of shape (order,)
-            Values of u, u_t, ... at the first time, as many as the equation's order.
+        initial : array-like of shape (order,), or dict
+            Values of u, u_t, ... at the first time, as many as the equation's order;
+            or these by the name of the state.
         forcing : callable, default=None
             Right-hand side as a function of points (n, 1), needed if the equation
             was learned with one.

@@ -37,9 +37,9 @@ class LearnedSystem(Mapping):
     >>> system = LearnedSystem({"decay": model.equation_.sparse(n_terms=1)})
     >>> print(system)
     u_t = -1.00 u
-    >>> system.simulate([0.0, 1.0], {"u": 1.0}).round(2)
-    array([[1.  ],
-           [0.37]])
+    >>> system.simulate([0.0, 1.0], {"u": 0.9}).round(2)
+    array([[0.9 ],
+           [0.33]])
     """
 
     def __init__(self, equations):
