@@ -5,7 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from keql._joint.dual import DualModel, make_dual_blocks
-from keql._joint.primal import PrimalModel, make_primal_blocks
+from keql._joint.primal import (
+    PrimalModel,
+    functionals_of_state,
+    make_primal_blocks,
+)
 from keql._joint.problem import Conditions, JointProblem, first_equal, same_points
 from keql._numerics.linalg import pivoted_cholesky, size_or_one
 from keql._regression.two_step import learned_equation
@@ -121,11 +125,7 @@ def _make_blocks(kernels, conditions, solver, most_representers=6000):
     The rank of more representers than `most_representers` takes more time than the
     dual.
     """
-    places = [given.points for given in conditions]
-    n_places = sum(len(places[i]) for i in set(first_equal(places, same_points)))
-    n_representers = n_places * len(conditions[0].operators)
-    n_representers += sum(len(given.values) for given in conditions)
-    small = solver == "auto" and n_representers <= most_representers
+    small = solver == "auto" and _n_representers(conditions) <= most_representers
     if solver == "primal" or (
         small and not _is_of_high_rank(kernels[0], conditions[0])
     ):
@@ -134,6 +134,20 @@ def _make_blocks(kernels, conditions, solver, most_representers=6000):
         if fewer or solver == "primal":
             return blocks, PrimalModel
     return make_dual_blocks(kernels, conditions), DualModel
+
+
+def _n_representers(conditions):
+    """The largest number of representers of one state, of all functions together."""
+    places = [given.points for given in conditions]
+    n_places = sum(len(places[i]) for i in set(first_equal(places, same_points)))
+    observed = [each for given in conditions for each in given.observed]
+    numbers = {}
+    for points, operator in observed:
+        for state in set(operator.states):
+            numbers[state] = numbers.get(state, 0) + len(points)
+    for operator in conditions[0].operators:
+        numbers[operator.state] = numbers.get(operator.state, 0) + n_places
+    return max(numbers.values())
 
 
 def _is_of_high_rank(kernel, conditions, share=0.75):
@@ -150,8 +164,11 @@ def _is_of_high_rank(kernel, conditions, share=0.75):
         (points[i % stride :: stride], operator)
         for i, (points, operator) in enumerate(functionals)
     ]
-    _, pivots = pivoted_cholesky(gram(kernel, sample))
-    return 2 * len(pivots) > n_data
+    rank = 0
+    for state in {state for _, operator in sample for state in operator.states}:
+        _, own = functionals_of_state(state, sample)
+        rank += len(pivoted_cholesky(gram(kernel.of_state(state), own))[1])
+    return 2 * rank > n_data
 
 
 def assemble_learned(two_step, problem, iterate):

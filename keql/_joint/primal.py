@@ -16,6 +16,7 @@ from scipy import linalg
 from keql._joint.linearised import LinearisedProblem, LinearisedState, below_zeros
 from keql._joint.problem import Conditions, first_equal, same_points
 from keql._numerics.linalg import pivoted_cholesky, solve_lower
+from keql.kernels import SystemKernel
 from keql.operators import gram, gram_diagonal
 
 
@@ -44,12 +45,67 @@ class SpanBasis:
         return c
 
 
+class SystemSpan:
+    """Orthonormal bases of all states of a system, one after the other.
+
+    `spans` has the SpanBasis of each state by its name, and `kernel` is the
+    SystemKernel.
+    """
+
+    def __init__(self, kernel, spans):
+        self.kernel, self.spans = kernel, spans
+
+    @property
+    def functionals(self):
+        """Those of which the basis functions are made."""
+        return [each for basis in self.spans.values() for each in basis.functionals]
+
+    def __call__(self, functionals):
+        """Values of functionals on the basis functions, of shape (n, r)."""
+        parts = [
+            _values_of_state(basis, name, functionals)
+            for name, basis in self.spans.items()
+        ]
+        return np.hstack(parts)
+
+    def coefficients(self, z):
+        """Coefficients of phi . z on the representers, in the order of these."""
+        sizes = [len(basis.order) for basis in self.spans.values()]
+        parts = np.split(z, np.cumsum(sizes)[:-1])
+        pairs = zip(self.spans.values(), parts, strict=True)
+        return np.concatenate([basis.coefficients(part) for basis, part in pairs])
+
+
+def _values_of_state(basis, name, functionals):
+    """Values (n, r_s) of functionals on the basis functions of one state."""
+    rows, own = functionals_of_state(name, functionals)
+    values = np.zeros((sum(len(points) for points, _ in functionals), len(basis.order)))
+    if own:
+        values[rows] = basis(own)
+    return values
+
+
+def functionals_of_state(name, functionals):
+    """Positions of the functionals that one state has a part in, and these parts."""
+    rows, own, start = [], [], 0
+    for points, operator in functionals:
+        part = operator.of_state(name)
+        if part is not None:
+            rows.append(np.arange(start, start + len(points)))
+            own.append((points, part))
+        start += len(points)
+    return (np.concatenate(rows) if rows else np.empty(0, dtype=int)), own
+
+
 def span(kernel, functionals):
     """Pick functionals whose representers span those of all to rounding accuracy.
 
     Returned are a SpanBasis of r functions, and the values (n, r) of all functionals on
-    these. The Gram matrix (n, n) of all is held in memory meanwhile.
+    these; of several states a SystemSpan. The Gram matrix (n, n) of all functionals of
+    a state is held in memory meanwhile.
     """
+    if isinstance(kernel, SystemKernel):
+        return _span_of_states(kernel, functionals)
     rows, pivots = pivoted_cholesky(gram(kernel, functionals))
     ends = np.cumsum([len(points) for points, _ in functionals])
     owner = np.searchsorted(ends, pivots, side="right")
@@ -64,15 +120,29 @@ def span(kernel, functionals):
     return SpanBasis(kernel, picked, order, rows[pivots]), rows
 
 
+def _span_of_states(kernel, functionals):
+    """A SystemSpan, and the values of all functionals on it."""
+    n = sum(len(points) for points, _ in functionals)
+    spans, parts = {}, []
+    for name, own_kernel in kernel.kernels.items():
+        rows, own = functionals_of_state(name, functionals)
+        if own:
+            spans[name], values = span(own_kernel, own)
+            parts.append(np.zeros((n, values.shape[1])))
+            parts[-1][rows] = values
+    return SystemSpan(kernel, spans), np.hstack(parts)
+
+
 @dataclass(frozen=True)
 class PrimalBlock(Conditions):
     """One function, its state in an orthonormal basis of r functions.
 
-    Functions with one kernel share the basis. `basis_values` (N, r) are the observed
+    Functions with one kernel share the `basis`, a SpanBasis, of several states a
+    SystemSpan. `basis_values` (N, r) are the observed
     functionals of its functions, `basis_operators` (Q', K, r) the operators.
     """
 
-    basis: SpanBasis
+    basis: object
     basis_values: np.ndarray
     basis_operators: np.ndarray
 

@@ -55,6 +55,24 @@ class DifferentialOperator:
         """Name of the state that the operator is applied to; None if it has several."""
         return self.states[0] if len(set(self.states)) == 1 else None
 
+    def of_state(self, name):
+        """The part that is applied to one state.
+
+        Parameters
+        ----------
+        name : str
+            Name of the state.
+
+        Returns
+        -------
+        operator : DifferentialOperator or None
+            None if no term is applied to it.
+        """
+        terms = tuple((a, value) for state, a, value in self.parts if state == name)
+        if not terms:
+            return None
+        return DifferentialOperator(terms, self.name, (name,) * len(terms))
+
     @property
     def order(self):
         """Highest total order of differentiation."""
