@@ -232,7 +232,7 @@ class _Places:
 
     def __init__(self, model, named, observations, n_variables):
         self.labels, self.functions = observations.labels, observations.functions
-        self.n_variables, self.model = n_variables, model
+        self.n_variables, self.n_equations = n_variables, len(named)
         shared = {}
         placed, forcing = [], []
         for each in named:
@@ -255,7 +255,8 @@ class _Places:
         self.forcing = [np.concatenate(own) for own in zip(*forcing, strict=True)]
 
     def _place(self, given):
-        return place_collocation(given, self.labels, self.functions, self.n_variables)
+        places = self.labels, self.functions, self.n_variables, self.n_equations
+        return place_collocation(given, *places)
 
     def _join(self, placed):
         """Different arrays of points one after the other, and where each one is."""

@@ -213,6 +213,14 @@ class JointProblem:
         first = len(block.values) + block.rows.starts[:-1]
         return self.precisions[0][first] ** -0.5
 
+    def with_equation_noise(self, levels):
+        """The problem with other noise levels (E,) of the equations."""
+        precisions = []
+        for block, before in zip(self.blocks, self.precisions, strict=True):
+            imposed = np.asarray(levels)[block.rows.equation] ** -2.0
+            precisions.append(np.concatenate([before[: len(block.values)], imposed]))
+        return replace(self, precisions=precisions)
+
     def with_basis(self, basis):
         """The problem with other features of the equation's RKHS."""
         return replace(self, basis=basis)

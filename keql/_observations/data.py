@@ -147,7 +147,7 @@ class CollocationDefaults:
 
     For each of its observed points it gets `per_observation`, but `fewest` at least and
     `most` at most. All functions together get `total` at most, and each gets `fewest`
-    whatever that is.
+    whatever that is. Several equations share these numbers.
     """
 
     per_observation: int = 5
@@ -155,9 +155,10 @@ class CollocationDefaults:
     most: int = 1000
     total: int = 10_000
 
-    def number(self, n_observed, n_functions=1):
+    def number(self, n_observed, n_functions=1, n_equations=1):
         """Collocation points of a function with `n_observed` different points."""
-        wanted = np.clip(self.per_observation * n_observed, self.fewest, self.most)
+        wanted = self.per_observation * n_observed / n_equations
+        wanted = np.clip(wanted, self.fewest, self.most)
         return min(int(wanted), max(self.fewest, self.total // n_functions))
 
 
@@ -186,25 +187,26 @@ def low_discrepancy(points, n):
     return lower + (upper - lower) * sequence.random(n)
 
 
-def default_collocation(functions):
+def default_collocation(functions, n_equations=1):
     """The observation points of each function, and a low-discrepancy fill."""
     everything, chosen = np.concatenate([data.points for data in functions]), []
     for data in functions:
         points = np.unique(data.points, axis=0)
-        number = CollocationDefaults().number(len(points), len(functions))
+        number = CollocationDefaults().number(len(points), len(functions), n_equations)
         fill = low_discrepancy(everything, max(0, number - len(points)))
         chosen.append(np.concatenate([points, fill]))
     return chosen
 
 
-def place_collocation(given, labels, functions, n_variables):
+def place_collocation(given, labels, functions, n_variables, n_equations=1):
     """Collocation points of each function: a list of arrays (K_m, d).
 
     `given` is None, for default ones; their number in the box of the points of the
-    `functions`; an array, or a dict of arrays by label.
+    `functions`; an array, or a dict of arrays by label. At default ones several
+    equations are imposed.
     """
     if given is None:
-        return default_collocation(functions)
+        return default_collocation(functions, n_equations)
     if isinstance(given, Integral):
         everything = np.concatenate([data.points for data in functions])
         return [low_discrepancy(everything, given)] * len(labels)

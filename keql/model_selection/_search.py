@@ -24,6 +24,7 @@ from keql._regression.two_step import (
     varying_coefficient_kernel,
 )
 from keql.equation import find_terms
+from keql.model_selection._annealing import anneal
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._evolution_terms import (
     fit_exact_states,
@@ -313,12 +314,12 @@ class _Search:
         """The joint fit with the best kernels, or exact states if it promises less."""
         _, _, first, cubic, varying = self.table
         family = JointFamily(self.two_step, first.hypothesis, self.context)
-        kernels = compare_kernels(family)
+        kernels = self._compare_kernels(family)
         if not cubic.why_not and self._in_doubt(kernels[0].error):
             other = JointFamily(
                 self._two_steps(cubic.hypothesis), cubic.hypothesis, self.context
             )
-            others = compare_kernels(other)
+            others = self._compare_kernels(other)
             better = others[0].error < self.criteria.clearly_better * kernels[0].error
             if better and not self._in_doubt(others[0].error):
                 family, kernels = other, others
@@ -332,6 +333,22 @@ class _Search:
         if not varying.why_not:
             best = self._or_varying(best, varying)
         return best.or_exact(exact)
+
+    def _compare_kernels(self, family):
+        """State kernels, the best one first.
+
+        Those of a system are first sought from what the observations tell alone, and
+        where that does not predict them within the noise, as those of a single state.
+        """
+        if not family.two_step.setup.is_system:
+            return compare_kernels(family)
+        kernels = anneal(family)
+        scale = PredictionScale(self.two_step.observations)
+        noise = scale.noise(self.two_step.observation_noise)
+        if kernels[0].error <= self.criteria.noise_limited * noise:
+            return kernels
+        others = compare_kernels(family)
+        return min([kernels, others], key=lambda each: each[0].error)
 
     def _or_varying(self, best, row):
         """A selection, or one with varying coefficients if it is clearly better."""

@@ -1,0 +1,156 @@
+"""The equations of a system, imposed more and more strictly.
+
+A joint problem in which the equations hold closely from the start ends in a poor
+minimum unless the start is near a solution: where trajectories diverge, a state that
+is wrong at one time is wrong at all later ones. With high noise levels of the equations
+the states are those that the observations tell alone; lowering the levels step by step,
+each solution starting the next, leads to states and equations that agree.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from keql._joint.assembly import equation_sizes
+from keql._numerics.linalg import extent_of, size_or_one
+from keql._numerics.optimisation import Damping, minimise
+from keql._observations.data import left_out_errors
+from keql._regression.likelihood import maximise_likelihood
+from keql.kernels import RBF, Constant, SystemKernel, as_kernel, map_states
+from keql.model_selection._state_kernels import KernelCandidate, most_parsimonious
+
+
+@dataclass(frozen=True)
+class AnnealingSettings:
+    """How strictly equations are imposed in turn, and with which state kernels.
+
+    levels : tuple of float. Noise levels of the equations, in units of the root mean
+        square of what the unknown parts explain, from "hardly imposed" to the level
+        that equations have without being told. Of known constraints they are not
+        lowered, as these hold from the start.
+    factors : tuple of float. Multiples of the length scales of maximum likelihood that
+        are compared at the last level.
+    hidden : float. Length scale of a state that was never observed, in units of the
+        geometric mean of those of the others.
+    max_iter, tol : int, float. Of the least-squares loop at each level.
+    damping : float. The first damping, relative to the loss.
+    """
+
+    levels: tuple = (1.0, 0.1, 0.01, 1e-3)
+    factors: tuple = (2.0**0.5, 2.0**-0.5)
+    hidden: float = 1.0
+    max_iter: int = 20
+    tol: float = 1e-2
+    damping: float = 1e-4
+
+
+def anneal(family, settings=None):
+    """State kernels compared by annealed joint fits, that to be taken first.
+
+    family : JointFamily. The joint problems.
+    settings : AnnealingSettings, default=None. None: the default ones.
+
+    Returns candidates : list of KernelCandidate. The best one, then the others by
+        rising error.
+    """
+    settings = settings or AnnealingSettings()
+    kernel = likely_kernel(family.observations, family.two_step.variables, settings)
+    first = _through_levels(family, kernel, settings)
+    candidates = [first]
+    for factor in settings.factors:
+        best = first
+        while True:
+            kernel = map_states(lambda k, f=factor: _rescaled(k, f), best.kernel)
+            other = _at_last_level(family, kernel, best, settings)
+            candidates.append(other)
+            if other.error >= best.error:
+                break
+            best = other
+    best = most_parsimonious(candidates, family.context.criteria)
+    others = [candidate for candidate in candidates if candidate is not best]
+    return [best, *sorted(others, key=lambda candidate: candidate.error)]
+
+
+def likely_kernel(observations, variables, settings):
+    """An offset and an RBF kernel of maximum likelihood for each state."""
+    points = np.concatenate([data.points for data in observations.functions])
+    extent, kernels, scales = extent_of(points), {}, []
+    for state in observations.states:
+        samples = observations.of_state(state)
+        if not samples:
+            continue
+        values = np.concatenate([data.values for data in samples])
+        square = size_or_one(values) ** 2
+        bounds = np.outer(extent, (1e-3, 10.0))
+        free = Constant(square, (1e-4 * square, 1e4 * square))
+        kernel = free * RBF(0.1 * extent, bounds)
+        offset = np.mean(values) ** 2
+        if offset:
+            kernel = Constant(offset, "fixed") + kernel
+        kernel, _ = maximise_likelihood(
+            as_kernel(kernel).bind(variables), None, samples
+        )
+        kernels[state] = kernel
+        scales.append(_length_scales(kernel))
+    for state in observations.states:
+        if state not in kernels:
+            shared = np.exp(np.mean(np.log(scales), axis=0)) if scales else 0.1 * extent
+            kernels[state] = Constant(1.0, "fixed") * RBF(settings.hidden * shared)
+    kernels = {state: kernels[state] for state in observations.states}
+    fixed = {state: _fixed(kernel) for state, kernel in kernels.items()}
+    return SystemKernel(fixed) if len(fixed) > 1 else fixed[observations.states[0]]
+
+
+def _length_scales(kernel):
+    parameters = kernel.get_params()
+    (name,) = [key for key in parameters if key.rpartition("__")[2] == "length_scale"]
+    return np.ravel(parameters[name])
+
+
+def _fixed(kernel):
+    """The kernel with all hyperparameters fixed."""
+    names = [key for key in kernel.get_params() if key.endswith("_bounds")]
+    return kernel.set_params(**dict.fromkeys(names, "fixed"))
+
+
+def _rescaled(kernel, factor):
+    """The kernel with its length scales multiplied."""
+    parameters = kernel.get_params()
+    kernel = as_kernel(kernel).bind([])
+    for name, value in parameters.items():
+        if name.rpartition("__")[2] == "length_scale":
+            kernel.set_params(**{name: np.multiply(value, factor)})
+    return kernel
+
+
+def _through_levels(family, kernel, settings):
+    """The candidate of a kernel, its equations imposed more and more strictly."""
+    two_step, problem, start = family.at(kernel)
+    final, sizes = problem.equation_noise, equation_sizes(two_step)
+    learned = [terms.depends_on is not None for terms in two_step.setup.equations]
+    for level in settings.levels:
+        noise = np.where(learned, np.maximum(level * sizes, final), final)
+        problem = problem.with_equation_noise(noise)
+        start = _minimise(problem, start, settings).solution
+    if np.any(noise > final):
+        problem = problem.with_equation_noise(final)
+    return _candidate(family, kernel, problem, start, settings)
+
+
+def _at_last_level(family, kernel, near, settings):
+    """The candidate of a kernel, from the states of another one."""
+    _, problem, start = family.at(kernel, near.values)
+    return _candidate(family, kernel, problem, start, settings)
+
+
+def _candidate(family, kernel, problem, start, settings):
+    result = _minimise(problem, start, settings)
+    model = problem.linearise(problem.evaluate(result.solution))
+    errors = left_out_errors(model, family.observations)
+    return KernelCandidate(kernel, result.solution, errors, result.loss)
+
+
+def _minimise(problem, start, settings):
+    damping = settings.damping * problem.evaluate(start).loss
+    control = Damping(damping, settings.tol)
+    return minimise(problem, start, control, max_iter=settings.max_iter)
