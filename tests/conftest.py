@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 # Figures are drawn without a screen. Set before anything imports matplotlib.
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -34,3 +35,15 @@ def reference():
         return path
 
     return find
+
+
+@pytest.fixture
+def own_workers():
+    """Give a test worker processes of its own: none from before, none left over.
+
+    joblib keeps its processes for the next call. They know the import path of the
+    moment they were started, and would not find what a later test adds to it.
+    """
+    get_reusable_executor().shutdown(wait=True)
+    yield
+    get_reusable_executor().shutdown(wait=True)

@@ -67,7 +67,7 @@ def test_a_table_of_another_version_is_refused(paper, tmp_path):
         experiment.run(path, TASKS, lambda size, method: {"other": 1.0})
 
 
-def test_several_processes_give_the_same_rows(paper, tmp_path):
+def test_several_processes_give_the_same_rows(paper, tmp_path, own_workers):
     experiment = paper("experiment")
     tables = [
         experiment.run(tmp_path / f"{jobs}.csv", TASKS, measure_some([]), jobs)

@@ -240,7 +240,7 @@ def check_same(search, other):
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading"])
-def test_two_jobs_change_nothing(alone, backend):
+def test_two_jobs_change_nothing(alone, backend, own_workers):
     with threadpool_limits(1), joblib.parallel_config(backend):
         check_same(alone, search_of_twelve(n_jobs=2))
 
