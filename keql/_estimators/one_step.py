@@ -204,7 +204,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             self._store_states(two_step)
         else:
             report = partial(self._report, callbacks, X, y)
-            context = Context(self._settings, report, self._previous())
+            settings = self._settings.with_own_seed()
+            context = Context(settings, report, self._previous())
             self._store_selection(search(two_step, self._hypothesis, context))
         self._warn_of_failure()
         callbacks.call_on_fit_task_end(estimator=self, X=X, y=y)

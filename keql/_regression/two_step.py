@@ -1,6 +1,7 @@
 """States by kernel ridge regression, then the equation from their features."""
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -102,6 +103,17 @@ class FitSettings:
     random_state: object = None
     n_likelihood_rows: int = 500
     hidden_noise: float = 1e-2
+
+    def with_own_seed(self):
+        """The settings with an int as `random_state`.
+
+        A search states its problems again and again, and what is drawn for them, such
+        as the span of the states, has to be the same each time.
+        """
+        if isinstance(self.random_state, Integral):
+            return self
+        rng = check_random_state(self.random_state)
+        return replace(self, random_state=int(rng.randint(2**31 - 1)))
 
 
 def fit_two_steps(hypothesis, observations, variables, setup, settings, n_restarts=0):

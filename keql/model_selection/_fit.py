@@ -26,7 +26,8 @@ from keql.model_selection._fewer_terms import fit_with_fewer_terms
 class Context:
     """What all fits of one search share.
 
-    settings : FitSettings. How hypotheses are fitted.
+    settings : FitSettings. How hypotheses are fitted; with an own seed, so that the
+        states of a problem that is stated again are in the same span.
     report : callable. Called after each accepted step with the two-step solution, the
         problem and the result so far; returns True to stop.
     previous : LearnedModel or None. An earlier solution to start from.

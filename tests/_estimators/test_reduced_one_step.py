@@ -42,6 +42,23 @@ def test_states_are_in_the_span_of_kernel_functions(n_basis, rank):
     np.testing.assert_allclose(inside, values, atol=1e-6)
 
 
+@pytest.mark.parametrize("n_basis", [20, 30])
+def test_a_search_keeps_the_span_that_it_drew(n_basis):
+    """Whatever the random state: states of one span are no states of another."""
+    t = np.linspace(0, 6, 12)[:, None]
+    model = ReducedOneStepKEqL(
+        operators=("u",),
+        known_part="u_tt",
+        collocation_points=60,
+        variables=("t",),
+        equation_kernel=Polynomial(1),
+        n_basis=n_basis,
+        random_state=np.random.RandomState(0),
+    ).fit(t, np.sin(2 * t.ravel()))
+    x = np.linspace(0, 6, 50)[:, None]
+    np.testing.assert_allclose(model.predict(x), np.sin(2 * x.ravel()), atol=0.01)
+
+
 def test_reduced_method_goes_to_two_steps_where_all_is_observed():
     """Observations at the collocation points, and exact: the states are known."""
     data = make_darcy(3, 16, grid_size=6, random_state=0)
