@@ -104,7 +104,9 @@ def test_readme_shows_what_is_printed(capsys):
     names, values = zip(*(terms(line) for line in shown), strict=True)
     assert names[0] == terms(printed[0])[0][: len(names[0])]
     assert values[0] == pytest.approx(terms(printed[0])[1][: len(values[0])], rel=0.05)
-    assert values[1] == pytest.approx(terms(printed[1])[1], rel=0.05)
+    # The likelihood is flat: where it ends depends on the optimizer of the version of
+    # scipy, and the error with it.
+    assert values[1] == pytest.approx(terms(printed[1])[1], rel=0.2)
 
 
 def terms(line):

@@ -1,5 +1,6 @@
 """OneStepKEqL: oracles, limit cases, invariances, restarts, scikit-learn's contract."""
 
+import importlib.util
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +11,6 @@ import pytest
 from scipy.optimize import least_squares
 from scipy.special import airy
 from sklearn.base import clone
-from sklearn.callback import ScoringMonitor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold
 
@@ -433,7 +433,16 @@ def interrupt():
     raise KeyboardInterrupt
 
 
+needs_callbacks = pytest.mark.skipif(
+    importlib.util.find_spec("sklearn.callback") is None,
+    reason="scikit-learn has no callbacks before 1.9",
+)
+
+
+@needs_callbacks
 def test_callbacks_see_each_step():
+    from sklearn.callback import ScoringMonitor
+
     data, settings = duffing()
     recorder, monitor = Recorder(), ScoringMonitor(scoring="r2")
     model = OneStepKEqL(**settings).set_callbacks(recorder, monitor)
@@ -453,6 +462,7 @@ def test_callbacks_see_each_step():
     assert recorder.errors[n_steps - 1] == pytest.approx(final, rel=1e-6)
 
 
+@needs_callbacks
 @pytest.mark.parametrize(
     "action, message",
     [(interrupt, "interrupted after"), (lambda: True, "stopped by a callback")],
@@ -478,6 +488,7 @@ def test_a_stopped_fit_keeps_the_best_iterate(action, message, n_restarts):
     assert np.all(np.isfinite(model.predict(data.X_test, return_std=True)))
 
 
+@needs_callbacks
 @pytest.mark.parametrize("action", [interrupt, lambda: True])
 def test_a_stop_while_trying_again_keeps_the_first_result(action, hard_duffing):
     data, settings = hard_duffing

@@ -345,7 +345,7 @@ def test_a_step_of_a_linear_problem_solves_least_squares(name, damping):
     at_zero, J = case.dense()
     A = np.vstack([J, damping**0.5 * np.eye(len(x))])
     right = np.r_[-at_zero, damping**0.5 * x]
-    expected = np.linalg.lstsq(A, right)[0]
+    expected = np.linalg.lstsq(A, right, rcond=None)[0]
     size = np.abs(expected).max()
     np.testing.assert_allclose(case.flatten(new), expected, atol=1e-7 * size)
     fallen = problem.evaluate(case.start).loss - problem.evaluate(new).loss
@@ -364,7 +364,7 @@ def test_leave_one_out_is_fitting_without(name):
     for found, places in zip(errors, case.observed, strict=True):
         for error, i in zip(found, places, strict=True):
             others = np.arange(len(J)) != i
-            x = np.linalg.lstsq(J[others], -at_zero[others])[0]
+            x = np.linalg.lstsq(J[others], -at_zero[others], rcond=None)[0]
             expected = (at_zero[i] + J[i] @ x) / case.scales[i]
             assert error == pytest.approx(expected, rel=1e-6)
 
@@ -377,7 +377,7 @@ def test_posterior_of_the_weights_is_the_dense_one(name):
     p, covariance = case.n_weights, case.dispersion * np.linalg.inv(J.T @ J)
     if not case.is_damped:  # the unit of the weights is that of their prior
         covariance = 9.0 * covariance
-    x = np.linalg.lstsq(J, -at_zero)[0]
+    x = np.linalg.lstsq(J, -at_zero, rcond=None)[0]
     own = slice(len(x) - p, None)
     weights = x[own] if case.is_damped else 3.0 * x[own]
     np.testing.assert_allclose(posterior.weights, weights, rtol=1e-6, atol=1e-9)
