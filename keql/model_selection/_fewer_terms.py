@@ -9,7 +9,7 @@ from scipy import linalg
 
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import Damping, minimise
-from keql._observations.data import left_out_errors
+from keql._observations.data import PredictionScale, left_out_errors
 from keql.equation import (
     PolynomialBasis,
     SystemBasis,
@@ -34,6 +34,8 @@ class TermCriteria:
         all terms.
     damping : float. The first damping after a term is taken out, relative to the loss:
         the states are near.
+    few : int. Of more terms than this several are taken out at once, as long as they
+        cost less together than the Bayesian information criterion grants one.
     """
 
     gap: float = 3.0
@@ -41,6 +43,7 @@ class TermCriteria:
     significant: float = 2.0
     hopeless: float = 1e3
     damping: float = 1e-6
+    few: int = 12
 
 
 class TermsStep(NamedTuple):
@@ -199,8 +202,13 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
     path, errors = _describe_path(fits, two_step, table)
     place = len(fits) - 1
     if table.is_open:
-        n_residuals = sum(map(len, problem.precisions))
-        place = largest_gap([step.loss for step in path], errors, n_residuals, criteria)
+        losses = [step.loss for step in path]
+        granted = information_of_a_term(problem, losses[0])
+        place = None
+        if _within_noise(errors[0], two_step, context.criteria):
+            place = first_rise(losses, granted, criteria)
+        if place is None:
+            place = largest_gap(losses, errors, granted, criteria)
     _, chosen, fit = fits[place]
     if place > 0:
         fit = replace(
@@ -212,12 +220,18 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
     return chosen, fit, path
 
 
+def _within_noise(errors, two_step, criteria):
+    """Whether observations are predicted about as well as their noise allows."""
+    noise = PredictionScale(two_step.observations).noise(two_step.observation_noise)
+    return rms(errors) <= criteria.noise_limited * noise
+
+
 def _fits_with_fewer(problem, result, two_step, table, context, criteria):
     """Positions of terms, problem and result: with all terms, one less, and so on."""
     settings = context.settings
     fits = [(list(range(len(table.groups))), problem, result)]
     while table.removable(fits[-1][0]):
-        kept, smaller, start = _drop_cheapest_term(problem, table, *fits[-1])
+        kept, smaller, start = _drop_cheapest(problem, table, *fits[-1], criteria)
         damping = criteria.damping * smaller.evaluate(start).loss
         fit = minimise(
             smaller,
@@ -244,22 +258,41 @@ def _describe_path(fits, two_step, table):
     return steps, errors
 
 
-def largest_gap(losses, errors, n_residuals, criteria):
+def information_of_a_term(problem, loss):
+    """What the Bayesian information criterion grants a coefficient, in units of a loss.
+
+    Half the logarithm of the number of residuals; where residuals are above the noise
+    levels, in units of their mean.
+    """
+    n_residuals = sum(map(len, problem.precisions))
+    return 0.5 * np.log(n_residuals) * max(1.0, 2 * loss / n_residuals)
+
+
+def first_rise(losses, granted, criteria):
+    """Where the next loss rises by clearly more than what is granted a term; or None.
+
+    Where observations are met within their noise, a rise has the distribution of a
+    log likelihood ratio: there is no need to compare it with other rises.
+    """
+    rises = np.diff(losses)
+    significant = np.flatnonzero(rises > criteria.gap * granted)
+    return int(significant[0]) if len(significant) else None
+
+
+def largest_gap(losses, errors, granted, criteria):
     """Where the next loss rises most, compared with all rises before.
 
-    Rises below what the Bayesian information criterion grants a coefficient, half the
-    logarithm of the number of residuals, count as that; where residuals are above the
-    noise levels, it is in units of their mean.
+    Rises below what is granted a term count as that.
 
     losses : list of float. With all terms, one less, and so on.
     errors : list of ndarray. Those of predicting each observation from all others,
         likewise.
-    n_residuals : int. Number of data.
+    granted : float. See :func:`information_of_a_term`.
     criteria : TermCriteria. How large a gap must be, and when predictions are worse.
 
     Returns place : int. If no gap is clear, where observations are predicted best.
     """
-    highest = 0.5 * np.log(n_residuals) * max(1.0, 2 * losses[0] / n_residuals)
+    highest = granted
     place, widest = None, criteria.gap
     for i, rise in enumerate(np.diff(losses)):
         if rise / highest > widest and not _is_worse(errors[i], errors[0], criteria):
@@ -278,8 +311,11 @@ def _is_worse(errors, others, criteria):
     return larger or np.mean(excess) > significant
 
 
-def _drop_cheapest_term(problem, table, kept, smaller, fit):
-    """The terms kept if there is one less, their problem, and a start near a fit."""
+def _drop_cheapest(problem, table, kept, smaller, fit, criteria):
+    """The terms kept if there are fewer, their problem, and a start near a fit.
+
+    One less, or several if there are many that cost little.
+    """
     solution, everything = fit.solution, list(range(len(table.groups)))
     values = np.zeros(len(everything))
     values[kept] = table.coefficients(smaller.basis, kept) @ solution.weights
@@ -287,7 +323,14 @@ def _drop_cheapest_term(problem, table, kept, smaller, fit):
     iterate = problem.iterate(solution.coefficients, weights)
     posterior = problem.linearise(problem.evaluate(iterate)).posterior_weights()
     in_terms = posterior.transform(table.coefficients(problem.basis, everything))
+    granted = information_of_a_term(problem, fit.loss)
+    highest = in_terms.restrict(kept).loss + granted
     kept = in_terms.without_cheapest(kept, table.removable(kept))[1]
+    while len(kept) > criteria.few and table.removable(kept):
+        loss, fewer = in_terms.without_cheapest(kept, table.removable(kept))
+        if loss > highest:
+            break
+        kept = fewer
     kept = in_terms.swap_terms(kept, table.groups)
     basis = table.restricted(problem.basis, kept)
     weights = table.weights(basis, kept, in_terms.restrict(kept).weights)
