@@ -232,7 +232,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
     def _store_selection(self, selection):
         """Fitted attributes of the fit that was chosen."""
         fit, result = selection.best, selection.best.result
-        kernel = fit.problem.prior.kernel if fit.is_exact else None
+        kernel = fit.problem.boundary_kernel if fit.is_exact else None
         self._store(fit.learned, kernel)
         self.loss_curve_, self.damping_curve_ = result.loss_curve, result.damping_curve
         self.n_iter_, self.converged_ = result.n_iter, result.converged
@@ -297,7 +297,7 @@ def _summary(selection):
         learned_with=selection.joint.learned_with if searched else None,
         dispersion=1.0 if fit.is_exact else fit.problem.dispersion,
         exact_error=fit.error if fit.is_exact else None,
-        boundary_kernel=fit.problem.prior.kernel if fit.is_exact else None,
+        boundary_kernel=fit.problem.boundary_kernel if fit.is_exact else None,
         not_tried=tuple(selection.not_tried),
         criteria=asdict(selection.criteria),
     )

@@ -135,6 +135,25 @@ class EvolutionProblem:
     grid: EvolutionGrid
     observed: tuple
     priors: tuple
+    is_exact = True
+
+    @property
+    def boundary_kernel(self):
+        """Prior covariance of the initial values and of those at both ends."""
+        return self.prior.kernel
+
+    def assemble(self, model):
+        """The learned model whose states are those of a linearisation's solution."""
+        states = model.posterior_states()
+        equation = model.solution.equation
+        equation.training_features = self.learned.setup.features_of(states)
+        return replace(
+            self.learned,
+            states=states,
+            equations=(equation,),
+            observation_noise=np.array([model.problem.prior.noise]),
+            equation_noise=np.zeros(1),
+        )
 
     @property
     def functions(self):
@@ -404,18 +423,4 @@ def _observed(grid, learned):
     return tuple(
         grid.interpolation(data.points, data.operators[0])
         for data in learned.observations.functions
-    )
-
-
-def assemble_exact(learned, model):
-    """The learned model whose states are those of a linearisation's solution."""
-    states = model.posterior_states()
-    equation = model.solution.equation
-    equation.training_features = learned.setup.features_of(states)
-    return replace(
-        learned,
-        states=states,
-        equations=(equation,),
-        observation_noise=np.array([model.problem.prior.noise]),
-        equation_noise=np.zeros(1),
     )

@@ -196,6 +196,7 @@ class JointProblem:
     linear_model: type
     map_blocks: object = map
     dispersion: float = 1.0
+    is_exact = False
 
     def iterate(self, coefficients, weights):
         """An iterate from coefficients of the states and weights of P."""

@@ -12,6 +12,7 @@ from keql.equation._basis import (
     make_basis,
     regression_posterior,
 )
+from keql.equation._explicit import Layout
 from keql.equation._formulas import number
 from keql.equation._known import (
     GivenEquation,

@@ -136,6 +136,28 @@ class Layout:
         """The derivative of y in time, of its shape."""
         return self.derivatives(y, highest)[self.known + 1]
 
+    def position_of_highest(self):
+        """Positions in dy/dt of the highest derivatives, one for each state."""
+        return np.cumsum(list(self.orders.values())) - 1
+
+    def chain(self):
+        """Pairs of positions in dy/dt and in y that hold one derivative."""
+        pairs, start = [], 0
+        for order in self.orders.values():
+            pairs += [(start + k, start + k + 1) for k in range(order - 1)]
+            start += order
+        return pairs
+
+    def slopes_in_y(self, gradient):
+        """Slopes (n, sum of orders) in y from those (n, d + Q') in the features."""
+        slopes = np.zeros((len(gradient), len(self.known)))
+        position = {row: i for i, row in enumerate(self.known.tolist())}
+        for j, row in enumerate(self.rows):
+            if row in position:
+                part = gradient[:, self.offset + j] * self.factors[j]
+                slopes[:, position[row]] += part
+        return slopes
+
     def slopes(self, gradient):
         """Slopes (n, S) in the highest derivatives from those in the features."""
         slopes = np.zeros((len(gradient), len(self.states)))

@@ -21,7 +21,7 @@ from scipy import linalg
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import FullSteps, minimise
-from keql._observations.data import left_out_errors, size_of
+from keql._observations.data import PredictionScale, left_out_errors
 from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
 from keql.kernels import Restriction
 from keql.model_selection._fewer_terms import TermsStep
@@ -340,6 +340,6 @@ def predicts_within_noise(fit, two_step, criteria):
     Observations are predicted to a small part of their size, or as well as their
     noise, as it would be without an equation, allows.
     """
-    size = size_of(two_step.observations.functions)
-    noise = criteria.exact_noise * two_step.observation_noise[0]
-    return fit.error < max(criteria.exact_size * size, noise)
+    scale = PredictionScale(two_step.observations)
+    noise = criteria.exact_noise * scale.noise(two_step.observation_noise)
+    return fit.error < max(criteria.exact_size * scale.size, noise)

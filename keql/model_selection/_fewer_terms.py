@@ -75,25 +75,26 @@ class TermTable:
     fewest : list of int. How many terms each equation keeps at least.
     is_open : bool. Whether their number is to be found.
     names : list of str. Names of the terms; in a system after that of the equation.
+    degrees : ndarray of shape (q,). Degrees of the terms as polynomials.
     """
 
-    def __init__(self, two_step, problem, hypothesis):
+    def __init__(self, two_step, basis, hypothesis):
         setup, self.is_system = two_step.setup, two_step.setup.is_system
         n_columns = len(setup.unknown_names(two_step.variables))
         self.exponents, self.names, groups, self.fewest = [], [], [], []
-        self.is_open, given = False, []
-        for e, (terms, basis) in enumerate(
-            zip(setup.equations, self._bases(problem.basis), strict=True)
+        self.is_open, given, self.fixed = False, [], []
+        for e, (terms, own_basis) in enumerate(
+            zip(setup.equations, self._bases(basis), strict=True)
         ):
             n_terms = hypothesis.of_equation(terms.name).n_terms
             if terms.depends_on is None or n_terms is None:
                 self.exponents.append(None)
-                size = problem.basis.sizes[e] if self.is_system else n_columns
+                size = basis.sizes[e] if self.is_system else n_columns
                 groups += [-1] * size
                 self.names += [f"{terms.name}: weight {i + 1}" for i in range(size)]
                 self.fewest.append(size)
                 continue
-            own = find_terms(basis.kernel, n_columns, n_terms)
+            own = find_terms(own_basis.kernel, n_columns, n_terms)
             names = [term_name(two_step, powers) for powers in own]
             if self.is_system:
                 names = [f"{terms.name}: {name}" for name in names]
@@ -101,9 +102,16 @@ class TermTable:
             self.names += names
             groups += [e] * len(own)
             given.append(n_terms)
+            if n_terms != "auto":
+                self.fixed.append(e)
             self.fewest.append(1 if n_terms == "auto" else n_terms)
         self.is_open = "auto" in given
         self.groups = np.array(groups, dtype=int)
+        degrees = [
+            np.zeros(fewest) if own is None else own.sum(axis=1)
+            for own, fewest in zip(self.exponents, self.fewest, strict=True)
+        ]
+        self.degrees = np.concatenate(degrees).astype(int)
 
     def _bases(self, basis):
         return basis.bases if self.is_system else [basis]
@@ -162,6 +170,10 @@ class TermTable:
             parts.append(part if own is None else weights_of(each, own[rows], part))
         return np.concatenate(parts)
 
+    def is_fixed(self, equation):
+        """Whether the number of terms of an equation is given."""
+        return equation in self.fixed
+
     def removable(self, kept):
         """Positions of the terms that may still go."""
         return {
@@ -196,7 +208,7 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
     """
     criteria, table = (
         criteria or TermCriteria(),
-        TermTable(two_step, problem, hypothesis),
+        TermTable(two_step, problem.basis, hypothesis),
     )
     fits = _fits_with_fewer(problem, result, two_step, table, context, criteria)
     path, errors = _describe_path(fits, two_step, table)

@@ -6,7 +6,6 @@ from functools import cached_property, partial
 import numpy as np
 from sklearn.utils import check_random_state
 
-from keql._evolution.problem import EvolutionProblem, assemble_exact
 from keql._joint.assembly import assemble_learned, joint_weights, make_problem
 from keql._joint.problem import first_equal, same_points
 from keql._joint.restarts import minimise_with_restarts
@@ -66,7 +65,7 @@ class Fit:
     @property
     def is_exact(self):
         """Whether states obey the equation exactly."""
-        return isinstance(self.problem, EvolutionProblem)
+        return self.problem.is_exact
 
     @cached_property
     def model(self):
@@ -79,7 +78,7 @@ class Fit:
     def learned(self):
         """States and equation."""
         if self.is_exact:
-            return assemble_exact(self.two_step, self.model)
+            return self.problem.assemble(self.model)
         return assemble_learned(self.two_step, self.problem, self.result.solution)
 
     @cached_property

@@ -15,6 +15,7 @@ from itertools import islice
 import numpy as np
 
 from keql._evolution.problem import why_not_integrated
+from keql._evolution.trajectories import why_no_trajectories
 from keql._numerics.linalg import size_or_one
 from keql._observations.data import PredictionScale
 from keql._regression.two_step import (
@@ -43,6 +44,7 @@ from keql.model_selection._state_kernels import (
     compare_kernels,
     warm_start,
 )
+from keql.model_selection._trajectory_terms import fit_trajectories
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,8 @@ def _why_not_exact(two_step, given, settings):
         return "state_kernel is given, or optimizer=None keeps the default one"
     if given.equation_noise:
         return "equation_noise says that the equation does not hold exactly"
+    if two_step.setup.is_system:
+        return why_no_trajectories(two_step)
     return why_not_integrated(two_step)
 
 
@@ -246,7 +250,7 @@ class _Search:
 
     def run(self):
         """The selection."""
-        exact = self._exact_states()
+        exact = self._trajectories() if self._is_in_time else self._exact_states()
         convinces = exact is not None and (
             exact.result.interrupted
             or predicts_within_noise(exact, self.two_step, self.criteria)
@@ -276,6 +280,49 @@ class _Search:
         return refit_two_steps(self.two_step, hypothesis, settings, kernel)
 
     # --- exact states ---------------------------------------------------------------
+
+    @property
+    def _is_in_time(self):
+        """Whether there are several states of ordinary differential equations."""
+        is_system = self.two_step.setup.is_system
+        return is_system and len(self.two_step.variables) == 1
+
+    def _trajectories(self):
+        """Exact trajectories with quadratic, or cubic equations if clearly better.
+
+        From the states that the equations at collocation points lead to, these imposed
+        more and more strictly; then from those of compared kernels.
+        """
+        best = None
+        for row, joint in zip(self.table[:2], self.table[2:4], strict=True):
+            if row.why_not or joint.why_not:
+                continue
+            for find_kernels in (anneal, compare_kernels):
+                fit = self._trajectories_from(find_kernels, joint.hypothesis)
+                clearly = 1.0 if best is None else self.criteria.clearly_better
+                if fit is not None and (
+                    best is None or fit.error < clearly * best.error
+                ):
+                    best = fit
+                if best is not None and self._convinces(best):
+                    return best
+        return best
+
+    def _trajectories_from(self, find_kernels, hypothesis):
+        """Exact trajectories from a joint fit with all terms; None if there are none."""
+        everything = replace(hypothesis, n_terms=None)
+        family = JointFamily(self._two_steps(hypothesis), everything, self.context)
+        kernels = find_kernels(family)
+        fit = fit_jointly(family, *warm_start(kernels[0], family)[:3])
+        if fit.result.interrupted:
+            return None
+        return fit_trajectories(fit.learned, hypothesis, self.context)
+
+    def _convinces(self, fit):
+        """Whether nothing better than these trajectories is to be looked for."""
+        scale = PredictionScale(self.two_step.observations)
+        noise = scale.noise(self.two_step.observation_noise)
+        return fit.result.interrupted or fit.error < self.criteria.exact_noise * noise
 
     def _exact_states(self):
         """Exact states with a quadratic, or a cubic equation if clearly better."""
@@ -397,6 +444,8 @@ class _Search:
         exact = self.table[0]
         if exact.why_not or fit.result.interrupted:
             return None
+        if self._is_in_time:
+            return fit_trajectories(fit.learned, family.hypothesis, self.context)
         hypothesis = replace(
             family.hypothesis,
             constraint="integration",

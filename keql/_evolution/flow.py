@@ -1,0 +1,97 @@
+"""Short pieces of trajectories of ordinary differential equations, all at once.
+
+The steps of :class:`scipy.integrate.DOP853` (Hairer, Norsett, Wanner, "Solving ordinary
+differential equations I", section II.5) from many points, with the derivatives of their
+ends in the points and in the weights of the equations.
+"""
+
+import numpy as np
+from scipy.integrate import DOP853
+
+from keql.equation import Layout
+
+
+class Flow:
+    """The vector field of explicit equations with weights, for one function.
+
+    The equations are LearnedEquations of one variable; `given` says of each input what
+    it is, {name: function of points}. In y (D,) are the states and their derivatives
+    below the highest, as a :class:`keql.equation.Layout` has them.
+    """
+
+    def __init__(self, equations, given):
+        self.equations, self.layout = tuple(equations), Layout(equations[0], given)
+        first = self.equations[0]
+        self.n_unknown = first.n_unknown_features
+        self.sizes = [len(equation.weights) for equation in self.equations]
+
+    @property
+    def n_states(self):
+        """Length D of y."""
+        return sum(self.layout.orders.values())
+
+    def mass(self, t, y):
+        """Slopes (n, E, S) of the equations in the highest derivatives."""
+        S = self.layout.features(t, y, 0.0)
+        slopes = [self.layout.slopes(e.gradient(S)) for e in self.equations]
+        return np.stack(slopes, axis=1)
+
+    def velocity(self, t, y, with_slopes=True):
+        """dy/dt (n, D) at times (n,) and y (n, D), with slopes in y and weights.
+
+        The slopes have the shapes (n, D, D) and (n, D, p). The highest derivatives h
+        solve M h + G(t, y) . w = 0, with M of :meth:`mass`.
+        """
+        layout, n, D = self.layout, len(t), self.n_states
+        S = layout.features(t, y.T, 0.0)
+        gradients = [equation.gradient(S) for equation in self.equations]
+        M = np.stack([layout.slopes(gradient) for gradient in gradients], axis=1)
+        left = np.stack([equation(S) for equation in self.equations], axis=1)
+        highest = -np.linalg.solve(M, left[..., None])[..., 0]
+        velocity = layout.velocity(y.T, highest.T).T
+        if not with_slopes:
+            return velocity, None, None
+        on_y, on_w = np.zeros((n, D, D)), np.zeros((n, D, sum(self.sizes)))
+        rows = layout.position_of_highest()
+        for place, chain in layout.chain():
+            on_y[:, place, chain] = 1.0
+        G = np.stack([layout.slopes_in_y(gradient) for gradient in gradients], axis=1)
+        on_y[:, rows] = -np.linalg.solve(M, G)
+        features, start = np.zeros((n, len(self.equations), sum(self.sizes))), 0
+        for e, (equation, size) in enumerate(
+            zip(self.equations, self.sizes, strict=True)
+        ):
+            part = equation.basis(S[:, : self.n_unknown])
+            features[:, e, start : start + size] = part
+            start += size
+        on_w[:, rows] = -np.linalg.solve(M, features)
+        return velocity, on_y, on_w
+
+    def step(self, t, h, y, with_slopes=True):
+        """y (n, D) after steps h (n,) from times (n,), with slopes of the ends.
+
+        The slopes (n, D, D + p) are those in y and in the weights.
+        """
+        n, D = y.shape
+        A, B, C = DOP853.A, DOP853.B, DOP853.C
+        V = np.zeros((n, D, D + sum(self.sizes)))
+        V[:, :, :D] = np.eye(D)
+        stages, tangents = [], []
+        for i in range(DOP853.n_stages):
+            inner, tangent = y.copy(), V.copy() if with_slopes else None
+            for j in range(i):
+                if A[i, j]:
+                    inner += (h * A[i, j])[:, None] * stages[j]
+                    if with_slopes:
+                        tangent += (h * A[i, j])[:, None, None] * tangents[j]
+            f, on_y, on_w = self.velocity(t + C[i] * h, inner, with_slopes)
+            stages.append(f)
+            if with_slopes:
+                slope = on_y @ tangent
+                slope[:, :, D:] += on_w
+                tangents.append(slope)
+        end = y + h[:, None] * sum(b * f for b, f in zip(B, stages, strict=True))
+        if not with_slopes:
+            return end, None
+        moved = sum(b * f for b, f in zip(B, tangents, strict=True))
+        return end, V + h[:, None, None] * moved

@@ -1,0 +1,288 @@
+"""Which terms ordinary differential equations have, their solutions being exact.
+
+In the linearised problem the weights of all terms act on the observations linearly, so
+that the evidence of any set of terms is a matter of small factorisations: sets are
+searched there, and the best is solved for; its solution is where the next search
+linearises.
+"""
+
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
+from math import comb, log
+
+import numpy as np
+from scipy import linalg
+
+from keql._evolution.trajectories import (
+    TrajectoryIterate,
+    make_trajectory_problem,
+    why_no_trajectories,
+)
+from keql._joint.assembly import joint_basis
+from keql._numerics.linalg import rms
+from keql._numerics.optimisation import FullSteps, minimise
+from keql._observations.data import left_out_errors
+from keql.model_selection._fewer_terms import TermsStep, TermTable
+from keql.model_selection._fit import Fit
+
+
+@dataclass(frozen=True)
+class TrajectorySearchSettings:
+    """How far the search for terms goes.
+
+    n_rounds : int. Linearisations in which sets of terms are searched.
+    n_tried, margin : int, float. In each, so many sets are solved for at most, as long
+        as their log evidence is lower than that of the best one by at most the margin,
+        linearised: a difference of five is decisive, and it may be as far off.
+    max_steps : int. Steps to solve for one set of terms: they converge linearly where
+        the noise is high.
+    tol : float. Change of the states at which steps end, relative to their size, in
+        units of the loop's tolerance.
+    """
+
+    n_rounds: int = 20
+    n_tried: int = 6
+    margin: float = 10.0
+    max_steps: int = 60
+    tol: float = 10.0
+
+
+def fit_trajectories(learned, hypothesis, context, settings=None):
+    """Exact trajectories from the states of a learned model, with the best terms.
+
+    learned : LearnedModel. States to start from, and equations with all terms that
+        there may be.
+    hypothesis : Hypothesis. How many terms there are, and the noise.
+    context : Context. How problems are solved.
+    settings : TrajectorySearchSettings, default=None. None: the default ones.
+
+    Returns fit : Fit or None. None if there are no trajectories near the states.
+    """
+    if why_no_trajectories(learned):
+        return None
+    settings = settings or TrajectorySearchSettings()
+    operators = [operator.name for operator in learned.observations.operators]
+    given = [hypothesis.of_state(name).observation_noise for name in operators]
+    problem = make_trajectory_problem(learned, np.array(given, dtype=float))
+    solve = partial(_solve, learned, context, settings)
+    table = TermTable(learned, joint_basis(learned.equations), hypothesis)
+    search = _TermSearch(problem, table, solve, settings)
+    if table.groups.size and np.any(table.groups >= 0):
+        search.run(problem.start().nodes)
+    else:
+        search.best = solve(problem, problem.start())
+    result = search.best
+    if result is None or not (result.converged or result.interrupted):
+        return None
+    return Fit(
+        replace(hypothesis, constraint="integration"),
+        learned,
+        result.model.problem,
+        result,
+        learned.state_kernel,
+        terms_path=sorted(search.steps, key=lambda step: -len(step.terms)),
+    )
+
+
+def _solve(learned, context, settings, problem, start):
+    """Full steps until states do not change any more; None if that fails."""
+    result = minimise(
+        problem,
+        start,
+        FullSteps(settings.tol * context.settings.tol),
+        max_iter=min(settings.max_steps, context.settings.max_iter),
+        report=partial(context.report, learned, problem),
+    )
+    if result is None or result.model is None:
+        return None
+    return result
+
+
+class _TermSearch:
+    """The set of terms of the highest evidence, solved for.
+
+    best : Result or None. The solution with these terms.
+    score : float. Its log evidence with the odds of the set, up to a constant.
+    kept : list of int or None. Positions of its terms.
+    steps : list of TermsStep. All sets that were solved for.
+    """
+
+    def __init__(self, problem, table, solve, settings):
+        self.problem, self.table, self.solve = problem, table, solve
+        self.settings = settings
+        self.basis = joint_basis(problem.learned.equations)
+        everything = list(range(len(table.groups)))
+        self.single = table.weights(self.basis, everything, np.eye(len(everything)))
+        self.best, self.score, self.kept = None, -np.inf, None
+        self.steps, self.tried = [], set()
+
+    def run(self, nodes):
+        """Search, solve and search again where the solution is."""
+        problem, equations = self.problem, self.problem.learned.equations
+        for _ in range(self.settings.n_rounds):
+            iterate, before = TrajectoryIterate(equations, nodes), self.score
+            model = problem.linearise(problem.evaluate(iterate))
+            if model is None:
+                return
+            score = self._scores(model)
+            if self.kept is None:
+                offers = [self._best_set(score)]
+            else:
+                offers = self._best_neighbours(score)
+            for offer in offers:
+                self._try(offer, model, score, nodes)
+                if self.best is not None and self.best.interrupted:
+                    return
+            if not self.score > before:
+                return
+            result = self.best
+            problem, nodes = result.model.problem, result.solution.nodes
+            equations = self._complete(self.kept, result.solution.equations)
+
+    def _scores(self, model):
+        """The evidence of sets of terms in a linearised problem."""
+        target, features = model.regression.whitened()
+        return _Score(features @ self.single, target, self.single, self._log_odds)
+
+    def _try(self, kept, model, score, nodes):
+        """Solve for a set of terms."""
+        self.tried.add(tuple(kept))
+        weights = model.regression.prior.scale * score.weights(kept)
+        start = TrajectoryIterate(self._restricted(kept, weights), nodes)
+        result = self.solve(model.problem, start)
+        if result is not None:
+            self._record(kept, result)
+
+    def _best_neighbours(self, score):
+        """Sets near the best one that have not been solved for, the best first."""
+        offers = [k for k in self._neighbours(self.kept) if tuple(k) not in self.tried]
+        ranked = sorted(((score(offer), offer) for offer in offers), reverse=True)
+        highest = max([score(self.kept), *(each for each, _ in ranked[:1])])
+        near = [k for each, k in ranked if each > highest - self.settings.margin]
+        return near[: self.settings.n_tried]
+
+    def _record(self, kept, result):
+        """Keep a result if it is the best so far."""
+        score = result.model.log_evidence() + self._log_odds(kept)
+        errors = left_out_errors(result.model, self.problem.learned.observations)
+        names = tuple(self.table.names[i] for i in kept)
+        misfit = result.model.regression.misfit
+        self.steps.append(TermsStep(names, result.loss, misfit, rms(errors), score))
+        if score > self.score or result.interrupted:
+            self.best, self.score, self.kept = result, score, kept
+
+    def _log_odds(self, kept):
+        """Log probability of a set of terms.
+
+        Sets with the same number of terms of each degree in each equation share it:
+        there are more products of high degree than of low.
+        """
+        table, odds = self.table, 0.0
+        kinds = np.stack([table.groups, table.degrees], axis=1)
+        for kind in np.unique(kinds[table.groups >= 0], axis=0):
+            alike = np.all(kinds == kind, axis=1)
+            odds -= log(comb(int(alike.sum()), int(alike[kept].sum())))
+        return odds
+
+    def _best_set(self, score):
+        """Positions of the terms of the best set by a score.
+
+        Terms are taken out one by one, that whose loss lowers the evidence least; from
+        the best set on the way, terms are added, taken out or exchanged while that
+        raises it.
+        """
+        kept = list(range(len(self.table.groups)))
+        best, highest = kept, score(kept)
+        while self.table.removable(kept):
+            offers = [[i for i in kept if i != j] for j in self.table.removable(kept)]
+            scores = [score(offer) for offer in offers]
+            kept = offers[int(np.argmax(scores))]
+            if max(scores) > highest:
+                best, highest = kept, max(scores)
+        improved = True
+        while improved:
+            improved = False
+            for offer in self._neighbours(best):
+                if score(offer) > highest + 1e-9:
+                    best, highest, improved = offer, score(offer), True
+        return best
+
+    def _neighbours(self, kept):
+        """Sets with a term more, a term less, or a term exchanged for another."""
+        groups = self.table.groups
+        unused = [i for i in range(len(groups)) if i not in kept and groups[i] >= 0]
+        removable = self.table.removable(kept)
+        less = [[i for i in kept if i != j] for j in removable]
+        free = [i for i in unused if not self.table.is_fixed(groups[i])]
+        more = [sorted([*kept, i]) for i in free]
+        exchanged = [
+            sorted([i for i in kept if i != j] + [added])
+            for added in unused
+            for j in kept
+            if groups[j] == groups[added] or (added in free and j in removable)
+        ]
+        return [*less, *more, *exchanged]
+
+    def _restricted(self, kept, weights):
+        """The equations with the terms kept, from weights in all features."""
+        values = self.table.coefficients(self.basis, kept) @ weights
+        return self._with(self.table.restricted(self.basis, kept), kept, values)
+
+    def _complete(self, kept, equations):
+        """Equations with some of the terms as ones in the features of all terms."""
+        basis = joint_basis(equations)
+        weights = np.concatenate([equation.weights for equation in equations])
+        values = np.zeros(len(self.table.groups))
+        values[kept] = self.table.coefficients(basis, kept) @ weights
+        return self._with(self.basis, list(range(len(values))), values)
+
+    def _with(self, basis, kept, values):
+        weights, equations = self.table.weights(basis, kept, values), []
+        bases = getattr(basis, "bases", [basis])
+        sizes = getattr(basis, "sizes", [len(weights)])
+        parts = np.split(weights, np.cumsum(sizes)[:-1])
+        for equation, own, part in zip(
+            self.problem.learned.equations, bases, parts, strict=True
+        ):
+            equation = copy(equation)
+            equation.basis, equation.weights = own, part
+            equations.append(equation)
+        return tuple(equations)
+
+
+class _Score:
+    """Log evidence of sets of terms in a whitened regression, with their odds.
+
+    The effects (N, q) of single terms on the target (N,) are in units of the noise, and
+    `single` (p, q) are their weights, whose scale is one.
+    """
+
+    def __init__(self, effects, target, single, log_odds):
+        self.gram, self.right = effects.T @ effects, effects.T @ target
+        self.norms, self.log_odds = single.T @ single, log_odds
+        self.single = single
+
+    def __call__(self, kept):
+        L, z, half_log_norms = self._solve(kept)
+        volume = np.sum(np.log(np.diag(L))) - half_log_norms
+        return 0.5 * z @ z - volume + self.log_odds(kept)
+
+    def _solve(self, kept):
+        """Factor of the precision of the terms, whitened target, and of the prior."""
+        rows = np.ix_(kept, kept)
+        # Coefficients c of the terms have the prior precision single^T single.
+        scale = np.sqrt(np.diag(self.norms)[kept])
+        prior = self.norms[rows] / scale / scale[:, None]
+        precision = prior + self.gram[rows] / scale / scale[:, None]
+        L = linalg.cholesky(precision, lower=True)
+        z = linalg.solve_triangular(L, self.right[kept] / scale, lower=True)
+        half = np.sum(np.log(np.diag(linalg.cholesky(prior, lower=True))))
+        return L, z, half
+
+    def weights(self, kept):
+        """The most probable weights (p,) of all features."""
+        L, z, _ = self._solve(kept)
+        scale = np.sqrt(np.diag(self.norms)[kept])
+        values = linalg.solve_triangular(L, z, lower=True, trans="T") / scale
+        return self.single[:, kept] @ values
