@@ -24,6 +24,7 @@ from keql._evolution.initial_values import (
     Rows,
 )
 from keql._numerics.linalg import rms
+from keql._observations.data import noise_range
 from keql.operators import parse_operator
 
 
@@ -37,13 +38,11 @@ class TrajectoryLimits:
         grow until they are lost in rounding errors.
     spread : float. Prior standard deviation of initial values, in units of the size of
         the state; of their derivatives, over the time between observations.
-    exact : float. Least noise level, relative to the size of the values.
     """
 
     steps: int = 200
     largest_growth: float = 1e10
     spread: float = 100.0
-    exact: float = 1e-9
 
 
 def why_no_trajectories(learned):
@@ -436,7 +435,7 @@ def make_trajectory_problem(learned, given_noise, limits=None):
     times = [_nodes(data.points[:, 0], limits) for data in observations.functions]
     sizes = observations.sizes()
     noise = np.where(np.isnan(given_noise), learned.observation_noise, given_noise)
-    lowest = limits.exact * sizes
+    lowest, _ = noise_range(sizes)
     spread, gap = [], np.mean([np.mean(np.diff(np.unique(t))) for t in times])
     by_state = {
         operator.name: size

@@ -16,7 +16,7 @@ def noise_range(size=1.0, smallest=1e-5, largest=1.0):
     They are the parts `smallest`, which counts as exact data, and `largest` of the root
     mean square `size` of the values, in its unit.
     """
-    return np.multiply((smallest, largest), size)
+    return np.multiply.outer((smallest, largest), size)
 
 
 @dataclass(frozen=True)

@@ -322,7 +322,10 @@ class _Search:
         """Whether nothing better than these trajectories is to be looked for."""
         scale = PredictionScale(self.two_step.observations)
         noise = scale.noise(self.two_step.observation_noise)
-        return fit.result.interrupted or fit.error < self.criteria.exact_noise * noise
+        limit = min(
+            self.criteria.exact_noise * noise, self.criteria.explains * scale.size
+        )
+        return fit.result.interrupted or fit.error < limit
 
     def _exact_states(self):
         """Exact states with a quadratic, or a cubic equation if clearly better."""

@@ -20,7 +20,7 @@ from keql._evolution.trajectories import (
     why_no_trajectories,
 )
 from keql._joint.assembly import joint_basis
-from keql._numerics.linalg import rms
+from keql._numerics.linalg import cholesky, rms
 from keql._numerics.optimisation import FullSteps, minimise
 from keql._observations.data import left_out_errors
 from keql.model_selection._fewer_terms import TermsStep, TermTable
@@ -275,9 +275,9 @@ class _Score:
         scale = np.sqrt(np.diag(self.norms)[kept])
         prior = self.norms[rows] / scale / scale[:, None]
         precision = prior + self.gram[rows] / scale / scale[:, None]
-        L = linalg.cholesky(precision, lower=True)
+        L = cholesky(precision)
         z = linalg.solve_triangular(L, self.right[kept] / scale, lower=True)
-        half = np.sum(np.log(np.diag(linalg.cholesky(prior, lower=True))))
+        half = np.sum(np.log(np.diag(cholesky(prior))))
         return L, z, half
 
     def weights(self, kept):
