@@ -2,7 +2,13 @@
 
 import numpy as np
 
-from keql._observations.data import FunctionData, left_out_errors, on_border
+from keql._observations.data import (
+    FunctionData,
+    Observations,
+    left_out_errors,
+    on_border,
+)
+from keql.operators import identity_of
 
 
 class Model:
@@ -15,8 +21,12 @@ class Model:
         return self.errors
 
 
-def regression(points):
-    return FunctionData(points, np.zeros(len(points)), np.ones(len(points)))
+def observed(points, weight=1.0):
+    """One function, whose state has the value zero at the points."""
+    n, d = points.shape
+    of_state = np.zeros(n, dtype=int), [identity_of("u", d)]
+    data = FunctionData(points, np.zeros(n), np.full(n, weight), *of_state)
+    return Observations((None,), [data])
 
 
 def test_errors_on_the_border_do_not_count():
@@ -25,23 +35,33 @@ def test_errors_on_the_border_do_not_count():
     errors = np.where(inside, 2.0, 100.0)
     assert inside.sum() == 6
     model = Model(errors)
-    np.testing.assert_array_equal(left_out_errors(model, [regression(grid)]), 2.0)
+    np.testing.assert_array_equal(left_out_errors(model, observed(grid)), 2.0)
     # where all are on the border, all count
     rim = grid[~inside]
     model = Model(np.full(len(rim), 3.0))
-    np.testing.assert_array_equal(left_out_errors(model, [regression(rim)]), 3.0)
+    np.testing.assert_array_equal(left_out_errors(model, observed(rim)), 3.0)
 
 
 def test_errors_of_precise_values_count_more():
     points = np.arange(8.0)[:, None]
-    data = FunctionData(points, np.zeros(8), np.full(8, 4.0))
-    np.testing.assert_array_equal(left_out_errors(Model(np.ones(8)), [data]), 2.0)
+    left_out = left_out_errors(Model(np.ones(8)), observed(points, weight=4.0))
+    np.testing.assert_array_equal(left_out, 2.0)
+
+
+def test_errors_of_several_operators_have_no_unit():
+    points, size = np.arange(8.0)[:, None], np.array([3.0, 5.0])
+    index = np.repeat([0, 1], 4)
+    operators = [identity_of("u", 1), identity_of("v", 1)]
+    data = FunctionData(points, size[index], np.ones(8), index, operators)
+    everything = Observations((None,), [data], ("u", "v"))
+    left_out = left_out_errors(Model(size[index]), everything)
+    np.testing.assert_allclose(left_out, 1.0)
 
 
 def test_few_errors_inside_are_not_enough():
     points = np.arange(6.0)[:, None]  # four lie inside
     errors = np.arange(6.0)
-    left_out = left_out_errors(Model(errors), [regression(points)])
+    left_out = left_out_errors(Model(errors), observed(points))
     np.testing.assert_array_equal(left_out, errors)
 
 

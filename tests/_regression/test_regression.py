@@ -10,7 +10,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from keql._numerics.linalg import size_or_one
 from keql._numerics.optimisation import _polish
-from keql._observations.data import FunctionData, noise_range
+from keql._observations.data import FunctionData, Sample, noise_range
 from keql._regression.likelihood import (
     _spectra,
     _spectral_likelihood,
@@ -45,7 +45,14 @@ def sample(n, noise=NOISE, seed=0, weights=None):
     rng = np.random.RandomState(seed)
     points = rng.uniform(size=(n, 2))
     values = smooth(points) + noise * rng.normal(size=n)
-    return FunctionData(points, values, np.ones(n) if weights is None else weights)
+    return Sample(points, values, np.ones(n) if weights is None else weights)
+
+
+def fit_to(kernel, noise, sample, operator):
+    """The state that fits values of one operator."""
+    of_operator = np.zeros(len(sample.values), dtype=int), [operator]
+    data = FunctionData(sample.points, sample.values, sample.weights, *of_operator)
+    return fit_state(kernel, np.array([noise]), data)
 
 
 def process(kernel, alpha, optimizer=None):
@@ -68,7 +75,7 @@ KERNELS = [
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_state_is_kernel_ridge(kernel):
-    state = fit_state(kernel, NOISE, DATA, op("u"))
+    state = fit_to(kernel, NOISE, DATA, op("u"))
     other = KernelRidge(alpha=NOISE**2, kernel="precomputed")
     other.fit(kernel(DATA.points), DATA.values)
     expected = other.predict(kernel(QUERIES, DATA.points))
@@ -78,7 +85,7 @@ def test_state_is_kernel_ridge(kernel):
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("data", [DATA, WEIGHTED], ids=["equal", "weighted"])
 def test_state_is_a_gaussian_process(kernel, data):
-    state = fit_state(kernel, NOISE, data, op("u"))
+    state = fit_to(kernel, NOISE, data, op("u"))
     other = process(kernel, NOISE**2 / data.weights).fit(data.points, data.values)
     mean, std = other.predict(QUERIES, return_std=True)
     assert_allclose(state.evaluate(QUERIES, op("u")), mean, rtol=0, atol=1e-10)
@@ -89,12 +96,10 @@ def test_state_is_a_gaussian_process(kernel, data):
 def test_weight_is_a_repetition():
     weights = np.ones(40)
     weights[:3] = 3
-    once = fit_state(
-        KERNELS[0], NOISE, FunctionData(DATA.points, DATA.values, weights), op("u")
-    )
+    once = fit_to(KERNELS[0], NOISE, Sample(DATA.points, DATA.values, weights), op("u"))
     rows = np.r_[np.arange(40), [0, 1, 2], [0, 1, 2]]
-    repeated = FunctionData(DATA.points[rows], DATA.values[rows], np.ones(46))
-    expected = fit_state(KERNELS[0], NOISE, repeated, op("u"))
+    repeated = Sample(DATA.points[rows], DATA.values[rows], np.ones(46))
+    expected = fit_to(KERNELS[0], NOISE, repeated, op("u"))
     for name in ["u", "u_x"]:
         values, others = (s.evaluate(QUERIES, op(name)) for s in (once, expected))
         assert_allclose(values, others, rtol=0, atol=1e-9)
@@ -104,14 +109,14 @@ def test_weight_is_a_repetition():
 
 def test_state_without_noise_interpolates():
     data = sample(12, noise=0.0)
-    state = fit_state(Matern(0.4, nu=2.5), 0.0, data, op("u"))
+    state = fit_to(Matern(0.4, nu=2.5), 0.0, data, op("u"))
     values = state.evaluate(data.points, op("u"))
     assert_allclose(values, data.values, rtol=0, atol=1e-11)
 
 
 def test_posterior_of_a_derivative():
     kernel = KERNELS[0]
-    state = fit_state(kernel, NOISE, DATA, op("u"))
+    state = fit_to(kernel, NOISE, DATA, op("u"))
     functionals = [(DATA.points, op("u")), (QUERIES, op("u_tx"))]
     joint = gram(kernel, functionals)
     joint[:40, :40] += NOISE**2 * np.eye(40)
@@ -123,6 +128,25 @@ def test_posterior_of_a_derivative():
     assert_allclose(values, mean, rtol=0, atol=1e-9 * np.abs(mean).max())
     values = state.variance(QUERIES, op("u_tx"))
     assert_allclose(values, np.diag(variance), rtol=0, atol=1e-10 * scale)
+
+
+def test_state_of_values_of_two_operators():
+    # each has a noise level of its own, and the weights count for both
+    kernel, noise = KERNELS[0], np.array([NOISE, 0.3])
+    index = np.repeat([0, 1], [25, 15])
+    operators = [op("u"), op("u_x")]
+    weights = np.linspace(0.5, 2, 40)
+    data = FunctionData(DATA.points, DATA.values, weights, index, operators)
+    state = fit_state(kernel, noise, data)
+    functionals = [(DATA.points[index == j], operators[j]) for j in (0, 1)]
+    joint = gram(kernel, [*functionals, (QUERIES, op("u_t"))])
+    covariance = joint[:40, :40] + np.diag(noise[index] ** 2 / weights)
+    cross = joint[40:, :40]
+    mean = cross @ np.linalg.solve(covariance, DATA.values)
+    variance = joint[40:, 40:] - cross @ np.linalg.solve(covariance, cross.T)
+    asked = QUERIES, op("u_t")
+    assert_allclose(state.evaluate(*asked), mean, rtol=1e-8)
+    assert_allclose(state.variance(*asked), np.diag(variance), rtol=1e-7)
 
 
 # --- likelihood ---------------------------------------------------------------------
@@ -242,7 +266,7 @@ def test_noise_stays_within_its_range():
     for size in (1e-6, 1.0, 1e6):
         # Without any structure: noise as large as the data explains it.
         values = size * rng.normal(size=30)
-        data = FunctionData(points, values, np.ones(30))
+        data = Sample(points, values, np.ones(30))
         variance = Constant(size**2, (1e-6 * size**2, size**2))
         _, noise = maximise_likelihood(variance * RBF(0.3, (0.2, 0.4)), None, [data])
         rms = size_or_one(values)
@@ -273,7 +297,7 @@ UNITS = [(1e6, 3600.0), (1e-6, 1 / 3600), (1e-6, 1e6)]
 @pytest.mark.parametrize("noise", [NOISE, None])
 def test_units_do_not_matter(unit, time, noise):
     scales = np.array([time, 1.0])
-    converted = FunctionData(DATA.points * scales, DATA.values * unit, DATA.weights)
+    converted = Sample(DATA.points * scales, DATA.values * unit, DATA.weights)
     variance = (1e-3 * unit**2, 1e3 * unit**2)
     lengths = np.outer(scales, [1e-2, 1e2])
     start = Constant(unit**2, variance) * RBF(0.3 * scales, lengths)
@@ -433,14 +457,14 @@ def diffusing(points):
 def scatter(function, n, seed=0):
     """Exact values of a function at random points of the unit square."""
     points = np.random.RandomState(seed).uniform(size=(n, 2))
-    return FunctionData(points, function(points), np.ones(n))
+    return Sample(points, function(points), np.ones(n))
 
 
 def error_of(kernel, noise, data, function):
     """Relative error of the state on new points of the unit square."""
     points = np.random.RandomState(5).uniform(size=(500, 2))
     truth = function(points)
-    values = fit_state(kernel, noise, data, op("u")).evaluate(points, op("u"))
+    values = fit_to(kernel, noise, data, op("u")).evaluate(points, op("u"))
     return np.linalg.norm(values - truth) / np.linalg.norm(truth)
 
 
@@ -498,7 +522,7 @@ def test_default_prior_is_an_optimum():
 def test_default_prior_estimates_the_noise(level, size):
     # Above all, a rough function must not pass for noise, nor noise for one.
     data = sample(150, level)
-    data = FunctionData(data.points, size * data.values, data.weights)
+    data = Sample(data.points, size * data.values, data.weights)
     assert_allclose(fit_state_prior([data])[1], size * level, rtol=0.3)
 
 
@@ -542,13 +566,13 @@ def test_default_prior_of_a_smooth_state():
 
 def test_default_prior_has_an_offset():
     data = sample(80, noise=0.01)
-    shifted = FunctionData(data.points, 5 + data.values, data.weights)
+    shifted = Sample(data.points, 5 + data.values, data.weights)
     for observations, offset in [(data, 0), (shifted, 5)]:
         kernel, noise = fit_state_prior([observations])
         error = error_of(kernel, noise, observations, lambda p, c=offset: c + smooth(p))
         assert error < (0.05 if offset else 0.15)
     # Far from all data the prediction returns to about the mean.
-    state = fit_state(kernel, noise, shifted, op("u"))
+    state = fit_to(kernel, noise, shifted, op("u"))
     assert_allclose(state.evaluate(np.array([[1e3, 1e3]]), op("u")), 5, atol=0.5)
 
 
@@ -556,9 +580,9 @@ def test_default_prior_has_an_offset():
 @pytest.mark.parametrize("level", [None, NOISE])
 def test_default_prior_has_no_units(unit, time, level):
     data = sample(30, 0.01)
-    data = FunctionData(data.points + 3, 1 + data.values, data.weights)
+    data = Sample(data.points + 3, 1 + data.values, data.weights)
     scales = np.array([time, 1.0])
-    converted = FunctionData(data.points * scales, data.values * unit, data.weights)
+    converted = Sample(data.points * scales, data.values * unit, data.weights)
     kernel, noise = fit_state_prior([data], level)
     other, changed = fit_state_prior([converted], level and level * unit)
     assert_allclose(changed, noise * unit, rtol=1e-12)
@@ -570,9 +594,9 @@ def test_default_prior_finds_the_length_scale():
     x = np.linspace(0, 1, 100)[:, None]
     for frequency in (2, 30, 90):
         values = np.sin(frequency * x[:, 0])
-        data = FunctionData(x, values, np.ones(100))
+        data = Sample(x, values, np.ones(100))
         operator = parse_operator("u", ("x",))
-        state = fit_state(*fit_state_prior([data]), data, operator)
+        state = fit_to(*fit_state_prior([data]), data, operator)
         between = 0.5 * (x[1:] + x[:-1])
         error = state.evaluate(between, operator) - np.sin(frequency * between[:, 0])
         assert np.abs(error).max() < 1e-2
@@ -586,7 +610,7 @@ def test_default_prior_respects_the_sampling():
     points = np.concatenate([np.column_stack([np.full(20, t), x]) for t, _ in levels])
     values = np.concatenate([size * np.sin(4 * x) for _, size in levels])
     halves = np.array_split(np.arange(60), 2)  # values of two functions count together
-    data = [FunctionData(points[i], values[i], np.ones(30)) for i in halves]
+    data = [Sample(points[i], values[i], np.ones(30)) for i in halves]
     prior = StatePrior(data, 1.0, None)
     for name in ("smooth length", "rough length"):
         lower, upper = np.exp(prior.bounds[prior.parts[name]]).T
@@ -603,9 +627,9 @@ def test_default_prior_respects_the_sampling():
 def test_default_prior_of_degenerate_data():
     points = np.column_stack([np.linspace(0, 1, 5), np.full(5, 2.0)])
     for values in (np.zeros(5), np.full(5, 3.0)):
-        data = [FunctionData(points, values, np.ones(5))]
+        data = [Sample(points, values, np.ones(5))]
         kernel, noise = fit_state_prior(data)
-        state = fit_state(kernel, noise, data[0], op("u"))
+        state = fit_to(kernel, noise, data[0], op("u"))
         assert_allclose(state.evaluate(points, op("u")), values, atol=1e-3)
 
 
@@ -624,10 +648,10 @@ def test_default_prior_with_an_own_optimizer_and_restarts():
 
 def test_polynomial_prior_recovers_a_polynomial():
     values = 1 + 2 * DATA.points[:, 0] * DATA.points[:, 1]
-    data = FunctionData(DATA.points, values, DATA.weights)
+    data = Sample(DATA.points, values, DATA.weights)
     kernel = Constant(1.0, (1e-3, 1e3)) * Polynomial(2, scale=1.0, center=0.0)
     kernel, noise = maximise_likelihood(kernel, 1e-6, [data])
-    state = fit_state(kernel, noise, data, op("u"))
+    state = fit_to(kernel, noise, data, op("u"))
     assert_allclose(state.evaluate(QUERIES, op("u_tx")), 2.0, atol=1e-4)
 
 

@@ -146,7 +146,7 @@ def test_functions_with_arguments_already_given():
     ("known_part", "words"),
     [
         ("u_y", ["'u_y'", "unknown variable"]),
-        ("v_t", ["'v_t'", "not supported yet"]),
+        ("v_t", ["'v_t'", "the state is called u"]),
         ({"u_t": 1, "u_zz": 2}, ["'u_zz'", "unknown variable"]),
         ((1, 0, 0), ["(1, 0, 0)", "one order"]),
         (damped, ["known_part", "'strength'", "t, x", "nor an operator"]),
