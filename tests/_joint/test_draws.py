@@ -75,7 +75,7 @@ def test_a_thinned_problem_is_the_problem_at_its_points(form):
     iterate = few.problem.iterate(coefficients, start.weights)
     here = few.problem.evaluate(iterate)
     there = whole.evaluate(few.widen(iterate))
-    for m, rows in enumerate(few.rows):
+    for m, rows in enumerate(few.points):
         assert len(rows) == 4
         n = len(whole.blocks[m].values)
         np.testing.assert_allclose(here.features[m], there.features[m][rows])
@@ -103,9 +103,9 @@ def test_a_thinned_block_knows_its_representers():
         n = len(block.values)
         G = gram(STATE_KERNEL, block.observed + block.imposed)
         np.testing.assert_allclose(block.gram_cross, G[:n, n:])
-        np.testing.assert_allclose(block.gram_square, G[n:, n:])
+        np.testing.assert_allclose(block.gram_states[0].square, G[n:, n:])
     # The first two functions share their collocation points.
-    assert blocks[0].gram_operators is blocks[1].gram_operators
+    assert blocks[0].gram_states is blocks[1].gram_states
 
 
 @pytest.mark.parametrize("form", ["dual", "primal"])

@@ -8,9 +8,10 @@ import pytest
 from autograd import elementwise_grad
 from scipy.linalg import block_diag
 
-from keql._joint.dual import DualBlock, DualModel, expand, make_dual_blocks
-from keql._joint.problem import Conditions, JointProblem, apply_functionals
-from keql._observations.data import FunctionData
+from keql._joint.dual import DualBlock, DualModel, StateGram, make_dual_blocks
+from keql._joint.problem import Conditions, JointProblem, Tangent
+from keql._observations.data import Sample
+from keql._observations.imposed import Imposed
 from keql.equation._basis import InducingBasis, PolynomialBasis
 from keql.equation._known import make_known_part
 from keql.kernels import RBF, Matern, Polynomial
@@ -75,7 +76,7 @@ def make_case(equation="polynomial", known="linear", n_functions=3, factor=1.0):
     shared, own = (np.linspace(0.1, 2.9, k)[:, None] for k in (7, 6))
     points = [shared if k == 7 else own for _, k in sizes]
     functions = [
-        FunctionData(x, rng.normal(size=len(x)), rng.uniform(0.5, 2, size=len(x)))
+        Sample(x, rng.normal(size=len(x)), rng.uniform(0.5, 2, size=len(x)))
         for x in observed
     ]
     forcing = [rng.normal(size=len(x)) for x in points]
@@ -87,7 +88,15 @@ def make_case(equation="polynomial", known="linear", n_functions=3, factor=1.0):
     is_finite = kernel.n_features(3) is not None
     basis = PolynomialBasis(kernel) if is_finite else InducingBasis(kernel, centers)
     conditions = [
-        Conditions([(d.points, OPERATORS[0])], d.values, d.weights, x, OPERATORS, f)
+        Conditions(
+            [(d.points, OPERATORS[0])],
+            d.values,
+            d.weights,
+            x,
+            OPERATORS,
+            f,
+            Imposed.everywhere(x),
+        )
         for d, x, f in zip(functions, points, forcing, strict=True)
     ]
     blocks = make_dual_blocks([STATE_KERNEL] * n_functions, conditions)
@@ -210,18 +219,21 @@ def test_normal_matrix_is_that_of_the_functionals():
     n, n_operators, n_points = 9, 3, 230
     A = rng.normal(size=(n + n_operators * n_points, 40))
     G = A @ A.T
+    points = np.zeros((n_points, 1))
+    imposed = G[n:, n:].reshape(n_operators, n_points, n_operators, n_points)
     block = DualBlock(
         observed=[],
         values=np.zeros(n),
         weights=np.ones(n),
-        points=np.zeros((n_points, 1)),
+        points=points,
         operators=OPERATORS,
         forcing=np.zeros(n_points),
+        rows=Imposed.everywhere(points),
         kernel=None,
         group=0,
         gram_values=G[:n, :n],
         gram_cross=G[:n, n:],
-        gram_operators=G[n:, n:].reshape(n_operators, n_points, n_operators, n_points),
+        gram_states=[StateGram(np.arange(n_operators), imposed)],
     )
     slopes = rng.normal(size=(n_operators, n_points))
     for used in ([True, True, True], [True, False, True], [False, False, False]):
@@ -234,8 +246,9 @@ def test_normal_matrix_is_that_of_the_functionals():
             c = rng.normal(size=(len(G), *columns))
             x = rng.normal(size=(n + n_points, *columns))
             np.testing.assert_allclose(block.evaluate(c), G @ c, atol=1e-11)
-            np.testing.assert_allclose(apply_functionals(c, a), T @ c, atol=1e-13)
-            np.testing.assert_allclose(expand(x, a), T.T @ x, atol=1e-13)
+            tangent = Tangent(a, block.rows)
+            np.testing.assert_allclose(tangent.apply(c), T @ c, atol=1e-13)
+            np.testing.assert_allclose(tangent.expand(x), T.T @ x, atol=1e-13)
 
 
 def test_gram_parts_are_those_of_the_functionals():
@@ -245,13 +258,16 @@ def test_gram_parts_are_those_of_the_functionals():
         assert block.n_unknowns == len(G)
         np.testing.assert_allclose(block.gram_values, G[:n, :n], atol=1e-15)
         np.testing.assert_allclose(block.gram_cross, G[:n, n:], atol=1e-13)
-        np.testing.assert_allclose(block.gram_square, G[n:, n:], atol=1e-12)
+        (of_state,) = block.gram_states
+        np.testing.assert_array_equal(of_state.members, range(len(OPERATORS)))
+        np.testing.assert_allclose(of_state.square, G[n:, n:], atol=1e-12)
 
 
 def test_functions_with_the_same_points_share_their_matrix():
     blocks = make_case().problem.blocks
-    assert blocks[0].gram_operators is blocks[1].gram_operators
-    assert blocks[0].gram_operators is not blocks[2].gram_operators
+    (first,), (second,), (third,) = (block.gram_states for block in blocks)
+    assert first is second
+    assert first is not third
     assert [block.group for block in blocks] == [0, 0, 2]
 
 
@@ -332,7 +348,7 @@ def test_jacobian_agrees_with_finite_differences(equation, known):
     forward, backward = moved(1e-5), moved(-1e-5)
     for m, block in enumerate(problem.blocks):
         slopes, psi = problem.slopes(evaluation.features[m], iterate.weights)
-        along = apply_functionals(block.evaluate(dc[m]), slopes)
+        along = Tangent(slopes, block.rows).apply(block.evaluate(dc[m]))
         along[len(block.values) :] += psi @ dw
         difference = (forward[m] - backward[m]) / 2e-5
         np.testing.assert_allclose(along, difference, rtol=1e-5, atol=1e-7)

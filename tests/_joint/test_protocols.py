@@ -25,6 +25,7 @@ from keql._evolution.integration import EvolutionGrid, linear_response
 from keql._evolution.problem import EvolutionIterate, EvolutionProblem
 from keql._joint.problem import Conditions
 from keql._observations.data import FunctionData, Observations
+from keql._observations.imposed import Imposed
 from keql._solving.problem import make_problem
 from keql.equation import GivenEquation, LearnedModel
 from keql.kernels import Constant, Matern, Polynomial
@@ -179,8 +180,10 @@ def solver(is_linear):
         (np.array([[0.0], [3.0]]), OPERATORS[0]),
         (np.array([[0.0], [1.3], [2.0]]), OPERATORS[1]),
     ]
+    values, forcing = rng.normal(size=5), rng.normal(size=7)
+    rows = Imposed.everywhere(points)
     conditions = Conditions(
-        observed, rng.normal(size=5), np.ones(5), points, OPERATORS, rng.normal(size=7)
+        observed, values, np.ones(5), points, OPERATORS, forcing, rows
     )
 
     def damped(u, u_t, u_tt):
@@ -211,12 +214,14 @@ def evolution():
         Polynomial(1, 1.0, 0.0, active_dims=(0,)),
         [0.0, 0.0],
     )
-    data = FunctionData(X, rng.normal(size=12), rng.uniform(0.5, 2.0, 12))
+    u = parse_operator("u", ("t", "x"))
+    values, weights = rng.normal(size=12), rng.uniform(0.5, 2.0, 12)
+    data = FunctionData(X, values, weights, np.zeros(12, dtype=int), [u])
+    observations, noise = Observations((None,), [data]), np.array([0.2])
     learned = LearnedModel(
-        Observations((None,), [data]), ("t", "x"), None, None, 0.2, [None], equation, 0
+        observations, ("t", "x"), None, None, noise, [None], (equation,), np.zeros(1)
     )
     grid = EvolutionGrid(np.zeros(2), np.array([1.0, 2.0]), 0, n_steps=3, n_points=6)
-    u = parse_operator("u", ("t", "x"))
     observed = (grid.interpolation(X, u),)
     kernel = Constant(1.5, "fixed") * Matern([0.4, 0.8], "fixed", nu=1.5)
     prior = BoundaryPrior(kernel, 0.2, 3.0, free_noise=False, free_scale=False)
