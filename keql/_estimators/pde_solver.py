@@ -299,8 +299,8 @@ class KernelPDESolver(BaseKEqL):
         points, columns, y = self._read(X, y)
         labels, y = columns["function_column"], y[:, 0]
         own, learned = self.variables, getattr(self.equation, "variables", None)
-        columns = self._coordinate_columns()
-        variables = name_coordinates(own, learned, columns, points.shape[1])
+        names = self._coordinate_columns()
+        variables = name_coordinates(own, learned, names, points.shape[1])
         entries, states = columns["operator_column"], ("u",)
         operators, index = self._operators_of_rows(entries, variables, states)
         exact = not self.observation_noise

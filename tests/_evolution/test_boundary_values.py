@@ -13,7 +13,7 @@ from keql._evolution.boundary_values import (
     boundary_kernels,
     boundary_loss,
 )
-from keql._observations.data import FunctionData
+from keql._observations.data import Sample
 from keql.kernels import Constant, Matern
 
 P, C = 2, 30
@@ -33,7 +33,7 @@ def observed(counts=(12, 9), noise=0.01, seed=0):
         precisions = rng.uniform(0.5, 2, n)
         values += noise * rng.normal(size=n) / precisions**0.5
         maps.append(A)
-        functions.append(FunctionData(rng.uniform(size=(n, 2)), values, precisions))
+        functions.append(Sample(rng.uniform(size=(n, 2)), values, precisions))
     return maps, functions
 
 
@@ -165,7 +165,7 @@ def test_prior_and_noise_are_those_of_most_likelihood():
 
 def test_the_unit_of_the_values_does_not_matter():
     maps, functions = observed((40,))
-    large = [FunctionData(r.points, 1e6 * r.values, r.weights) for r in functions]
+    large = [Sample(r.points, 1e6 * r.values, r.weights) for r in functions]
     scaled = [each.copy() for each in maps]
     scaled[0][:, : 1 + P] *= 1e6  # weights have no unit
     found = []

@@ -187,14 +187,16 @@ def test_evolution_equations_are_recognised(operators, known_part, variables, ax
     changes = {"operators": operators, "equation_kernel": None, "variables": variables}
     found = two_steps(X, X[:, 0], known_part=known_part, **changes)
     assert time_axis(found.setup, len(variables)) == axis
-    forced = replace(found.setup, has_forcing=True)
+    (equation,) = found.setup.equations
+    equations = (replace(equation, has_forcing=True),)
+    forced = replace(found.setup, equations=equations)
     assert time_axis(forced, len(variables)) is None
 
 
 def test_time_is_not_exact_backwards(learned):
     """As a diffusion with the wrong sign would."""
     equation = make_equation(("u", "u_x", "u_xx"), "u_t", LAW, [0.0, DIFFUSION])
-    backwards = replace(learned, equation=equation)
+    backwards = replace(learned, equations=(equation,))
     assert fit_exactly(backwards) is None
 
 
@@ -272,7 +274,7 @@ def test_defaults_have_exact_states_and_say_so():
 
 
 def test_exact_states_start_from_earlier_ones(learned, exact):
-    earlier = EarlierSolution(exact.learned.states, exact.learned.equation)
+    earlier = EarlierSolution(exact.learned.states, exact.learned.equations)
     again = fit_exactly(learned, context=replace(CONTEXT, previous=earlier))
     assert again.result.n_iter < exact.result.n_iter
     old, new = (fit.result.solution.states[0] for fit in (exact, again))

@@ -7,6 +7,7 @@ import pytest
 
 from keql import KernelPDESolver
 from keql._joint.problem import Conditions
+from keql._observations.imposed import Imposed
 from keql._solving import noise_levels
 from keql._solving.noise_levels import NoiseLevels
 from keql.kernels import RBF
@@ -97,7 +98,13 @@ def test_some_of_the_conditions():
     u, u_t = (parse_operator(name, ("t",)) for name in ("u", "u_t"))
     t = np.arange(5.0)[:, None]
     given = Conditions(
-        [(t, u), (t[:3], u_t)], np.arange(8.0), np.ones(8), t, [u_t], np.arange(5.0)
+        [(t, u), (t[:3], u_t)],
+        np.arange(8.0),
+        np.ones(8),
+        t,
+        [u_t],
+        np.arange(5.0),
+        Imposed.everywhere(t),
     )
     parts = given.observations
     assert [operator for _, operator, _ in parts] == [u, u_t]
@@ -106,6 +113,7 @@ def test_some_of_the_conditions():
     np.testing.assert_array_equal(some.values, [1, 4, 7])
     np.testing.assert_array_equal(some.observed[1][0], [[2.0]])
     np.testing.assert_array_equal(some.forcing, [0, 3])
+    np.testing.assert_array_equal(some.rows.coordinates, [[0.0], [3.0]])
     # An operator without rows is left out; functions with equal functionals are known.
     assert len(given.select([np.array([1]), np.arange(0)], np.arange(5)).observed) == 1
     assert given.key == given.select([np.arange(5), np.arange(3)], np.arange(5)).key
