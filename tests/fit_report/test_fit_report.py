@@ -372,7 +372,7 @@ def test_exact_states_are_described_as_such():
     S = learned.equation.training_features
     inside = (S[:, 0] > S[:, 0].min()) & (S[:, 0] < S[:, 0].max())
     assert inside.sum() == len(S) - 2
-    missed = (learned.equation.unknown_part(S) - learned.target)[inside]
+    missed = (learned.equation.unknown_part(S) - learned.targets[0])[inside]
     size = np.sqrt(np.mean(missed**2))
     assert report.residuals["equation"].rms == pytest.approx(size, rel=1e-6)
 

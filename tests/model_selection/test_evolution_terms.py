@@ -162,13 +162,10 @@ def test_what_is_convincing(two_step):
     class Found:
         error = 1e-2
 
-    assert predicts_within_noise(
-        Found, replace(two_step, observation_noise=8e-3), Criteria()
-    )
-    assert not predicts_within_noise(
-        Found, replace(two_step, observation_noise=5e-3), Criteria()
-    )
+    def convinces(noise):
+        learned = replace(two_step, observation_noise=np.array([noise]))
+        return predicts_within_noise(Found, learned, Criteria())
+
+    assert convinces(8e-3) and not convinces(5e-3)
     Found.error = 1e-5
-    assert predicts_within_noise(
-        Found, replace(two_step, observation_noise=0.0), Criteria()
-    )
+    assert convinces(0.0)

@@ -9,6 +9,7 @@ import pytest
 from keql import KernelPDESolver, OneStepKEqL
 from keql._joint.assembly import assemble_learned
 from keql._numerics.optimisation import Damping, Result, Stop, minimise
+from keql._observations.data import FunctionData, Observations
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.datasets import make_burgers
 from keql.equation._basis import FixedUnknownPart, PolynomialBasis
@@ -25,7 +26,7 @@ from keql.model_selection._search import (
     with_better_equation,
 )
 from keql.model_selection._state_kernels import KernelCandidate, WarmStart
-from keql.operators import parse_operator
+from keql.operators import identity_of, parse_operator
 
 KERNEL = Constant(4.0, "fixed") * RBF([0.4, 0.2], "fixed")
 NOISE = {"observation_noise": 1e-3, "equation_noise": 1e-2}
@@ -249,8 +250,9 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_search, "warm_start", start)
     monkeypatch.setattr(_search, "fit_hypothesis", lambda *_: next(exact, None))
     monkeypatch.setattr(_search, "replace", with_changes)
-    functions = [SimpleNamespace(values=np.ones(3))]
-    two_step = SimpleNamespace(observations=SimpleNamespace(functions=functions))
+    of_state = np.zeros(3, dtype=int), [identity_of("u", 1)]
+    data = FunctionData(np.zeros((3, 1)), np.ones(3), np.ones(3), *of_state)
+    two_step = SimpleNamespace(observations=Observations((None,), [data]))
     context = replace(CONTEXT, settings=replace(CONTEXT.settings, n_restarts=7))
     table = [Candidate(Hypothesis(), why_not)] * 5
     return _search._Search(two_step, table, context), tries
