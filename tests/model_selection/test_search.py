@@ -82,12 +82,12 @@ def test_only_equations_that_predict_are_held(right):
     fit = right[1]
     assert not fit.needs_no_refinement(CRITERIA)
     assert fit.stopped(Stop.KEYBOARD).needs_no_refinement(CRITERIA)
-    data = fit.functions[0]
+    data = fit.observations.functions[0]
     small = replace(data, values=1e-3 * data.values)
     observations = replace(fit.two_step.observations, functions=[small])
     two_step = replace(fit.two_step, observations=observations)
     assert replace(fit, two_step=two_step).needs_no_refinement(CRITERIA)
-    noisy = replace(fit.two_step, observation_noise=0.1)
+    noisy = replace(fit.two_step, observation_noise=np.array([0.1]))
     assert replace(fit, two_step=noisy).needs_no_refinement(CRITERIA)
 
 
