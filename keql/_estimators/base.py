@@ -60,11 +60,6 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         "random_state": ["random_state"],
     }
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
     def predict(self, X, return_std=False):
         """Values of the fitted states.
 
@@ -164,13 +159,20 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             1 for perfect predictions; of several states, the mean over those that were
             measured.
         """
-        predicted = self.predict(X)
-        y = np.asarray(y, dtype=float).reshape(predicted.shape)
-        if predicted.ndim == 1:
-            return r2_score(y, predicted, sample_weight=sample_weight)
+        predicted, y = self.predict(X), np.asarray(y, dtype=float)
+        predicted, y = predicted.reshape(len(predicted), -1), y.reshape(len(y), -1)
+        if sample_weight is not None:
+            sample_weight = np.asarray(sample_weight)
+        check_consistent_length(predicted, y, sample_weight)
+        if y.shape[1] > predicted.shape[1] or np.all(np.isnan(y)):
+            raise ValueError(
+                f"y has {y.shape[1]} column(s), {np.sum(~np.isnan(y))} values in all: "
+                f"it must have values, and one column for each of the states "
+                f"{', '.join(self.state_names_)}."
+            )
         scores = []
-        for true, values in zip(y.T, predicted.T, strict=True):
-            rows = np.isfinite(true)
+        for true, values in zip(y.T, predicted.T, strict=False):
+            rows = ~np.isnan(true)
             if rows.any():
                 weights = None if sample_weight is None else sample_weight[rows]
                 scores.append(r2_score(true[rows], values[rows], sample_weight=weights))
@@ -268,10 +270,11 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
                 "None: give the observed values of the states."
             )
         points, columns = self._split_columns(X, reset=True)
-        if len(np.shape(y)) < 2 or np.shape(y)[1] == 1:
-            y = column_or_1d(y, warn=not hasattr(y, "columns"))
+        is_table = hasattr(y, "columns")
         how = {"ensure_2d": False, "dtype": np.float64, "input_name": "y"}
         y = check_array(y, ensure_all_finite="allow-nan", **how)
+        if y.ndim < 2 or y.shape[1] == 1:
+            y = column_or_1d(y, warn=not is_table)
         check_consistent_length(points, y)
         y = y.reshape(len(y), -1)
         nothing = np.flatnonzero(np.all(np.isnan(y), axis=1))

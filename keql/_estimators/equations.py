@@ -115,6 +115,21 @@ def list_equations(model):
     return [*map(NamedEquation, name_equations(parts), given)]
 
 
+def named_equations(model):
+    """The pairs of a name and an Equation that an estimator has in `equations`.
+
+    What is something else is left out, so that parameters can be set before they are
+    validated.
+    """
+    given = model.equations if isinstance(model.equations, list | tuple) else []
+    pairs = [pair for pair in given if isinstance(pair, tuple) and len(pair) == 2]
+    return [
+        (name, equation)
+        for name, equation in pairs
+        if isinstance(name, str) and isinstance(equation, Equation)
+    ]
+
+
 def is_several(known_part):
     """Whether a known part is a tuple of known parts, not a multi-index."""
     if not isinstance(known_part, tuple | list):
@@ -150,14 +165,19 @@ def _refuse_single_parameters(model):
             raise ValueError(
                 f"{parameter} is given beside equations: say it of each Equation there."
             )
-    names = [name for name, _ in model.equations]
-    if len(set(names)) < len(names) or not all(isinstance(n, str) for n in names):
-        raise ValueError(f"equations has the names {names}: they must differ.")
-    for name, given in model.equations:
-        if not isinstance(given, Equation):
-            raise ValueError(
-                f"equations has {given!r} as {name!r}: it must be a keql.Equation."
-            )
+    pairs, parameters = named_equations(model), model.get_params(deep=False)
+    if len(pairs) < len(model.equations):
+        raise ValueError(
+            f"equations={model.equations!r} must be a list of pairs (name, "
+            "keql.Equation)."
+        )
+    names = [name for name, _ in pairs]
+    wrong = [name for name in names if "__" in name or name in parameters]
+    if len(set(names)) < len(names) or wrong:
+        raise ValueError(
+            f"equations has the names {', '.join(names)}: they must differ from each "
+            "other and from the estimator's parameters, and have no '__'."
+        )
 
 
 def describe_equations(model, named, observations, variables, inputs):
@@ -181,7 +201,7 @@ def describe_equations(model, named, observations, variables, inputs):
         depends = None if each.given.operators is None else depends
         forced = each.given.forcing is not None
         terms.append(EquationTerms(each.name, part, depends, forced))
-    places = _Places(model, named, observations, len(variables))
+    places = _Places(model, named, observations, variables)
     rows = [
         Imposed.system(points, inputs.at(m, points), places.rows[m])
         for m, points in enumerate(places.points)
@@ -230,9 +250,9 @@ class _Places:
     forcing : list of ndarray of shape (R_m,). Those of all equations, in this order.
     """
 
-    def __init__(self, model, named, observations, n_variables):
+    def __init__(self, model, named, observations, variables):
         self.labels, self.functions = observations.labels, observations.functions
-        self.n_variables, self.n_equations = n_variables, len(named)
+        self.variables, self.n_equations = variables, len(named)
         shared = {}
         placed, forcing = [], []
         for each in named:
@@ -255,7 +275,7 @@ class _Places:
         self.forcing = [np.concatenate(own) for own in zip(*forcing, strict=True)]
 
     def _place(self, given):
-        places = self.labels, self.functions, self.n_variables, self.n_equations
+        places = self.labels, self.functions, self.variables, self.n_equations
         return place_collocation(given, *places)
 
     def _join(self, placed):

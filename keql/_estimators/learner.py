@@ -7,7 +7,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from keql._estimators.base import BaseKEqL
-from keql._estimators.equations import describe_equations, list_equations
+from keql._estimators.equations import (
+    describe_equations,
+    is_several,
+    list_equations,
+    named_equations,
+)
 from keql._estimators.pde_solver import KernelPDESolver
 from keql._observations.columns import name_coordinates
 from keql._observations.data import (
@@ -24,6 +29,15 @@ from keql.operators import identity_of
 
 class Learner(BaseKEqL):
     """Base class of the estimators that learn states and an equation."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # An equation without named states is about a single one, u.
+        single = self.operators is not None or self.known_part is not None
+        single = single and not is_several(self.known_part)
+        named = self.equations is not None or self.states is not None
+        tags.target_tags.multi_output = named or not single
+        return tags
 
     @property
     def _hypothesis(self):
@@ -62,8 +76,8 @@ class Learner(BaseKEqL):
             Those of an equation have its name and two underscores before theirs.
         """
         params = super().get_params(deep)
-        if deep and self.equations is not None:
-            for name, equation in self.equations:
+        if deep:
+            for name, equation in named_equations(self):
                 params[name] = equation
                 own = equation.get_params(deep).items()
                 params.update({f"{name}__{key}": value for key, value in own})
@@ -84,20 +98,16 @@ class Learner(BaseKEqL):
         """
         if "equations" in params:
             self.equations = params.pop("equations")
-        named = [] if self.equations is None else self.equations
-        own = {}
+        named, own = dict(named_equations(self)), {}
         for key in list(params):
             name, _, rest = key.partition("__")
-            if name in dict(named):
+            if name in named:
                 own.setdefault(name, {})[rest] = params.pop(key)
         for name, changes in own.items():
             if "" in changes:  # another equation
-                new = changes.pop("")
-                self.equations = [
-                    (n, new if n == name else equation)
-                    for n, equation in self.equations
-                ]
-            dict(self.equations)[name].set_params(**changes)
+                named[name] = changes.pop("")
+                self.equations = [(n, named.get(n, old)) for n, old in self.equations]
+            named[name].set_params(**changes)
         return super().set_params(**params)
 
     def fit(self, X, y, sample_weight=None):
@@ -212,8 +222,9 @@ class Learner(BaseKEqL):
         Equal rows are one row with the sum of their weights, so that a weight means a
         repetition; sorting makes the fit independent of the order of the rows.
         """
-        states = self._name_states(y)
+        of_states = getattr(y, "columns", None)
         points, columns, y = self._read(X, y)
+        states = self._name_states(of_states, y.shape[1])
         names = self._coordinate_columns() if self.variables is None else None
         variables = name_coordinates(self.variables, None, names, points.shape[1])
         weights = self._read_weights(sample_weight, points)
@@ -244,15 +255,13 @@ class Learner(BaseKEqL):
         observations = Observations(tuple(functions), data, states)
         return observations, variables, self._read_inputs(columns, labels, functions)
 
-    def _name_states(self, y):
+    def _name_states(self, columns, n_columns):
         """Names of the states: those given, of the columns of y, or u1, u2, ..."""
-        n_columns = 1 if len(np.shape(y)) < 2 else np.shape(y)[1]
-        names = self.states
-        if isinstance(names, str):
-            names = (names,)
+        names = (self.states,) if isinstance(self.states, str) else self.states
         if names is None and n_columns > 1:
-            numbered = [f"u{i + 1}" for i in range(n_columns)]
-            names = list(y.columns) if hasattr(y, "columns") else numbered
+            names = [f"u{i + 1}" for i in range(n_columns)]
+            if columns is not None and all(isinstance(name, str) for name in columns):
+                names = columns
         names = ("u",) if names is None else tuple(str(name) for name in names)
         wrong = [n for n in names if not re.fullmatch(r"[A-Za-z]\w*", n)]
         if wrong or len(set(names)) < len(names) or len(names) < n_columns:

@@ -27,7 +27,7 @@ from keql._solving.default_kernel import choose_kernel
 from keql._solving.noise_levels import NoiseLevels, solve_all
 from keql._solving.well_posed import check_near, check_posed
 from keql._solving.windows import solve_in_windows
-from keql.equation import GivenEquation, LearnedEquation
+from keql.equation import GivenEquation, LearnedEquation, LearnedSystem
 from keql.exceptions import ExtrapolationWarning
 from keql.kernels import as_kernel
 from keql.operators import DifferentialOperator
@@ -198,6 +198,7 @@ class KernelPDESolver(BaseKEqL):
             If an argument is not as documented; the message names it.
         """
         self._validate_params()
+        self._refuse_systems()
         labels, variables, conditions = self._read_boundary(X, y)
         equation = self._bind_equation(variables)
         if equation is not None:
@@ -214,7 +215,7 @@ class KernelPDESolver(BaseKEqL):
         axis = variables.index("t") if "t" in variables else 0
         solved = solve_in_windows(solve, equation, conditions, axis, self.n_windows)
         self.variables_, self.functions_ = variables, labels
-        self.state_names_ = ("u",)
+        self.state_names_ = self._states
         self.equation_, self.state_kernel_ = equation, kernel
         self.collocation_points_ = [given.points for given in conditions]
         self.domain_ = boxes
@@ -297,12 +298,17 @@ class KernelPDESolver(BaseKEqL):
     def _read_boundary(self, X, y):
         """Labels of the functions, names of the coordinates, and what is observed."""
         points, columns, y = self._read(X, y)
+        if y.shape[1] > 1:
+            raise ValueError(
+                f"y has {y.shape[1]} columns: a solver finds the one state "
+                f"{', '.join(self._states)}, give its data as a 1d array."
+            )
         labels, y = columns["function_column"], y[:, 0]
         own, learned = self.variables, getattr(self.equation, "variables", None)
         names = self._coordinate_columns()
         variables = name_coordinates(own, learned, names, points.shape[1])
-        entries, states = columns["operator_column"], ("u",)
-        operators, index = self._operators_of_rows(entries, variables, states)
+        entries = columns["operator_column"]
+        operators, index = self._operators_of_rows(entries, variables, self._states)
         exact = not self.observation_noise
         functions = sorted_labels(labels)
         position = {label: m for m, label in enumerate(functions)}
@@ -313,6 +319,13 @@ class KernelPDESolver(BaseKEqL):
             for rows in masks
         ]
         return tuple(functions), variables, conditions
+
+    @property
+    def _states(self):
+        """Names of the states of the equation."""
+        if isinstance(self.equation, LearnedEquation | LearnedSystem):
+            return self.equation.states
+        return ("u",)
 
     def _bind_equation(self, variables):
         """The equation in the form that the solver needs."""
@@ -338,13 +351,23 @@ class KernelPDESolver(BaseKEqL):
             )
         return self.equation
 
+    def _refuse_systems(self):
+        """Refuse equations of several states, or that depend on inputs."""
+        is_system = isinstance(self.equation, LearnedSystem) or len(self._states) > 1
+        if is_system or getattr(self.equation, "inputs", ()):
+            raise ValueError(
+                f"equation is one of the states {', '.join(self._states)}, or has "
+                "inputs: a solver solves one equation of one state without inputs. "
+                "Ordinary differential equations have a method simulate."
+            )
+
     def _impose(self, equation, labels, variables, conditions):
         """The conditions with the equation at the collocation points."""
         given = self.collocation_points
         if given is None or isinstance(given, Integral):
             placed = [default_points(conditions, given)] * len(labels)
         else:
-            placed = place_collocation(given, labels, None, len(variables))
+            placed = place_collocation(given, labels, None, variables)
             for points, own in zip(placed, conditions, strict=True):
                 check_near(points, own.observed)
         at_points = given is not None and not isinstance(given, Integral)

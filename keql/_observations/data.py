@@ -198,12 +198,12 @@ def default_collocation(functions, n_equations=1):
     return chosen
 
 
-def place_collocation(given, labels, functions, n_variables, n_equations=1):
+def place_collocation(given, labels, functions, variables, n_equations=1):
     """Collocation points of each function: a list of arrays (K_m, d).
 
     `given` is None, for default ones; their number in the box of the points of the
     `functions`; an array, or a dict of arrays by label. At default ones several
-    equations are imposed.
+    equations are imposed. `variables` names the d coordinates.
     """
     if given is None:
         return default_collocation(functions, n_equations)
@@ -215,10 +215,10 @@ def place_collocation(given, labels, functions, n_variables, n_equations=1):
     different = {id(points): points for points in per_function}
     checked = {key: check_array(x, **checks) for key, x in different.items()}
     for array in checked.values():
-        if array.shape[1] != n_variables:
+        if array.shape[1] != len(variables):
             raise ValueError(
                 f"collocation_points has {array.shape[1]} column(s): it must have one "
-                f"for each of the {n_variables} variable(s)."
+                f"for each of the variables {', '.join(variables)}."
             )
     return [checked[id(points)] for points in per_function]
 

@@ -427,7 +427,21 @@ WRONG_DATA = [
     (with_nan, {}, "Input X contains NaN"),
     (lambda X, y: (X, np.where(y > 0.9, np.inf, y)), {}, "y contains infinity"),
     (lambda X, y: (X[:1], y[:1]), {}, r"n_samples=1\): too few, at least 2"),
-    (lambda X, y: (X, np.column_stack([y, y])), {}, "y has 2 columns: .* one state u"),
+    (
+        lambda X, y: (X, np.column_stack([y, y])),
+        {},
+        "'u': the states are called u1, u2",
+    ),
+    (
+        lambda X, y: (X, np.column_stack([y, y])),
+        {"states": ("u",)},
+        r"states=\('u',\) must be .* each of the 2 column\(s\) of y",
+    ),
+    (
+        lambda X, y: (X, np.where(np.arange(10) == 3, np.nan, y)),
+        {},
+        "y contains NaN, nothing was measured, in 1 of 10 rows, such as row 3",
+    ),
     (
         lambda X, y: (np.vstack([X, X[:1]]), np.append(y, 5.0)),
         {"observation_noise": 0},
