@@ -281,8 +281,8 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         if len(nothing):
             raise ValueError(
                 f"y contains NaN, nothing was measured, in {len(nothing)} of {len(y)} "
-                f"rows, such as row {nothing[0]}: leave these rows out. NaN in a column "
-                "says that this one of several states was not measured."
+                f"rows, such as row {nothing[0]}: leave these rows out. NaN in one of "
+                "several columns says that this state was not measured."
             )
         return points, columns, y
 

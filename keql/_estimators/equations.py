@@ -48,7 +48,7 @@ class Equation(BaseEstimator):
     >>> model = OneStepKEqL(
     ...     states=("prey", "predator"),
     ...     equations=[
-    ...         ("prey", Equation("prey_t", ("prey", "predator"), kernel=Polynomial(2))),
+    ...         ("prey", Equation("prey_t", ("prey",), kernel=Polynomial(2))),
     ...         ("predator", Equation("predator_t", ("prey", "predator"))),
     ...     ],
     ... )
@@ -143,7 +143,7 @@ def as_tuple(operators):
 
 
 def name_equations(parts):
-    """A different name for each known part: what it is called, with a number if needed."""
+    """A different name for each known part: as it is called, numbered if need be."""
     names = []
     for part in parts:
         name = getattr(part, "name", None) or getattr(part, "__name__", None)
@@ -237,8 +237,8 @@ def _refuse_mixed(operators, parts):
     for operator in [*operators, *(L for part in parts for L in part.operators)]:
         if operator.state is None:
             raise ValueError(
-                f"the operator {operator.name!r} has several states: give the operator "
-                "of each, and their combination as a known part {operator: coefficient}."
+                f"the operator {operator.name!r} has several states: give that of each "
+                "state, and their combination as a known part {operator: coefficient}."
             )
 
 

@@ -116,13 +116,15 @@ class Learner(BaseKEqL):
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n_samples, n_columns)
-            Points of all functions, stacked; with a column of labels if
-            `function_column` is given.
-        y : array-like of shape (n_samples,)
-            Observed values of the states.
+            Points of all functions, stacked; with the columns that `function_column`,
+            `operator_column` and `inputs` name, if there are such.
+        y : {array-like, dataframe} of shape (n_samples,) or (n_samples, S)
+            Observed values of the states, one column for each; NaN where a state was
+            not measured, but not in a whole row. With an operator column, of shape
+            (n_samples,), values of the operators that it names.
         sample_weight : array-like of shape (n_samples,), default=None
-            Relative precisions: the noise variance of a row is observation_noise^2
-            over its weight. Rows of weight 0 are left out.
+            Relative precisions: the noise variance of the values in a row is
+            observation_noise^2 over its weight. Rows of weight 0 are left out.
 
         Returns
         -------
@@ -310,14 +312,14 @@ class Learner(BaseKEqL):
 
 def _by_name(names, values, make=dict):
     """The only value, or values by name."""
+    values = [float(v) if isinstance(v, np.floating) else v for v in values]
     if len(names) == 1:
-        value = values[0]
-        return float(value) if isinstance(value, np.floating) else value
+        return values[0]
     return make(dict(zip(names, values, strict=True)))
 
 
 def _merge_rows(table, weights, n_functions, operators):
-    """FunctionData of each function from rows of function, operator, point and value."""
+    """FunctionData of each function from rows (function, operator, point, value)."""
     table, inverse = np.unique(table, axis=0, return_inverse=True)
     weights = np.bincount(inverse.ravel(), weights=weights)
     functions = []

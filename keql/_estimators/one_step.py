@@ -24,52 +24,60 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         1/2 |P|^2 + sum_m [ lambda/2 |v_m|^2 + 1/(2 sigma_u^2) |v_m(X_m) - y_m|^2
                             + 1/(2 sigma_P^2) |(P + Pbar)(Phi(v_m, Y_m)) - f_m|^2 ],
 
-    so that the equation helps where observations are missing. A Levenberg-Marquardt
-    loop starts at the two-step solution; each step is a linear regression with as
-    many functionals as there are observations and collocation points.
+    so that the equation helps where observations are missing; of several states and
+    equations, norms and squares are summed over these. A Levenberg-Marquardt loop
+    starts at the two-step solution; each step is a linear regression with as many
+    functionals as there are observations and collocation points.
 
     Parameters
     ----------
     operators, known_part, collocation_points, forcing : optional
         The operators on which P depends, Pbar, where the equation is imposed, and its
         right-hand side f, as for :class:`keql.TwoStepKEqL`.
-    variables, function_column : optional
-        Names of the coordinates, and the column of `X` with the label of the function,
-        as for :class:`keql.TwoStepKEqL`.
-    state_kernel : kernel, default=None
-        Kernel of the states; free hyperparameters are fitted by maximum marginal
-        likelihood of the observations. None: states of an equation of evolution in one
-        space dimension, u_t = G(t, x, u, u_x, u_xx), obey it exactly, unless
-        observations are predicted clearly better without that: only their initial
-        values and those at both ends are open, with a Matern kernel of maximum
-        likelihood. Others have an offset plus the RBF or Matern kernel whose joint fit
-        predicts observations best from all others; the equation may be that of another
-        fit, with the default kernel of :class:`keql.TwoStepKEqL`, if observations are
-        predicted better with it.
-    equation_kernel : kernel, default=None
-        Kernel of P; free hyperparameters are fitted to the two-step solution. None: a
-        :class:`keql.kernels.Polynomial` of degree 2 with fitted variance. If no state
-        kernel is given either, it has degree 3 if observations are predicted poorly
-        with degree 2, and clearly better with 3; or, if there are several functions and
-        `n_terms` is not given, it is one of linear equations whose coefficients vary
-        with the coordinates, if with it observations are predicted clearly better.
-    observation_noise : float, default=None
-        Standard deviation sigma_u of an observation of weight 1, in units of `y`;
-        None: fitted with the state kernel.
-    equation_noise : float, default=None
-        Standard deviation sigma_P of the equation's residual in units of the forcing;
-        None: a thousandth of the root mean square of the unknown part, or, along with a
-        state kernel that is not given, a tenth of that if observations are predicted
-        better, or what the residuals are if they are far below it.
+    variables, function_column, operator_column : optional
+        Names of the coordinates, and the columns of `X` with the label of the function
+        and with the operator that was observed, as for :class:`keql.TwoStepKEqL`.
+    inputs, states, equations : optional
+        Known quantities, names of the states, and named equations that differ, as for
+        :class:`keql.TwoStepKEqL`.
+    state_kernel : kernel or dict, default=None
+        Kernel of the states, ``{state: kernel}`` if they differ; free hyperparameters
+        are fitted by maximum marginal likelihood of the observations. None: states of
+        an equation of evolution in one space dimension, u_t = G(t, x, u, u_x, u_xx),
+        obey it exactly, unless observations are predicted clearly better without that:
+        only their initial values and those at both ends are open, with a Matern kernel
+        of maximum likelihood. Others have an offset plus the RBF or Matern kernel whose
+        joint fit predicts observations best from all others; the equation may be that
+        of another fit, with the default kernel of :class:`keql.TwoStepKEqL`, if
+        observations are predicted better with it.
+    equation_kernel : kernel or dict, default=None
+        Kernel of P, ``{equation: kernel}`` if they differ; free hyperparameters are
+        fitted to the two-step solution. None: a :class:`keql.kernels.Polynomial` of
+        degree 2 with fitted variance. If no state kernel is given either, it has degree
+        3 if observations are predicted poorly with degree 2, and clearly better with 3;
+        or, if there are several functions and `n_terms` is not given, it is one of
+        linear equations whose coefficients vary with the coordinates, if with it
+        observations are predicted clearly better.
+    observation_noise : float or dict, default=None
+        Standard deviation sigma_u of an observation of weight 1, in units of `y`,
+        ``{state or operator: float}`` if they differ; None: fitted with the state
+        kernel.
+    equation_noise : float or dict, default=None
+        Standard deviation sigma_P of the equation's residual in units of the forcing,
+        ``{equation: float}`` if they differ; None: a thousandth of the root mean square
+        of the unknown part, or, along with a state kernel that is not given, a tenth of
+        that if observations are predicted better, or what the residuals are if they are
+        far below it.
     state_penalty, n_inducing : float, int, default=1.0, 500
         Weight lambda of the squared RKHS norm of the states, and the number of inducing
         points of P, drawn from the two-step features; a polynomial kernel has exact
         features and needs none.
-    n_terms : int, "auto" or None, default=None
-        How many terms a polynomial P keeps. Terms are taken out one by one, the one
-        that costs least each time, and all is fitted again; "auto" keeps those that
-        cost clearly more than all before them, or those that predict observations
-        best; of exact states, those of the highest evidence. None: all terms are kept.
+    n_terms : int, "auto", dict or None, default=None
+        How many terms a polynomial P keeps, ``{equation: one of these}`` if equations
+        differ. Terms are taken out one by one, the one that costs least each time, of
+        whichever equation, and all is fitted again; "auto" keeps those that cost
+        clearly more than all before them, or those that predict observations best; of
+        exact states, those of the highest evidence. None: all terms are kept.
     solver : {"auto", "dual", "primal"}, default="auto"
         How a state is represented: by representers, with as many unknowns as residuals
         (dual), or in an orthonormal basis of their span (primal), which is smaller for
@@ -96,20 +104,24 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
 
     Attributes
     ----------
-    equation_ : LearnedEquation or None
-        The learned equation.
+    equation_ : LearnedEquation, LearnedSystem or None
+        The learned equation; several are a :class:`keql.LearnedSystem`, which maps
+        their names, those of the known parts or of `equations`, to each.
     states_, collocation_points_ : list of states, list of ndarray
         The fitted state of each function, with methods `evaluate` and `variance`, and
         its collocation points.
-    functions_, variables_ : tuple
-        Labels of the functions, (None,) without a label column; names of coordinates.
+    functions_, variables_, state_names_ : tuple
+        Labels of the functions, (None,) without a label column; names of coordinates,
+        and of the states in the order of the columns that `predict` returns.
     state_kernel_, equation_kernel_ : Kernel
         With fitted hyperparameters; of exact states, the kernel of their initial values
-        and those at both ends.
+        and those at both ends; of several states a :class:`keql.kernels.SystemKernel`,
+        of several equations a dict by name.
     observation_noise_, equation_noise_ : float
         The noise levels, given or chosen; those of a chosen kernel that predicts well
         but does not meet the data are raised, with all variances, to the residuals.
-        An equation that states obey exactly has none.
+        An equation that states obey exactly has none. Of several states or operators
+        observed, and of several equations, a dict by name.
     loss_curve_, damping_curve_ : list of float
         Loss at the start and after each accepted step, where the equation was learned,
         and the damping of the step; if nothing but integration was needed, the loss at

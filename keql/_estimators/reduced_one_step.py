@@ -16,7 +16,9 @@ class ReducedOneStepKEqL(OneStepKEqL):
     ----------
     operators, known_part, collocation_points, forcing : optional
         As for :class:`OneStepKEqL`.
-    variables, function_column, state_kernel, equation_kernel : optional
+    variables, function_column, operator_column, inputs, states, equations : optional
+        As for :class:`OneStepKEqL`.
+    state_kernel, equation_kernel : optional
         As for :class:`OneStepKEqL`.
     observation_noise, equation_noise, state_penalty, n_inducing : optional
         As for :class:`OneStepKEqL`.

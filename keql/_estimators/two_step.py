@@ -1,49 +1,71 @@
-"""Two-step kernel equation learning: the state first, then the equation."""
+"""Two-step kernel equation learning: the states first, then the equations."""
 
 from keql._estimators.learner import Learner
 from keql.fit_report import describe_fit
 
 
 class TwoStepKEqL(Learner):
-    """Learn a state and the equation it solves, one after the other.
+    """Learn states and the equations they solve, one after the other.
 
     First kernel ridge regression gives each state u from its observations; then the
     operators are applied to the fitted states at the collocation points, and a second
     kernel ridge regression gives P such that (P + Pbar)(x, L_1 u, ..., L_Q u) = f.
-    Two linear solves: fast, and accurate when observations are dense.
+    Two linear solves: fast, and accurate when observations are dense. There may be
+    several states and equations; each equation has a P of its own.
 
     Parameters
     ----------
     operators : tuple of operators, default=None
         L_1, ..., L_Q, on which P depends: names such as "u", "u_x", "u_tx",
         "laplacian(u)", multi-indices or :class:`keql.operators.DifferentialOperator`.
-        None with neither `known_part` nor `forcing`: the state is fitted, no equation.
-    known_part : operator, dict or callable, default=None
+        None with neither `known_part` nor `forcing`: states are fitted, no equation.
+    known_part : operator, dict, callable or tuple of these, default=None
         Pbar: an operator ("u_t"), ``{operator: coefficient}``, or a function of named
-        features in `autograd.numpy` such as ``lambda u, u_tt: u_tt + u**3``.
+        features in `autograd.numpy` such as ``lambda u, u_tt: u_tt + u**3``. A tuple,
+        ("prey_t", "predator_t"), has one equation for each, of the same operators.
     collocation_points : array-like, dict or int, default=None
         Where the equation is imposed: an array of shape (K, d), ``{label: array}``, a
         number of low-discrepancy points, or None for the observation points and a
         low-discrepancy fill (5 points for each observation, between 200 and 1000 for
-        one function).
-    forcing : callable, array-like or dict, default=None
+        one function; several equations share them).
+    forcing : callable, array-like, dict or tuple, default=None
         The right-hand side f: a function of points (K, d), an array (K,) that goes with
-        an array of collocation points, ``{label: one of these}``, or None for zero.
+        an array of collocation points, ``{label: one of these}``, or None for zero;
+        with several equations a tuple of these, or one for all.
     variables : tuple of str, default=None
         Names of the coordinates by position; None: the columns of a data frame,
         otherwise x0, x1, ...
     function_column : int or str, default=None
         Column of `X` that labels the function a row belongs to.
-    state_kernel : kernel, default=None
-        Kernel of the states. Its free hyperparameters are a start and are fitted by
-        maximum marginal likelihood over all functions; bounds "fixed" or
-        `optimizer=None` keep them. None: chosen from the data, see Notes.
-    equation_kernel : kernel, default=None
-        Kernel of P; parts without `active_dims` act on the operators. None: a
-        :class:`keql.kernels.Polynomial` of degree 2 with fitted variance.
-    observation_noise, equation_noise : float, default=None
+    operator_column : int or str, default=None
+        Column of `X` with the name of the operator, such as "u" or "u_x", whose value
+        the row of `y` holds; None: `y` holds values of the states.
+    inputs : dict, default=None
+        Known quantities on which P and known parts may depend, {name: values}; they are
+        not differentiated. Values are a function of points (n, d), a number, a pair
+        (times, values) of samples, linear between and constant beyond them, ``{label:
+        one of these}``, or the name of a column of `X` that is constant within each
+        function.
+    states : tuple of str, default=None
+        Names of the states: those of the columns of `y`, then of states that were never
+        measured. None: the columns of a data frame `y`, otherwise u1, u2, ...; a single
+        state is u.
+    equations : list of (str, Equation), default=None
+        Equations that differ in more than the known part, each a :class:`keql.Equation`
+        with a name; parameters that describe a single equation then stay None.
+    state_kernel : kernel or dict, default=None
+        Kernel of the states, ``{state: kernel}`` if they differ. Its free
+        hyperparameters are a start and are fitted by maximum marginal likelihood over
+        all functions; bounds "fixed" or `optimizer=None` keep them. None: chosen from
+        the data, see Notes.
+    equation_kernel : kernel or dict, default=None
+        Kernel of P, ``{equation: kernel}`` if they differ; parts without `active_dims`
+        act on the operators and inputs. None: a :class:`keql.kernels.Polynomial` of
+        degree 2 with fitted variance.
+    observation_noise, equation_noise : float or dict, default=None
         Standard deviations of an observation of weight 1, in units of `y`, and of the
-        equation's residual, in units of the forcing; None: fitted with the kernels.
+        equation's residual, in units of the forcing; ``{state or operator: float}`` and
+        ``{equation: float}`` if they differ. None: fitted with the kernels.
     state_penalty : float, default=1.0
         Weight lambda of the squared RKHS norm of the states: their prior covariance is
         the state kernel over lambda.
@@ -60,16 +82,20 @@ class TwoStepKEqL(Learner):
 
     Attributes
     ----------
-    equation_ : LearnedEquation or None
-        The learned equation.
+    equation_ : LearnedEquation, LearnedSystem or None
+        The learned equation; several are a :class:`keql.LearnedSystem`, which maps
+        their names, those of the known parts or of `equations`, to each.
     states_, collocation_points_ : list of KernelExpansion, list of ndarray
         The fitted state and the collocation points of each function.
-    functions_, variables_ : tuple
-        Labels of the functions, (None,) without a label column; names of coordinates.
+    functions_, variables_, state_names_ : tuple
+        Labels of the functions, (None,) without a label column; names of coordinates,
+        and of the states in the order of the columns that `predict` returns.
     state_kernel_, equation_kernel_ : Kernel
-        With fitted hyperparameters.
+        With fitted hyperparameters; of several states a
+        :class:`keql.kernels.SystemKernel`, of several equations a dict by name.
     observation_noise_, equation_noise_ : float
-        The given or fitted noise levels.
+        The given or fitted noise levels; of several states or operators observed, and
+        of several equations, a dict by name.
     fit_report_ : FitReport
         What was chosen and why, how well data and equation are met, and what looks
         wrong; to be printed.
@@ -102,6 +128,16 @@ class TwoStepKEqL(Learner):
     >>> model = model.fit(t, np.sin(2 * t.ravel()))
     >>> round(model.equation_.terms()["u"], 2)
     4.0
+
+    A system of two states, of which the first is not measured everywhere:
+
+    >>> y = np.column_stack([np.sin(2 * t), np.cos(2 * t)])
+    >>> y[::3, 0] = np.nan
+    >>> model = TwoStepKEqL(("u", "v"), ("u_t", "v_t"), variables=("t",))
+    >>> model = model.set_params(states=("u", "v")).fit(t, y)
+    >>> print(model.equation_.sparse(n_terms=1))
+    u_t = 2.00 v
+    v_t = -2.00 u
     """
 
     def __init__(

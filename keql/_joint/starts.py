@@ -44,7 +44,8 @@ class SubsampledProblem:
     """A joint problem with the equation imposed at few of the collocation points.
 
     Each function of `whole`, a JointProblem, keeps at most `size` of them for each
-    equation. They get more weight, so that losses and misfits compare with those of the whole.
+    equation. They get more weight, so that losses and misfits compare with those of the
+    whole.
     """
 
     def __init__(self, whole, size):

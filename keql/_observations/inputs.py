@@ -64,9 +64,9 @@ def as_source(name, given):
         return float(given)
     except (TypeError, ValueError):
         raise ValueError(
-            f"inputs[{name!r}]={given!r} must be a number, a function of points (n, d), "
-            "a pair (times, values) of samples, a dict of these by function label, or "
-            "the name of a column of X."
+            f"inputs[{name!r}]={given!r} must be a number, a function of points "
+            "(n, d), a pair (times, values) of samples, a dict of these by function "
+            "label, or the name of a column of X."
         ) from None
 
 

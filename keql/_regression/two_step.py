@@ -70,6 +70,7 @@ class Hypothesis:
 
 def entry_of(given, name):
     """What is given for a name: the entry of a dict, or what is given for all."""
+    given = given.kernels if isinstance(given, SystemKernel) else given
     return given.get(name) if isinstance(given, dict) else given
 
 

@@ -188,13 +188,15 @@ def _why_state_kernel(model, search):
 
 
 def _why_given(kernel, model):
-    """Where the hyperparameters of a given kernel, or of a dict of them, come from."""
-    if isinstance(kernel, dict):
-        return "given, others chosen, " + _why_given(next(iter(kernel.values())), model)
-    kernel = as_kernel(kernel)
-    if kernel.n_dims == 0 or model.optimizer is None:
-        return "given"
-    return "given as a start, by maximum likelihood"
+    """Where the hyperparameters of a given kernel, or of several by name, come from."""
+    given, text = getattr(kernel, "kernels", kernel), "given"
+    if isinstance(given, dict):
+        text = f"given for {', '.join(given)}"
+    kernels = given.values() if isinstance(given, dict) else [given]
+    is_fixed = all(as_kernel(each).n_dims == 0 for each in kernels)
+    if is_fixed or model.optimizer is None:
+        return text
+    return f"{text} as a start, by maximum likelihood"
 
 
 def _exact_states(search):
@@ -328,9 +330,10 @@ def _unexplained_parts(residuals, criteria):
     for name, residual in residuals.items():
         is_equation = name.startswith("equation")
         if is_equation and residual.rms > criteria.large_part * residual.size:
+            part = percent(residual.rms, residual.size)
             yield (
-                f"the {name} leaves {percent(residual.rms, residual.size)} of its terms "
-                "unexplained: operators are missing, or derivatives are poorly known"
+                f"the {name} leaves {part} of its terms unexplained: operators are "
+                "missing, or derivatives are poorly known"
             )
 
 

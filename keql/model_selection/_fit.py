@@ -243,7 +243,7 @@ class JointFamily:
 
 
 def given_equation_noise(hypothesis, setup):
-    """The noise levels (E,) of the equations that are given; nan where they are open."""
+    """The noise levels (E,) given for the equations; nan where they are open."""
     given = [hypothesis.of_equation(terms.name) for terms in setup.equations]
     return np.array([each.equation_noise for each in given], dtype=float)
 

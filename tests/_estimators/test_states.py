@@ -38,7 +38,7 @@ def with_gaps():
     return y
 
 
-# --- columns of y ----------------------------------------------------------------------
+# --- columns of y ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", LEARNERS)
@@ -131,7 +131,22 @@ def test_the_tag_of_several_outputs():
     assert not get_tags(KernelPDESolver()).target_tags.multi_output
 
 
-# --- values of operators, and inputs ---------------------------------------------------
+def test_kernels_of_states_may_be_used_again():
+    first = TwoStepKEqL(**ROTATION, variables=("t",)).fit(T, CIRCLE)
+    kernel = first.state_kernel_
+    again = TwoStepKEqL(**ROTATION, variables=("t",), state_kernel=kernel)
+    assert again.fit(T, CIRCLE).state_kernel_.kernels == kernel.kernels
+    other = {"x": kernel.kernels["x"], "y": RBF(2.0, "fixed")}
+    found = again.set_params(state_kernel=other).fit(T, CIRCLE).state_kernel_
+    assert found.kernels == other
+    only = {"y": RBF(2.0, "fixed")}  # the other one is chosen
+    model = again.set_params(state_kernel=only).fit(T, CIRCLE)
+    found = model.state_kernel_
+    assert "given for y" in str(model.fit_report_)
+    assert found.kernels["y"] == only["y"] and found.kernels["x"] == kernel.kernels["x"]
+
+
+# --- values of operators, and inputs --------------------------------------------------
 
 
 @pytest.mark.parametrize("method", LEARNERS)
@@ -176,7 +191,7 @@ def test_inputs_in_all_their_forms():
         TwoStepKEqL(**settings, inputs={"c": "rate"}).fit(mixed, y)
 
 
-# --- named equations -------------------------------------------------------------------
+# --- named equations ------------------------------------------------------------------
 
 
 def named():
@@ -238,7 +253,7 @@ def test_wrong_parameters(changes, message):
         TwoStepKEqL(**settings | changes).fit(X, CIRCLE)
 
 
-# --- solvers ---------------------------------------------------------------------------
+# --- solvers --------------------------------------------------------------------------
 
 
 def test_a_solver_has_the_state_of_its_equation():
