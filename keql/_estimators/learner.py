@@ -47,9 +47,9 @@ class Learner(BaseKEqL):
             return hypothesis
         return replace(
             hypothesis,
-            equation_kernel={name: e.kernel for name, e in self.equations},
-            n_terms={name: e.n_terms for name, e in self.equations},
-            equation_noise={name: e.noise for name, e in self.equations},
+            equation_kernel=_if_any({name: e.kernel for name, e in self.equations}),
+            n_terms=_if_any({name: e.n_terms for name, e in self.equations}),
+            equation_noise=_if_any({name: e.noise for name, e in self.equations}),
         )
 
     @property
@@ -308,6 +308,11 @@ class Learner(BaseKEqL):
         for m, rows in self._rows_of_functions(labels):
             values[rows] = self.inputs_.at(m, points[rows])
         return values
+
+
+def _if_any(given):
+    """A dict, or None if it says nothing: all of its entries are None."""
+    return None if all(value is None for value in given.values()) else given
 
 
 def _by_name(names, values, make=dict):
