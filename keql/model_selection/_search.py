@@ -178,6 +178,14 @@ class Selection:
         """Root mean square error of its predictions of observations."""
         return self.best.error
 
+    @property
+    def explains_little(self):
+        """Whether errors of prediction are as large as the states of a system."""
+        observations = self.best.observations
+        size = PredictionScale(observations).size
+        is_system = self.best.two_step.setup.is_system
+        return is_system and self.error > self.criteria.explains * size
+
     def or_better(self, other, factor=1.0):
         """This, or another one with smaller errors, `factor` times its own at most."""
         if other.joint.result.interrupted:
