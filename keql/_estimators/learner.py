@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from keql._estimators.base import BaseKEqL
+from keql._estimators.checks import check_entries, check_names
 from keql._estimators.equations import (
     describe_equations,
     is_several,
@@ -143,6 +144,8 @@ class Learner(BaseKEqL):
         self._validate_params()
         named = list_equations(self)
         observations, variables, inputs = self._read_observations(X, y, sample_weight)
+        check_names(variables, observations.states, inputs.names)
+        check_entries(self, [each.name for each in named], observations)
         setup = describe_equations(self, named, observations, variables, inputs)
         return fit_two_steps(
             self._hypothesis, observations, variables, setup, self._settings, n_restarts

@@ -173,6 +173,8 @@ def _scales_of_states(kernel, learned):
 
 
 def _why_state_kernel(model, search):
+    if search.exact_error is not None and search.boundary_kernel is None:
+        return "of states before and after the observed times; between, none is needed"
     if search.boundary_kernel is not None:
         return "of initial and boundary values, of most likelihood given the equation"
     if model.state_kernel is not None:
