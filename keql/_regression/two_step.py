@@ -8,6 +8,12 @@ from sklearn.utils import check_random_state
 
 from keql._numerics.linalg import extent_of, ridge, rms, size_or_one
 from keql._observations.data import Sample, size_of
+from keql._regression.hidden import (
+    hidden_operators,
+    involves,
+    with_fixed_bounds,
+    with_prior_values,
+)
 from keql._regression.likelihood import fit_state, maximise_likelihood
 from keql._regression.state_prior import fit_state_prior
 from keql.equation import (
@@ -245,6 +251,7 @@ def _learn_equation(learned, terms, S, forcing, hypothesis, settings, rng):
     hypothesis = hypothesis.of_equation(terms.name)
     target = forcing - terms.known_part(S)
     unknown = S[:, : len(setup.unknown_names(variables))]
+    is_hidden, typical = _typical_features(learned, terms, S)
     if terms.depends_on is None:
         basis, weights, posterior, noise = (
             NoUnknownPart(),
@@ -253,9 +260,11 @@ def _learn_equation(learned, terms, S, forcing, hypothesis, settings, rng):
             rms(target),
         )
     else:
+        size = size_or_one(forcing - terms.known_part(typical))
         kernel = _bind_equation_kernel(
-            hypothesis, terms, setup, unknown, target, variables
+            hypothesis, terms, setup, typical[:, : unknown.shape[1]], size, variables
         )
+        kernel = with_fixed_bounds(kernel) if is_hidden else kernel
         stride = -(-len(target) // settings.n_likelihood_rows)
         rows, sampled = unknown[::stride], target[::stride]
         sample = Sample(rows, sampled, np.ones(len(sampled)))
@@ -281,10 +290,22 @@ def learned_equation(learned, terms, basis, weights, S, posterior):
     return LearnedEquation(learned.variables, *parts, *origin, *names)
 
 
-def _bind_equation_kernel(hypothesis, terms, setup, unknown, target, variables):
-    """The equation kernel on the columns of the features, scaled to them."""
+def _typical_features(learned, terms, S):
+    """Whether hidden states have a part in an equation, and features of right size."""
+    first = len(learned.variables) + len(learned.setup.inputs.names)
+    hidden = hidden_operators(learned)
+    if not hidden or not involves(terms, S, first, hidden):
+        return False, S
+    return True, with_prior_values(learned, S, first, hidden)
+
+
+def _bind_equation_kernel(hypothesis, terms, setup, unknown, size, variables):
+    """The equation kernel on the columns of the features, scaled to them.
+
+    `size` is the root mean square of what P has to explain.
+    """
     kernel = hypothesis.equation_kernel
-    kernel = polynomial_kernel(size_or_one(target)) if kernel is None else kernel
+    kernel = polynomial_kernel(size) if kernel is None else kernel
     names, d = setup.unknown_names(variables), len(variables)
     n_coordinates = d + len(setup.inputs.names)
     inputs = range(d, n_coordinates)

@@ -1,0 +1,48 @@
+"""The scale of states of which nothing was ever measured.
+
+Nothing tells their units: with y also 2 y is a solution, of other equations. What
+depends on their scale takes that of their prior. Taken from fitted values it would
+shrink: of smaller states the norm is smaller, and equations scaled to these, or to
+their derivatives, are as likely as before.
+"""
+
+import numpy as np
+from sklearn.base import clone
+
+from keql.operators import gram_diagonal
+
+
+def hidden_operators(learned):
+    """Positions of the operators of states of which no value was observed."""
+    seen = {state for L in learned.observations.operators for state in L.states}
+    operators = enumerate(learned.setup.operators)
+    return [q for q, operator in operators if operator.state not in seen]
+
+
+def involves(terms, S, first, hidden):
+    """Whether an equation depends on hidden operators, with features S (n, d + Q').
+
+    Operators start at the column `first`.
+    """
+    if set(hidden) & set(terms.depends_on or ()):
+        return True
+    slopes = terms.known_part.gradient(S)[[first + q for q in hidden]]
+    return bool(np.any(slopes))
+
+
+def with_prior_values(learned, S, first, hidden):
+    """Features whose hidden operators have values of the size of their prior."""
+    S, points = S.copy(), S[:, : len(learned.variables)]
+    for q in hidden:
+        operator = learned.setup.operators[q]
+        size = np.sqrt(np.mean(gram_diagonal(learned.state_kernel, points, operator)))
+        values = np.random.RandomState(q).standard_normal(len(S))
+        values -= np.mean(values)
+        S[:, first + q] = size * values / np.std(values)
+    return S
+
+
+def with_fixed_bounds(kernel):
+    """The kernel with all hyperparameters fixed."""
+    names = [name for name in kernel.get_params() if name.endswith("_bounds")]
+    return clone(kernel).set_params(**dict.fromkeys(names, "fixed"))
