@@ -100,6 +100,23 @@ class Imposed:
         )
 
 
+def join_places(placed):
+    """The different arrays of points one after the other, and where each one is.
+
+    `placed` has the points of each equation; one array may be that of several. Returned
+    are the points (K, d), and for each equation positions among them.
+    """
+    arrays, starts, rows = [], [], []
+    for points in placed:
+        known = [i for i, array in enumerate(arrays) if array is points]
+        if not known:
+            starts.append(sum(map(len, arrays)))
+            arrays.append(points)
+        start = starts[known[0]] if known else starts[-1]
+        rows.append(np.arange(start, start + len(points)))
+    return (arrays[0] if len(arrays) == 1 else np.concatenate(arrays)), rows
+
+
 def _as_slice(positions):
     """Positions as a slice if they follow one another."""
     if len(positions) and np.all(np.diff(positions) == 1):
