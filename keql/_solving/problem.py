@@ -9,6 +9,7 @@ from keql._joint.problem import JointProblem
 from keql.equation import (
     FixedUnknownPart,
     NoUnknownPart,
+    PolynomialBasis,
     SystemBasis,
     SystemKnownPart,
     bind_known_part,
@@ -48,14 +49,20 @@ def _parts(equations):
     if len(equations) == 1:
         basis = FixedUnknownPart(first.basis, first.weights, first.posterior)
         return basis, first.known_part, first.n_unknown_features
-    basis = SystemBasis(
-        [equation.basis for equation in equations],
-        [len(equation.weights) for equation in equations],
-    )
-    weights = np.concatenate([equation.weights for equation in equations])
+    fixed = [_as_fixed(equation) for equation in equations]
+    weights = [own for _, own in fixed]
+    basis = SystemBasis([basis for basis, _ in fixed], [len(own) for own in weights])
+    basis = FixedUnknownPart(basis, np.concatenate(weights), None)
     known_part = SystemKnownPart([equation.known_part for equation in equations])
-    basis = FixedUnknownPart(basis, weights, None)
     return basis, known_part, 1 + first.n_unknown_features
+
+
+def _as_fixed(equation):
+    """A basis of an equation that is fast to compute, and the weights in it."""
+    if isinstance(equation.basis, PolynomialBasis):
+        d = equation.n_unknown_features
+        return equation.basis.unrestricted(equation.weights, d)
+    return equation.basis, equation.weights
 
 
 def prior_variances(model):
