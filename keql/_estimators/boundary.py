@@ -74,8 +74,8 @@ def order_inputs(equation, given):
         has = f"depends on {', '.join(needed)}" if needed else "has none"
         has = "is None" if equation is None else has
         raise ValueError(
-            f"inputs has {', '.join(given) or 'no entry'}, but the equation {has}: give "
-            "each of its inputs by name, and no others."
+            f"inputs has {', '.join(given) or 'no entry'}, but the equation {has}: "
+            "give each of its inputs by name, and no others."
         )
     return needed
 

@@ -1,4 +1,4 @@
-"""KernelPDESolver for several states: closed forms, limits, invariances, wrong input."""
+"""KernelPDESolver for several states: closed forms, limits, invariances."""
 
 import pickle
 import warnings
