@@ -225,8 +225,14 @@ class TrajectoryProblem:
         return Rows(*map(np.concatenate, parts), ends)
 
     def change(self, before, after):
-        """Largest root mean square change of an entry of y, relative to its size."""
-        old, new = np.concatenate(before.nodes), np.concatenate(after.nodes)
+        """Largest root mean square change of what is observed, relative to its size.
+
+        The unit of a state that was never observed, and what is added to it, are free.
+        """
+        layout = self.flow(0).layout
+        seen = [_entry_of(L, layout) for L in self.learned.observations.operators]
+        old = np.concatenate(before.nodes)[:, seen]
+        new = np.concatenate(after.nodes)[:, seen]
         sizes = np.array([rms(column) or 1.0 for column in new.T])
         return float(np.max([rms(c) for c in ((new - old) / sizes).T]))
 
