@@ -236,6 +236,20 @@ class TrajectoryProblem:
         sizes = np.array([rms(column) or 1.0 for column in new.T])
         return float(np.max([rms(c) for c in ((new - old) / sizes).T]))
 
+    def interpolate(self, start, end, fraction):
+        """An iterate on the straight line between two others."""
+
+        def between(first, second):
+            return (1 - fraction) * first + fraction * second
+
+        equations = []
+        for first, second in zip(start.equations, end.equations, strict=True):
+            equation = copy(second)
+            equation.weights = between(first.weights, second.weights)
+            equations.append(equation)
+        nodes = [*map(between, start.nodes, end.nodes)]
+        return TrajectoryIterate(tuple(equations), nodes)
+
     def assemble(self, model):
         """The learned model whose states are those of a linearisation's solution."""
         states, setup = model.posterior_states(), self.learned.setup
