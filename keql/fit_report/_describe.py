@@ -118,7 +118,7 @@ def _residuals_of_equations(learned, is_exact):
         name = f"equation {terms.name}" if setup.is_system else "equation"
         size = size_or_one(target)
         if terms.depends_on is None:
-            size = size_of_constraint(equation, len(learned.variables))
+            size = size_of_constraint(equation, learned)
         residuals[name] = Residual(rms(misses), float(noise), size)
     return residuals
 

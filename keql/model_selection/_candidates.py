@@ -98,7 +98,8 @@ def _why_not_exact(two_step, given, settings):
         return f"solver={settings.solver!r} asks for states made of representers"
     if given.state_kernel is not None or settings.optimizer is None:
         return "state_kernel is given, or optimizer=None keeps the default one"
-    if given.equation_noise:
+    names = [terms.name for terms in two_step.setup.equations]
+    if any(given.of_equation(name).equation_noise for name in names):
         return "equation_noise says that the equation does not hold exactly"
     if two_step.setup.is_system:
         return why_no_trajectories(two_step)

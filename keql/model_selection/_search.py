@@ -212,7 +212,7 @@ class _Search:
         return best
 
     def _trajectories_from(self, find_kernels, hypothesis):
-        """Exact trajectories from a joint fit with all terms; None if there are none."""
+        """Exact trajectories from a joint fit with all terms; None without any."""
         everything = replace(hypothesis, n_terms=None)
         family = JointFamily(self._two_steps(hypothesis), everything, self.context)
         kernels = find_kernels(family)
