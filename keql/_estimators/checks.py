@@ -13,7 +13,7 @@ from keql.operators import parse_operator
 def check_equation(name, equation):
     """Refuse an Equation whose parameters are not as documented."""
     try:
-        equation._validate_params()
+        equation.validate()
     except ValueError as error:
         raise ValueError(f"equations has {name!r}: {error}") from None
     without = [equation.known_part, equation.forcing, equation.operators]

@@ -86,6 +86,16 @@ class Equation(BaseEstimator):
         self.collocation_points, self.forcing = collocation_points, forcing
         self.kernel, self.n_terms, self.noise = kernel, n_terms, noise
 
+    def validate(self):
+        """Refuse parameters that are not as documented.
+
+        Raises
+        ------
+        ValueError
+            The message names the parameter.
+        """
+        self._validate_params()
+
 
 @dataclass(frozen=True)
 class NamedEquation:
