@@ -1,11 +1,13 @@
 """The equations that an estimator learns, from what a user says of them."""
 
 from dataclasses import dataclass, field
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from keql._estimators.base import StrOptions, at_least
+from keql._estimators.checks import check_equation
 from keql._observations.data import evaluate_forcing, place_collocation
 from keql._observations.imposed import Imposed, join_places
 from keql.equation import (
@@ -14,7 +16,12 @@ from keql.equation import (
     bind_known_parts,
     make_known_part,
 )
-from keql.operators import extend_operators, parse_operator, position_of
+from keql.operators import (
+    DifferentialOperator,
+    extend_operators,
+    parse_operator,
+    position_of,
+)
 
 
 class Equation(BaseEstimator):
@@ -56,6 +63,15 @@ class Equation(BaseEstimator):
     2
     """
 
+    _parameter_constraints: dict = {
+        "known_part": [None, str, tuple, list, dict, callable, DifferentialOperator],
+        "operators": [None, str, tuple, list],
+        "collocation_points": [None, at_least(1), "array-like", dict],
+        "forcing": [None, callable, "array-like", dict],
+        "n_terms": [None, StrOptions({"auto"}), at_least(1)],
+        "noise": [None, at_least(0, Real)],
+    }
+
     def __init__(
         self,
         known_part=None,
@@ -69,6 +85,16 @@ class Equation(BaseEstimator):
         self.known_part, self.operators = known_part, operators
         self.collocation_points, self.forcing = collocation_points, forcing
         self.kernel, self.n_terms, self.noise = kernel, n_terms, noise
+
+    def validate(self):
+        """Refuse parameters that are not as documented.
+
+        Raises
+        ------
+        ValueError
+            The message names the parameter.
+        """
+        self._validate_params()
 
 
 @dataclass(frozen=True)
@@ -87,6 +113,8 @@ def list_equations(model):
     """
     if model.equations is not None:
         _refuse_single_parameters(model)
+        for name, given in model.equations:
+            check_equation(name, given)
         return [NamedEquation(name, given) for name, given in model.equations]
     if model.operators is None and model.known_part is None and model.forcing is None:
         return []

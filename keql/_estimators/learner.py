@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from keql._estimators.base import BaseKEqL
+from keql._estimators.checks import check_entries, check_names
 from keql._estimators.equations import (
     describe_equations,
     is_several,
@@ -45,9 +46,9 @@ class Learner(BaseKEqL):
             return hypothesis
         return replace(
             hypothesis,
-            equation_kernel={name: e.kernel for name, e in self.equations},
-            n_terms={name: e.n_terms for name, e in self.equations},
-            equation_noise={name: e.noise for name, e in self.equations},
+            equation_kernel=_if_any({name: e.kernel for name, e in self.equations}),
+            n_terms=_if_any({name: e.n_terms for name, e in self.equations}),
+            equation_noise=_if_any({name: e.noise for name, e in self.equations}),
         )
 
     @property
@@ -141,6 +142,8 @@ class Learner(BaseKEqL):
         self._validate_params()
         named = list_equations(self)
         observations, variables, inputs = self._read_observations(X, y, sample_weight)
+        check_names(variables, observations.states, inputs.names)
+        check_entries(self, [each.name for each in named], observations)
         setup = describe_equations(self, named, observations, variables, inputs)
         return fit_two_steps(
             self._hypothesis, observations, variables, setup, self._settings, n_restarts
@@ -267,6 +270,11 @@ class Learner(BaseKEqL):
             refuse_conflicts(data)
         observations = Observations(tuple(functions), data, states)
         return observations, variables, self._read_inputs(columns, labels, functions)
+
+
+def _if_any(given):
+    """A dict, or None if it says nothing: all of its entries are None."""
+    return None if all(value is None for value in given.values()) else given
 
 
 def _by_name(names, values, make=dict):

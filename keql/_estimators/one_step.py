@@ -212,14 +212,16 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         two_step = self._learn_in_two_steps(X, y, sample_weight)
         callbacks = self._init_callback_context(max_subtasks=None)
         callbacks.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        selection = None
         if two_step.setup is None:
             self._store_states(two_step)
         else:
             report = partial(self._report, callbacks, X, y)
             settings = self._settings.with_own_seed()
             context = Context(settings, report, self._previous())
-            self._store_selection(search(two_step, self._hypothesis, context))
-        self._warn_of_failure()
+            selection = search(two_step, self._hypothesis, context)
+            self._store_selection(selection)
+        self._warn_of_failure(selection)
         callbacks.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -252,9 +254,16 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.restarts_, self.terms_path_ = fit.restarts, fit.terms_path
         self.fit_report_ = describe_fit(self, fit.learned, _summary(selection))
 
-    def _warn_of_failure(self):
+    def _warn_of_failure(self, selection):
         """Warn of a fit that should not be relied on, and say what to do."""
         advice = "" if self.converged_ else self.message_
+        if self.converged_ and selection is not None and selection.explains_little:
+            advice = (
+                "explains little: each observation is predicted from all others with "
+                f"an error of {selection.error:.2g} times the size of the states. "
+                "Observe more often or with less noise, or try other operators or "
+                "kernels; do not rely on the equations."
+            )
         if self.converged_ and self.misfit_ > RestartSettings.failed_misfit:
             times = f"{self.misfit_**0.5:.0f} times the noise levels"
             advice = (

@@ -30,9 +30,9 @@ class Flow:
         """Length D of y."""
         return sum(self.layout.orders.values())
 
-    def mass(self, t, y):
-        """Slopes (n, E, S) of the equations in the highest derivatives."""
-        S = self.layout.features(t, y, 0.0)
+    def mass(self, t, y, highest=0.0):
+        """Slopes (n, E, S) in the highest derivatives (S, n) at y (D, n)."""
+        S = self.layout.features(t, y, highest)
         slopes = [self.layout.slopes(e.gradient(S)) for e in self.equations]
         return np.stack(slopes, axis=1)
 

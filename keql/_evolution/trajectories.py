@@ -79,11 +79,21 @@ def _columns_of_highest(flow):
 
 
 def _is_explicit(flow, t):
-    """Whether the equations tell all highest derivatives, and linearly."""
+    """Whether the highest derivatives enter linearly, with slopes that are numbers.
+
+    They may depend on time and inputs, not on the states, as a step takes the slopes of
+    the equations in these for those of the solved equations.
+    """
     rng = np.random.RandomState(0)
-    M = flow.mass(np.full(3, t), rng.standard_normal((flow.n_states, 3)))
-    size = np.max(np.abs(M), axis=2, keepdims=True)
-    constant = np.all(size > 0) and np.ptp(M / size, axis=0).max() < 1e-8
+    n_highest = len(flow.layout.states)
+    y, highest = rng.standard_normal((flow.n_states, 3)), np.zeros((n_highest, 3))
+    highest[:, 1:] = rng.standard_normal((n_highest, 2))
+    with np.errstate(all="ignore"):  # where a known part is not defined
+        M = flow.mass(np.full(3, t), y, highest)
+    size = np.max(np.abs(M), axis=(0, 2), keepdims=True)
+    if not (np.all(np.isfinite(M)) and np.all(size > 0)):
+        return False
+    constant = np.max(np.ptp(M, axis=0) / size[0]) < 1e-8
     return constant and np.linalg.matrix_rank(M[0] / size[0]) == M.shape[1]
 
 
@@ -225,10 +235,30 @@ class TrajectoryProblem:
         return Rows(*map(np.concatenate, parts), ends)
 
     def change(self, before, after):
-        """Largest root mean square change of an entry of y, relative to its size."""
-        old, new = np.concatenate(before.nodes), np.concatenate(after.nodes)
+        """Largest root mean square change of what is observed, relative to its size.
+
+        The unit of a state that was never observed, and what is added to it, are free.
+        """
+        layout = self.flow(0).layout
+        seen = [_entry_of(L, layout) for L in self.learned.observations.operators]
+        old = np.concatenate(before.nodes)[:, seen]
+        new = np.concatenate(after.nodes)[:, seen]
         sizes = np.array([rms(column) or 1.0 for column in new.T])
         return float(np.max([rms(c) for c in ((new - old) / sizes).T]))
+
+    def interpolate(self, start, end, fraction):
+        """An iterate on the straight line between two others."""
+
+        def between(first, second):
+            return (1 - fraction) * first + fraction * second
+
+        equations = []
+        for first, second in zip(start.equations, end.equations, strict=True):
+            equation = copy(second)
+            equation.weights = between(first.weights, second.weights)
+            equations.append(equation)
+        nodes = [*map(between, start.nodes, end.nodes)]
+        return TrajectoryIterate(tuple(equations), nodes)
 
     def assemble(self, model):
         """The learned model whose states are those of a linearisation's solution."""
@@ -364,7 +394,7 @@ class Trajectory:
         return values
 
     def _from_nodes(self, t, with_slopes):
-        """y (n, D) at times, its slopes in the nodes and weights, and the nodes used."""
+        """y (n, D) at times, its slopes in nodes and weights, and the nodes used."""
         k = np.clip(np.searchsorted(self.times, t, side="right") - 1, 0, None)
         k = np.minimum(k, len(self.times) - 2)
         step = self.times[k], t - self.times[k], self.nodes[k]

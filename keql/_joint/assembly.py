@@ -11,7 +11,7 @@ from keql._joint.primal import (
     make_primal_blocks,
 )
 from keql._joint.problem import Conditions, JointProblem, first_equal, same_points
-from keql._numerics.linalg import pivoted_cholesky, size_or_one
+from keql._numerics.linalg import pivoted_cholesky, rms, size_or_one
 from keql._regression.two_step import learned_equation
 from keql.equation import FixedUnknownPart, SystemBasis
 from keql.operators import gram
@@ -68,22 +68,34 @@ def make_problem(
 def equation_sizes(two_step):
     """Size (E,) of each equation: the root mean square of what P has to explain.
 
-    Of a known constraint, that of the sum of the sizes of its terms.
+    Of a known constraint, see :func:`size_of_constraint`.
     """
-    sizes = []
-    for equation, target in zip(two_step.equations, two_step.targets, strict=True):
-        if len(equation.weights):
-            sizes.append(size_or_one(target))
-        else:
-            sizes.append(size_of_constraint(equation, len(two_step.variables)))
-    return np.array(sizes)
+    return np.array(
+        [
+            size_of_constraint(equation, two_step)
+            if terms.depends_on is None
+            else size_or_one(target)
+            for terms, equation, target in zip(
+                two_step.setup.equations,
+                two_step.equations,
+                two_step.targets,
+                strict=True,
+            )
+        ]
+    )
 
 
-def size_of_constraint(equation, n_variables):
-    """Root mean square of the sum of the sizes of the terms of a known equation."""
-    S = equation.training_features
-    slopes = equation.known_part.gradient(S)[n_variables:]
-    return size_or_one(np.sum(np.abs(slopes * S[:, n_variables:].T), axis=0))
+def size_of_constraint(equation, two_step):
+    """The sum of the sizes of the terms of a known equation, root mean squares.
+
+    The sizes of operators are those at the points of all equations: where a constraint
+    is imposed they may all vanish, as the slope does at an insulated wall.
+    """
+    first = len(two_step.variables) + len(two_step.setup.inputs.names)
+    slopes = equation.known_part.gradient(equation.training_features)[first:]
+    everywhere = [each.training_features[:, first:] for each in two_step.equations]
+    sizes = [rms(values) for values in np.concatenate(everywhere).T]
+    return size_or_one(np.sum(np.abs(slopes.T) * sizes, axis=1))
 
 
 def joint_basis(equations):

@@ -71,13 +71,22 @@ def as_source(name, given):
 
 
 def _evaluate(name, source, points):
-    if not callable(source):
-        return np.full(len(points), source)
-    values = np.asarray(source(points), dtype=float)
+    if isinstance(source, Samples) and points.shape[1] > 1:
+        raise ValueError(
+            f"inputs[{name!r}] is a pair (times, values), but there are "
+            f"{points.shape[1]} coordinates: give a function of points (n, d)."
+        )
+    values = source(points) if callable(source) else np.full(len(points), source)
+    values = np.asarray(values, dtype=float)
     if values.shape not in {(len(points),), (len(points), 1)}:
         raise ValueError(
             f"inputs[{name!r}] returned an array of shape {values.shape} for "
             f"{len(points)} points: it must return one value for each."
+        )
+    if not np.all(np.isfinite(values)):
+        raise ValueError(
+            f"inputs[{name!r}] is not finite at {np.sum(~np.isfinite(values))} of "
+            f"{len(points)} points: it must be known wherever an equation is imposed."
         )
     return values.ravel()
 

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.optimize import brentq
 from sklearn.utils import Bunch, check_random_state
 
+from keql._estimators.equations import Equation
 from keql.datasets import _common as common
 from keql.datasets import _systems as systems
 
@@ -116,10 +117,9 @@ def make_heat_with_boundary_law(
 
         - `X` (n_wall + n_interior, 2), `y` (n_wall + n_interior,): the observations at
           (t, x), those at the wall first;
-        - `equation_specs`: a list of (name, description) of the equations "interior",
-          "wall" and "insulated", each description a dict of `known_part`, `operators`
-          and the `collocation_points` where it holds; this is in place of those entries
-          of the other data sets;
+        - `equations`: a list of (name, :class:`keql.Equation`), of the equations
+          "interior", "wall" and "insulated", each with the points where it holds; it
+          is in `problem`, in place of what describes a single equation;
         - `X_test` (10000, 2), `y_test` (10000,): the clean state on a uniform grid;
         - `feature_names`: ("t", "x", "u", "u_xx", "u_t", "u_x"), of all equations;
         - `unknown_part(features)`, `equation(features)`: columns for the interior,
@@ -133,12 +133,14 @@ def make_heat_with_boundary_law(
 
     Examples
     --------
+    >>> from keql import TwoStepKEqL
     >>> from keql.datasets import make_heat_with_boundary_law
     >>> data = make_heat_with_boundary_law(random_state=0)
-    >>> [(name, law["known_part"]) for name, law in data.equation_specs]
-    [('interior', 'u_t'), ('wall', 'u_x'), ('insulated', 'u_x')]
     >>> data.terms["wall"]
     {'u': 2.0, '1': -0.6}
+    >>> model = TwoStepKEqL(**data.problem).fit(data.X, data.y)
+    >>> print(model.equation_["wall"].sparse(n_terms=2))
+    u_x = 1.98 u - 0.581
     """
     common.check_count(n_interior, "n_interior", 0)
     common.check_count(n_wall, "n_wall", 2)
@@ -155,7 +157,11 @@ def make_heat_with_boundary_law(
     X_test = common.product_grid(fine, fine)
     y, y_test = truth(X), truth(X_test)
     noise_std = float(noise * np.sqrt(np.mean(y_test**2)))
-    problem = {"variables": truth.variables, "states": truth.states}
+    problem = {
+        "variables": truth.variables,
+        "states": truth.states,
+        "equations": _describe_equations(),
+    }
     return Bunch(
         X=X,
         y=y + noise_std * rng.standard_normal(len(y)),
@@ -164,7 +170,6 @@ def make_heat_with_boundary_law(
         y_test=y_test,
         noise_std=noise_std,
         problem=problem,
-        equation_specs=_describe_equations(),
         kernels={},
         truth=truth,
         equation=laws.equation,
@@ -189,19 +194,10 @@ def _points_at(x, n):
 def _describe_equations():
     """What is known of each equation, and where it holds."""
     axis = np.linspace(0.0, 1.0, 20)
-    interior = {
-        "known_part": "u_t",
-        "operators": ("u", "u_xx"),
-        "collocation_points": common.product_grid(axis, axis),
-    }
-    wall = {
-        "known_part": "u_x",
-        "operators": ("u",),
-        "collocation_points": _points_at(0.0, 40),
-    }
-    insulated = {
-        "known_part": "u_x",
-        "operators": None,
-        "collocation_points": _points_at(1.0, 40),
-    }
-    return [("interior", interior), ("wall", wall), ("insulated", insulated)]
+    inside = common.product_grid(axis, axis)
+    wall, insulated = _points_at(0.0, 40), _points_at(1.0, 40)
+    return [
+        ("interior", Equation("u_t", ("u", "u_xx"), collocation_points=inside)),
+        ("wall", Equation("u_x", ("u",), collocation_points=wall)),
+        ("insulated", Equation("u_x", collocation_points=insulated)),
+    ]

@@ -118,7 +118,7 @@ def _residuals_of_equations(learned, is_exact):
         name = f"equation {terms.name}" if setup.is_system else "equation"
         size = size_or_one(target)
         if terms.depends_on is None:
-            size = size_of_constraint(equation, len(learned.variables))
+            size = size_of_constraint(equation, learned)
         residuals[name] = Residual(rms(misses), float(noise), size)
     return residuals
 
@@ -173,6 +173,8 @@ def _scales_of_states(kernel, learned):
 
 
 def _why_state_kernel(model, search):
+    if search.exact_error is not None and search.boundary_kernel is None:
+        return "of states before and after the observed times; between, none is needed"
     if search.boundary_kernel is not None:
         return "of initial and boundary values, of most likelihood given the equation"
     if model.state_kernel is not None:

@@ -9,23 +9,13 @@ equation learned with the one may be held while states are found with the other.
 """
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 
-import numpy as np
-
-from keql._evolution.problem import why_not_integrated
-from keql._evolution.trajectories import why_no_trajectories
-from keql._numerics.linalg import size_or_one
 from keql._observations.data import PredictionScale
-from keql._regression.two_step import (
-    Hypothesis,
-    polynomial_kernel,
-    refit_two_steps,
-    varying_coefficient_kernel,
-)
+from keql._regression.two_step import refit_two_steps
 from keql.equation import find_terms
 from keql.model_selection._annealing import anneal
+from keql.model_selection._candidates import candidates
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._evolution_terms import (
     fit_exact_states,
@@ -45,106 +35,6 @@ from keql.model_selection._state_kernels import (
     warm_start,
 )
 from keql.model_selection._trajectory_terms import fit_trajectories
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A hypothesis, and a clause that says why it is not tried; empty if it may be."""
-
-    hypothesis: Hypothesis
-    why_not: str = ""
-
-
-def candidates(two_step, given, settings):
-    """The table of hypotheses, in the order in which they are tried.
-
-    two_step : LearnedModel. Observations and equation, with the size of what P has to
-        explain.
-    given : Hypothesis. What the user says; None where it is left open.
-    settings : FitSettings. How hypotheses are fitted.
-
-    Returns table : list of Candidate. Exact states come first: they say most of the
-        states.
-    """
-    placed = two_step.setup.collocation_points
-    observed = [data.points for data in two_step.observations.functions]
-    cubic = replace(
-        given,
-        equation_kernel=default_kernels(
-            two_step, given, partial(polynomial_kernel, degree=3)
-        ),
-        name="cubic polynomial",
-    )
-    varying = replace(
-        given,
-        equation_kernel=default_kernels(
-            two_step,
-            given,
-            partial(
-                varying_coefficient_kernel, points=np.concatenate([*placed, *observed])
-            ),
-        ),
-        name="linear, coefficients varying with the coordinates",
-    )
-    is_open = _is_open(two_step, given)
-    first = given if is_open else replace(given, name="as given")
-    kernel_given = "" if is_open else "equation_kernel is given"
-    not_exact = _why_not_exact(two_step, given, settings)
-    return [
-        Candidate(_exact(first), not_exact),
-        Candidate(_exact(cubic), not_exact or kernel_given),
-        Candidate(first),
-        Candidate(cubic, kernel_given),
-        Candidate(varying, kernel_given or _why_not_varying(two_step, given)),
-    ]
-
-
-def default_kernels(two_step, given, make):
-    """The kernel of each equation if that of none is given, made from its size.
-
-    A dict by name, in which the kernels that are given stay.
-    """
-    kernels = {}
-    names = [terms.name for terms in two_step.setup.equations]
-    for name, target in zip(names, two_step.targets, strict=True):
-        own = given.of_equation(name).equation_kernel
-        kernels[name] = make(size_or_one(target)) if own is None else own
-    return kernels
-
-
-def _is_open(two_step, given):
-    """Whether the kernel of an equation that is to be learned is not given."""
-    unknown = [t for t in two_step.setup.equations if t.depends_on is not None]
-    return any(given.of_equation(t.name).equation_kernel is None for t in unknown)
-
-
-def _exact(hypothesis):
-    name = f"exact states, {hypothesis.name}"
-    return replace(hypothesis, constraint="integration", name=name)
-
-
-def _why_not_exact(two_step, given, settings):
-    if settings.reduced:
-        return "states of the reduced method lie in the span of kernel functions"
-    if settings.solver != "auto":
-        return f"solver={settings.solver!r} asks for states made of representers"
-    if given.state_kernel is not None or settings.optimizer is None:
-        return "state_kernel is given, or optimizer=None keeps the default one"
-    if given.equation_noise:
-        return "equation_noise says that the equation does not hold exactly"
-    if two_step.setup.is_system:
-        return why_no_trajectories(two_step)
-    return why_not_integrated(two_step)
-
-
-def _why_not_varying(two_step, given):
-    if given.n_terms is not None:
-        return "n_terms asks for a polynomial"
-    if two_step.setup.is_system:
-        return "it is tried for single equations only"
-    if len(two_step.observations.functions) == 1:
-        return "one function does not tell varying coefficients from others"
-    return ""
 
 
 @dataclass(frozen=True)
@@ -177,6 +67,14 @@ class Selection:
     def error(self):
         """Root mean square error of its predictions of observations."""
         return self.best.error
+
+    @property
+    def explains_little(self):
+        """Whether errors of prediction are as large as the states of a system."""
+        observations = self.best.observations
+        size = PredictionScale(observations).size
+        is_system = self.best.two_step.setup.is_system
+        return is_system and self.error > self.criteria.explains * size
 
     def or_better(self, other, factor=1.0):
         """This, or another one with smaller errors, `factor` times its own at most."""
@@ -251,16 +149,20 @@ class _Search:
     def run(self):
         """The selection."""
         exact = self._trajectories() if self._is_in_time else self._exact_states()
-        convinces = exact is not None and (
-            exact.result.interrupted
-            or predicts_within_noise(exact, self.two_step, self.criteria)
-        )
-        if convinces:
+        if exact is not None and self._is_enough(exact):
             self._leave_out(self.table[2:], "exact states predict well enough")
             selection = Selection(exact=exact)
         else:
             selection = self._joint(exact)
         return replace(selection, not_tried=self.not_tried, criteria=self.criteria)
+
+    def _is_enough(self, exact):
+        """Whether nothing else is tried beside exact states."""
+        if exact.result.interrupted:
+            return True
+        if self._is_in_time:
+            return self._convinces(exact)
+        return predicts_within_noise(exact, self.two_step, self.criteria)
 
     def _leave_out(self, rows, reason):
         names = dict(self.not_tried)
@@ -304,12 +206,13 @@ class _Search:
                     best is None or fit.error < clearly * best.error
                 ):
                     best = fit
-                if best is not None and self._convinces(best):
+                done = best is not None and best.result.interrupted
+                if done or (best is not None and self._convinces(best)):
                     return best
         return best
 
     def _trajectories_from(self, find_kernels, hypothesis):
-        """Exact trajectories from a joint fit with all terms; None if there are none."""
+        """Exact trajectories from a joint fit with all terms; None without any."""
         everything = replace(hypothesis, n_terms=None)
         family = JointFamily(self._two_steps(hypothesis), everything, self.context)
         kernels = find_kernels(family)
@@ -319,13 +222,13 @@ class _Search:
         return fit_trajectories(fit.learned, hypothesis, self.context)
 
     def _convinces(self, fit):
-        """Whether nothing better than these trajectories is to be looked for."""
+        """Whether nothing that predicts better than a fit is to be looked for."""
         scale = PredictionScale(self.two_step.observations)
         noise = scale.noise(self.two_step.observation_noise)
         limit = min(
             self.criteria.exact_noise * noise, self.criteria.explains * scale.size
         )
-        return fit.result.interrupted or fit.error < limit
+        return fit.error < limit
 
     def _exact_states(self):
         """Exact states with a quadratic, or a cubic equation if clearly better."""
@@ -362,14 +265,16 @@ class _Search:
 
     def _joint(self, exact):
         """The joint fit with the best kernels, or exact states if it promises less."""
+        if self.two_step.setup.is_system:
+            return self._joint_system().or_exact(exact)
         _, _, first, cubic, varying = self.table
         family = JointFamily(self.two_step, first.hypothesis, self.context)
-        kernels = self._compare_kernels(family)
+        kernels = compare_kernels(family)
         if not cubic.why_not and self._in_doubt(kernels[0].error):
             other = JointFamily(
                 self._two_steps(cubic.hypothesis), cubic.hypothesis, self.context
             )
-            others = self._compare_kernels(other)
+            others = compare_kernels(other)
             better = others[0].error < self.criteria.clearly_better * kernels[0].error
             if better and not self._in_doubt(others[0].error):
                 family, kernels = other, others
@@ -384,21 +289,34 @@ class _Search:
             best = self._or_varying(best, varying)
         return best.or_exact(exact)
 
-    def _compare_kernels(self, family):
-        """State kernels, the best one first.
+    def _joint_system(self):
+        """The joint fit of several equations, imposed more and more strictly.
 
-        Those of a system are first sought from what the observations tell alone, and
-        where that does not predict them within the noise, as those of a single state.
+        Cubic equations are taken if they predict clearly better, where quadratic ones
+        do not predict within the noise; and state kernels are compared as for a single
+        equation where predictions are poor.
         """
-        if not family.two_step.setup.is_system:
-            return compare_kernels(family)
-        kernels = anneal(family)
-        scale = PredictionScale(self.two_step.observations)
-        noise = scale.noise(self.two_step.observation_noise)
-        if kernels[0].error <= self.criteria.noise_limited * noise:
-            return kernels
-        others = compare_kernels(family)
-        return min([kernels, others], key=lambda each: each[0].error)
+        _, _, first, cubic, varying = self.table
+        self._leave_out([varying], "it is tried for single equations only")
+        family, kernels = self._annealed(first.hypothesis)
+        if not cubic.why_not and not self._convinces(kernels[0]):
+            other, others = self._annealed(cubic.hypothesis)
+            if others[0].error < self.criteria.clearly_better * kernels[0].error:
+                family, kernels = other, others
+        elif not cubic.why_not:
+            self._leave_out([cubic], "the lower degree predicts well")
+        if self._in_doubt(kernels[0].error) and not self._convinces(kernels[0]):
+            kernels = min(kernels, compare_kernels(family), key=lambda k: k[0].error)
+        start = warm_start(kernels[0], family)
+        poor = self._in_doubt(start.error) and not self._convinces(kernels[0])
+        n_restarts = self.context.settings.n_restarts if poor else 0
+        fit = fit_jointly(family, *start[:3], n_restarts)
+        return Selection(fit, None, start.error, kernels)
+
+    def _annealed(self, hypothesis):
+        """The joint problems of a hypothesis, and state kernels, the best first."""
+        family = JointFamily(self._two_steps(hypothesis), hypothesis, self.context)
+        return family, anneal(family)
 
     def _or_varying(self, best, row):
         """A selection, or one with varying coefficients if it is clearly better."""

@@ -264,8 +264,9 @@ def test_heat_layout():
     assert np.array_equal(fewer.X, data.X[:35])
     again = make_heat_with_boundary_law(60, 15, noise=0.1, random_state=0)
     assert np.array_equal(again.y, data.y) and not np.array_equal(fewer.y, data.y[:35])
-    assert [name for name, _ in data.equation_specs] == list(data.terms)
-    points = {name: law["collocation_points"] for name, law in data.equation_specs}
+    assert [name for name, _ in data.equations] == list(data.terms)
+    assert data.equations is data.problem["equations"]
+    points = {name: law.collocation_points for name, law in data.equations}
     assert np.all(points["wall"][:, 1] == 0) and np.all(points["insulated"][:, 1] == 1)
     copy = pickle.loads(pickle.dumps(data))
     S = heat_features(data)

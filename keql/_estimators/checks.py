@@ -1,0 +1,99 @@
+"""Checks of what parameters say of several states and equations, by name.
+
+Errors name the parameter, what was found, and what to do.
+"""
+
+import re
+from numbers import Integral, Real
+
+from keql.kernels import SystemKernel
+from keql.operators import parse_operator
+
+
+def check_equation(name, equation):
+    """Refuse an Equation whose parameters are not as documented."""
+    try:
+        equation.validate()
+    except ValueError as error:
+        raise ValueError(f"equations has {name!r}: {error}") from None
+    without = [equation.known_part, equation.forcing, equation.operators]
+    if equation.known_part is None and None in without[1:]:
+        raise ValueError(
+            f"equations has {name!r} with neither known_part nor forcing, or with a "
+            "forcing alone: nothing would be learned. Say what its P equals, such as "
+            "known_part='u_t'."
+        )
+
+
+def check_entries(model, equations, observations):
+    """Refuse dicts with names of nothing, or with what no parameter may be.
+
+    `equations` are the names of the equations that the estimator learns.
+    """
+    states = observations.states
+    observed = [L.name for L in observations.operators if L.name not in states]
+    whose = {
+        "state_kernel": states,
+        "observation_noise": (*states, *observed),
+        "equation_kernel": equations,
+        "equation_noise": equations,
+        "n_terms": equations,
+    }
+    for parameter, names in whose.items():
+        given = getattr(model, parameter, None)
+        given = given.kernels if isinstance(given, SystemKernel) else given
+        if not isinstance(given, dict):
+            continue
+        unknown = [repr(name) for name in given if name not in names]
+        if unknown:
+            raise ValueError(
+                f"{parameter} has an entry for {', '.join(unknown)}: entries are named "
+                f"{', '.join(names) or 'after equations, and there is none'}."
+            )
+        for name, value in given.items():
+            _check_value(parameter, name, value)
+
+
+def _check_value(parameter, name, value):
+    """Refuse a number that is negative, or a count that is none."""
+    if value is None or parameter.endswith("kernel"):
+        return
+    if parameter == "n_terms":
+        if value == "auto" or (isinstance(value, Integral) and value >= 1):
+            return
+        needed = 'a whole number from 1, "auto" or None'
+    else:
+        if isinstance(value, Real) and value >= 0:
+            return
+        needed = "a number that is not negative, or None"
+    raise ValueError(f"{parameter} has {value!r} for {name!r}: it must be {needed}.")
+
+
+def check_names(variables, states, inputs):
+    """Refuse names that mean two things."""
+    shared = [name for name in states if name in variables]
+    if shared and states != ("u",):
+        raise ValueError(
+            f"states={states} has {', '.join(shared)}, which is a coordinate: the "
+            f"variables are {', '.join(variables)}."
+        )
+    for name in inputs:
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z]\w*", name):
+            raise ValueError(
+                f"inputs has the name {name!r}: names of inputs are made of letters, "
+                "digits and underscores."
+            )
+        if name in variables or _is_operator(name, variables, states):
+            raise ValueError(
+                f"inputs has the name {name!r}, which is that of a coordinate or of an "
+                "operator: call the input otherwise."
+            )
+
+
+def _is_operator(name, variables, states):
+    """Whether a name is that of a state or of a derivative."""
+    try:
+        parse_operator(name, variables, states)
+    except ValueError:
+        return False
+    return True

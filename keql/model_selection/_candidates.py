@@ -1,0 +1,116 @@
+"""The table of hypotheses: what is tried, and why something is not."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from keql._evolution.problem import why_not_integrated
+from keql._evolution.trajectories import why_no_trajectories
+from keql._numerics.linalg import size_or_one
+from keql._regression.two_step import (
+    Hypothesis,
+    polynomial_kernel,
+    varying_coefficient_kernel,
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A hypothesis, and a clause that says why it is not tried; empty if it may be."""
+
+    hypothesis: Hypothesis
+    why_not: str = ""
+
+
+def candidates(two_step, given, settings):
+    """The table of hypotheses, in the order in which they are tried.
+
+    two_step : LearnedModel. Observations and equation, with the size of what P has to
+        explain.
+    given : Hypothesis. What the user says; None where it is left open.
+    settings : FitSettings. How hypotheses are fitted.
+
+    Returns table : list of Candidate. Exact states come first: they say most of the
+        states.
+    """
+    placed = two_step.setup.collocation_points
+    observed = [data.points for data in two_step.observations.functions]
+    cubic = replace(
+        given,
+        equation_kernel=default_kernels(
+            two_step, given, partial(polynomial_kernel, degree=3)
+        ),
+        name="cubic polynomial",
+    )
+    varying = replace(
+        given,
+        equation_kernel=default_kernels(
+            two_step,
+            given,
+            partial(
+                varying_coefficient_kernel, points=np.concatenate([*placed, *observed])
+            ),
+        ),
+        name="linear, coefficients varying with the coordinates",
+    )
+    is_open = _is_open(two_step, given)
+    first = given if is_open else replace(given, name="as given")
+    kernel_given = "" if is_open else "equation_kernel is given"
+    not_exact = _why_not_exact(two_step, given, settings)
+    return [
+        Candidate(_exact(first), not_exact),
+        Candidate(_exact(cubic), not_exact or kernel_given),
+        Candidate(first),
+        Candidate(cubic, kernel_given),
+        Candidate(varying, kernel_given or _why_not_varying(two_step, given)),
+    ]
+
+
+def default_kernels(two_step, given, make):
+    """The kernel of each equation if that of none is given, made from its size.
+
+    A dict by name, in which the kernels that are given stay.
+    """
+    kernels = {}
+    names = [terms.name for terms in two_step.setup.equations]
+    for name, target in zip(names, two_step.targets, strict=True):
+        own = given.of_equation(name).equation_kernel
+        kernels[name] = make(size_or_one(target)) if own is None else own
+    return kernels
+
+
+def _is_open(two_step, given):
+    """Whether the kernel of an equation that is to be learned is not given."""
+    unknown = [t for t in two_step.setup.equations if t.depends_on is not None]
+    return any(given.of_equation(t.name).equation_kernel is None for t in unknown)
+
+
+def _exact(hypothesis):
+    name = f"exact states, {hypothesis.name}"
+    return replace(hypothesis, constraint="integration", name=name)
+
+
+def _why_not_exact(two_step, given, settings):
+    if settings.reduced:
+        return "states of the reduced method lie in the span of kernel functions"
+    if settings.solver != "auto":
+        return f"solver={settings.solver!r} asks for states made of representers"
+    if given.state_kernel is not None or settings.optimizer is None:
+        return "state_kernel is given, or optimizer=None keeps the default one"
+    names = [terms.name for terms in two_step.setup.equations]
+    if any(given.of_equation(name).equation_noise for name in names):
+        return "equation_noise says that the equation does not hold exactly"
+    if two_step.setup.is_system:
+        return why_no_trajectories(two_step)
+    return why_not_integrated(two_step)
+
+
+def _why_not_varying(two_step, given):
+    if given.n_terms is not None:
+        return "n_terms asks for a polynomial"
+    if two_step.setup.is_system:
+        return "it is tried for single equations only"
+    if len(two_step.observations.functions) == 1:
+        return "one function does not tell varying coefficients from others"
+    return ""

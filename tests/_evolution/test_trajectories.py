@@ -1,0 +1,547 @@
+"""Exact trajectories against solve_ivp, finite differences and Gaussian formulas."""
+
+import pickle
+import re
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from scipy.integrate import solve_ivp
+from scipy.linalg import expm
+
+from keql import Equation, TwoStepKEqL
+from keql._evolution.flow import Flow
+from keql._evolution.initial_values import (
+    InitialPrior,
+    InitialValueRegression,
+    Rows,
+)
+from keql._evolution.trajectories import (
+    TrajectoryIterate,
+    TrajectoryLimits,
+    make_trajectory_problem,
+    why_no_trajectories,
+)
+from keql._numerics.optimisation import FullSteps, minimise
+from keql.kernels import RBF, Polynomial
+from keql.operators import parse_operator
+
+VARIABLES = ("t",)
+
+
+def integrate(velocity, initial, times):
+    """Values (n, D) of the solution of y' = velocity(t, y)."""
+    how = {"rtol": 1e-12, "atol": 1e-12, "method": "DOP853"}
+    span = times[0], times[-1]
+    return solve_ivp(velocity, span, initial, t_eval=times, **how).y.T
+
+
+def hunt(_, y):
+    """Prey and predators of Lotka and Volterra."""
+    return [1.1 * y[0] - 0.4 * y[0] * y[1], -0.4 * y[1] + 0.1 * y[0] * y[1]]
+
+
+def swing(t, y):
+    """Two oscillators, (x, x_t, y): the second one is of first order and driven."""
+    return [y[1], -2.0 * y[0] - 0.3 * y[1] + y[2], np.cos(t) - 0.5 * y[2] + 0.2 * y[1]]
+
+
+TIMES = np.linspace(0, 12, 25)
+HUNTED = integrate(hunt, (10.0, 5.0), TIMES)
+SWUNG = integrate(swing, (1.0, 0.0, 0.5), TIMES)
+LINEAR = {"equation_kernel": Polynomial(1)}
+PAIR = {"operators": ("x", "y"), "known_part": ("x_t", "y_t"), "states": ("x", "y")}
+
+
+def learn(X, y, **changes):
+    """The two-step solution of two states."""
+    settings = {"variables": VARIABLES, "collocation_points": 60}
+    model = TwoStepKEqL(**PAIR | settings | changes)
+    return model._learn_in_two_steps(np.reshape(X, (len(y), -1)), y, None)
+
+
+@pytest.fixture(scope="module")
+def hunters():
+    return learn(TIMES, HUNTED)
+
+
+@pytest.fixture(scope="module")
+def swinging():
+    operators = ("x", "x_t", "y")
+    drive = {"v": lambda points: np.cos(points[:, 0])}
+    kernel = Polynomial(1)
+    parts = {"operators": operators, "known_part": ("x_tt", "y_t"), "inputs": drive}
+    return learn(TIMES, SWUNG[:, [0, 2]], equation_kernel=kernel, **parts)
+
+
+def flow_of(learned, equations=None):
+    inputs = learned.setup.inputs
+    given = {
+        name: lambda points, i=i: inputs.at(0, points)[:, i]
+        for i, name in enumerate(inputs.names)
+    }
+    return Flow(learned.equations if equations is None else equations, given)
+
+
+def shifted(equations, direction, h):
+    """Equations with other weights, all of them in one vector."""
+    moved, start = [], 0
+    for equation in equations:
+        size = len(equation.weights)
+        equation = copy(equation)
+        equation.weights = equation.weights + h * direction[start : start + size]
+        moved.append(equation)
+        start += size
+    return tuple(moved)
+
+
+# --- steps ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["hunters", "swinging"])
+def test_a_step_and_its_slopes(name, request):
+    learned = request.getfixturevalue(name)
+    flow = flow_of(learned)
+    rng, D = np.random.RandomState(0), flow.n_states
+    t, h = rng.uniform(0, 10, 4), rng.uniform(0.02, 0.1, 4)
+    y = rng.normal(size=(4, D)) + 2.0
+    ends, slopes = flow.step(t, h, y)
+    assert_array_equal(flow.step(t, h, y, with_slopes=False)[0], ends)
+
+    def velocity(time, state):
+        return flow.velocity(np.array([time]), state[None], with_slopes=False)[0][0]
+
+    for k in range(4):
+        exact = integrate(velocity, y[k], np.array([t[k], t[k] + h[k]]))[-1]
+        assert_allclose(ends[k], exact, rtol=1e-9)
+    step = 1e-5
+    for i in range(D):
+        moved = [flow.step(t, h, y + s * np.eye(D)[i], False)[0] for s in (step, -step)]
+        expected = (moved[0] - moved[1]) / (2 * step)
+        assert_allclose(slopes[:, :, i], expected, rtol=1e-7, atol=1e-8)
+    p = sum(flow.sizes)
+    assert slopes.shape == (4, D, D + p)
+    for i in range(p):
+        moved = [
+            flow_of(learned, shifted(learned.equations, np.eye(p)[i], s)).step(
+                t, h, y, False
+            )[0]
+            for s in (step, -step)
+        ]
+        expected = (moved[0] - moved[1]) / (2 * step)
+        assert_allclose(slopes[:, :, D + i], expected, rtol=1e-6, atol=1e-8)
+
+
+def test_a_step_is_of_order_eight(hunters):
+    """Half the step has an error smaller by about 2^9."""
+    flow = flow_of(hunters)
+    t, y = np.zeros(1), np.array([[10.0, 5.0]])
+
+    def velocity(_, state):
+        return flow.velocity(t, state[None], with_slopes=False)[0][0]
+
+    errors = []
+    for h in (1.0, 0.5):
+        exact = integrate(velocity, y[0], np.array([0.0, h]))[-1]
+        errors.append(np.abs(flow.step(t, np.array([h]), y, False)[0][0] - exact).max())
+    assert errors[0] / errors[1] > 200
+
+
+# --- weights and initial values -------------------------------------------------------
+
+
+def regression(free=False, weights=True, seed=0):
+    """Weights and the initial values of two functions from made-up rows."""
+    rng, p, D, N = np.random.RandomState(seed), 3 if weights else 0, 2, 14
+    on_initial = np.zeros((N, 2 * D))
+    on_initial[:8, :D] = rng.normal(size=(8, D))
+    on_initial[8:, D:] = rng.normal(size=(6, D))
+    rows = Rows(
+        rng.normal(size=N),
+        rng.normal(size=(N, p)),
+        on_initial,
+        np.arange(N) % 2,
+        rng.uniform(0.5, 2.0, N),
+        np.array([8]),
+    )
+    noise, lowest = np.array([0.3, 0.8]), np.array([1e-3, 1e-3])
+    free = np.array([free, free])
+    prior = InitialPrior(np.array([2.0, 5.0]), noise, free, lowest, scale=1.5)
+    return InitialValueRegression(rows, prior)
+
+
+def joint_gaussian(model):
+    """Effects (N, q), prior variances (q,) and noise variances (N,)."""
+    rows, prior = model.rows, model.prior
+    A = np.hstack([rows.on_weights, rows.on_initial])
+    p = rows.on_weights.shape[1]
+    variances = np.r_[np.full(p, prior.scale**2), np.tile(prior.spread**2, 2)]
+    return A, variances, prior.noise[rows.index] ** 2 / rows.weights
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_the_posterior_is_that_of_the_full_covariance(weights):
+    model = regression(weights=weights)
+    A, prior, noise = joint_gaussian(model)
+    C = (A * prior) @ A.T + np.diag(noise)
+    target = model.rows.target
+    gain = (A * prior).T @ np.linalg.inv(C)
+    mean = gain @ target
+    covariance = np.diag(prior) - gain @ (A * prior)
+    assert_allclose(model.unknowns, mean, rtol=1e-10)
+    assert_allclose(model.weights, mean[: model.p], rtol=1e-10)
+    root = model.root_of_covariance()
+    assert_allclose(root @ root.T, covariance, rtol=1e-9, atol=1e-12)
+    assert 2 * model.loss == pytest.approx(target @ np.linalg.solve(C, target))
+    density = stats.multivariate_normal(np.zeros(len(C)), C).logpdf(target)
+    density += 0.5 * len(C) * np.log(2 * np.pi)  # which is left out
+    assert model.log_evidence() == pytest.approx(density)
+    residuals = target - A @ mean
+    assert model.misfit == pytest.approx(np.mean(residuals**2 / noise))
+    posterior = model.posterior_weights()
+    assert_allclose(posterior.weights, mean[: model.p], rtol=1e-10)
+    inverse = np.linalg.inv(covariance[: model.p, : model.p])
+    assert_allclose(posterior.factor @ posterior.factor.T, inverse, rtol=1e-9)
+
+
+def test_leave_one_out_is_that_of_explicit_refits():
+    model = regression()
+    errors = np.concatenate(model.leave_one_out())
+    assert [len(own) for own in model.leave_one_out()] == [8, 6]
+    A = np.hstack([model.rows.on_weights, model.rows.on_initial])
+    for i in range(14):
+        kept = np.delete(np.arange(14), i)
+        rows = model.rows
+        fewer = Rows(
+            *(part[kept] for part in (rows.target, rows.on_weights, rows.on_initial)),
+            rows.index[kept],
+            rows.weights[kept],
+            np.array([7 if i < 8 else 8]),
+        )
+        found = InitialValueRegression(fewer, model.prior).unknowns
+        assert errors[i] == pytest.approx(rows.target[i] - A[i] @ found, rel=1e-9)
+
+
+def test_noise_levels_and_scale_of_most_likelihood():
+    """The evidence has no slope in the logarithms of what is free."""
+    rng, model = np.random.RandomState(1), regression(free=True)
+    explained = model.rows.on_weights @ [30.0, -20.0, 10.0]
+    rows = replace(model.rows, target=explained + rng.normal(size=14))
+    start = InitialValueRegression(rows, model.prior)
+    best = start.with_best_prior(max_iter=1000, tol=1e-10)
+    assert best.log_evidence() > start.log_evidence()
+    assert 1.0 < best.prior.scale < best.prior.max_scale
+    assert np.all(best.prior.noise > best.prior.lowest)
+
+    def evidence(noise, scale):
+        prior = replace(best.prior, noise=noise, scale=scale)
+        return InitialValueRegression(rows, prior).log_evidence()
+
+    h = 1e-4
+    for factors in ([1, 0, 0], [0, 1, 0], [0, 0, 1]):
+        up, down = (np.exp(sign * h * np.array(factors)) for sign in (1, -1))
+        slope = evidence(best.prior.noise * up[:2], best.prior.scale * up[2])
+        slope -= evidence(best.prior.noise * down[:2], best.prior.scale * down[2])
+        assert abs(slope / (2 * h)) < 1e-3
+    held = InitialValueRegression(rows, replace(model.prior, scale=1.0))
+    held.prior.free_noise[:] = False
+    assert_array_equal(held.with_best_prior().prior.noise, model.prior.noise)
+
+
+def test_the_whitened_regression_has_the_same_evidence():
+    """Up to a constant: that of the initial values and the noise."""
+    model = regression()
+    target, effects = model.whitened()
+    differences = []
+    for kept in ([0, 1, 2], [0], [1, 2], []):
+        B = effects[:, kept]
+        C = np.eye(len(kept)) + B.T @ B
+        explained = B.T @ target
+        value = 0.5 * explained @ np.linalg.solve(C, explained)
+        value -= 0.5 * np.linalg.slogdet(C)[1] if kept else 0.0
+        rows = replace(model.rows, on_weights=model.rows.on_weights[:, kept])
+        whole = InitialValueRegression(rows, model.prior).log_evidence()
+        differences.append(whole - value)
+    assert np.ptp(differences) < 1e-9
+
+
+# --- trajectories ---------------------------------------------------------------------
+
+
+def solve(learned, noise=None, max_iter=60, tol=1e-12, **limits):
+    """The solution of the trajectory problem of a two-step solution."""
+    J = len(learned.observations.operators)
+    given = np.full(J, np.nan) if noise is None else np.asarray(noise, dtype=float)
+    problem = make_trajectory_problem(learned, given, TrajectoryLimits(**limits))
+    result = minimise(problem, problem.start(), FullSteps(tol), max_iter=max_iter)
+    return problem, result
+
+
+@pytest.fixture(scope="module")
+def solved(hunters):
+    return solve(hunters)
+
+
+def terms_of(model):
+    return [equation.terms() for equation in model.solution.equations]
+
+
+def close_to(expected, found, tol):
+    rest = dict.fromkeys(found, 0.0) | expected
+    return found == pytest.approx(rest, abs=tol)
+
+
+def test_lotka_volterra_is_recovered(solved):
+    """All twelve terms, from 25 exact values."""
+    _, result = solved
+    assert result.converged
+    first, second = terms_of(result.model)
+    assert close_to({"x": -1.1, "x y": 0.4}, first, 1e-6)
+    assert close_to({"y": 0.4, "x y": -0.1}, second, 1e-6)
+
+
+def test_nodes_are_the_solution(solved):
+    problem, result = solved
+    (times,), (nodes,) = problem.times, result.solution.nodes
+    assert np.all(np.isin(TIMES, times)) and np.diff(times).max() < 12 / 199
+    assert_allclose(nodes, integrate(hunt, (10.0, 5.0), times), atol=1e-7)
+    (state,) = result.model.posterior_states()
+    assert_allclose(state.nodes, nodes, atol=1e-10)
+    # Between the nodes it is integrated from the one before.
+    points = np.linspace(0.01, 11.9, 57)
+    exact = integrate(hunt, (10.0, 5.0), np.r_[0.0, points])[1:]
+    for i, name in enumerate("xy"):
+        value = parse_operator(name, VARIABLES, ("x", "y"))
+        slope = parse_operator(f"{name}_t", VARIABLES, ("x", "y"))
+        assert_allclose(state.evaluate(points[:, None], value), exact[:, i], atol=1e-7)
+        rates = np.array([hunt(0, y)[i] for y in exact])
+        assert_allclose(state.evaluate(points[:, None], slope), rates, atol=1e-6)
+    both = parse_operator("x_t - 2 y", VARIABLES, ("x", "y"))
+    rates = [hunt(0, y)[0] - 2 * y[1] for y in exact]
+    assert_allclose(state.evaluate(points[:, None], both), rates, atol=1e-6)
+
+
+def test_outside_and_above_the_order_is_the_other_state(solved, hunters):
+    (state,) = solved[1].model.posterior_states()
+    asked = [(np.array([[-0.5], [12.5]]), "x"), (np.array([[3.0]]), "x_tt")]
+    for points, name in asked:
+        operator = parse_operator(name, VARIABLES, ("x", "y"))
+        for method in ("evaluate", "variance"):
+            expected = getattr(hunters.states[0], method)(points, operator)
+            assert_array_equal(getattr(state, method)(points, operator), expected)
+
+
+def test_second_order_and_inputs(swinging):
+    _, result = solve(swinging)
+    assert result.converged
+    first, second = terms_of(result.model)
+    assert close_to({"x": 2.0, "x_t": 0.3, "y": -1.0}, first, 1e-6)
+    assert close_to({"v": -1.0, "x_t": -0.2, "y": 0.5}, second, 1e-6)
+    (state,) = result.model.posterior_states()
+    points = np.linspace(0, 12, 31)
+    exact = integrate(swing, (1.0, 0.0, 0.5), points)
+    for i, name in enumerate(("x", "x_t", "y")):
+        operator = parse_operator(name, VARIABLES, ("x", "y"))
+        found = state.evaluate(points[:, None], operator)
+        assert_allclose(found, exact[:, i], atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def two_runs():
+    """Two functions with initial values of their own, seen with gaps and noise."""
+    rng, times = np.random.RandomState(0), np.linspace(0, 8, 17)
+    runs = [integrate(hunt, initial, times) for initial in ((10.0, 5.0), (3.0, 2.0))]
+    y = np.vstack(runs) + 0.01 * rng.normal(size=(34, 2))
+    y[::4, 0], y[1::4, 1] = np.nan, np.nan
+    X = np.column_stack([np.tile(times, 2), np.repeat([0, 1], 17)])
+    return runs, learn(X, y, function_column=1)
+
+
+def test_functions_have_initial_values_of_their_own(two_runs):
+    runs, learned = two_runs
+    problem, result = solve(learned, [0.01, 0.01])
+    assert result.converged
+    first, second = terms_of(result.model)
+    assert first["x"] == pytest.approx(-1.1, abs=0.05)
+    assert second["x y"] == pytest.approx(-0.1, abs=0.01)
+    for m, (nodes, exact) in enumerate(zip(result.solution.nodes, runs, strict=True)):
+        seen = np.searchsorted(problem.times[m], np.linspace(0, 8, 17))
+        assert_allclose(nodes[seen], exact, atol=0.06)
+    errors = result.model.leave_one_out()
+    assert [len(e) for e in errors] == [len(d.values) for d in problem.functions]
+    assert np.sqrt(np.mean(np.concatenate(errors) ** 2)) < 0.03
+
+
+def test_a_linearisation_is_the_one_of_the_solution_map(two_runs):
+    """The nodes respond to weights and initial values as integrated ones do."""
+    learned = two_runs[1]
+    problem, result = solve(learned, [0.01, 0.01], steps=32)
+    equations, nodes = result.solution.equations, result.solution.nodes
+    model = problem.linearise(problem.evaluate(result.solution))
+    p = sum(len(e.weights) for e in equations)
+    rng, h = np.random.RandomState(0), 1e-6
+
+    def nodes_after(m, direction, initial, step):
+        flow = problem.flow(m, shifted(equations, direction, step))
+        y, path = nodes[m][0] + step * initial, []
+        path.append(y)
+        for t, length in zip(
+            problem.times[m][:-1], np.diff(problem.times[m]), strict=True
+        ):
+            y = flow.step(np.array([t]), np.array([length]), y[None], False)[0][0]
+            path.append(y)
+        return np.array(path)
+
+    for m in range(2):
+        direction, initial = rng.normal(size=p), rng.normal(size=2)
+        both = [nodes_after(m, direction, initial, s) for s in (h, -h)]
+        expected = (both[0] - both[1]) / (2 * h)
+        found = model.responses[m] @ np.r_[0.0, direction, initial]
+        scale = np.abs(expected).max()
+        assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * scale)
+        # The variance is that of this linear map; between nodes too.
+        state = result.model.posterior_states()[m]
+        root = state.root
+        operator = parse_operator("y", VARIABLES, ("x", "y"))
+        linear = result.model.responses[m][:, 1, 1:] @ root
+        variance = state.variance(problem.times[m][:, None], operator)
+        assert_allclose(variance[1:], np.sum(linear**2, axis=1)[1:], rtol=1e-3)
+
+
+def test_variance_is_propagated_between_the_nodes():
+    """Of a linear system, against matrix exponentials for each column of the root."""
+    matrix, rng = np.array([[-0.3, 1.5], [-1.0, -0.1]]), np.random.RandomState(0)
+    times = np.linspace(0, 5, 21)
+    y = np.array([expm(matrix * t) @ [1.0, 0.5] for t in times])
+    learned = learn(times, y + 0.01 * rng.normal(size=y.shape), **LINEAR)
+    _, result = solve(learned, [0.01, 0.01])
+    (state,), equations = result.model.posterior_states(), result.solution.equations
+    points, p = np.array([0.37, 2.21, 4.99]), state.root.shape[0] - 2
+
+    def values(change):
+        generator = np.zeros((3, 3))
+        for i, equation in enumerate(shifted(equations, change[:p], 1.0)):
+            terms = equation.terms()
+            generator[i] = [-terms[name] for name in ("x", "y", "1")]
+        start = np.r_[state.nodes[0] + change[p:], 1.0]
+        path = np.array([expm(generator * t) @ start for t in points])
+        return np.hstack([path[:, :2], (path @ generator.T)[:, :2]])
+
+    h = 1e-3
+    linear = [(values(h * c) - values(-h * c)) / (2 * h) for c in state.root.T]
+    expected = np.sum(np.square(linear), axis=0)
+    for i, name in enumerate(("x", "y", "x_t", "y_t")):
+        asked = points[:, None], parse_operator(name, VARIABLES, ("x", "y"))
+        assert_allclose(
+            state.evaluate(*asked), values(np.zeros(p + 2))[:, i], rtol=1e-8
+        )
+        assert_allclose(state.variance(*asked), expected[:, i], rtol=1e-5)
+        copied = pickle.loads(pickle.dumps(state))
+        assert_allclose(copied.variance(*asked), state.variance(*asked), rtol=1e-12)
+
+
+def test_noise_that_is_not_given_is_found(two_runs):
+    problem, result = solve(two_runs[1], tol=1e-6)
+    noise = result.model.problem.prior.noise
+    assert np.all((noise > 0.006) & (noise < 0.016))
+    given, _ = solve(two_runs[1], [0.5, 0.02], max_iter=1)
+    assert_array_equal(given.prior.noise, [0.5, 0.02])
+    learned = result.model.problem.assemble(result.model)
+    assert_array_equal(learned.observation_noise, noise)
+    assert_array_equal(learned.equation_noise, [0.0, 0.0])
+    assert len(learned.states) == 2
+    features = learned.setup.split(learned.setup.features_of(learned.states))
+    for equation, S in zip(learned.equations, features, strict=True):
+        assert_allclose(equation(S), 0.0, atol=1e-7 * np.abs(S).max())
+        assert_array_equal(equation.training_features, S)
+
+
+def test_the_objective(two_runs):
+    """Residuals in units of the noise, weights and initial values in theirs."""
+    _, result = solve(two_runs[1], [0.01, 0.02])
+    problem = result.model.problem
+    evaluation = problem.evaluate(result.solution)
+    model = problem.linearise(evaluation)
+    assert evaluation.loss == pytest.approx(model.regression.loss, rel=1e-5)
+    step, decrease = model.step(0.0)
+    assert decrease == pytest.approx(evaluation.loss - model.regression.loss)
+    assert problem.change(result.solution, step) < 1e-6
+    with pytest.raises(ValueError, match="damping=0.1"):
+        model.step(0.1)
+    assert model.log_evidence() == model.regression.log_evidence()
+
+
+def test_equations_that_explode_have_no_trajectory(hunters):
+    problem = make_trajectory_problem(hunters, np.full(2, np.nan))
+    start = problem.start()
+    wild = shifted(start.equations, np.ones(12), 1e6)
+    iterate = TrajectoryIterate(wild, start.nodes)
+    assert problem.linearise(problem.evaluate(iterate)) is None
+    short = replace(problem, limits=TrajectoryLimits(largest_growth=1.0 - 1e-9))
+    assert short.linearise(short.evaluate(start)) is None
+
+
+# --- where there are none -------------------------------------------------------------
+
+T = TIMES[:, None]
+GRID = np.random.RandomState(0).uniform(size=(25, 2))
+
+
+def long_form(names):
+    X = np.column_stack([np.tile(TIMES, 2), np.repeat(names, 25)]).astype(object)
+    return np.column_stack([X[:, 0].astype(float), X[:, 1]]).astype(object)
+
+
+def equations(*pairs):
+    parts = {"operators": None, "known_part": None}
+    return parts | {"equations": list(pairs)}
+
+
+X_ONLY = ("a", Equation("x_t", ("x", "y")))
+WITHOUT = [
+    ({"variables": ("t", "z")}, "there are several coordinates"),
+    ({"forcing": lambda points: points[:, 0]}, "a forcing is given"),
+    ({"known_part": ("x_t", "x_tt")}, "simulate needs a derivative of y"),
+    (
+        equations(X_ONLY, ("b", Equation("y_t", ("x",))), ("c", Equation("x_t"))),
+        "there are not as many equations as states",
+    ),
+    ({"operators": ("x", "y", "y_t")}, "an unknown part depends on a highest deriv"),
+    ({"operator_column": 1, "names": ["x", "y_t"]}, "values of y_t were observed"),
+    ({"operator_column": 1, "names": ["x", "x + y"]}, "values of .* were observed"),
+    (
+        {"known_part": ("x_t", lambda y, y_t: y * y_t)},
+        "the equations are not solved for the highest derivatives",
+    ),
+    (
+        {"known_part": ("x_t", lambda y_t: y_t + 0.1 * y_t**3)},
+        "the equations are not solved for the highest derivatives",
+    ),
+    (
+        {"known_part": ({"x_t": 1, "y_t": 1}, {"x_t": 2, "y_t": 2})},
+        "the equations are not solved for the highest derivatives",
+    ),
+]
+
+
+@pytest.mark.parametrize("changes, reason", WITHOUT)
+def test_why_there_are_no_trajectories(changes, reason):
+    changes, X, y = dict(changes), T, HUNTED
+    settings = {"state_kernel": RBF(1.0, "fixed"), "observation_noise": 0.01}
+    if "variables" in changes:
+        X = GRID
+    if "names" in changes:
+        X, y = long_form(changes.pop("names")), HUNTED.T.ravel()
+    learned = learn(X, y, **settings | changes)
+    assert re.search(reason, why_no_trajectories(learned))
+
+
+def test_trajectories_exist(hunters, swinging, two_runs):
+    for learned in (hunters, swinging, two_runs[1]):
+        assert why_no_trajectories(learned) == ""
+    # A slope below the highest order may be seen; equations may be combined.
+    mixed = {"known_part": ({"x_t": 1, "y_t": 1}, {"x_t": 1, "y_t": -2})}
+    assert why_no_trajectories(learn(TIMES, HUNTED, **mixed)) == ""
