@@ -10,21 +10,6 @@ from keql.kernels import SystemKernel
 from keql.operators import parse_operator
 
 
-def check_equation(name, equation):
-    """Refuse an Equation whose parameters are not as documented."""
-    try:
-        equation.validate()
-    except ValueError as error:
-        raise ValueError(f"equations has {name!r}: {error}") from None
-    without = [equation.known_part, equation.forcing, equation.operators]
-    if equation.known_part is None and None in without[1:]:
-        raise ValueError(
-            f"equations has {name!r} with neither known_part nor forcing, or with a "
-            "forcing alone: nothing would be learned. Say what its P equals, such as "
-            "known_part='u_t'."
-        )
-
-
 def check_entries(model, equations, observations):
     """Refuse dicts with names of nothing, or with what no parameter may be.
 

@@ -7,7 +7,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from keql._estimators.base import StrOptions, at_least
-from keql._estimators.checks import check_equation
 from keql._observations.data import evaluate_forcing, place_collocation
 from keql._observations.imposed import Imposed, join_places
 from keql.equation import (
@@ -86,15 +85,19 @@ class Equation(BaseEstimator):
         self.collocation_points, self.forcing = collocation_points, forcing
         self.kernel, self.n_terms, self.noise = kernel, n_terms, noise
 
-    def validate(self):
-        """Refuse parameters that are not as documented.
-
-        Raises
-        ------
-        ValueError
-            The message names the parameter.
-        """
-        self._validate_params()
+    def _check(self, name):
+        """Refuse parameters of a named equation that are not as documented."""
+        try:
+            self._validate_params()
+        except ValueError as error:
+            raise ValueError(f"equations has {name!r}: {error}") from None
+        learned = self.operators is not None and self.forcing is not None
+        if self.known_part is None and not learned:
+            raise ValueError(
+                f"equations has {name!r} with neither known_part nor forcing, or with "
+                "a forcing alone: nothing would be learned. Say what its P equals, "
+                "such as known_part='u_t'."
+            )
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ def list_equations(model):
     if model.equations is not None:
         _refuse_single_parameters(model)
         for name, given in model.equations:
-            check_equation(name, given)
+            given._check(name)
         return [NamedEquation(name, given) for name, given in model.equations]
     if model.operators is None and model.known_part is None and model.forcing is None:
         return []

@@ -188,18 +188,18 @@ class _TermSearch:
     def _best_set(self, score):
         """Positions of the terms of the best set by a score.
 
-        Terms are taken out one by one, that whose loss lowers the evidence least; from
-        the best set on the way, terms are added, taken out or exchanged while that
-        raises it.
+        Terms are taken out one by one, that whose loss lowers the evidence least, first
+        those of equations whose number of terms is given; from the best set on the way,
+        terms are added, taken out or exchanged while that raises it.
         """
         kept = list(range(len(self.table.groups)))
+        while self._surplus(kept):
+            kept = self._without_one(kept, self._surplus(kept), score)
         best, highest = kept, score(kept)
         while self.table.removable(kept):
-            offers = [[i for i in kept if i != j] for j in self.table.removable(kept)]
-            scores = [score(offer) for offer in offers]
-            kept = offers[int(np.argmax(scores))]
-            if max(scores) > highest:
-                best, highest = kept, max(scores)
+            kept = self._without_one(kept, self.table.removable(kept), score)
+            if score(kept) > highest:
+                best, highest = kept, score(kept)
         improved = True
         while improved:
             improved = False
@@ -207,6 +207,16 @@ class _TermSearch:
                 if score(offer) > highest + 1e-9:
                     best, highest, improved = offer, score(offer), True
         return best
+
+    def _surplus(self, kept):
+        """Positions of terms that equations have beyond the number that is given."""
+        table = self.table
+        return {i for i in table.removable(kept) if table.is_fixed(table.groups[i])}
+
+    def _without_one(self, kept, removable, score):
+        """The best set by a score without one of the removable terms."""
+        offers = [[i for i in kept if i != j] for j in sorted(removable)]
+        return max(offers, key=score)
 
     def _neighbours(self, kept):
         """Sets with a term more, a term less, or a term exchanged for another."""

@@ -1,0 +1,166 @@
+"""Equations that are imposed more and more strictly."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from keql import Equation, TwoStepKEqL
+from keql._joint.assembly import equation_sizes
+from keql._regression.likelihood import maximise_likelihood
+from keql._regression.two_step import FitSettings, Hypothesis
+from keql.kernels import SystemKernel
+from keql.model_selection import _annealing
+from keql.model_selection._annealing import AnnealingSettings, anneal, likely_kernel
+from keql.model_selection._fit import Context, JointFamily
+from keql.model_selection._state_kernels import warm_start
+
+CONTEXT = Context(FitSettings(), lambda *_: False)
+SETTINGS = AnnealingSettings()
+TIMES = np.linspace(0, 12, 25)
+STATES = ("x", "y")
+
+
+def hunt(_, y):
+    """Prey and predators of Lotka and Volterra."""
+    return [1.1 * y[0] - 0.4 * y[0] * y[1], -0.4 * y[1] + 0.1 * y[0] * y[1]]
+
+
+def cycles():
+    how = {"rtol": 1e-10, "atol": 1e-10, "t_eval": TIMES}
+    return solve_ivp(hunt, (0, 12), [10.0, 5.0], **how).y.T
+
+
+def learn(y, equations=None, **changes):
+    """The two-step solution."""
+    if equations is None:
+        equations = [(s, Equation(f"{s}_t", STATES)) for s in STATES]
+    settings = {"variables": ("t",), "states": STATES, "collocation_points": 40}
+    model = TwoStepKEqL(**settings | changes, equations=equations)
+    return model._learn_in_two_steps(TIMES[:, None], y, None)
+
+
+def family_of(two_step):
+    return JointFamily(two_step, Hypothesis(), CONTEXT)
+
+
+@pytest.fixture(scope="module")
+def hunters():
+    return learn(cycles())
+
+
+@pytest.fixture(scope="module")
+def annealed(hunters):
+    return anneal(family_of(hunters))
+
+
+def length_scales(kernel, name):
+    return kernel.of_state(name).get_params()["k2__k2__length_scale"]
+
+
+def test_the_best_candidate_comes_first(annealed):
+    errors = [candidate.error for candidate in annealed]
+    assert errors[1:] == sorted(errors[1:])
+    assert errors[0] <= 1.1 * min(errors)
+    # Exact data of equations that there are: nothing else predicts so well.
+    assert errors[0] < 1e-3
+
+
+def test_length_scales_of_all_states_are_varied_together(annealed):
+    ratios = [
+        length_scales(c.kernel, "x") / length_scales(c.kernel, "y") for c in annealed
+    ]
+    assert ratios == pytest.approx([ratios[0]] * len(ratios))
+    tried = sorted(np.log2([float(length_scales(c.kernel, "x")) for c in annealed]))
+    assert np.diff(tried) == pytest.approx(0.5)
+    assert len(annealed) >= 3
+
+
+def test_units_do_not_matter(annealed):
+    scaled = anneal(family_of(learn(cycles() * [1e3, 1e-3])))
+    assert len(scaled) == len(annealed)
+    first, other = annealed[0], scaled[0]
+    for name in STATES:
+        expected = length_scales(first.kernel, name)
+        assert length_scales(other.kernel, name) == pytest.approx(expected, rel=1e-4)
+    assert other.error == pytest.approx(first.error, rel=1e-2)
+
+
+def test_levels_fall_and_those_of_constraints_stay(monkeypatch):
+    """The noise of each equation goes from its own size to its final level."""
+    y = cycles()
+    laws = [
+        ("x", Equation("x_t", STATES)),
+        ("y", Equation("y_t", STATES, noise=0.5)),
+        ("copy", Equation({"x": 1, "z": -2}, operators=None)),
+    ]
+    data = np.column_stack([y, 0.5 * y[:, 0]])
+    two_step = learn(data, laws, states=("x", "y", "z"))
+    hypothesis = Hypothesis(equation_noise={"y": 0.5})
+    family, levels, minimise = (
+        JointFamily(two_step, hypothesis, CONTEXT),
+        [],
+        _annealing._minimise,
+    )
+
+    def record(problem, start, settings):
+        levels.append(problem.equation_noise)
+        return minimise(problem, start, settings)
+
+    monkeypatch.setattr(_annealing, "_minimise", record)
+    candidates = anneal(family, replace(SETTINGS, factors=()))
+    assert len(candidates) == 1 and len(levels) == 5
+    fitted, problem, _ = family.at(candidates[0].kernel)
+    sizes, final = equation_sizes(fitted), problem.equation_noise
+    assert sizes[1] > 0.5  # a given level is not undercut
+    expected = np.array([[1, 0.1, 0.01, 1e-3, 1e-3], [0, 0, 0, 0, 0]]).T * sizes[0]
+    np.testing.assert_allclose(np.array(levels)[:, 0], expected[:, 0], rtol=1e-6)
+    ratios = np.array(levels)[:, 1] / sizes[1]
+    given = 0.5 / sizes[1]
+    assert ratios == pytest.approx([max(r, given) for r in (1, 0.1, 0.01, 0, 0)])
+    np.testing.assert_allclose(np.array(levels)[:, 2], final[2], rtol=1e-12)
+    assert final[2] < 1e-7 * sizes[2]
+
+
+def test_the_likely_kernel_is_of_highest_likelihood(hunters):
+    kernel = likely_kernel(hunters.observations, ("t",), SETTINGS)
+    assert isinstance(kernel, SystemKernel)
+    for name in STATES:
+        own = kernel.of_state(name)
+        assert len(own.theta) == 0  # all of it is fixed
+        samples = hunters.observations.of_state(name)
+        mean = np.mean(samples[0].values)
+        assert own.get_params()["k1__constant_value"] == pytest.approx(mean**2)
+        free = own.clone_with_theta(own.theta).set_params(
+            k2__k2__length_scale_bounds=(1e-2, 1e2),
+            k2__k1__constant_value_bounds=(1e-4, 1e4),
+        )
+        again, _ = maximise_likelihood(free, None, samples)
+        found = again.get_params()["k2__k2__length_scale"]
+        assert found == pytest.approx(length_scales(kernel, name), rel=1e-2)
+
+
+def test_a_state_that_was_never_observed_has_the_scale_of_the_others():
+    y = cycles()
+    laws = [("x", Equation("x_t", STATES)), ("y", Equation("y_t", STATES))]
+    two_step = learn(y, laws, states=("x", "y", "z"))
+    kernel = likely_kernel(two_step.observations, ("t",), SETTINGS)
+    hidden = kernel.of_state("z").get_params()
+    scales = [length_scales(kernel, name) for name in STATES]
+    expected = np.sqrt(scales[0] * scales[1])
+    assert hidden["k2__length_scale"] == pytest.approx(expected)
+    assert hidden["k1__constant_value"] == 1.0
+    longer = likely_kernel(two_step.observations, ("t",), replace(SETTINGS, hidden=3.0))
+    found = longer.of_state("z").get_params()["k2__length_scale"]
+    assert found == pytest.approx(3 * expected)
+
+
+def test_a_fit_starts_where_the_best_candidate_ended(hunters, annealed):
+    """With the final noise levels, at about the same loss."""
+    start = warm_start(annealed[0], family_of(hunters))
+    loss = start.problem.evaluate(start.solution).loss
+    assert loss == pytest.approx(annealed[0].loss, rel=1e-2)
+    np.testing.assert_allclose(
+        start.problem.equation_noise, 1e-3 * equation_sizes(start.two_step)
+    )

@@ -1,0 +1,188 @@
+"""Terms of equations whose trajectories are exact, and how they are searched."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from keql import Equation, OneStepKEqL, TwoStepKEqL
+from keql._evolution.initial_values import InitialValueRegression
+from keql._evolution.trajectories import make_trajectory_problem
+from keql._joint.assembly import joint_basis
+from keql._regression.two_step import FitSettings, Hypothesis
+from keql.model_selection._fewer_terms import TermTable
+from keql.model_selection._fit import Context
+from keql.model_selection._trajectory_terms import (
+    TrajectorySearchSettings,
+    _TermSearch,
+    fit_trajectories,
+)
+
+TIMES = np.linspace(0, 24, 25)
+PAIR = {"operators": ("x", "y"), "known_part": ("x_t", "y_t"), "states": ("x", "y")}
+PAIR["variables"] = ("t",)
+TRUTH = {"x_t": {"x": -1.1, "x y": 0.4}, "y_t": {"y": 0.4, "x y": -0.1}}
+CONTEXT = Context(FitSettings(), lambda *_: False)
+
+
+def hunt(_, y):
+    """Prey and predators of Lotka and Volterra."""
+    return [1.1 * y[0] - 0.4 * y[0] * y[1], -0.4 * y[1] + 0.1 * y[0] * y[1]]
+
+
+def cycles(times):
+    how = {"rtol": 1e-12, "atol": 1e-12, "method": "DOP853"}
+    return solve_ivp(hunt, times[[0, -1]], [10.0, 5.0], t_eval=times, **how).y.T
+
+
+def learn(n=49, t_end=12.0, noise=0.0):
+    """Two steps from so many values that their states are a good start."""
+    times = np.linspace(0, t_end, n)
+    y = cycles(times) + noise * np.random.RandomState(0).normal(size=(n, 2))
+    model = TwoStepKEqL(**PAIR, collocation_points=100)
+    return model._learn_in_two_steps(times[:, None], y, None)
+
+
+@pytest.fixture(scope="module")
+def two_step():
+    return learn()
+
+
+def search_of(learned, n_terms, noise=np.nan):
+    problem = make_trajectory_problem(learned, np.full(2, noise))
+    hypothesis = Hypothesis(n_terms=n_terms)
+    table = TermTable(learned, joint_basis(learned.equations), hypothesis)
+    return _TermSearch(problem, table, None, TrajectorySearchSettings())
+
+
+@pytest.mark.parametrize("n_terms", ["auto", {"x_t": 2, "y_t": 3}])
+def test_terms_of_lotka_volterra(n_terms):
+    """From 25 values in two cycles, four for the fastest part of each."""
+    model = OneStepKEqL(**PAIR, n_terms=n_terms).fit(TIMES[:, None], cycles(TIMES))
+    terms = model.equation_.terms()
+    if n_terms == "auto":
+        assert terms["x_t"] == pytest.approx(TRUTH["x_t"], rel=1e-3)
+        assert terms["y_t"] == pytest.approx(TRUTH["y_t"], rel=1e-3)
+    else:
+        assert terms["x_t"] == pytest.approx(TRUTH["x_t"], rel=1e-3)
+        assert len(terms["y_t"]) == 3
+        others = dict.fromkeys(terms["y_t"], 0.0) | TRUTH["y_t"]
+        assert terms["y_t"] == pytest.approx(others, abs=1e-6)
+    best = max(model.terms_path_, key=lambda step: step.log_evidence)
+    assert len(best.terms) == (4 if n_terms == "auto" else 5)
+
+
+@pytest.mark.parametrize(
+    "n_terms, counts",
+    [("auto", (2, 2)), (3, (3, 3)), ({"x_t": 2}, (2, 6)), (None, (6, 6))],
+)
+def test_how_many_terms_are_kept(two_step, n_terms, counts):
+    fit = fit_trajectories(two_step, Hypothesis(n_terms=n_terms), CONTEXT)
+    equations = fit.result.solution.equations
+    assert tuple(len(e.weights) for e in equations) == counts
+    for equation, truth in zip(equations, TRUTH.values(), strict=True):
+        found = equation.terms()
+        rest = dict.fromkeys(found, 0.0) | truth
+        assert found == pytest.approx(rest, abs=1e-6)
+    assert fit.is_exact and fit.error < 1e-6
+
+
+def test_noise_hides_no_term():
+    fit = fit_trajectories(learn(49, 12.0, 0.1), Hypothesis(n_terms="auto"), CONTEXT)
+    for equation, truth in zip(
+        fit.result.solution.equations, TRUTH.values(), strict=True
+    ):
+        found, std = equation.terms(return_std=True)
+        assert set(found) == set(truth)
+        assert all(abs(found[k] - truth[k]) < 4 * std[k] for k in truth)
+        assert all(std[k] < 0.1 * abs(truth[k]) for k in truth)
+    evidence = [step.log_evidence for step in fit.terms_path]
+    chosen = {f"{n}: {k}" for n, truth in TRUTH.items() for k in truth}
+    assert set(fit.terms_path[int(np.argmax(evidence))].terms) == chosen
+
+
+def test_there_are_no_trajectories_of_a_boundary_law():
+    """Nor of any equations for which they are not defined."""
+    X = np.random.RandomState(0).uniform(size=(20, 2))
+    laws = [("a", Equation("u_t", ("u",))), ("b", Equation("u_x", ("u",)))]
+    model = TwoStepKEqL(variables=("t", "x"), equations=laws, collocation_points=10)
+    learned = model._learn_in_two_steps(X, np.sin(X[:, 0]), None)
+    assert fit_trajectories(learned, Hypothesis(n_terms="auto"), CONTEXT) is None
+
+
+# --- the search -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "n_terms, wanted",
+    [
+        ("auto", (6, 6)),
+        (1, (1, 1)),
+        ({"x_t": 2, "y_t": 3}, (2, 3)),
+        ({"x_t": 2, "y_t": "auto"}, (2, 6)),
+        ({"x_t": 4}, (4, 6)),
+    ],
+)
+def test_a_given_number_of_terms_is_kept_whatever_the_evidence(
+    two_step, n_terms, wanted
+):
+    """With an evidence that calls for all terms."""
+    search = search_of(two_step, n_terms)
+    best = search._best_set(lambda kept: len(kept) + 1e-3 * sum(kept))
+    counts = [sum(1 for i in best if (i >= 6) == second) for second in (False, True)]
+    assert tuple(counts) == wanted
+
+
+@pytest.mark.parametrize("n_terms", ["auto", 2])
+def test_the_best_set_is_found(two_step, n_terms):
+    """That of a target which few of independent effects explain, of all sets."""
+    search = search_of(two_step, n_terms)
+    target = {1, 4, 7, 11}
+    values = np.random.RandomState(0).uniform(0.1, 1.0, 12)
+
+    def score(kept):
+        return sum(v if i in target else -v for i, v in enumerate(values) if i in kept)
+
+    assert set(search._best_set(score)) == target
+    for neighbour in search._neighbours(sorted(target)):
+        assert score(neighbour) < score(sorted(target))
+        if n_terms == 2:
+            assert len(neighbour) == 4 and sum(i < 6 for i in neighbour) == 2
+
+
+def test_sets_of_one_size_share_their_odds(two_step):
+    """The odds of all sets of some terms of each degree in each equation sum to one."""
+    search = search_of(two_step, "auto")
+    degrees = search.table.degrees
+    assert sorted(degrees) == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
+    quadratic = [i for i in range(6) if degrees[i] == 2]
+    sets = [list(pair) for pair in combinations(quadratic, 2)]
+    assert sum(np.exp(search._log_odds(kept)) for kept in sets) == pytest.approx(1.0)
+    assert search._log_odds(list(range(12))) == search._log_odds([]) == 0.0
+
+
+def test_the_score_is_the_evidence_of_the_linearised_problem(two_step):
+    """With the features of the terms kept, up to a constant."""
+    search = search_of(two_step, "auto", 0.1)
+    problem = search.problem
+    model = problem.linearise(problem.evaluate(problem.start()))
+    score, rows = search._scores(model), model.regression.rows
+    differences = []
+    for kept in ([0, 1, 6, 7], [2], list(range(12)), [3, 4, 5, 9]):
+        # A basis of weights of least norm, orthonormal, of these terms.
+        span = np.linalg.qr(search.single[:, kept])[0]
+        fewer = type(rows)(**vars(rows) | {"on_weights": rows.on_weights @ span})
+        whole = InitialValueRegression(fewer, model.regression.prior)
+        value = whole.log_evidence() + search._log_odds(kept)
+        differences.append(score(kept) - value)
+        expected = span @ whole.weights
+        found = model.regression.prior.scale * score.weights(kept)
+        np.testing.assert_allclose(found, expected, atol=1e-5 * abs(expected).max())
+    assert np.ptp(differences) < 1e-6
+
+
+def test_a_search_that_is_stopped_returns_what_it_has(two_step):
+    stopped = Context(FitSettings(), lambda *_: True)
+    fit = fit_trajectories(two_step, Hypothesis(n_terms="auto"), stopped)
+    assert fit.result.interrupted and fit.result.n_iter == 1
