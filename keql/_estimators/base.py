@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from keql._observations.columns import column_index, operators_of_rows, refuse_missing
+from keql._observations.inputs import Inputs, constant_of_functions
 from keql.operators import DifferentialOperator, identity_of, parse_operator
 
 
@@ -213,6 +214,43 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._read_points(X)[0]
 
+    def input_values(self, X):
+        """Values of the inputs at points.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n, n_columns)
+            Points, as `predict` takes them.
+
+        Returns
+        -------
+        values : ndarray of shape (n, n_inputs)
+            In the order in which the equation has them.
+        """
+        check_is_fitted(self)
+        points, labels = self._read_points(X)
+        values = np.empty((len(points), len(self.inputs_.names)))
+        for m, rows in self._rows_of_functions(labels):
+            values[rows] = self.inputs_.at(m, points[rows])
+        return values
+
+    def _read_inputs(self, columns, labels, functions, names=None):
+        """The Inputs; of those that are columns of X, the number of each function.
+
+        `names` has them in another order than the parameter.
+        """
+        inputs = self.inputs or {}
+        if names is not None:
+            inputs = {name: inputs[name] for name in names}
+        constants = {
+            name: constant_of_functions(
+                name, columns[f"inputs[{name!r}]"], labels, functions
+            )
+            for name, given in inputs.items()
+            if isinstance(given, str)
+        }
+        return Inputs(inputs, tuple(functions), constants)
+
     def _rows_of_functions(self, labels):
         """Yield (position in `functions_`, rows), refusing unknown labels."""
         known = {label: m for m, label in enumerate(self.functions_)}
@@ -235,7 +273,13 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def _special_columns(self):
         """Columns of X that hold no coordinate, by the name of their parameter."""
-        return {"function_column": self.function_column}
+        columns = {
+            "function_column": self.function_column,
+            "operator_column": self.operator_column,
+        }
+        named = {} if self.inputs is None else self.inputs
+        given = {name: value for name, value in named.items() if isinstance(value, str)}
+        return columns | {f"inputs[{name!r}]": value for name, value in given.items()}
 
     def _split_columns(self, X, reset):
         """Coordinates (n, d), and the entries of each special column by name."""

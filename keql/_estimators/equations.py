@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 
 from keql._estimators.base import StrOptions, at_least
 from keql._observations.data import evaluate_forcing, place_collocation
-from keql._observations.imposed import Imposed
+from keql._observations.imposed import Imposed, join_places
 from keql.equation import (
     EquationSetup,
     EquationTerms,
@@ -299,7 +299,7 @@ class _Places:
             forcing.append(evaluate_forcing(*right))
         joined = {}  # functions with one array of points share what is made of it
         for own in zip(*placed, strict=True):
-            joined.setdefault(tuple(map(id, own)), self._join(own))
+            joined.setdefault(tuple(map(id, own)), join_places(own))
         together = [joined[tuple(map(id, own))] for own in zip(*placed, strict=True)]
         self.points = [points for points, _ in together]
         self.rows = [rows for _, rows in together]
@@ -308,15 +308,3 @@ class _Places:
     def _place(self, given):
         places = self.labels, self.functions, self.variables, self.n_equations
         return place_collocation(given, *places)
-
-    def _join(self, placed):
-        """Different arrays of points one after the other, and where each one is."""
-        arrays, starts, rows = [], [], []
-        for points in placed:
-            known = [i for i, array in enumerate(arrays) if array is points]
-            if not known:
-                starts.append(sum(map(len, arrays)))
-                arrays.append(points)
-            start = starts[known[0]] if known else starts[-1]
-            rows.append(np.arange(start, start + len(points)))
-        return (arrays[0] if len(arrays) == 1 else np.concatenate(arrays)), rows

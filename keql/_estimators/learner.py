@@ -1,6 +1,5 @@
 """What the estimators that learn an equation share."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -15,14 +14,13 @@ from keql._estimators.equations import (
     named_equations,
 )
 from keql._estimators.pde_solver import KernelPDESolver
-from keql._observations.columns import name_coordinates
+from keql._observations.columns import name_coordinates, name_states
 from keql._observations.data import (
     FunctionData,
     Observations,
     refuse_conflicts,
     sorted_labels,
 )
-from keql._observations.inputs import Inputs, constant_of_functions
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
 from keql.equation import LearnedSystem
 from keql.operators import identity_of
@@ -187,10 +185,11 @@ class Learner(BaseKEqL):
         -------
         solver : KernelPDESolver
             Not yet fitted: with the learned equation, the state kernel that it was
-            learned with, the names of the variables and the function column, the
-            collocation points (if functions have different ones, all of them when they
-            are at most 1000, otherwise chosen by the solver), and the forcing if that
-            is a function, which is defined for new data too.
+            learned with, the names of the variables and states, the function column,
+            the collocation points (if functions have different ones, all of them when
+            they are at most 1000, otherwise chosen by the solver; if equations do,
+            those that were given), and the forcing and inputs if these are functions,
+            numbers or columns of X, which are defined for new data too.
         """
         check_is_fitted(self)
         if self.equation_ is None:
@@ -198,28 +197,39 @@ class Learner(BaseKEqL):
                 f"{type(self).__name__} was fitted without operators: it has no "
                 "equation to solve."
             )
+        named = list_equations(self)
+        forcing = {e.name: e.given.forcing for e in named if callable(e.given.forcing)}
+        if len(named) == 1:
+            forcing = forcing.get(named[0].name)
+        inputs = {
+            name: values
+            for name, values in (self.inputs or {}).items()
+            if not isinstance(values, dict)
+        }
+        settings = {
+            "equation": self.equation_,
+            "state_kernel": self.equation_.state_kernel,
+            "collocation_points": self._places_for_solver(named),
+            "variables": self.variables_,
+            "function_column": self.function_column,
+            "states": self.state_names_,
+            "inputs": inputs or None,
+            "forcing": forcing or None,
+        }
+        return KernelPDESolver(**settings | params)
+
+    def _places_for_solver(self, named):
+        """Collocation points for new functions, by equation if they were given so."""
+        own = {each.name: each.given.collocation_points for each in named}
+        if len(named) > 1 and any(given is not None for given in own.values()):
+            shared = self.collocation_points
+            own = {name: shared if x is None else x for name, x in own.items()}
+            return {n: None if isinstance(x, dict) else x for n, x in own.items()}
         points = self.collocation_points_[0]
         if any(own is not points for own in self.collocation_points_):
             points = np.unique(np.concatenate(self.collocation_points_), axis=0)
             points = points if len(points) <= 1000 else None
-        settings = {
-            "equation": self.equation_,
-            "state_kernel": self.equation_.state_kernel,
-            "collocation_points": points,
-            "variables": self.variables_,
-            "function_column": self.function_column,
-            "forcing": self.forcing if callable(self.forcing) else None,
-        }
-        return KernelPDESolver(**settings | params)
-
-    def _special_columns(self):
-        columns = {
-            "function_column": self.function_column,
-            "operator_column": self.operator_column,
-        }
-        named = {} if self.inputs is None else self.inputs
-        given = {name: value for name, value in named.items() if isinstance(value, str)}
-        return columns | {f"inputs[{name!r}]": value for name, value in given.items()}
+        return points
 
     def _read_observations(self, X, y, sample_weight):
         """The Observations, names of the coordinates, and Inputs of the data.
@@ -229,7 +239,8 @@ class Learner(BaseKEqL):
         """
         of_states = getattr(y, "columns", None)
         points, columns, y = self._read(X, y)
-        states = self._name_states(of_states, y.shape[1])
+        by_row = self.operator_column is not None
+        states = name_states(self.states, of_states, y.shape[1], by_row)
         names = self._coordinate_columns() if self.variables is None else None
         variables = name_coordinates(self.variables, None, names, points.shape[1])
         weights = self._read_weights(sample_weight, points)
@@ -259,58 +270,6 @@ class Learner(BaseKEqL):
             refuse_conflicts(data)
         observations = Observations(tuple(functions), data, states)
         return observations, variables, self._read_inputs(columns, labels, functions)
-
-    def _name_states(self, columns, n_columns):
-        """Names of the states: those given, of the columns of y, or u1, u2, ..."""
-        names = (self.states,) if isinstance(self.states, str) else self.states
-        if names is None and n_columns > 1:
-            names = [f"u{i + 1}" for i in range(n_columns)]
-            if columns is not None and all(isinstance(name, str) for name in columns):
-                names = columns
-        names = ("u",) if names is None else tuple(str(name) for name in names)
-        wrong = [n for n in names if not re.fullmatch(r"[A-Za-z]\w*", n)]
-        if wrong or len(set(names)) < len(names) or len(names) < n_columns:
-            raise ValueError(
-                f"states={names} must be different names of letters, digits and "
-                f"underscores, one for each of the {n_columns} column(s) of y, and "
-                "further ones for states that were never measured."
-            )
-        if self.operator_column is not None and n_columns > 1:
-            raise ValueError(
-                f"y has {n_columns} columns beside operator_column, which says what "
-                "each row holds: give y as one column."
-            )
-        return names
-
-    def _read_inputs(self, columns, labels, functions):
-        constants = {
-            name: constant_of_functions(
-                name, columns[f"inputs[{name!r}]"], labels, functions
-            )
-            for name, given in (self.inputs or {}).items()
-            if isinstance(given, str)
-        }
-        return Inputs(self.inputs, tuple(functions), constants)
-
-    def input_values(self, X):
-        """Values of the inputs at points.
-
-        Parameters
-        ----------
-        X : {array-like, dataframe} of shape (n, n_columns)
-            Points, as `predict` takes them.
-
-        Returns
-        -------
-        values : ndarray of shape (n, n_inputs)
-            In the order of the parameter `inputs`.
-        """
-        check_is_fitted(self)
-        points, labels = self._read_points(X)
-        values = np.empty((len(points), len(self.inputs_.names)))
-        for m, rows in self._rows_of_functions(labels):
-            values[rows] = self.inputs_.at(m, points[rows])
-        return values
 
 
 def _if_any(given):

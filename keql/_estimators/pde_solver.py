@@ -1,83 +1,101 @@
 """Solving a learned equation, or any other, for new data."""
 
 import warnings
-from dataclasses import replace
 from functools import partial
-from numbers import Integral
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from keql._estimators.base import BaseKEqL, at_least
+from keql._estimators.boundary import (
+    BoundaryData,
+    bind_equation,
+    order_inputs,
+    refuse_unknown_noise,
+    states_of_solver,
+)
+from keql._estimators.equations import is_several
 from keql._numerics.parallel import parallel_map
-from keql._observations.columns import name_coordinates, operators_of_rows
-from keql._observations.data import (
-    evaluate_forcing,
-    place_collocation,
-    sorted_labels,
+from keql._observations.columns import (
+    name_coordinates,
+    operators_of_columns,
+    operators_of_rows,
 )
-from keql._observations.imposed import Imposed
-from keql._solving.conditions import (
-    box_of,
-    default_points,
-    observe,
-)
-from keql._solving.default_kernel import choose_kernel
+from keql._observations.data import sorted_labels
+from keql._solving.conditions import box_of, observe
+from keql._solving.default_kernel import choose_kernel, kernel_of_states
 from keql._solving.noise_levels import NoiseLevels, solve_all
-from keql._solving.well_posed import check_near, check_posed
+from keql._solving.places import impose
+from keql._solving.problem import by_name
+from keql._solving.well_posed import check_posed
 from keql._solving.windows import solve_in_windows
-from keql.equation import GivenEquation, LearnedEquation, LearnedSystem
+from keql.equation import LearnedEquation, LearnedSystem
 from keql.exceptions import ExtrapolationWarning
-from keql.kernels import as_kernel
 from keql.operators import DifferentialOperator
 
 
 class KernelPDESolver(BaseKEqL):
-    """Solve a differential equation for boundary and initial data.
+    """Solve differential equations for boundary and initial data.
 
     Of all functions in the RKHS of the state kernel that meet the data and, at the
     collocation points, the equation, the one of least norm is found. The equation is
     one that was learned, or any that can be written as a function of the state and
     its derivatives: linear equations take one linear solve, others Gauss-Newton steps
     with Levenberg-Marquardt damping, each of them a linear regression with as many
-    functionals as there are data and collocation points.
+    functionals as there are data and collocation points. Several equations are solved
+    for several states at once.
 
     Parameters
     ----------
-    equation : LearnedEquation, operator, dict or callable, default=None
-        `equation_` of a fitted estimator; or F of the equation F = f, as an operator
-        such as "laplacian(u)", a dict {operator: coefficient}, or a function in
-        `autograd.numpy` whose arguments are named after coordinates and operators,
-        ``lambda u, u_xx, u_yy: -(u_xx + u_yy) + u**3``. None: the data are
-        interpolated.
+    equation : LearnedEquation, operator, dict, callable or tuple, default=None
+        `equation_` of a fitted estimator, also a LearnedSystem; or F of the equation
+        F = f, as an operator such as "laplacian(u)", a dict {operator: coefficient}, or
+        a function in `autograd.numpy` whose arguments are named after coordinates,
+        inputs and operators, ``lambda u, u_xx, u_yy: -(u_xx + u_yy) + u**3``; or a
+        tuple of these, ``({"x_t": 1, "y": -1}, {"y_t": 1, "x": 1})``, one for each
+        equation of a system. None: the data are interpolated.
     collocation_points : array-like of shape (K, d), dict or int, default=None
         Where the equation is imposed, {label: array} if functions differ; a number of
         points of a low-discrepancy sequence in the bounding box of `X`; None: five
-        times as many as there are data, between 200 and 1000.
-    forcing : callable, array-like of shape (K,) or dict, default=None
+        times as many as there are data, between 200 and 1000, which several equations
+        share. ``{equation: one of these}`` if equations differ.
+    forcing : callable, array-like of shape (K,), dict or tuple, default=None
         Right-hand side f: a function of points (K, d), values at given collocation
-        points, {label: one of these} if functions differ, or None for zero.
+        points, {label: one of these} if functions differ, or None for zero. Of several
+        equations, a tuple with one of these for each, or {equation: one of these}.
     variables : tuple of str, default=None
         Names of the coordinates by position; None: those of a learned equation, the
         columns of a data frame, otherwise x0, x1, ...
     function_column : int or str, default=None
         Column of `X` that labels the function a row belongs to: many solutions of the
         same equation at once.
+    states : tuple of str, default=None
+        Names of the states in the order of the columns of `y` and of predictions. None:
+        those of a learned equation, the columns of a data frame `y` with several, u1,
+        u2, ... for an array with several, otherwise "u".
+    inputs : dict, default=None
+        Known quantities that the equation depends on, by name: a function of points
+        (n, d), a number, a pair (times, values) of samples, {label: one of these} if
+        functions differ, or the name of a column of `X`.
     boundary_operators : operator or list of operators, default=None
-        What the values in `y` are values of; None: "u". Any linear operator with
-        constant coefficients, such as "u_x" or "u + 0.5 u_x". If there are several,
-        `operator_column` says which one a row belongs to.
+        What the values in `y` are values of; None: the states themselves. Any linear
+        operator with constant coefficients, such as "u_x" or "u + 0.5 u_x". If there
+        are several, each is that of a column of `y`, or `operator_column` says which
+        one a row belongs to.
     operator_column : int or str, default=None
         Column of `X` with the name of the operator that `y` holds, or its position in
         `boundary_operators`.
-    state_kernel : kernel, default=None
-        Kernel of the state, used with its hyperparameters as they are. None: that of
-        a learned equation; for other equations an RBF kernel with the length scales
-        and the variance for which data and linearised equation are likeliest.
-    observation_noise, equation_noise : float, default=None
+    state_kernel : kernel or dict, default=None
+        Kernel of the states, ``{state: kernel}`` if they differ, used with its
+        hyperparameters as they are. None: that of a learned equation; for other
+        equations an RBF kernel with the length scales and the variance for which data
+        and linearised equation are likeliest; several states have the length scales in
+        common.
+    observation_noise, equation_noise : float or dict, default=None
         Standard deviations of `y`, in its units, and of the equation's residual, in
-        units of the forcing. 0: exact; None: as small as the likelihood says that the
+        units of the forcing, by the name of the state or operator and of the equation
+        if they differ. 0: exact; None: as small as the likelihood says that the
         equation and the kernel can follow.
     n_windows : int, default=1
         Number of windows of the coordinate called t (otherwise of the first), solved
@@ -94,11 +112,13 @@ class KernelPDESolver(BaseKEqL):
     Attributes
     ----------
     equation_, state_kernel_ : LearnedEquation, GivenEquation or None; Kernel
-        The equation and the kernel used.
+        The equation and the kernel used; several equations are a mapping from names to
+        equations, and several states have a :class:`keql.kernels.SystemKernel`.
     states_, collocation_points_ : list of states, list of ndarray
         The solution and the collocation points of each function.
-    functions_, variables_ : tuple
-        Labels of the functions, (None,) without a label column; names of coordinates.
+    functions_, variables_, state_names_ : tuple
+        Labels of the functions, (None,) without a label column; names of coordinates,
+        and of the states in the order of the columns that `predict` returns.
     linear_ : bool
         Whether the equation was recognised as linear.
     reach_ : ndarray of shape (n_functions,)
@@ -107,9 +127,10 @@ class KernelPDESolver(BaseKEqL):
         Noise variances chosen for data and equation, relative to prior variances:
         between 1e-13, for a problem that can be met exactly, and 1e-2.
     residual_, log_likelihood_ : ndarray of shape (n_functions,)
-        Root mean square of the equation's residual at the collocation points, and log
-        likelihood of the data and the linearised equation at the best scale of the
-        kernel, for choosing between kernels.
+        Root mean square of the equation's residual at the collocation points, of
+        several equations of shape (n_functions, n_equations), and log likelihood of the
+        data and the linearised equation at the best scale of the kernel, for choosing
+        between kernels.
     domain_ : ndarray of shape (n_functions, 2, d)
         Lower and upper corner of the box of all points in `fit`.
     converged_, n_iter_ : bool, int
@@ -139,13 +160,22 @@ class KernelPDESolver(BaseKEqL):
     >>> exact = 1.5 - 2 * np.sin(1.5) / np.sin(3)
     >>> bool(abs(solver.predict([[1.5]])[0] - exact) < 1e-7)
     True
+
+    A system, x' = y and y' = -x with x(0) = 0 and x(1) = 1; y is not given:
+
+    >>> system = KernelPDESolver(
+    ...     equation=({"x_t": 1, "y": -1}, {"y_t": 1, "x": 1}), states=("x", "y"),
+    ...     variables=("t",), collocation_points=20,
+    ... ).fit([[0.0], [1.0]], [[0.0, np.nan], [1.0, np.nan]])
+    >>> exact = np.array([np.sin(0.5), np.cos(0.5)]) / np.sin(1)
+    >>> bool(np.all(abs(system.predict([[0.5]]) - exact) < 1e-6))
+    True
     """
 
     _parameter_constraints: dict = {
         **BaseKEqL._parameter_constraints,
-        "equation": [None, str, tuple, dict, callable, DifferentialOperator],
+        "equation": [None, str, tuple, list, dict, callable, DifferentialOperator],
         "boundary_operators": [None, str, tuple, list, DifferentialOperator],
-        "operator_column": [None, Integral, str],
         "n_windows": [at_least(1)],
     }
 
@@ -156,6 +186,8 @@ class KernelPDESolver(BaseKEqL):
         forcing=None,
         variables=None,
         function_column=None,
+        states=None,
+        inputs=None,
         boundary_operators=None,
         operator_column=None,
         state_kernel=None,
@@ -171,10 +203,20 @@ class KernelPDESolver(BaseKEqL):
         self.collocation_points, self.variables = collocation_points, variables
         self.boundary_operators, self.state_kernel = boundary_operators, state_kernel
         self.function_column, self.operator_column = function_column, operator_column
+        self.states, self.inputs = states, inputs
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.n_windows, self.n_jobs = n_windows, n_jobs
         self.max_iter, self.tol = max_iter, tol
         self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # A single equation that is given is about a single state, u, unless named.
+        single = self.equation is not None and self.states is None
+        single = single and not is_several(self.equation)
+        single = single and len(getattr(self.equation, "states", "u")) == 1
+        tags.target_tags.multi_output = not single
+        return tags
 
     def fit(self, X, y):
         """Solve the equation.
@@ -184,8 +226,9 @@ class KernelPDESolver(BaseKEqL):
         X : {array-like, dataframe} of shape (n_samples, n_columns)
             Points with boundary or initial data, of all functions, stacked; with
             columns of labels and operators if there are such.
-        y : array-like of shape (n_samples,)
-            Values of the state there, or of the operator that the row names.
+        y : {array-like, dataframe} of shape (n_samples,) or (n_samples, S)
+            Values of the state there, or of the operator that the row names; of several
+            states one column for each, with NaN where one is not given.
 
         Returns
         -------
@@ -198,16 +241,18 @@ class KernelPDESolver(BaseKEqL):
             If an argument is not as documented; the message names it.
         """
         self._validate_params()
-        self._refuse_systems()
-        labels, variables, conditions = self._read_boundary(X, y)
-        equation = self._bind_equation(variables)
+        data = self._read_boundary(X, y)
+        conditions, labels, variables = data.conditions, data.labels, data.variables
+        equation = bind_equation(self.equation, self.forcing, data)
         if equation is not None:
-            conditions = self._impose(equation, labels, variables, conditions)
+            places = self.collocation_points, self.forcing, data.inputs
+            conditions = impose(equation, labels, conditions, *places)
         boxes = np.stack([box_of(given) for given in conditions])
         if equation is not None:
             check_posed(equation, labels, conditions, boxes)
         noise = NoiseLevels(self.observation_noise, self.equation_noise)
-        kernel = self._choose_kernel(equation, conditions, variables, boxes, noise)
+        refuse_unknown_noise(noise, equation, conditions)
+        kernel = self._choose_kernel(equation, data, conditions, boxes, noise)
         loop = {"max_iter": self.max_iter, "tol": self.tol}
         loop["map_functions"] = partial(parallel_map, self.n_jobs)
         bound = kernel.bind(variables)
@@ -215,19 +260,13 @@ class KernelPDESolver(BaseKEqL):
         axis = variables.index("t") if "t" in variables else 0
         solved = solve_in_windows(solve, equation, conditions, axis, self.n_windows)
         self.variables_, self.functions_ = variables, labels
-        self.state_names_ = self._states
+        self.state_names_, self.inputs_ = data.states, data.inputs
         self.equation_, self.state_kernel_ = equation, kernel
         self.collocation_points_ = [given.points for given in conditions]
         self.domain_ = boxes
         self._store(solved)
         self._warn_of_poor_solutions(solved, noise.levels[0])
         return self
-
-    def _special_columns(self):
-        return {
-            "function_column": self.function_column,
-            "operator_column": self.operator_column,
-        }
 
     def _operators_of_rows(self, entries, variables, states):
         given = self.boundary_operators
@@ -254,12 +293,12 @@ class KernelPDESolver(BaseKEqL):
 
     def _extrapolation(self, points, labels):
         ratio = np.zeros(len(points))
-        if not isinstance(self.equation_, LearnedEquation):
+        if not isinstance(self.equation_, LearnedEquation | LearnedSystem):
             return ratio
         for m, rows in self._rows_of_functions(labels):
             state, x = self.states_[m], points[rows]
             imposed = [state.evaluate(x, L) for L in self.equation_.operators]
-            S = np.column_stack([x, *imposed])
+            S = np.column_stack([x, self.inputs_.at(m, x), *imposed])
             ratio[rows] = self.equation_.extrapolation(S)
         return ratio
 
@@ -296,98 +335,43 @@ class KernelPDESolver(BaseKEqL):
             warnings.warn(text, ExtrapolationWarning, stacklevel=3)
 
     def _read_boundary(self, X, y):
-        """Labels of the functions, names of the coordinates, and what is observed."""
+        """The BoundaryData of X and y."""
+        of_states = getattr(y, "columns", None)
         points, columns, y = self._read(X, y)
-        if y.shape[1] > 1:
-            raise ValueError(
-                f"y has {y.shape[1]} columns: a solver finds the one state "
-                f"{', '.join(self._states)}, give its data as a 1d array."
-            )
-        labels, y = columns["function_column"], y[:, 0]
+        by_row = self.operator_column is not None
+        shape = of_states, y.shape[1], by_row
+        states = states_of_solver(self.equation, self.states, *shape)
+        labels, entries = columns["function_column"], columns["operator_column"]
         own, learned = self.variables, getattr(self.equation, "variables", None)
         names = self._coordinate_columns()
         variables = name_coordinates(own, learned, names, points.shape[1])
-        entries = columns["operator_column"]
-        operators, index = self._operators_of_rows(entries, variables, self._states)
-        exact = not self.observation_noise
+        if y.shape[1] == 1:
+            operators, index = self._operators_of_rows(entries, variables, states)
+            rows = np.arange(len(y))
+        else:
+            given = self.boundary_operators
+            operators = operators_of_columns(given, y.shape[1], variables, states)
+            rows, index = np.nonzero(np.isfinite(y))
+        values = y[np.isfinite(y)]
+        noise = NoiseLevels(self.observation_noise, self.equation_noise)
         functions = sorted_labels(labels)
         position = {label: m for m, label in enumerate(functions)}
-        owner = np.array([position[label] for label in labels])
-        masks = [owner == m for m in range(len(functions))]
-        conditions = [
-            observe(points[rows], y[rows], index[rows], operators, exact)
-            for rows in masks
-        ]
-        return tuple(functions), variables, conditions
+        owner = np.array([position[labels[i]] for i in rows])
+        conditions = []
+        for m in range(len(functions)):
+            own = owner == m
+            given = points[rows[own]], values[own], index[own]
+            conditions.append(observe(*given, operators, noise))
+        names = order_inputs(self.equation, self.inputs)
+        inputs = self._read_inputs(columns, labels, functions, names)
+        return BoundaryData(tuple(functions), variables, states, conditions, inputs)
 
-    @property
-    def _states(self):
-        """Names of the states of the equation."""
-        if isinstance(self.equation, LearnedEquation | LearnedSystem):
-            return self.equation.states
-        return ("u",)
-
-    def _bind_equation(self, variables):
-        """The equation in the form that the solver needs."""
-        if self.equation is None:
-            if self.forcing is not None:
-                raise ValueError(
-                    "forcing is given without an equation: give equation, such as "
-                    "'laplacian(u)', or leave forcing out."
-                )
-            return None
-        if not isinstance(self.equation, LearnedEquation):
-            return GivenEquation(self.equation, variables)
-        if self.equation.variables != variables:
-            raise ValueError(
-                f"the equation was learned in the variables "
-                f"{', '.join(self.equation.variables)}, the data have "
-                f"{', '.join(variables)}: give data in the same coordinates."
-            )
-        if self.equation.has_forcing and self.forcing is None:
-            raise ValueError(
-                "forcing is None, but the equation was learned with a right-hand side: "
-                "give the one to solve for (zero: lambda points: 0 * points[:, 0])."
-            )
-        return self.equation
-
-    def _refuse_systems(self):
-        """Refuse equations of several states, or that depend on inputs."""
-        is_system = isinstance(self.equation, LearnedSystem) or len(self._states) > 1
-        if is_system or getattr(self.equation, "inputs", ()):
-            raise ValueError(
-                f"equation is one of the states {', '.join(self._states)}, or has "
-                "inputs: a solver solves one equation of one state without inputs. "
-                "Ordinary differential equations have a method simulate."
-            )
-
-    def _impose(self, equation, labels, variables, conditions):
-        """The conditions with the equation at the collocation points."""
-        given = self.collocation_points
-        if given is None or isinstance(given, Integral):
-            placed = [default_points(conditions, given)] * len(labels)
-        else:
-            placed = place_collocation(given, labels, None, variables)
-            for points, own in zip(placed, conditions, strict=True):
-                check_near(points, own.observed)
-        at_points = given is not None and not isinstance(given, Integral)
-        forcing = evaluate_forcing(self.forcing, labels, placed, at_points)
-        return [
-            replace(
-                own,
-                points=points,
-                operators=equation.operators,
-                forcing=right,
-                rows=Imposed.everywhere(points),
-            )
-            for own, points, right in zip(conditions, placed, forcing, strict=True)
-        ]
-
-    def _choose_kernel(self, equation, conditions, variables, boxes, noise):
+    def _choose_kernel(self, equation, data, conditions, boxes, noise):
         given, learned = self.state_kernel, getattr(equation, "state_kernel", None)
         if given is None and learned is None:
-            return choose_kernel(conditions, equation, variables, boxes, noise)
-        return learned if given is None else as_kernel(given)
+            names = data.variables, data.states
+            return choose_kernel(conditions, equation, *names, boxes, noise)
+        return kernel_of_states(learned if given is None else given, data.states)
 
     def _store(self, solved):
         """Fitted attributes, from the state and the solutions of each function."""
@@ -401,12 +385,16 @@ class KernelPDESolver(BaseKEqL):
         self.converged_ = bool(gather(all, "converged").all())
         self.n_iter_ = int(gather(sum, "n_iter").max())
         self.relative_noise_ = gather(max, "level")
-        self.residual_ = gather(max, "residual")
+        self.residual_ = gather(partial(np.max, axis=0), "residual")
+        if self.residual_.shape[1] == 1:
+            self.residual_ = self.residual_[:, 0]
         self.log_likelihood_ = gather(sum, "likelihood")
         self.reach_ = np.zeros(len(solved))
-        if isinstance(self.equation_, LearnedEquation):
+        if isinstance(self.equation_, LearnedEquation | LearnedSystem):
             # All features at once: their ratios rest on one look at the training set.
-            features = [np.vstack([s.features for s in w]) for w in windows]
+            # The first column of those of several equations is the equation's number.
+            first = int(len(by_name(self.equation_)) > 1)
+            features = [np.vstack([s.features[:, first:] for s in w]) for w in windows]
             ratios = self.equation_.extrapolation(np.vstack(features))
             parts = np.split(ratios, np.cumsum([len(S) for S in features])[:-1])
             self.reach_ = np.array([part.max() for part in parts])
@@ -421,7 +409,8 @@ class KernelPDESolver(BaseKEqL):
             for solution in solutions if self.verbose else []:
                 print(
                     f"function {label}: {solution.n_iter} step(s), relative noise "
-                    f"{solution.level:.0e}, residual {solution.residual:.2e}"
+                    f"{solution.level:.0e}, residual "
+                    + ", ".join(f"{residual:.2e}" for residual in solution.residual)
                 )
         if self.equation_ is not None and self.relative_noise_.max() >= highest_level:
             advice.append(

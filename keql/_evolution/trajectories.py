@@ -235,10 +235,30 @@ class TrajectoryProblem:
         return Rows(*map(np.concatenate, parts), ends)
 
     def change(self, before, after):
-        """Largest root mean square change of an entry of y, relative to its size."""
-        old, new = np.concatenate(before.nodes), np.concatenate(after.nodes)
+        """Largest root mean square change of what is observed, relative to its size.
+
+        The unit of a state that was never observed, and what is added to it, are free.
+        """
+        layout = self.flow(0).layout
+        seen = [_entry_of(L, layout) for L in self.learned.observations.operators]
+        old = np.concatenate(before.nodes)[:, seen]
+        new = np.concatenate(after.nodes)[:, seen]
         sizes = np.array([rms(column) or 1.0 for column in new.T])
         return float(np.max([rms(c) for c in ((new - old) / sizes).T]))
+
+    def interpolate(self, start, end, fraction):
+        """An iterate on the straight line between two others."""
+
+        def between(first, second):
+            return (1 - fraction) * first + fraction * second
+
+        equations = []
+        for first, second in zip(start.equations, end.equations, strict=True):
+            equation = copy(second)
+            equation.weights = between(first.weights, second.weights)
+            equations.append(equation)
+        nodes = [*map(between, start.nodes, end.nodes)]
+        return TrajectoryIterate(tuple(equations), nodes)
 
     def assemble(self, model):
         """The learned model whose states are those of a linearisation's solution."""

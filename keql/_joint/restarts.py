@@ -208,7 +208,8 @@ class _DrawnStarts:
         noise = np.empty(len(target))
         for e in np.unique(equation):
             noise[equation == e] = size_or_one(target[equation == e])
-        weights = ridge(features / noise[:, None], target / noise, 1.0)
+        largest, relative = np.max(noise), noise / np.max(noise)
+        weights = ridge(features / relative[:, None], target / relative, largest)
         return replace(states, weights=weights)
 
 

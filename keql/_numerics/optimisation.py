@@ -180,6 +180,37 @@ class FullSteps:
 
 
 @dataclass
+class RelaxedSteps:
+    """Full steps, shortened where they lead back and forth.
+
+    A step is halved, to the part `shortest` at least, whenever the change that the full
+    one makes has not fallen to the part `falling` of the one before. They have
+    converged when a full step changes the iterate by less than `tol`, relatively
+    (`problem.change`); `problem.interpolate` goes part of the way.
+    """
+
+    tol: float
+    shortest: float = 1 / 16
+    falling: float = 0.9
+    damping: float = 0.0
+    fraction: float = 1.0
+    last: float = float("inf")
+
+    def advance(self, model):
+        """Take the step: the evaluation there, and why to stop, if so."""
+        problem, here = model.problem, model.evaluation.iterate
+        iterate, _ = model.step(0.0)
+        change = problem.change(here, iterate)
+        if change > self.falling * self.last:
+            self.fraction = max(self.fraction / 2, self.shortest)
+        self.last = change
+        if self.fraction < 1:
+            iterate = problem.interpolate(here, iterate, self.fraction)
+        trial = problem.evaluate(iterate)
+        return trial, Stop.CONVERGED if change < self.tol else None
+
+
+@dataclass
 class Backtracking:
     """The largest of some fractions of the full step that lowers the loss enough.
 

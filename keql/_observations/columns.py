@@ -1,10 +1,16 @@
-"""Columns of X: names of coordinates, labels of functions, operators of rows."""
+"""Columns: coordinates, labels of functions, and operators in X; states in y."""
 
+import re
 from functools import partial
 
 import numpy as np
 
-from keql.operators import DifferentialOperator, parse_operator, position_of
+from keql.operators import (
+    DifferentialOperator,
+    identity_of,
+    parse_operator,
+    position_of,
+)
 
 
 def column_index(X, column, parameter):
@@ -85,6 +91,46 @@ def name_coordinates(given, learned, columns, n):
                 f"in the order {', '.join(order)}: bring them into one order."
             )
     return names
+
+
+def name_states(given, columns, n_columns, has_operator_column):
+    """Names of the states: those given, of the columns of y, or u1, u2, ...
+
+    `columns` are the names of the `n_columns` columns of y, None if it is an array.
+    """
+    names = (given,) if isinstance(given, str) else given
+    if names is None and n_columns > 1:
+        names = [f"u{i + 1}" for i in range(n_columns)]
+        if columns is not None and all(isinstance(name, str) for name in columns):
+            names = columns
+    names = ("u",) if names is None else tuple(str(name) for name in names)
+    wrong = [n for n in names if not re.fullmatch(r"[A-Za-z]\w*", n)]
+    if wrong or len(set(names)) < len(names) or len(names) < n_columns:
+        raise ValueError(
+            f"states={names} must be different names of letters, digits and "
+            f"underscores, one for each of the {n_columns} column(s) of y, and "
+            "further ones for states that were never measured."
+        )
+    if has_operator_column and n_columns > 1:
+        raise ValueError(
+            f"y has {n_columns} columns beside operator_column, which says what "
+            "each row holds: give y as one column."
+        )
+    return names
+
+
+def operators_of_columns(boundary_operators, n_columns, variables, states):
+    """The operators whose values several columns of y hold: those given, or states."""
+    given = boundary_operators
+    if given is None:
+        return [identity_of(state, len(variables)) for state in states[:n_columns]]
+    given = [given] if isinstance(given, str | DifferentialOperator) else list(given)
+    if len(given) != n_columns:
+        raise ValueError(
+            f"boundary_operators has {len(given)} operator(s), but y has {n_columns} "
+            "columns: give one for each column, or leave them out for the states."
+        )
+    return [parse_operator(operator, variables, states) for operator in given]
 
 
 def operators_of_rows(

@@ -15,7 +15,8 @@ class Imposed:
     point of each row among K = `n_points`, or is None if row k has point k;
     `equation` (R,) the position of its equation, in rising order; `coordinates` (R, c)
     what equations may depend on besides operators: the number of the equation if there
-    are several, the d coordinates, the inputs.
+    are several, the d coordinates, the inputs. Saved states have their rows, which is
+    why positions of equations are short integers and no coordinates are copied in vain.
     """
 
     points: np.ndarray | None
@@ -27,7 +28,7 @@ class Imposed:
     @classmethod
     def everywhere(cls, points):
         """A single equation without inputs at all of the points (K, d)."""
-        return cls(None, np.zeros(len(points), dtype=int), points, len(points))
+        return cls(None, np.zeros(len(points), dtype=np.int16), points, len(points))
 
     @classmethod
     def system(cls, points, inputs, rows):
@@ -35,12 +36,12 @@ class Imposed:
 
         `rows` has, for each equation, positions of points.
         """
-        known = np.hstack([points, inputs])
-        everywhere = np.arange(len(points))
-        if len(rows) == 1 and np.array_equal(rows[0], everywhere):
-            return cls(None, np.zeros(len(points), dtype=int), known, len(points))
+        known = np.hstack([points, inputs]) if inputs.size else points
+        if len(rows) == 1 and np.array_equal(rows[0], np.arange(len(points))):
+            return replace(cls.everywhere(points), coordinates=known)
         chosen = np.concatenate(rows)
-        equation = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+        numbers = np.arange(len(rows), dtype=np.int16)
+        equation = np.repeat(numbers, [len(own) for own in rows])
         coordinates = known[chosen]
         if len(rows) > 1:
             coordinates = np.column_stack([equation, coordinates])
@@ -98,6 +99,23 @@ class Imposed:
             coordinates=self.coordinates[rows],
             n_points=len(kept),
         )
+
+
+def join_places(placed):
+    """The different arrays of points one after the other, and where each one is.
+
+    `placed` has the points of each equation; one array may be that of several. Returned
+    are the points (K, d), and for each equation positions among them.
+    """
+    arrays, starts, rows = [], [], []
+    for points in placed:
+        known = [i for i, array in enumerate(arrays) if array is points]
+        if not known:
+            starts.append(sum(map(len, arrays)))
+            arrays.append(points)
+        start = starts[known[0]] if known else starts[-1]
+        rows.append(np.arange(start, start + len(points)))
+    return (arrays[0] if len(arrays) == 1 else np.concatenate(arrays)), rows
 
 
 def _as_slice(positions):

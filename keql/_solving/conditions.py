@@ -7,18 +7,19 @@ from keql._observations.data import CollocationDefaults, low_discrepancy
 from keql._observations.imposed import Imposed
 
 
-def observe(points, values, index, operators, exact):
+def observe(points, values, index, operators, noise):
     """The conditions of the sorted rows of one function, yet without an equation.
 
-    `index` has the position of the operator of each row. If the values are `exact`,
-    each point and operator occurs once, and different values contradict each other.
+    `index` has the position of the operator of each row. If by the NoiseLevels `noise`
+    its values are exact, or may be, each point occurs once, and different values
+    contradict each other.
     """
     functionals, sorted_values = [], []
     for j in np.unique(index):
         x, y = points[index == j], values[index == j]
         order = np.lexsort(np.column_stack([y, x]).T)
         x, y = x[order], y[order]
-        if exact:
+        if not noise.of_operator(operators[j]):
             x, y = _merge_equal(x, y, operators[j])
         functionals.append((x, operators[j]))
         sorted_values.append(y)
@@ -56,10 +57,11 @@ def box_of(conditions):
     return np.array([x.min(axis=0), x.max(axis=0)])
 
 
-def default_points(conditions, n):
+def default_points(conditions, n, n_equations=1):
     """`n` low-discrepancy points in the box of the data, which must have a volume.
 
-    None for `n` stands for a multiple of the largest number of data of one function.
+    None for `n` stands for a multiple of the largest number of data of one function,
+    shared by the equations.
     """
     everything = np.concatenate([x for given in conditions for x, _ in given.observed])
     if np.any(np.ptp(everything, axis=0) == 0):
@@ -69,5 +71,5 @@ def default_points(conditions, n):
         )
     if n is None:
         largest = max(len(given.values) for given in conditions)
-        n = CollocationDefaults().number(largest)
+        n = CollocationDefaults().number(largest, n_equations=n_equations)
     return low_discrepancy(everything, n)

@@ -3,13 +3,14 @@
 import numpy as np
 
 from keql._solving.noise_levels import solve_all
-from keql.kernels import RBF, Constant
+from keql.kernels import RBF, Constant, SystemKernel, as_kernel
 
 
 def choose_kernel(
     conditions,
     equation,
     variables,
+    states,
     boxes,
     noise,
     *,
@@ -24,61 +25,106 @@ def choose_kernel(
 
     The length scales are first one of the `fractions` of the extent of the domain in
     all coordinates, then each is halved and doubled, at most `n_sweeps` times, while
-    that helps. The likelihood is computed for at most `n_functions` functions with
-    `n_rows` conditions and collocation points each; it need not be exact to tell
-    kernels apart, so that the loop, with `max_iter` and `tol`, ends early. `boxes` (M,
-    2, d) are the domains of the functions.
+    that helps. Several `states` have these length scales in common, and offsets of
+    their own; their sizes are those of their data, then each in turn, but the first, is
+    made four times as large or small. The likelihood is computed for at most
+    `n_functions` functions with `n_rows` conditions and as many rows of equations each;
+    it need not be exact to tell kernels apart, so that the loop, with `max_iter` and
+    `tol`, ends early. `boxes` (M, 2, d) are the domains of the functions.
     """
     extent = boxes[:, 1].max(axis=0) - boxes[:, 0].min(axis=0)
     extent = np.where(extent > 0, extent, 1.0)
-    offset = _offset(conditions)
+    candidates = _Candidates(conditions, states, extent)
     sample = [_subsample(given, n_rows) for given in conditions[:n_functions]]
 
-    def candidate(fractions, scale=1.0):
-        kernel = Constant(scale, "fixed") * RBF(fractions * extent, "fixed")
-        if offset:
-            kernel = Constant(scale * offset, "fixed") + kernel
-        return kernel
-
-    def rate(fractions):
-        kernel = candidate(np.array(fractions)).bind(variables)
+    def rate(changes):
+        kernel = candidates.make(changes).bind(variables)
         loop = {"max_iter": max_iter, "tol": tol}
         solutions = solve_all(kernel, equation, sample, noise, **loop)
         likelihood = sum(solution.likelihood for solution in solutions)
         scale = float(np.mean([solution.scale for solution in solutions]))
-        return likelihood, fractions, scale
+        return likelihood, changes, scale
 
-    d = len(extent)
-    best = max(rate((fraction,) * d) for fraction in fractions)
-    best = _pattern_search(rate, best, n_sweeps if d > 1 else 0)
-    _, fractions, scale = best
-    return candidate(np.array(fractions), scale if scale > 0 else 1.0)
+    d, others = len(extent), len(states) - 1
+    best = max(rate((fraction,) * d + (1.0,) * others) for fraction in fractions)
+    steps = (2.0,) * d + (4.0,) * others
+    best = _pattern_search(rate, best, steps, n_sweeps if len(steps) > 1 else 0)
+    _, changes, scale = best
+    return candidates.make(changes, scale if scale > 0 else 1.0)
 
 
-def _pattern_search(rate, best, n_sweeps):
-    """Halve and double each fraction in turn while that raises the likelihood."""
+class _Candidates:
+    """The kernels that are compared, for data of several functions.
+
+    The variances (S,) of the states, and of their offsets relative to these, are those
+    of the data; that of a single state has no unit, as its scale is sought.
+    """
+
+    def __init__(self, conditions, states, extent):
+        self.states, self.extent = states, extent
+        self.variances, self.offsets = np.ones(len(states)), np.zeros(len(states))
+        squares = np.zeros(len(states))
+        for s, name in enumerate(states):
+            squares[s], self.offsets[s] = _square_and_offset(conditions, name)
+        if len(states) > 1 and squares.any():
+            # A state without data is as large as the others are in the mean.
+            mean = np.exp(np.mean(np.log(squares[squares > 0])))
+            self.variances = np.where(squares > 0, squares, mean)
+
+    def make(self, changes, scale=1.0):
+        """The kernel, or SystemKernel, for changes of lengths and of sizes.
+
+        `changes` has the d length scales in units of the extent, then factors of the
+        sizes of all states but the first.
+        """
+        d = len(self.extent)
+        lengths = np.array(changes[:d]) * self.extent
+        factors = np.square([1.0, *changes[d:]])
+        kernels = [
+            self._of_state(lengths, float(scale * variance), offset)
+            for variance, offset in zip(
+                factors * self.variances, self.offsets, strict=True
+            )
+        ]
+        if len(kernels) == 1:
+            return kernels[0]
+        return SystemKernel(dict(zip(self.states, kernels, strict=True)))
+
+    def _of_state(self, lengths, variance, offset):
+        kernel = Constant(variance, "fixed") * RBF(lengths, "fixed")
+        if offset:
+            kernel = Constant(variance * offset, "fixed") + kernel
+        return kernel
+
+
+def _pattern_search(rate, best, steps, n_sweeps):
+    """Change each entry in turn by its factor while that raises the likelihood."""
     tried = {best[1]}
     for _ in range(n_sweeps):
         before = best
-        for axis in range(len(best[1])):
-            for factor in (0.5, 2.0):
-                fractions = list(best[1])
-                fractions[axis] *= factor
-                if tuple(fractions) not in tried:
-                    tried.add(tuple(fractions))
-                    best = max(best, rate(tuple(fractions)))
+        for axis, step in enumerate(steps):
+            for factor in (1 / step, step):
+                changes = list(best[1])
+                changes[axis] *= factor
+                if tuple(changes) not in tried:
+                    tried.add(tuple(changes))
+                    best = max(best, rate(tuple(changes)))
         if best is before:
             break
     return best
 
 
-def _offset(conditions):
-    """Variance of an unknown constant, relative to the mean square of the values."""
+def _square_and_offset(conditions, state):
+    """Mean square of the values of a state, and the part of it of their mean."""
     observations = [item for given in conditions for item in given.observations]
-    parts = [values for _, operator, values in observations if operator.order == 0]
+    parts = [
+        values
+        for _, operator, values in observations
+        if operator.order == 0 and operator.state == state
+    ]
     values = np.concatenate([*parts, []])
     square = np.mean(values**2) if values.size else 0.0
-    return np.mean(values) ** 2 / square if square > 0 else 0.0
+    return square, (np.mean(values) ** 2 / square if square > 0 else 0.0)
 
 
 def _subsample(conditions, n_rows):
@@ -87,6 +133,26 @@ def _subsample(conditions, n_rows):
     share = min(1.0, n_rows / len(conditions.values))
     sizes = [len(points) for points, _ in conditions.observed]
     wanted = [(int(np.ceil(share * size)), size) for size in sizes]
-    wanted.append((n_rows, len(conditions.points)))
+    n_points = n_rows // conditions.rows.n_equations
+    wanted.append((n_points, len(conditions.points)))
     *observed_rows, rows = [np.sort(rng.permutation(of)[:n]) for n, of in wanted]
     return conditions.select(observed_rows, rows)
+
+
+def kernel_of_states(given, states):
+    """A kernel that was given, of several states a SystemKernel.
+
+    It may be one for all of them, a dict by name, or a SystemKernel.
+    """
+    given = given.kernels if isinstance(given, SystemKernel) else given
+    if isinstance(given, dict):
+        missing = [name for name in states if name not in given]
+        if missing:
+            raise ValueError(
+                f"state_kernel has no kernel for {', '.join(missing)}: the states are "
+                f"{', '.join(states)}. Give one for each, or one for all."
+            )
+    else:
+        given = dict.fromkeys(states, given)
+    kernels = {name: as_kernel(given[name]) for name in states}
+    return kernels[states[0]] if len(states) == 1 else SystemKernel(kernels)

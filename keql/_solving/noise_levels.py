@@ -22,12 +22,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.linalg import norm
 
 from keql._joint.dual import DualState, factorise
 from keql._joint.problem import Iterate
 from keql._numerics.linalg import rms, solve_lower
 from keql._numerics.optimisation import Damping, minimise
-from keql._solving.problem import make_problem, prior_variances, seems_linear
+from keql._solving.problem import (
+    by_name,
+    make_problem,
+    prior_variances,
+    seems_linear,
+)
 
 
 @dataclass(frozen=True)
@@ -36,22 +42,42 @@ class NoiseLevels:
 
     Attributes
     ----------
-    observation_noise, equation_noise : float or None
+    observation_noise, equation_noise : float, dict or None
         Standard deviations in the units of the data and of the forcing; 0 stands for
-        exact, None for "as small as the likelihood says".
+        exact, None for "as small as the likelihood says". They may differ by the name
+        of the state or operator observed, and of the equation; what is not named is
+        open.
     levels : tuple of float
         Noise variances relative to the prior ones, from high to low, as they are tried.
         The last one is as near to exact conditions as rounding allows.
     """
 
-    observation_noise: float | None
-    equation_noise: float | None
+    observation_noise: float | dict | None
+    equation_noise: float | dict | None
     levels: tuple = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-13)
 
-    def given(self, n_conditions, n_points):
-        """Standard deviations (N + K,) that are given; nan where they are open."""
-        stds = np.array([self.observation_noise, self.equation_noise], dtype=float)
-        return np.repeat(stds, [n_conditions, n_points])
+    def of_operator(self, operator):
+        """What is given for the values of an operator."""
+        given = self.observation_noise
+        if not isinstance(given, dict):
+            return given
+        return given.get(operator.name, given.get(operator.state))
+
+    def of_equation(self, name):
+        """What is given for the residuals of an equation."""
+        given = self.equation_noise
+        return given.get(name) if isinstance(given, dict) else given
+
+    def given(self, conditions, names=("",)):
+        """Standard deviations (N + R,) that are given; nan where they are open.
+
+        `names` are those of the equations.
+        """
+        sizes = [len(points) for points, _ in conditions.observed]
+        levels = [self.of_operator(operator) for _, operator in conditions.observed]
+        sizes += np.diff(conditions.rows.starts).tolist()
+        levels += [self.of_equation(name) for name in names]
+        return np.repeat(np.array(levels, dtype=float), sizes)
 
     def variances(self, level, given, prior):
         """Noise variances (N + K,) at a level, from those given and the prior ones.
@@ -69,16 +95,16 @@ class NoiseLevels:
 class Solution:
     """A state that solves an equation, and how it was found.
 
-    `features` (K, d + Q) are those of the DualState at the collocation points, and
-    `residual` is the root mean square of the equation's residual there. `level` is the
-    relative noise variance, `likelihood` the logarithm of that with the `scale` of the
-    kernel that maximises it. The search took `n_iter` steps at all levels; `converged`
-    and `message` are of the last level.
+    `features` (R, c + Q') are those of the DualState in the rows of the equations, and
+    `residual` (E,) is the root mean square of the residual of each equation in its own.
+    `level` is the relative noise variance, `likelihood` the logarithm of that with the
+    `scale` of the kernel that maximises it. The search took `n_iter` steps at all
+    levels; `converged` and `message` are of the last level.
     """
 
     state: object
     features: np.ndarray
-    residual: float
+    residual: np.ndarray
     level: float
     likelihood: float
     scale: float
@@ -89,12 +115,12 @@ class Solution:
 
 
 def solve_all(kernel, equation, conditions, noise, *, max_iter, tol, map_functions=map):
-    """A Solution of one equation for each of several functions.
+    """A Solution of an equation, or of a system, for each of several functions.
 
-    `equation` is a LearnedEquation, a GivenEquation or None, for states of least norm
-    that meet the `conditions`, a list; `noise`, a NoiseLevels, says how exactly. The
-    loop for a nonlinear equation takes at most `max_iter` steps at each level and ends
-    at the relative decrease `tol`; `map_functions` applies it to each function.
+    `equation` is learned or given, a system of several, or None, for states of least
+    norm that meet the `conditions`, a list; `noise`, a NoiseLevels, says how exactly.
+    The loop for a nonlinear equation takes at most `max_iter` steps at each level and
+    ends at the relative decrease `tol`; `map_functions` applies it to each function.
     Functions with the same functionals share their Gram matrix, and, if the equation is
     linear, its factorisation.
     """
@@ -102,17 +128,31 @@ def solve_all(kernel, equation, conditions, noise, *, max_iter, tol, map_functio
     for m, given in enumerate(conditions):
         groups.setdefault(given.key, []).append(m)
     training_features = getattr(equation, "training_features", None)
-    loop = {"noise": noise, "max_iter": max_iter, "tol": tol}
+    names = tuple(by_name(equation)) or ("",)
+    loop = {"noise": noise, "names": names, "max_iter": max_iter, "tol": tol}
     for members in groups.values():
         group = [conditions[m] for m in members]
         model = _linearise_at_zero(make_problem(kernel, equation, group[0]))
-        solved, size = None, np.max(np.abs(group[0].values), initial=0.0) or 1.0
-        if seems_linear(model, size, training_features):
-            solved = _solve_linear(model, group, noise)
+        solved = None
+        if seems_linear(model, _size(model, group[0].values), training_features):
+            solved = _solve_linear(model, group, noise, names)
         if solved is None:
             solved = map_functions(partial(_solve_nonlinear, model, **loop), group)
         solutions.update(zip(members, solved, strict=True))
     return [solutions[m] for m in range(len(conditions))]
+
+
+def _size(model, values):
+    """The largest of the values; of several states, in prior standard deviations."""
+    (H,), (block,) = model.matrices, model.problem.blocks
+    if len({state for _, operator in block.observed for state in operator.states}) > 1:
+        values = values / np.sqrt(np.diag(H)[: len(values)])
+    return np.max(np.abs(values), initial=0.0) or 1.0
+
+
+def _residuals_of(block, residuals):
+    """Root mean square (E,) of the residuals (R,) of each equation."""
+    return np.array([rms(residuals[rows]) for rows, _ in block.rows.slices()])
 
 
 def _linearise_at_zero(problem):
@@ -123,18 +163,18 @@ def _linearise_at_zero(problem):
     return problem.linearise(problem.evaluate(problem.zero(np.empty(0))))
 
 
-def _solve_linear(model, group, noise, tolerance=1e-7):
+def _solve_linear(model, group, noise, names, tolerance=1e-7):
     """All functions by one factorisation; None if the equation is not linear.
 
-    It is not if its values differ from those of its linearisation by more than
-    `tolerance`, relatively.
+    It is not if its values, or those of one of several equations, differ from those of
+    its linearisation by more than `tolerance`, relatively.
     """
     problem, (block,), (tangent,) = model.problem, model.problem.blocks, model.tangents
     (at_zero,) = model.evaluation.residuals
     n, no_weights = len(block.values), np.empty(0)
     right = np.column_stack([np.r_[given.values, given.forcing] for given in group])
     right -= at_zero[:, None]
-    solved, factor, precisions, summary = _choose_level(model, right, noise)
+    solved, factor, precisions, summary = _choose_level(model, right, noise, names)
     coefficients = tangent.expand(solved)
     values = block.evaluate(coefficients)
     linear = tangent.apply(values)
@@ -146,20 +186,21 @@ def _solve_linear(model, group, noise, tolerance=1e-7):
     features = block.features(values[:, m])[:, n_coordinates:]
     terms = np.abs(tangent.slopes * features.T)
     size = np.abs(at_zero[n:]) + np.sum(terms, axis=0)
-    error = np.linalg.norm(exact[n:] - linear[n:, m])
-    if not error <= tolerance * np.linalg.norm(size):
-        return None
+    error = exact[n:] - linear[n:, m]
+    for rows, _ in block.rows.slices():
+        if not norm(error[rows]) <= tolerance * norm(size[rows]):
+            return None
     data = model.data_of(0, precisions, np.empty((0, 0)))
     factors, residuals = (factor, np.empty((0, len(factor)))), (linear - right)[n:]
     expansion = block.kernel, data.functionals
     states = [DualState(*expansion, c, data, factors=factors) for c in coefficients.T]
     return [
-        Solution(state, block.features(z), rms(residual), *summary)
+        Solution(state, block.features(z), _residuals_of(block, residual), *summary)
         for state, z, residual in zip(states, values.T, residuals.T, strict=True)
     ]
 
 
-def _choose_level(model, right, noise):
+def _choose_level(model, right, noise, names):
     """Solve a linear problem with the level of the highest likelihood.
 
     From the lowest one upwards: a problem that is posed and resolved well needs no
@@ -168,7 +209,7 @@ def _choose_level(model, right, noise):
     """
     (H,), (block,) = model.matrices, model.problem.blocks
     n, prior = len(block.values), prior_variances(model)
-    given = noise.given(n, len(block.forcing))
+    given = noise.given(block, names)
     levels = noise.levels[::-1] if np.isnan(given).any() else noise.levels[-1:]
     best = None
     for level in levels:
@@ -204,7 +245,9 @@ def profile_likelihood(quadratic, right, prior, n_conditions, L, largest_scale=1
     return float(likelihood), float(scale)
 
 
-def _solve_nonlinear(at_zero, conditions, noise, max_iter, tol, first_damping=1.0):
+def _solve_nonlinear(
+    at_zero, conditions, noise, names, max_iter, tol, first_damping=1.0
+):
     """From the highest level of the noise downwards while the likelihood rises.
 
     The first damping is relative to the weight of the squared norm.
@@ -212,7 +255,7 @@ def _solve_nonlinear(at_zero, conditions, noise, max_iter, tol, first_damping=1.
     (block,) = at_zero.problem.blocks
     block = replace(block, values=conditions.values, forcing=conditions.forcing)
     n, prior = len(block.values), prior_variances(at_zero)
-    given = noise.given(n, len(block.forcing))
+    given = noise.given(block, names)
     iterate, best, n_iter = at_zero.evaluation.iterate, None, 0
     for level in noise.levels:
         precisions = 1 / noise.variances(level, given, prior)
@@ -231,6 +274,6 @@ def _solve_nonlinear(at_zero, conditions, noise, max_iter, tol, first_damping=1.
         iterate, best = result.solution, (level, likelihood, scale, model, result)
     *summary, model, result = best
     (state,), (features,) = model.posterior_states(), model.evaluation.features
-    residual = rms(model.evaluation.residuals[0][n:])
+    residual = _residuals_of(block, model.evaluation.residuals[0][n:])
     loop = False, n_iter, result.converged, result.message
     return Solution(state, features, residual, *summary, *loop)

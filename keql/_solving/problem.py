@@ -1,4 +1,6 @@
-"""A function whose equation is known: the joint problem without free weights."""
+"""States whose equations are known: the joint problem without free weights."""
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -6,31 +8,61 @@ from keql._joint.dual import DualModel, make_dual_blocks
 from keql._joint.problem import JointProblem
 from keql.equation import (
     FixedUnknownPart,
-    LearnedEquation,
     NoUnknownPart,
+    PolynomialBasis,
+    SystemBasis,
+    SystemKnownPart,
     bind_known_part,
     make_known_part,
 )
 
 
-def make_problem(kernel, equation, conditions):
-    """The joint problem of one function and a LearnedEquation, GivenEquation or None.
+def by_name(equation):
+    """The equations of a system by name; of a single equation, or of None, a dict."""
+    if isinstance(equation, Mapping):
+        return dict(equation)
+    return {} if equation is None else {"": equation}
 
-    Its noise variances are still to be chosen: they are one.
+
+def make_problem(kernel, equation, conditions):
+    """The joint problem of one function and its equation, or equations, or None.
+
+    `equation` is a learned or given equation or system. The noise variances are still
+    to be chosen: they are one.
     """
-    if isinstance(equation, LearnedEquation):
-        basis = FixedUnknownPart(equation.basis, equation.weights, equation.posterior)
-        known_part = equation.known_part
-        n_unknown = len(equation.variables) + equation.n_operators
-    else:
-        basis, n_unknown = NoUnknownPart(), 0
-        known_part = make_known_part(None, ()) if equation is None else equation.part
-        if equation is None:
-            bind_known_part(known_part, (), [])
     blocks = make_dual_blocks([kernel], [conditions])
     precisions = np.ones(len(conditions.values) + len(conditions.forcing))
-    equation = basis, known_part, n_unknown
-    return JointProblem(blocks, *equation, [precisions], 1.0, DualModel)
+    parts = _parts(list(by_name(equation).values()))
+    return JointProblem(blocks, *parts, [precisions], 1.0, DualModel)
+
+
+def _parts(equations):
+    """Features of P, known part, and number of columns that P sees, of all equations.
+
+    The first column of several equations has the number of the equation.
+    """
+    if not equations:
+        known_part = make_known_part(None, ())
+        bind_known_part(known_part, (), [])
+        return NoUnknownPart(), known_part, 0
+    first = equations[0]
+    if len(equations) == 1:
+        basis = FixedUnknownPart(first.basis, first.weights, first.posterior)
+        return basis, first.known_part, first.n_unknown_features
+    fixed = [_as_fixed(equation) for equation in equations]
+    weights = [own for _, own in fixed]
+    basis = SystemBasis([basis for basis, _ in fixed], [len(own) for own in weights])
+    basis = FixedUnknownPart(basis, np.concatenate(weights), None)
+    known_part = SystemKnownPart([equation.known_part for equation in equations])
+    return basis, known_part, 1 + first.n_unknown_features
+
+
+def _as_fixed(equation):
+    """A basis of an equation that is fast to compute, and the weights in it."""
+    if isinstance(equation.basis, PolynomialBasis):
+        d = equation.n_unknown_features
+        return equation.basis.unrestricted(equation.weights, d)
+    return equation.basis, equation.weights
 
 
 def prior_variances(model):
@@ -65,6 +97,12 @@ def seems_linear(model, size, training_features=None, tolerance=1e-5):
         noise = rng.standard_normal(slopes.T.shape)
         S = np.hstack([block.rows.coordinates, factor * size * spread * noise])
         there, _ = model.problem.slopes(S, np.empty(0))
-        if not np.abs(there - slopes).max() <= tolerance * np.abs(slopes).max():
-            return False
+        for rows, _ in block.rows.slices():  # equations differ in their units
+            own, change = slopes[:, rows], there[:, rows] - slopes[:, rows]
+            if not _largest(change) <= tolerance * _largest(own):
+                return False
     return True
+
+
+def _largest(values):
+    return np.max(np.abs(values), initial=0.0)

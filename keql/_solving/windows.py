@@ -63,11 +63,19 @@ def solve_in_windows(solve, equation, conditions, axis, n_windows):
 
 
 def _carried(equation, axis):
-    """The state and its derivatives in time of less than the equation's order."""
-    order = max(a[axis] for o in equation.operators for a, _ in o.terms)
+    """Each state and its derivatives in time of less than its order.
+
+    Of several states, those without a derivative in time follow from the others.
+    """
     unit = np.eye(len(equation.variables), dtype=int)[axis]
-    orders = [tuple((k * unit).tolist()) for k in range(max(order, 1))]
-    return [parse_operator(order, equation.variables) for order in orders]
+    parts, operators = [part for o in equation.operators for part in o.parts], []
+    for state in equation.states:
+        order = max((a[axis] for s, a, _ in parts if s == state), default=0)
+        order = max(order, 1) if len(equation.states) == 1 else order
+        for k in range(order):
+            multi_index = tuple((k * unit).tolist())
+            operators.append(parse_operator(multi_index, equation.variables, (state,)))
+    return operators
 
 
 class _Windows:

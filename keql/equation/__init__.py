@@ -16,6 +16,8 @@ from keql.equation._explicit import Layout
 from keql.equation._formulas import number
 from keql.equation._known import (
     GivenEquation,
+    GivenSystem,
+    SystemKnownPart,
     bind_known_part,
     bind_known_parts,
     make_known_part,

@@ -1,11 +1,13 @@
 """What is known of an equation: its known part, or all of it."""
 
+from collections.abc import Mapping
 from functools import partial
 from numbers import Real
 
 import numpy as np
 
 from keql._numerics.autodiff import differentiate, parameter_names
+from keql.equation._basis import NoUnknownPart
 from keql.operators import (
     DifferentialOperator,
     as_factor,
@@ -181,42 +183,110 @@ class SystemKnownPart:
 
 
 class GivenEquation:
-    """A differential equation F(x, L_1 u, ..., L_Q u) = f with a known F.
+    """A differential equation F(x, inputs, L_1 u, ..., L_Q u) = f with a known F.
 
-    F is given as the `known_part` of an estimator, in named coordinates; a ValueError
-    says which operator does not parse, or which argument of a function is no feature.
+    F is given as the `known_part` of an estimator, in named coordinates, `states` and
+    `inputs`; a ValueError says which operator does not parse, or which argument of a
+    function is no feature. An operator of several states counts as a combination of
+    operators that each have one.
     """
 
-    def __init__(self, equation, variables):
-        self.variables = tuple(variables)
+    basis, weights, posterior = NoUnknownPart(), np.empty(0), None
+    n_unknown_features = 0
+    has_forcing = False
+
+    def __init__(self, equation, variables, states=("u",), inputs=()):
+        self.variables, self.states = tuple(variables), tuple(states)
+        self.inputs = tuple(inputs)
+        named = self.variables, self.states, self.inputs
         try:
-            self.part = make_known_part(equation, self.variables)
+            self.known_part = _apart(make_known_part(equation, *named), self.variables)
         except ValueError as error:
             text = str(error).replace("known_part", "equation")
             raise ValueError(text) from error
-        self.operators = bind_known_part(self.part, self.variables, [])
+        self._bind()
         if not self.operators:
             raise ValueError(
-                "equation depends on no operator: name at least one of its arguments "
-                "u, or after a derivative such as u_xx."
+                f"equation depends on no operator: name at least one of its arguments "
+                f"{self.states[0]}, or after a derivative such as {self.states[0]}_xx."
             )
+
+    def _bind(self, others=()):
+        """Find the features among those of this and of other equations."""
+        parts = [equation.known_part for equation in others] or [self.known_part]
+        self.operators = bind_known_parts(parts, (*self.variables, *self.inputs), [])
 
     @property
     def feature_names(self):
         """Names of the columns of the features."""
-        return [*self.variables, *(operator.name for operator in self.operators)]
+        operators = [operator.name for operator in self.operators]
+        return [*self.variables, *self.inputs, *operators]
 
     def __call__(self, S):
         """Left-hand side at features `S` of shape (n, d + Q), of shape (n,)."""
-        return np.array(self.part(S))
+        return np.array(self.known_part(S))
 
     def gradient(self, S):
         """Partial derivatives in the features, of shape (n, d + Q)."""
-        return self.part.gradient(S).T
+        return self.known_part.gradient(S).T
 
     def __str__(self):
-        terms = self.part.terms.items()
+        terms = self.known_part.terms.items()
         return " + ".join(n if v == 1 else f"{v:.3g} {n}" for n, v in terms) + " = f"
 
     def __repr__(self):
         return f"<GivenEquation {self}>"
+
+
+class GivenSystem(Mapping):
+    """Several known equations of the same states, which share their features.
+
+    They are given as {name: equation}, each as to a GivenEquation.
+    """
+
+    def __init__(self, equations, variables, states, inputs=()):
+        named = variables, states, inputs
+        self._equations = {
+            name: GivenEquation(equation, *named)
+            for name, equation in equations.items()
+        }
+        for equation in self.values():
+            equation._bind(self.values())
+        first = next(iter(self.values()))
+        self.variables, self.states, self.inputs = (
+            first.variables,
+            first.states,
+            first.inputs,
+        )
+        self.operators, self.feature_names = first.operators, first.feature_names
+
+    def __getitem__(self, name):
+        return self._equations[name]
+
+    def __iter__(self):
+        return iter(self._equations)
+
+    def __len__(self):
+        return len(self._equations)
+
+    def __str__(self):
+        return "\n".join(map(str, self.values()))
+
+    def __repr__(self):
+        return f"<GivenSystem {'; '.join(map(str, self.values()))}>"
+
+
+def _apart(part, variables):
+    """A known part with operators of one state each."""
+    if all(operator.state is not None for operator in part.operators):
+        return part
+    operators, coefficients = [], []
+    for operator, coefficient in zip(part.operators, part.coefficients, strict=True):
+        if operator.state is not None:
+            operators.append(operator)
+            coefficients.append(coefficient)
+            continue
+        for state, orders, factor in operator.parts:
+            operators.append(parse_operator(orders, variables, (state,)))
+            coefficients.append(coefficient * factor)
+    return LinearKnownPart(operators, coefficients)

@@ -149,16 +149,20 @@ class _Search:
     def run(self):
         """The selection."""
         exact = self._trajectories() if self._is_in_time else self._exact_states()
-        convinces = exact is not None and (
-            exact.result.interrupted
-            or predicts_within_noise(exact, self.two_step, self.criteria)
-        )
-        if convinces:
+        if exact is not None and self._is_enough(exact):
             self._leave_out(self.table[2:], "exact states predict well enough")
             selection = Selection(exact=exact)
         else:
             selection = self._joint(exact)
         return replace(selection, not_tried=self.not_tried, criteria=self.criteria)
+
+    def _is_enough(self, exact):
+        """Whether nothing else is tried beside exact states."""
+        if exact.result.interrupted:
+            return True
+        if self._is_in_time:
+            return self._convinces(exact)
+        return predicts_within_noise(exact, self.two_step, self.criteria)
 
     def _leave_out(self, rows, reason):
         names = dict(self.not_tried)
@@ -202,7 +206,8 @@ class _Search:
                     best is None or fit.error < clearly * best.error
                 ):
                     best = fit
-                if best is not None and self._convinces(best):
+                done = best is not None and best.result.interrupted
+                if done or (best is not None and self._convinces(best)):
                     return best
         return best
 
@@ -217,13 +222,13 @@ class _Search:
         return fit_trajectories(fit.learned, hypothesis, self.context)
 
     def _convinces(self, fit):
-        """Whether nothing better than these trajectories is to be looked for."""
+        """Whether nothing that predicts better than a fit is to be looked for."""
         scale = PredictionScale(self.two_step.observations)
         noise = scale.noise(self.two_step.observation_noise)
         limit = min(
             self.criteria.exact_noise * noise, self.criteria.explains * scale.size
         )
-        return fit.result.interrupted or fit.error < limit
+        return fit.error < limit
 
     def _exact_states(self):
         """Exact states with a quadratic, or a cubic equation if clearly better."""
@@ -260,14 +265,16 @@ class _Search:
 
     def _joint(self, exact):
         """The joint fit with the best kernels, or exact states if it promises less."""
+        if self.two_step.setup.is_system:
+            return self._joint_system().or_exact(exact)
         _, _, first, cubic, varying = self.table
         family = JointFamily(self.two_step, first.hypothesis, self.context)
-        kernels = self._compare_kernels(family)
+        kernels = compare_kernels(family)
         if not cubic.why_not and self._in_doubt(kernels[0].error):
             other = JointFamily(
                 self._two_steps(cubic.hypothesis), cubic.hypothesis, self.context
             )
-            others = self._compare_kernels(other)
+            others = compare_kernels(other)
             better = others[0].error < self.criteria.clearly_better * kernels[0].error
             if better and not self._in_doubt(others[0].error):
                 family, kernels = other, others
@@ -282,21 +289,34 @@ class _Search:
             best = self._or_varying(best, varying)
         return best.or_exact(exact)
 
-    def _compare_kernels(self, family):
-        """State kernels, the best one first.
+    def _joint_system(self):
+        """The joint fit of several equations, imposed more and more strictly.
 
-        Those of a system are first sought from what the observations tell alone, and
-        where that does not predict them within the noise, as those of a single state.
+        Cubic equations are taken if they predict clearly better, where quadratic ones
+        do not predict within the noise; and state kernels are compared as for a single
+        equation where predictions are poor.
         """
-        if not family.two_step.setup.is_system:
-            return compare_kernels(family)
-        kernels = anneal(family)
-        scale = PredictionScale(self.two_step.observations)
-        noise = scale.noise(self.two_step.observation_noise)
-        if kernels[0].error <= self.criteria.noise_limited * noise:
-            return kernels
-        others = compare_kernels(family)
-        return min([kernels, others], key=lambda each: each[0].error)
+        _, _, first, cubic, varying = self.table
+        self._leave_out([varying], "it is tried for single equations only")
+        family, kernels = self._annealed(first.hypothesis)
+        if not cubic.why_not and not self._convinces(kernels[0]):
+            other, others = self._annealed(cubic.hypothesis)
+            if others[0].error < self.criteria.clearly_better * kernels[0].error:
+                family, kernels = other, others
+        elif not cubic.why_not:
+            self._leave_out([cubic], "the lower degree predicts well")
+        if self._in_doubt(kernels[0].error) and not self._convinces(kernels[0]):
+            kernels = min(kernels, compare_kernels(family), key=lambda k: k[0].error)
+        start = warm_start(kernels[0], family)
+        poor = self._in_doubt(start.error) and not self._convinces(kernels[0])
+        n_restarts = self.context.settings.n_restarts if poor else 0
+        fit = fit_jointly(family, *start[:3], n_restarts)
+        return Selection(fit, None, start.error, kernels)
+
+    def _annealed(self, hypothesis):
+        """The joint problems of a hypothesis, and state kernels, the best first."""
+        family = JointFamily(self._two_steps(hypothesis), hypothesis, self.context)
+        return family, anneal(family)
 
     def _or_varying(self, best, row):
         """A selection, or one with varying coefficients if it is clearly better."""

@@ -21,7 +21,7 @@ from keql._evolution.trajectories import (
 )
 from keql._joint.assembly import joint_basis
 from keql._numerics.linalg import cholesky, rms
-from keql._numerics.optimisation import FullSteps, minimise
+from keql._numerics.optimisation import RelaxedSteps, minimise
 from keql._observations.data import left_out_errors
 from keql.model_selection._fewer_terms import TermsStep, TermTable
 from keql.model_selection._fit import Fit
@@ -86,11 +86,11 @@ def fit_trajectories(learned, hypothesis, context, settings=None):
 
 
 def _solve(learned, context, settings, problem, start):
-    """Full steps until states do not change any more; None if that fails."""
+    """Steps until states do not change any more; None if that fails."""
     result = minimise(
         problem,
         start,
-        FullSteps(settings.tol * context.settings.tol),
+        RelaxedSteps(settings.tol * context.settings.tol),
         max_iter=min(settings.max_steps, context.settings.max_iter),
         report=partial(context.report, learned, problem),
     )

@@ -22,7 +22,7 @@ from keql._evolution.integration import EvolvedState
 from keql._evolution.problem import IntegrationLimits, time_axis, why_not_integrated
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import Constant, Polynomial, Restriction
-from keql.model_selection._search import candidates
+from keql.model_selection._candidates import candidates
 from keql.operators import KernelExpansion, parse_operator
 
 LAW = monomial(2, 3) + monomial(4)

@@ -77,12 +77,14 @@ def test_one_factorisation_for_a_linear_equation(monkeypatch):
 
 
 def test_variances_of_a_level():
-    prior, n = np.array([1.0, 4.0, 9.0]), 2
-    levels = (1e-2, 1e-6)
+    prior, t = np.array([1.0, 4.0, 9.0]), np.arange(2.0)[:, None]
+    u, rows = parse_operator("u", ("t",)), Imposed.everywhere(t[:1])
+    of_equation = t[:1], [u], np.zeros(1), rows
+    conditions = Conditions([(t, u)], np.zeros(2), np.ones(2), *of_equation)
 
     def variances(level, *noises):
-        noise = NoiseLevels(*noises, levels)
-        return noise.variances(level, noise.given(n, 1), prior)
+        noise = NoiseLevels(*noises, (1e-2, 1e-6))
+        return noise.variances(level, noise.given(conditions), prior)
 
     # Nothing is given: all variances are relative to the prior ones.
     np.testing.assert_allclose(variances(1e-2, None, None), 1e-2 * prior)

@@ -16,10 +16,10 @@ from keql.equation._basis import FixedUnknownPart, PolynomialBasis
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
 from keql.model_selection import _search
+from keql.model_selection._candidates import Candidate
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._fit import Context, JointFamily
 from keql.model_selection._search import (
-    Candidate,
     Selection,
     fit_jointly,
     refit_states,
@@ -252,7 +252,8 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_search, "replace", with_changes)
     of_state = np.zeros(3, dtype=int), [identity_of("u", 1)]
     data = FunctionData(np.zeros((3, 1)), np.ones(3), np.ones(3), *of_state)
-    two_step = SimpleNamespace(observations=Observations((None,), [data]))
+    setup = SimpleNamespace(is_system=False)
+    two_step = SimpleNamespace(observations=Observations((None,), [data]), setup=setup)
     context = replace(CONTEXT, settings=replace(CONTEXT.settings, n_restarts=7))
     table = [Candidate(Hypothesis(), why_not)] * 5
     return _search._Search(two_step, table, context), tries
