@@ -138,17 +138,14 @@ class EquationParityDisplay(common.Display):
         other, name = equation, None
         if equation is None or isinstance(equation, str):
             other, name = learned, equation
-        if not isinstance(learned, LearnedSystem):
-            if name is not None:
-                common.equation_named(learned, name)
-            return cls(*_parity(estimator, learned, other)).plot(ax=ax, **kwargs)
-        if name is not None:
-            args = estimator, learned[name], common.equation_named(other, name), name
-            return cls(*_parity(*args)).plot(ax=ax, **kwargs)
+        if name is not None or not isinstance(learned, LearnedSystem):
+            own = common.equation_named(learned, name)
+            judged = own if other is learned else other
+            return cls(*_parity(estimator, own, judged, name)).plot(ax=ax, **kwargs)
         panels = [
             _parity(estimator, own, common.equation_named(other, name), name)
             for name, own in learned.items()
-            if own.n_unknown_features and own.equation_kernel is not None
+            if own.equation_kernel is not None
         ]
         return cls(*map(list, zip(*panels, strict=True))).plot(ax=ax, **kwargs)
 
