@@ -44,6 +44,11 @@ sphinx_gallery_conf = {
         [
             "first_steps.py",
             "burgers_boundary.py",
+            "system_forecast.py",
+            "system_streams.py",
+            "system_doses.py",
+            "system_reaction_diffusion.py",
+            "system_boundary_law.py",
             "darcy_coefficients.py",
             "operator_learning.py",
             "uncertainty.py",

@@ -6,12 +6,9 @@ told apart in grey and by colour-blind readers; maps of values of both signs hav
 in the middle of their colours.
 """
 
-from keql.plotting._curves import (
-    EquationParityDisplay,
-    LossCurveDisplay,
-    PhasePortraitDisplay,
-)
+from keql.plotting._curves import EquationParityDisplay, LossCurveDisplay
 from keql.plotting._fields import CoefficientDisplay, ErrorDisplay
+from keql.plotting._phase import PhasePortraitDisplay
 from keql.plotting._state import StateDisplay
 
 __all__ = [

@@ -3,10 +3,15 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from keql._observations.columns import column_index, operators_of_rows
+from keql.equation import LearnedSystem
 from keql.metrics import function_labels
+from keql.operators import parse_operator
 
 # Blue and vermilion of Okabe and Ito's palette, and grey.
 FIRST, SECOND, QUIET = "#0072B2", "#D55E00", "0.45"
+# For lines in the same axes: these, and its bluish green, purple, orange and sky blue.
+PALETTE = FIRST, SECOND, "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 # A white circle with a black edge.
 CIRCLE = {"ls": "", "marker": "o", "mfc": "white", "mec": "black"}
 DIVERGING, SEQUENTIAL = "RdBu_r", "viridis"
@@ -86,7 +91,7 @@ class MeanOrStdDisplay(Display):
 
 
 def check_equation(estimator):
-    """The learned equation of a fitted estimator."""
+    """The learned equation, or system, of a fitted estimator."""
     check_is_fitted(estimator)
     if estimator.equation_ is None:
         raise ValueError(
@@ -94,6 +99,37 @@ def check_equation(estimator):
             "give operators and a known part or a forcing."
         )
     return estimator.equation_
+
+
+def equation_named(learned, name):
+    """The equation of a name in what an estimator has learned; None: the only one."""
+    is_system = isinstance(learned, LearnedSystem)
+    names = ", ".join(map(repr, learned)) if is_system else "not named: there is one"
+    if name is None and is_system:
+        raise ValueError(
+            f"equation=None, but the estimator has several, {names}: name one."
+        )
+    if name is not None and not (is_system and name in learned):
+        raise ValueError(f"equation={name!r} is none of the estimator's, {names}.")
+    return learned[name] if is_system else learned
+
+
+def operators_shown(estimator, operator, several=False):
+    """Operators of the states that a display shows: a list.
+
+    None stands for the state; of several states, for all of them if a display can show
+    `several`, and is refused otherwise.
+    """
+    check_is_fitted(estimator)
+    states = estimator.state_names_
+    if operator is not None:
+        return [parse_operator(operator, estimator.variables_, states)]
+    if len(states) > 1 and not several:
+        raise ValueError(
+            f"operator=None, but the estimator has the states {', '.join(states)}: "
+            f"name what is shown, such as operator={states[0]!r}."
+        )
+    return [parse_operator(name, estimator.variables_, states) for name in states]
 
 
 def position_of(estimator, function):
@@ -110,15 +146,23 @@ def position_of(estimator, function):
 
 
 def rows_for(estimator, points, function):
-    """Points as `predict` takes them: with a column of the function's label."""
+    """Points as `predict_derivative` takes them: with all columns of X in fit.
+
+    Those of inputs and of operators, which it does not read, are zero.
+    """
     label = estimator.functions_[position_of(estimator, function)]
     names = getattr(estimator, "feature_names_in_", None)
-    column = estimator.function_column
-    columns = list(points.T)
-    if column is not None:
-        labels = np.full(len(points), label, dtype=np.asarray(label).dtype)
-        position = list(names).index(column) if isinstance(column, str) else column
-        columns.insert(position % (len(columns) + 1), labels)
+    labels = np.full(len(points), label, dtype=np.asarray(label).dtype)
+    special = {column: np.zeros(len(points)) for column in _columns_beside(estimator)}
+    if estimator.function_column is not None:
+        special[estimator.function_column] = labels
+    width = points.shape[1] + len(special)
+    at = {
+        list(names).index(column) if isinstance(column, str) else column % width: values
+        for column, values in special.items()
+    }
+    coordinates = iter(points.T)
+    columns = [at[i] if i in at else next(coordinates) for i in range(width)]
     if names is None:
         dtype = float if {c.dtype.kind for c in columns} <= set("fiub") else object
         return np.column_stack([column.astype(dtype) for column in columns])
@@ -127,16 +171,55 @@ def rows_for(estimator, points, function):
     return pandas.DataFrame(dict(zip(names, columns, strict=True)))
 
 
-def split_rows(estimator, X, y, function):
-    """Coordinates and values of the observations of one function."""
+def _columns_beside(estimator):
+    """Columns of X in fit that hold operators or inputs, by name or position."""
+    columns = [getattr(estimator, "operator_column", None)]
+    inputs = getattr(estimator, "inputs", None) or {}
+    columns += [given for given in inputs.values() if isinstance(given, str)]
+    return [column for column in columns if column is not None]
+
+
+def split_rows(estimator, X, y, function, operators):
+    """Coordinates (n, d) of one function, and what was observed of operators there.
+
+    The values are of shape (n, len(operators)), NaN where one was not observed.
+    """
     if X is None:
         return None, None
     points, labels = estimator.coordinates(X), function_labels(estimator, X)
-    values = None if y is None else np.ravel(np.asarray(y, dtype=float))
-    if labels is None:
-        return points, values
-    mine = labels == estimator.functions_[position_of(estimator, function)]
-    return points[mine], None if values is None else values[mine]
+    mine = np.ones(len(points), dtype=bool)
+    if labels is not None:
+        mine = labels == estimator.functions_[position_of(estimator, function)]
+    if y is None:
+        return points[mine], None
+    y = check_values(y, points, "y").reshape(len(points), -1)
+    values = np.full((len(points), len(operators)), np.nan)
+    for measured, rows, column in _what_was_measured(estimator, X, y.shape):
+        for j, operator in enumerate(operators):
+            if operator.same_as(measured):
+                values[rows, j] = y[rows, column]
+    return points[mine], values[mine]
+
+
+def _what_was_measured(estimator, X, shape):
+    """Operators with the rows, and the column, of values of this shape that they have.
+
+    A list of triples; of a learner, the columns are the states.
+    """
+    variables, states = estimator.variables_, estimator.state_names_
+    column = getattr(estimator, "operator_column", None)
+    given = getattr(estimator, "boundary_operators", None)
+    if column is None and given is None:
+        operators = [parse_operator(name, variables, states) for name in states]
+        return [(operators[j], slice(None), j) for j in range(shape[1])]
+    entries = [None] * shape[0]
+    if column is not None:
+        X = X if hasattr(X, "columns") else np.asarray(X)
+        i = column_index(X, column, "operator_column")
+        entries = (X.iloc[:, i] if hasattr(X, "columns") else X[:, i]).tolist()
+    has_column = column is not None
+    operators, index = operators_of_rows(given, entries, variables, has_column, states)
+    return [(operator, index == j, 0) for j, operator in enumerate(operators)]
 
 
 def grid_of(points, resolution):
@@ -163,10 +246,12 @@ def check_dimension(points):
 
 
 def check_values(values, points, name):
-    """Values as an array of one value for each point; None stays."""
+    """Values (n,), or (n, S) of several states, at n points; None stays."""
     if values is None:
         return None
-    values = np.ravel(np.asarray(values, dtype=float))
+    values = np.asarray(values, dtype=float)
+    if values.ndim != 2 or values.shape[1] < 2:
+        values = np.ravel(values)
     if len(values) != len(points):
         raise ValueError(
             f"{name} has {len(values)} value(s) for {len(points)} point(s): give one "
@@ -231,15 +316,3 @@ def legend_above(ax, handles=None, **kwargs):
         handles, _ = ax.get_legend_handles_labels()
     settings = {"ncols": 2, "frameon": False, "handletextpad": 0.4, **kwargs}
     ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1), **settings)
-
-
-def forcing_of(estimator):
-    """The right-hand side at the collocation points of all functions, stacked."""
-    given, values = estimator.forcing, []
-    points_of = zip(estimator.functions_, estimator.collocation_points_, strict=True)
-    for label, points in points_of:
-        forcing = given[label] if isinstance(given, dict) else given
-        forcing = np.zeros(len(points)) if forcing is None else forcing
-        forcing = forcing(points) if callable(forcing) else forcing
-        values.append(np.ravel(np.asarray(forcing, dtype=float)))
-    return np.concatenate(values)

@@ -1,7 +1,8 @@
-"""Displays of a fit's progress, of its equation and of trajectories."""
+"""Displays of a fit's progress and of its equations."""
 
 import numpy as np
 
+from keql.equation import LearnedSystem
 from keql.metrics import relative_l2_error
 from keql.plotting import _common as common
 
@@ -81,25 +82,25 @@ class LossCurveDisplay(common.Display):
 
 
 class EquationParityDisplay(common.Display):
-    """Predicted against given values of what the equation was learned from.
+    """Predicted against given values of what an equation was learned from.
 
     The given values are f - Pbar, the right-hand side less the known part at the
     learned states, and the prediction is P. An equation that holds has all points on
-    the diagonal.
+    the diagonal. A system has a panel for each equation.
 
     Parameters
     ----------
-    given, predicted : ndarray of shape (n,)
-        Values of f - Pbar and of P.
-    label : str, default="f - known part"
+    given, predicted : ndarray of shape (n,), or list of E of these
+        Values of f - Pbar and of P; lists for E equations.
+    label : str or list of E str, default="f - known part"
         What is given.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
+    ax_, figure_ : matplotlib Axes, or an array of E of these, and Figure
         Where it was drawn.
-    relative_error_ : float
-        The relative L2 error.
+    relative_error_ : float or list of E float
+        The relative L2 error of each equation.
 
     Examples
     --------
@@ -116,15 +117,15 @@ class EquationParityDisplay(common.Display):
 
     @classmethod
     def from_estimator(cls, estimator, *, equation=None, ax=None, **kwargs):
-        """Draw the equation of a fitted estimator at its collocation points.
+        """Draw the equation of a fitted estimator where it was imposed.
 
         Parameters
         ----------
         estimator : fitted estimator
             Of keql.
-        equation : LearnedEquation, default=None
-            Another equation to judge at the same states, such as a sparse one; None
-            for `estimator.equation_`.
+        equation : str, LearnedEquation or LearnedSystem, default=None
+            Name of one equation of a system; or another equation or system to judge at
+            the same states, such as a sparse one; None for `estimator.equation_`.
         ax, **kwargs : matplotlib Axes and dict
             As in :meth:`plot`; the latter for the points.
 
@@ -134,15 +135,19 @@ class EquationParityDisplay(common.Display):
             Drawn.
         """
         learned = common.check_equation(estimator)
-        equation = learned if equation is None else equation
-        S = learned.training_features
-        label = "f" if learned.has_forcing else ""
-        if learned.known_part.terms:
-            known = str(learned).partition(" = ")[0]
-            known = f"({known})" if " " in known else known
-            label = f"{label} - {known}" if label else f"-{known}"
-        given = common.forcing_of(estimator) - learned.known_part(S)
-        return cls(given, equation.unknown_part(S), label).plot(ax=ax, **kwargs)
+        other, name = equation, None
+        if equation is None or isinstance(equation, str):
+            other, name = learned, equation
+        if name is not None or not isinstance(learned, LearnedSystem):
+            own = common.equation_named(learned, name)
+            judged = own if other is learned else other
+            return cls(*_parity(estimator, own, judged, name)).plot(ax=ax, **kwargs)
+        panels = [
+            _parity(estimator, own, common.equation_named(other, name), name)
+            for name, own in learned.items()
+            if own.equation_kernel is not None
+        ]
+        return cls(*map(list, zip(*panels, strict=True))).plot(ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -152,188 +157,90 @@ class EquationParityDisplay(common.Display):
         predicted = common.check_values(predicted, given, "predicted")
         return cls(given, predicted, label).plot(ax=ax, **kwargs)
 
-    def _draw(self, ax, **kwargs):
-        self.relative_error_ = relative_l2_error(self.given, self.predicted)
-        style = {"ls": "", "marker": "o", "ms": 3, "mew": 0, "rasterized": True}
-        settings = {**style, "color": common.FIRST, "alpha": 0.5, **kwargs}
-        middle = 0.5 * (np.max(self.given) + np.min(self.given))
-        ax.axline((middle, middle), slope=1, color="black", lw=0.8, zorder=1)
-        ax.plot(self.given, self.predicted, **settings)
-        ax.set(xlabel=f"given: {self.label}", ylabel="predicted: P")
-        ax.set_aspect("equal", adjustable="datalim")
-        ax.set_title(f"relative L2 error {self.relative_error_:.2g}")
-
-
-class PhasePortraitDisplay(common.Display):
-    """A trajectory of a second-order equation in the plane of u and u_t.
-
-    Parameters
-    ----------
-    u, u_t : ndarray of shape (n,)
-        The trajectory, in order of time.
-    observed, true : tuple of two ndarray, default=None
-        The state and its derivative at the observations (n_samples,), and those of a
-        trajectory (n,) to compare with.
-    acceleration : callable, default=None
-        Takes u and u_t and returns u_tt: directions are drawn.
-    variable : str, default="t"
-        Name of the coordinate.
-
-    Attributes
-    ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where it was drawn.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from keql.plotting import PhasePortraitDisplay
-    >>> t = np.linspace(0, 6, 50)
-    >>> display = PhasePortraitDisplay.from_predictions(np.sin(t), np.cos(t))
-    >>> display.ax_.get_ylabel()
-    'u_t'
-    """
-
-    def __init__(
-        self, u, u_t, *, observed=None, true=None, acceleration=None, variable="t"
-    ):
-        self.u = u
-        self.u_t = u_t
-        self.observed = observed
-        self.true = true
-        self.acceleration = acceleration
-        self.variable = variable
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator,
-        X=None,
-        *,
-        function=None,
-        directions=True,
-        grid_resolution=1000,
-        ax=None,
-        **kwargs,
-    ):
-        """Draw the trajectory of a fitted state of one coordinate.
+    def plot(self, ax=None, **kwargs):
+        """Draw.
 
         Parameters
         ----------
-        estimator : fitted estimator
-            Of keql.
-        X : {array-like, dataframe} of shape (n_samples, n_columns), default=None
-            Observations to mark.
-        function : hashable, default=None
-            Label of the function; None for the first.
-        directions : bool, default=True
-            Whether the learned directions are drawn, where the equation gives u_tt
-            without a forcing and without the coordinate.
-        grid_resolution : int, default=1000
-            Points of the trajectory.
-        ax, **kwargs : matplotlib Axes and dict
-            As in :meth:`plot`; the latter for the trajectory.
+        ax : matplotlib Axes or sequence of E Axes, default=None
+            Where to draw, one for each of several equations; None for a new figure.
+        **kwargs : dict
+            For matplotlib's `plot` of points.
 
         Returns
         -------
-        display : PhasePortraitDisplay
-            Drawn.
+        display : EquationParityDisplay
+            This one.
         """
-        trajectory = _trajectory(estimator, X, function, grid_resolution, directions)
-        return cls(**trajectory).plot(ax=ax, **kwargs)
+        if not isinstance(self.given, list):
+            return super().plot(ax, **kwargs)
+        n_panels, errors = len(self.given), []
+        if ax is None:
+            from matplotlib import pyplot
 
-    @classmethod
-    def from_predictions(
-        cls,
-        u,
-        u_t,
-        *,
-        observed=None,
-        true=None,
-        acceleration=None,
-        variable="t",
-        ax=None,
-        **kwargs,
-    ):
-        u = np.ravel(np.asarray(u, dtype=float))
-        u_t = common.check_values(u_t, u, "u_t")
-        marks = {"observed": observed, "true": true, "acceleration": acceleration}
-        return cls(u, u_t, **marks, variable=variable).plot(ax=ax, **kwargs)
+            size = 3.2 * n_panels, 3.4
+            _, ax = pyplot.subplots(1, n_panels, figsize=size, layout="constrained")
+        axes = np.ravel(np.asarray(ax, dtype=object))
+        if len(axes) != n_panels:
+            raise ValueError(
+                f"ax has {len(axes)} Axes for {n_panels} equations: give one for each, "
+                "or name an equation."
+            )
+        for panel in zip(axes, self.given, self.predicted, self.label, strict=True):
+            errors.append(_draw_parity(*panel, **kwargs))
+        self.ax_, self.figure_, self.relative_error_ = axes, axes[0].figure, errors
+        return self
 
     def _draw(self, ax, **kwargs):
-        if self.acceleration is not None:
-            self._draw_directions(ax)
-        if self.true is not None:
-            ax.plot(*self.true, "--", color="black", lw=1, label="truth")
-        style = {"color": common.FIRST, "lw": 1.5, "label": "learned state"}
-        (line,) = ax.plot(self.u, self.u_t, **{**style, **kwargs})
-        style = {"color": line.get_color(), "ms": 7, "label": "start"}
-        ax.plot(self.u[:1], self.u_t[:1], "s", **style)
-        if self.observed is not None:
-            label = "at the observations"
-            ax.plot(*self.observed, **common.CIRCLE, ms=4, label=label)
-        ax.set(xlabel="u", ylabel=f"u_{self.variable}")
-        common.legend_above(ax)
-
-    def _draw_directions(self, ax):
-        """Streamlines of (u_t, u_tt) around the trajectory."""
-        axes = []
-        for values in (self.u, self.u_t):
-            margin = 0.15 * np.ptp(values)
-            axes.append(np.linspace(values.min() - margin, values.max() + margin, 40))
-        u, u_t = np.meshgrid(*axes)
-        u_tt = self.acceleration(u.ravel(), u_t.ravel()).reshape(u.shape)
-        style = {"color": "0.75", "linewidth": 0.7, "arrowsize": 0.8, "zorder": 0}
-        ax.streamplot(*axes, u_t, u_tt, **style)
+        values = self.given, self.predicted, self.label
+        self.relative_error_ = _draw_parity(ax, *values, **kwargs)
 
 
-def _trajectory(estimator, X, function, resolution, directions):
-    """What a display shows of a fitted state: its arguments, a dict.
-
-    The arguments here are those of :meth:`PhasePortraitDisplay.from_estimator`.
-    """
-    equation = common.check_equation(estimator)
-    if len(estimator.variables_) != 1:
-        raise ValueError(
-            f"estimator has the variables {', '.join(estimator.variables_)}: a "
-            "phase portrait needs a state of one coordinate."
-        )
-    (variable,) = estimator.variables_
-    slope = f"u_{variable}"
-    box = estimator.collocation_points_[common.position_of(estimator, function)]
-    observed = None
-    if X is not None:
-        points, _ = common.split_rows(estimator, X, None, function)
-        box = np.concatenate([box, points])
-        at = common.rows_for(estimator, points, function)
-        observed = estimator.predict(at), estimator.predict_derivative(at, slope)
-    grid = common.grid_of(box, resolution)
-    rows = common.rows_for(estimator, grid, function)
-    return {
-        "u": estimator.predict(rows),
-        "u_t": estimator.predict_derivative(rows, slope),
-        "observed": observed,
-        "acceleration": _acceleration(equation, variable) if directions else None,
-        "variable": variable,
-    }
+def _draw_parity(ax, given, predicted, label, **kwargs):
+    """Points of one equation and the diagonal; the relative error."""
+    error = relative_l2_error(given, predicted)
+    style = {"ls": "", "marker": "o", "ms": 3, "mew": 0, "rasterized": True}
+    settings = {**style, "color": common.FIRST, "alpha": 0.5, **kwargs}
+    middle = 0.5 * (np.max(given) + np.min(given))
+    ax.axline((middle, middle), slope=1, color="black", lw=0.8, zorder=1)
+    ax.plot(given, predicted, **settings)
+    ax.set(xlabel=f"given: {label}", ylabel="predicted: P")
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_title(f"relative L2 error {error:.2g}")
+    return error
 
 
-def _acceleration(equation, variable):
-    """u_tt as a function of u and u_t, where the equation says so; otherwise None."""
-    known, names = equation.known_part, equation.feature_names
-    first, second = f"u_{variable}", f"u_{variable}{variable}"
-    alone = list(known.terms) == [second] and not equation.has_forcing
-    width = len(equation.variables) + equation.n_operators
-    used = equation.equation_kernel.depends_on(width)
-    depends = {name for name, on in zip(names, used, strict=False) if on}
-    if not alone or not depends <= {"u", first}:
-        return None
+def _parity(estimator, learned, judged, name=None):
+    """What is shown of one equation: values given and predicted, and a label."""
+    S = learned.training_features
+    label = "f" if learned.has_forcing else ""
+    if learned.known_part.terms:
+        known = str(learned).partition(" = ")[0]
+        known = f"({known})" if " " in known else known
+        label = f"{label} - {known}" if label else f"-{known}"
+    given = _forcing_of(estimator, learned, name) - learned.known_part(S)
+    return given, judged.unknown_part(S), label
 
-    def acceleration(u, u_t):
-        S = np.zeros((len(u), len(names)))
-        for name, values in (("u", u), (first, u_t)):
-            if name in names:
-                S[:, names.index(name)] = values
-        return -equation.unknown_part(S) / known.terms[second]
 
-    return acceleration
+def _forcing_of(estimator, learned, name):
+    """The right-hand side of one equation where it was imposed, (n,)."""
+    S, labels = learned.training_features, estimator.functions_
+    points = S[:, : len(estimator.variables_)]
+    if not learned.has_forcing:
+        return np.zeros(len(S))
+    given = estimator.forcing
+    if name is not None and estimator.equations is not None:
+        given = dict(estimator.equations)[name].forcing
+    elif isinstance(given, tuple):
+        given = given[list(estimator.equation_).index(name)]
+    if callable(given):
+        return np.ravel(np.asarray(given(points), dtype=float))
+    values, start = [], 0
+    sizes = [len(own) for own in estimator.collocation_points_]
+    sizes = sizes if sum(sizes) == len(S) else [len(S) // len(labels)] * len(labels)
+    for label, size in zip(labels, sizes, strict=True):
+        forcing = given[label] if isinstance(given, dict) else given
+        own, start = points[start : start + size], start + size
+        forcing = forcing(own) if callable(forcing) else forcing
+        values.append(np.ravel(np.asarray(forcing, dtype=float)))
+    return np.concatenate(values)

@@ -47,7 +47,16 @@ class ErrorDisplay(common.Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, y, *, function=None, uncertainty=True, ax=None, **kwargs
+        cls,
+        estimator,
+        X,
+        y,
+        *,
+        operator=None,
+        function=None,
+        uncertainty=True,
+        ax=None,
+        **kwargs,
     ):
         """Draw the error of a fitted estimator.
 
@@ -55,8 +64,10 @@ class ErrorDisplay(common.Display):
         ----------
         estimator : fitted estimator
             Of keql.
-        X, y : array-like of shape (n, n_columns) and (n,)
+        X, y : array-like of shape (n, n_columns) and (n,) or (n, S)
             Points, as `predict` takes them (also a dataframe), and the truth there.
+        operator : operator, default=None
+            Which of several states is shown; None: the only one.
         function : hashable, default=None
             Label of the function whose rows are shown; None for the first.
         uncertainty : bool, default=True
@@ -70,11 +81,15 @@ class ErrorDisplay(common.Display):
             Drawn.
         """
         common.check_is_fitted(estimator)
-        points, true = common.split_rows(estimator, X, y, function)
-        points = common.check_dimension(points)
+        (shown,) = common.operators_shown(estimator, operator)
+        points, true = common.split_rows(estimator, X, y, function, [shown])
+        points, true = common.check_dimension(points), true[:, 0]
+        if np.all(np.isnan(true)):
+            raise ValueError(f"y has no values of {shown.name}, whose error is asked.")
+        points, true = points[np.isfinite(true)], true[np.isfinite(true)]
         rows = common.rows_for(estimator, points, function)
         with_std = uncertainty and points.shape[1] == 1
-        predicted = estimator.predict(rows, return_std=with_std)
+        predicted = estimator.predict_derivative(rows, shown, return_std=with_std)
         predicted, std = predicted if with_std else (predicted, None)
         names = estimator.variables_
         display = cls(points, true, predicted, std=std, variables=names)
@@ -151,6 +166,7 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
         estimator,
         term,
         *,
+        equation=None,
         points=None,
         quantity="mean",
         grid_resolution=100,
@@ -165,6 +181,8 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
             Whose equation kernel is polynomial in the operators.
         term : str
             A product of operators.
+        equation : str, default=None
+            Name of the equation of a system; None: the only one.
         points : array-like of shape (n, d), default=None
             Where; None for a grid in the box of the collocation points.
         quantity : {"mean", "std"}, default="mean"
@@ -179,7 +197,8 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
         display : CoefficientDisplay
             Drawn.
         """
-        equation = common.check_equation(estimator)
+        learned = common.check_equation(estimator)
+        equation = common.equation_named(learned, equation)
         if points is None:
             box = np.concatenate(estimator.collocation_points_)
             points = common.grid_of(common.check_dimension(box), grid_resolution)

@@ -9,6 +9,7 @@ class StateDisplay(common.MeanOrStdDisplay):
     """A fitted state, with the observations and the collocation points.
 
     A line with a band of two standard deviations for one coordinate, a map for two.
+    Several states of one coordinate are lines in the same axes.
     Make it with :meth:`from_estimator` or :meth:`from_predictions`;
     :class:`ErrorDisplay` shows the difference from a known truth.
 
@@ -16,16 +17,17 @@ class StateDisplay(common.MeanOrStdDisplay):
     ----------
     points : ndarray of shape (n, d)
         Where the state is known, on a grid or scattered; d is 1 or 2.
-    values, std : ndarray of shape (n,)
-        The state there, and its standard deviation, None by default.
-    X, y : ndarray of shape (n_samples, d) and (n_samples,), default=None
-        Observations.
+    values, std : ndarray of shape (n,) or (n, S)
+        The state there, one column for each of several, and its standard deviation,
+        None by default.
+    X, y : ndarray of shape (n_samples, d) and (n_samples,) or (n_samples, S)
+        Observations, None by default; NaN where a state was not measured.
     collocation_points : ndarray of shape (K, d), default=None
         Where the equation was imposed.
     variables : sequence of str, default=None
         Names of the coordinates.
-    name : str, default="u"
-        What is shown: "u" or another operator.
+    name : str or sequence of S str, default="u"
+        What is shown: "u" or another operator, or one for each column of `values`.
 
     Attributes
     ----------
@@ -73,7 +75,7 @@ class StateDisplay(common.MeanOrStdDisplay):
         X=None,
         y=None,
         *,
-        operator="u",
+        operator=None,
         function=None,
         uncertainty=True,
         quantity="mean",
@@ -87,10 +89,11 @@ class StateDisplay(common.MeanOrStdDisplay):
         ----------
         estimator : fitted estimator
             Of keql.
-        X, y : array-like of shape (n_samples, n_columns) and (n_samples,), default=None
-            Observations to mark, as `fit` takes them; `X` may be a dataframe.
-        operator : operator, default="u"
-            What is shown; "u_x" is the derivative of the state.
+        X, y : array-like, default=None
+            Observations to mark, as `fit` takes them.
+        operator : operator, default=None
+            What is shown: a state by its name, or an operator such as "u_x". None: the
+            state; of several states of one coordinate, all of them.
         function : hashable, default=None
             Label of the function; None for the first.
         uncertainty : bool, default=True
@@ -128,28 +131,53 @@ class StateDisplay(common.MeanOrStdDisplay):
         **kwargs,
     ):
         arrays = common.check_arrays(points, variables, values=values, std=std)
+        _refuse_maps_of_several(arrays["points"], arrays["values"])
         arrays["X"] = common.check_dimension(X)
-        arrays["y"] = None if y is None else np.ravel(y)
+        arrays["y"] = None if y is None else common.check_values(y, arrays["X"], "y")
         arrays["collocation_points"] = common.check_dimension(collocation_points)
+        if arrays["values"].ndim > 1 and isinstance(name, str):
+            name = [f"{name}{i + 1}" for i in range(arrays["values"].shape[1])]
         return cls(**arrays, name=name).plot(ax=ax, quantity=quantity, **kwargs)
 
     def _draw(self, ax, quantity, **kwargs):
         is_mean = quantity == "mean"
         shown, band = (self.values, self.std) if is_mean else (self.std, None)
-        label = self.name if is_mean else f"standard deviation of {self.name}"
+        prefix = "" if is_mean else "standard deviation of "
+        if shown.ndim > 1:
+            self._draw_several(ax, shown, band, prefix, **kwargs)
+            return
+        label = f"{prefix}{self.name}"
         if self.points.shape[1] == 1:
             args = self.points, shown, self.variables, label, band
             common.draw_line(ax, *args, **{"label": "state", **kwargs})
-            self._mark_on_line(ax, quantity)
+            if is_mean and self.X is not None and self.y is not None:
+                self._mark_values(ax, self.y)
+            self._mark_points(ax)
             common.legend_above(ax)
         else:
             common.draw_map(ax, self.points, shown, self.variables, label, **kwargs)
             self._mark_on_map(ax)
 
-    def _mark_on_line(self, ax, quantity):
-        if self.X is not None and self.y is not None and quantity == "mean":
-            settings = {"label": "observations", "ms": 5, "zorder": 3}
-            ax.plot(self.X[:, 0], self.y, **common.CIRCLE, **settings)
+    def _draw_several(self, ax, shown, band, prefix, **kwargs):
+        """Lines of several states, each with its observations in its colour."""
+        label = prefix + ", ".join(self.name)
+        for j, name in enumerate(self.name):
+            std = None if band is None else band[:, j]
+            settings = {"color": common.PALETTE[j % len(common.PALETTE)], "label": name}
+            args = self.points, shown[:, j], self.variables, label, std
+            line = common.draw_line(ax, *args, **settings | kwargs)
+            if not prefix and self.X is not None and self.y is not None:
+                colour = {"mec": line.get_color(), "label": "_observations"}
+                self._mark_values(ax, self.y[:, j], **colour)
+        self._mark_points(ax)
+        lines = [line for line in ax.get_lines() if line.get_label()[0] != "_"]
+        common.legend_above(ax, lines, ncols=4)
+
+    def _mark_values(self, ax, y, **changes):
+        settings = {"label": "observations", "ms": 5, "zorder": 3, **changes}
+        ax.plot(self.X[:, 0], y, **{**common.CIRCLE, **settings})
+
+    def _mark_points(self, ax):
         if self.collocation_points is not None:
             t = self.collocation_points[:, 0]
             settings = {"ms": 5, "mew": 0.5, "label": "collocation points"}
@@ -163,11 +191,23 @@ class StateDisplay(common.MeanOrStdDisplay):
             settings["label"] = "collocation points"
             handles += ax.plot(*self.collocation_points.T, ".", **settings)
         if self.X is not None:
+            measured = np.full(len(self.X), True)
+            if self.y is not None and np.any(np.isfinite(self.y)):
+                measured = np.isfinite(self.y)
             settings = {"ms": 4, "mfc": "black", "mec": "white", "mew": 0.7}
             settings |= {"label": "observations", "clip_on": False, "zorder": 3}
-            handles += ax.plot(*self.X.T, "o", **settings)
+            handles += ax.plot(*self.X[measured].T, "o", **settings)
         if handles:
             common.legend_above(ax, handles, markerscale=1.5)
+
+
+def _refuse_maps_of_several(points, values):
+    """Refuse several states of two coordinates in one map."""
+    if values.ndim > 1 and points.shape[1] > 1:
+        raise ValueError(
+            f"values has {values.shape[1]} columns at points of two coordinates: a map "
+            "shows one state. Name it (operator), or give one column."
+        )
 
 
 def _on_grid(estimator, X, y, operator, function, with_std, resolution):
@@ -176,7 +216,9 @@ def _on_grid(estimator, X, y, operator, function, with_std, resolution):
     The arguments here are those of :meth:`StateDisplay.from_estimator`.
     """
     common.check_is_fitted(estimator)
-    observed, y = common.split_rows(estimator, X, y, function)
+    several = len(estimator.variables_) == 1
+    operators = common.operators_shown(estimator, operator, several)
+    observed, y = common.split_rows(estimator, X, y, function, operators)
     collocation = estimator.collocation_points_
     if collocation is not None:
         collocation = collocation[common.position_of(estimator, function)]
@@ -186,16 +228,25 @@ def _on_grid(estimator, X, y, operator, function, with_std, resolution):
     box = common.check_dimension(np.concatenate(known))
     points = common.grid_of(box, resolution)
     rows = common.rows_for(estimator, points, function)
-    values = estimator.predict_derivative(rows, operator, return_std=with_std)
-    values, std = values if with_std else (values, None)
-    name = str(getattr(operator, "name", operator))
+    shown = [
+        estimator.predict_derivative(rows, asked, return_std=with_std)
+        for asked in operators
+    ]
+    values, std = zip(*shown, strict=True) if with_std else (shown, None)
+    names = [asked.name for asked in operators]
+    single = len(operators) == 1
     return {
         "points": points,
-        "values": values,
-        "std": std,
+        "values": _columns(values, single),
+        "std": None if std is None else _columns(std, single),
         "X": observed,
-        "y": y if name == "u" else None,
+        "y": None if y is None or np.all(np.isnan(y)) else _columns(y.T, single),
         "collocation_points": collocation,
         "variables": estimator.variables_,
-        "name": name,
+        "name": names[0] if single else names,
     }
+
+
+def _columns(arrays, single):
+    """The only array, or arrays as columns."""
+    return arrays[0] if single else np.stack(arrays, axis=1)
