@@ -22,7 +22,7 @@ from keql._evolution.trajectories import (
 from keql._joint.assembly import joint_basis
 from keql._numerics.linalg import cholesky, rms
 from keql._numerics.optimisation import RelaxedSteps, minimise
-from keql._observations.data import left_out_errors
+from keql._observations.data import PredictionScale, left_out_errors
 from keql.model_selection._fewer_terms import TermsStep, TermTable
 from keql.model_selection._fit import Fit
 
@@ -39,6 +39,8 @@ class TrajectorySearchSettings:
         the noise is high.
     tol : float. Change of the states at which steps end, relative to their size, in
         units of the loop's tolerance.
+    part : float. The same in units of the noise, if that is more: with terms that the
+        data hardly tell apart the last steps are long in coming, and say nothing.
     """
 
     n_rounds: int = 20
@@ -46,6 +48,7 @@ class TrajectorySearchSettings:
     margin: float = 10.0
     max_steps: int = 60
     tol: float = 10.0
+    part: float = 3e-3
 
 
 def fit_trajectories(learned, hypothesis, context, settings=None):
@@ -87,10 +90,11 @@ def fit_trajectories(learned, hypothesis, context, settings=None):
 
 def _solve(learned, context, settings, problem, start):
     """Steps until states do not change any more; None if that fails."""
+    noise = PredictionScale(learned.observations).noise(problem.prior.noise)
     result = minimise(
         problem,
         start,
-        RelaxedSteps(settings.tol * context.settings.tol),
+        RelaxedSteps(max(settings.tol * context.settings.tol, settings.part * noise)),
         max_iter=min(settings.max_steps, context.settings.max_iter),
         report=partial(context.report, learned, problem),
     )
