@@ -75,8 +75,8 @@ for name, true in zip(data.states, data.noise_std, strict=True):
 # ---------------
 #
 # ``simulate`` integrates the learned equations from initial values. Here from the
-# fitted state at the last observation, for another two periods. It warns where it leaves
-# the populations that were learned from, here by a hair.
+# fitted state at the last observation, for another two periods. It warns where it
+# leaves the populations that were learned from, here by a hair.
 
 t_last = data.X.max()
 start = model.predict([[t_last]])[0]

@@ -37,8 +37,8 @@ print(data.y[:2].round(3))
 # --------
 #
 # Quadratic equations do not predict these observations, so that cubic ones are tried,
-# in four operators: 35 terms for each field, most of which are left out in the end. Five
-# kernels are compared in both. This takes half a minute to a minute; with a
+# in four operators: 35 terms for each field, most of which are left out in the end.
+# Five kernels are compared in both. This takes half a minute to a minute; with a
 # ``state_kernel`` and an ``equation_kernel``, which it could be given, some seconds.
 
 model = OneStepKEqL(
