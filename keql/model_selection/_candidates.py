@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from math import comb
 
 import numpy as np
 
@@ -57,12 +58,13 @@ def candidates(two_step, given, settings):
     is_open = _is_open(two_step, given)
     first = given if is_open else replace(given, name="as given")
     kernel_given = "" if is_open else "equation_kernel is given"
+    cubic_not = kernel_given or _why_not_cubic(two_step)
     not_exact = _why_not_exact(two_step, given, settings)
     return [
         Candidate(_exact(first), not_exact),
-        Candidate(_exact(cubic), not_exact or kernel_given),
+        Candidate(_exact(cubic), not_exact or cubic_not),
         Candidate(first),
-        Candidate(cubic, kernel_given),
+        Candidate(cubic, cubic_not),
         Candidate(varying, kernel_given or _why_not_varying(two_step, given)),
     ]
 
@@ -104,6 +106,25 @@ def _why_not_exact(two_step, given, settings):
     if two_step.setup.is_system:
         return why_no_trajectories(two_step)
     return why_not_integrated(two_step)
+
+
+def _why_not_cubic(two_step, most=600):
+    """Cubic equations of a system are not tried if they have more terms than `most`.
+
+    Each step takes the square of their number, and each term that is taken out a step.
+    """
+    setup = two_step.setup
+    if not setup.is_system:
+        return ""
+    counts = [t.depends_on for t in setup.equations if t.depends_on is not None]
+    n_inputs = len(setup.inputs.names)
+    number = sum(comb(len(depends) + n_inputs + 3, 3) for depends in counts)
+    if number <= most:
+        return ""
+    return (
+        f"they have {number} terms in all, more than {most}: give an equation_kernel "
+        "with fewer, or equations that depend on fewer operators"
+    )
 
 
 def _why_not_varying(two_step, given):

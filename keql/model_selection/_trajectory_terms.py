@@ -35,6 +35,8 @@ class TrajectorySearchSettings:
     n_tried, margin : int, float. In each, so many sets are solved for at most, as long
         as their log evidence is lower than that of the best one by at most the margin,
         linearised: a difference of five is decisive, and it may be as far off.
+    few, share : int, float. Of more terms than `few`, this part is taken out at once,
+        those that cost least.
     max_steps : int. Steps to solve for one set of terms: they converge linearly where
         the noise is high.
     tol : float. Change of the states at which steps end, relative to their size, in
@@ -46,6 +48,8 @@ class TrajectorySearchSettings:
     n_rounds: int = 20
     n_tried: int = 6
     margin: float = 10.0
+    few: int = 60
+    share: float = 0.1
     max_steps: int = 60
     tol: float = 10.0
     part: float = 3e-3
@@ -200,6 +204,13 @@ class _TermSearch:
         while self._surplus(kept):
             kept = self._without_one(kept, self._surplus(kept), score)
         best, highest = kept, score(kept)
+        while len(kept) > self.settings.few:
+            fewer = self._without_least(kept, score)
+            if len(fewer) == len(kept):
+                break
+            kept = fewer
+            if score(kept) > highest:
+                best, highest = kept, score(kept)
         while self.table.removable(kept):
             kept = self._without_one(kept, self.table.removable(kept), score)
             if score(kept) > highest:
@@ -221,6 +232,15 @@ class _TermSearch:
         """The best set by a score without one of the removable terms."""
         offers = [[i for i in kept if i != j] for j in sorted(removable)]
         return max(offers, key=score)
+
+    def _without_least(self, kept, score):
+        """The terms kept if some that cost least are taken out at once."""
+        costs, removable = score.costs(kept), self.table.removable(kept)
+        order = [kept[i] for i in np.argsort(costs) if kept[i] in removable]
+        for i in order[: max(1, int(self.settings.share * len(kept)))]:
+            if i in self.table.removable(kept):
+                kept = [j for j in kept if j != i]
+        return kept
 
     def _neighbours(self, kept):
         """Sets with a term more, a term less, or a term exchanged for another."""
@@ -281,6 +301,13 @@ class _Score:
         L, z, half_log_norms = self._solve(kept)
         volume = np.sum(np.log(np.diag(L))) - half_log_norms
         return 0.5 * z @ z - volume + self.log_odds(kept)
+
+    def costs(self, kept):
+        """By how much the loss rises without each term, all others kept."""
+        L, z, _ = self._solve(kept)
+        values = linalg.solve_triangular(L, z, lower=True, trans="T")
+        inverse = linalg.solve_triangular(L, np.eye(len(L)), lower=True)
+        return 0.5 * values**2 / np.sum(inverse**2, axis=0)
 
     def _solve(self, kept):
         """Factor of the precision of the terms, whitened target, and of the prior."""
