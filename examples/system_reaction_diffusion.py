@@ -38,8 +38,8 @@ print(data.y[:2].round(3))
 #
 # Quadratic equations do not predict these observations, so that cubic ones are tried,
 # in four operators: 35 terms for each field, most of which are left out in the end.
-# Five kernels are compared in both. This takes half a minute to a minute; with a
-# ``state_kernel`` and an ``equation_kernel``, which it could be given, some seconds.
+# Several kernels of the states are compared, too. This takes half a minute or more; a
+# given ``state_kernel`` would save most of it.
 
 model = OneStepKEqL(
     operators=("u", "u_xx", "v", "v_xx"),

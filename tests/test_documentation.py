@@ -12,7 +12,7 @@ from test_layers import ORDER
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "doc").glob("*.rst"))
-SLOW = {"guide_kernels.rst", "guide_reading.rst"}
+SLOW = {"guide_kernels.rst", "guide_reading.rst", "guide_systems.rst"}
 ENCODING = {"encoding": "utf-8"}
 # Numbers in what is printed; they may differ a little between machines.
 NUMBER = re.compile(r"(?<![\w^.])-?\d+\.?\d*(?:e[+-]?\d+)?(?!\w)")
@@ -97,7 +97,7 @@ def test_documented_code_runs(path, tmp_path, monkeypatch):
 
 def test_readme_shows_what_is_printed(capsys):
     text = (ROOT / "README.rst").read_text(**ENCODING)
-    (code,) = code_blocks(text)
+    code, system = code_blocks(text)
     exec(compile(code, "<code of README.rst>", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     shown = re.search(r"^    (u_t = .*) \+ \.\.\.\n    (.*)\n", text, re.M).groups()
@@ -107,6 +107,8 @@ def test_readme_shows_what_is_printed(capsys):
     # The likelihood is flat: where it ends depends on the optimizer of the version of
     # scipy, and the error with it.
     assert values[1] == pytest.approx(terms(printed[1])[1], rel=0.2)
+    shown = re.search(r"^    x_t = (?:.*\n    )+z_t = .*", text, re.M)[0]
+    assert same_output(shown, run(system, {}))
 
 
 def terms(line):
