@@ -7,7 +7,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from keql._estimators.base import StrOptions, at_least
-from keql._observations.data import evaluate_forcing, place_collocation
+from keql._observations.data import (
+    evaluate_forcing,
+    forcing_functions,
+    place_collocation,
+)
 from keql._observations.imposed import Imposed, join_places
 from keql.equation import (
     EquationSetup,
@@ -244,6 +248,7 @@ def describe_equations(model, named, observations, variables, inputs):
         places.points,
         rows,
         places.forcing,
+        places.functions_of_points,
         inputs,
     )
 
@@ -279,13 +284,14 @@ class _Places:
     points : list of ndarray of shape (K_m, d). Of each function.
     rows : list of list of ndarray. For each function and equation, positions of points.
     forcing : list of ndarray of shape (R_m,). Those of all equations, in this order.
+    functions_of_points : list of tuple. The same as functions, for each equation.
     """
 
     def __init__(self, model, named, observations, variables):
         self.labels, self.functions = observations.labels, observations.functions
         self.variables, self.n_equations = variables, len(named)
         shared = {}
-        placed, forcing = [], []
+        placed, forcing, functions = [], [], []
         for each in named:
             given = each.given.collocation_points
             if given is None:
@@ -297,6 +303,7 @@ class _Places:
             right = each.given.forcing, self.labels, points, at_points
             placed.append(points)
             forcing.append(evaluate_forcing(*right))
+            functions.append(forcing_functions(*right[:3]))
         joined = {}  # functions with one array of points share what is made of it
         for own in zip(*placed, strict=True):
             joined.setdefault(tuple(map(id, own)), join_places(own))
@@ -304,6 +311,7 @@ class _Places:
         self.points = [points for points, _ in together]
         self.rows = [rows for _, rows in together]
         self.forcing = [np.concatenate(own) for own in zip(*forcing, strict=True)]
+        self.functions_of_points = [*zip(*functions, strict=True)]
 
     def _place(self, given):
         places = self.labels, self.functions, self.variables, self.n_equations

@@ -15,12 +15,15 @@ class Flow:
     """The vector field of explicit equations with weights, for one function.
 
     The equations are LearnedEquations of one variable; `given` says of each input what
-    it is, {name: function of points}. In y (D,) are the states and their derivatives
-    below the highest, as a :class:`keql.equation.Layout` has them.
+    it is, {name: function of points}, and `forcing` of each equation what its
+    right-hand side is, a function of points or None for zero. In y (D,) are the states
+    and their derivatives below the highest, as a :class:`keql.equation.Layout` has
+    them.
     """
 
-    def __init__(self, equations, given):
+    def __init__(self, equations, given, forcing):
         self.equations, self.layout = tuple(equations), Layout(equations[0], given)
+        self.forcing = forcing
         first = self.equations[0]
         self.n_unknown = first.n_unknown_features
         self.sizes = [len(equation.weights) for equation in self.equations]
@@ -40,14 +43,18 @@ class Flow:
         """dy/dt (n, D) at times (n,) and y (n, D), with slopes in y and weights.
 
         The slopes have the shapes (n, D, D) and (n, D, p). The highest derivatives h
-        solve M h + G(t, y) . w = 0, with M of :meth:`mass`.
+        solve M h + G(t, y) . w = f(t), with M of :meth:`mass`.
         """
         layout, n, D = self.layout, len(t), self.n_states
         S = layout.features(t, y.T, 0.0)
         gradients = [equation.gradient(S) for equation in self.equations]
         M = np.stack([layout.slopes(gradient) for gradient in gradients], axis=1)
-        left = np.stack([equation(S) for equation in self.equations], axis=1)
-        highest = -np.linalg.solve(M, left[..., None])[..., 0]
+        parts = [e.basis(S[:, : self.n_unknown]) for e in self.equations]
+        left = [
+            part @ e.weights + e.known_part(S) - (0.0 if f is None else _at(f, t))
+            for part, e, f in zip(parts, self.equations, self.forcing, strict=True)
+        ]
+        highest = -np.linalg.solve(M, np.stack(left, axis=1)[..., None])[..., 0]
         velocity = layout.velocity(y.T, highest.T).T
         if not with_slopes:
             return velocity, None, None
@@ -58,12 +65,10 @@ class Flow:
         G = np.stack([layout.slopes_in_y(gradient) for gradient in gradients], axis=1)
         on_y[:, rows] = -np.linalg.solve(M, G)
         features, start = np.zeros((n, len(self.equations), sum(self.sizes))), 0
-        for e, (equation, size) in enumerate(
-            zip(self.equations, self.sizes, strict=True)
-        ):
-            part = equation.basis(S[:, : self.n_unknown])
-            features[:, e, start : start + size] = part
-            start += size
+        for e, part in enumerate(parts):
+            stop = start + part.shape[1]
+            features[:, e, start:stop] = part
+            start = stop
         on_w[:, rows] = -np.linalg.solve(M, features)
         return velocity, on_y, on_w
 
@@ -95,3 +100,8 @@ class Flow:
             return end, None
         moved = sum(b * f for b, f in zip(B, tangents, strict=True))
         return end, V + h[:, None, None] * moved
+
+
+def _at(forcing, t):
+    """Values (n,) of a function of points at times (n,)."""
+    return np.ravel(forcing(t[:, None]))

@@ -3,15 +3,20 @@
 Unknown are the weights w of all equations and, for each function, its initial values
 z_m. Linearised equations make the observations of a function
 
-    y_m = a_m + B_m w + C_m z_m + noise,
+    y_m = a_m + B_m (w - w0) + C_m (z_m - z_m0) + noise,
 
 with the prior N(0, scale^2 I) of the weights and one so wide of the initial values that
-it hardly matters. The noise levels and the scale are those of maximum likelihood
-(MacKay, "Bayesian interpolation", Neural Computation 4, 1992, section 4.4).
+it hardly matters. As a_m is what the present solution says, differences are small where
+that is nearly right, and rounding errors with them, however much B_m and C_m grow in
+time. Initial values are eliminated function by function, by orthogonal factors.
+
+The noise levels and the scale are those of maximum likelihood (MacKay, "Bayesian
+interpolation", Neural Computation 4, 1992, section 4.4).
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -43,92 +48,179 @@ class InitialPrior:
 
 @dataclass(frozen=True)
 class Rows:
-    """The observations: what they belong to, and how they depend on the unknowns.
+    """Observations of one function: how they depend on what is unknown.
 
-    target : ndarray of shape (N,). y_m - a_m of all functions.
-    on_weights : ndarray of shape (N, p). B_m.
-    on_initial : ndarray of shape (N, M D). C_m, zero for other functions.
-    index : ndarray of shape (N,). The operator of each observation.
-    weights : ndarray of shape (N,). Relative precisions.
-    ends : ndarray of shape (M - 1,). Where the observations of a function end.
+    residuals : ndarray of shape (n,). y_m - a_m.
+    on_weights, on_initial : ndarray of shape (n, p), (n, D). B_m and C_m.
+    initial : ndarray of shape (D,). z_m0.
+    index : ndarray of shape (n,). The operator of each observation.
+    weights : ndarray of shape (n,). Relative precisions.
     """
 
-    target: np.ndarray
+    residuals: np.ndarray
     on_weights: np.ndarray
     on_initial: np.ndarray
+    initial: np.ndarray
     index: np.ndarray
     weights: np.ndarray
-    ends: np.ndarray
+
+
+class _Eliminated(NamedTuple):
+    """Whitened rows (n + D, ...) of one function, its initial values eliminated.
+
+    The last D rows are those of the prior of the initial values. Q (n + D, D) and R
+    (D, D) factorise their columns; `right` and `effects` are those of all rows, and
+    `rest` and `rest_effects` what is orthogonal to Q.
+    """
+
+    Q: np.ndarray
+    R: np.ndarray
+    right: np.ndarray
+    effects: np.ndarray
+    rest: np.ndarray
+    rest_effects: np.ndarray
 
 
 class InitialValueRegression:
-    """Weights and initial values, from Rows and an InitialPrior."""
+    """Weights and initial values of M functions.
 
-    def __init__(self, rows, prior):
-        self.rows, self.prior = rows, prior
-        self.p, n_functions = rows.on_weights.shape[1], len(rows.ends) + 1
-        self.scales = np.concatenate(
-            [np.full(self.p, prior.scale), np.tile(prior.spread, n_functions)]
-        )
-        self.roots = np.sqrt(rows.weights) / prior.noise[rows.index]
+    rows : list of Rows. Of each function.
+    center : ndarray of shape (p,). The weights w0.
+    prior : InitialPrior. With noise levels and the scale of the weights.
+    """
+
+    def __init__(self, rows, center, prior):
+        self.rows, self.center, self.prior = rows, center, prior
+        self.p = len(center)
+        index = [own.index for own in rows]
+        self._precisions = [
+            np.sqrt(own.weights) / prior.noise[j]
+            for own, j in zip(rows, index, strict=True)
+        ]
+
+    @cached_property
+    def _blocks(self):
+        """The eliminated rows of each function."""
+        pairs = zip(self.rows, self._precisions, strict=True)
+        return [self._eliminate(own, roots) for own, roots in pairs]
+
+    def _eliminate(self, own, roots):
+        spread, D = self.prior.spread, len(own.initial)
+        columns = np.vstack([own.on_initial * spread * roots[:, None], np.eye(D)])
+        Q, R = linalg.qr(columns, mode="economic", check_finite=False)
+        right = np.concatenate([own.residuals * roots, -own.initial / spread])
+        effects = np.zeros((len(right), self.p))
+        effects[: len(roots)] = own.on_weights * self.prior.scale * roots[:, None]
+        rest = np.column_stack([right, effects])
+        for _ in range(2):  # the second time for what rounding errors left
+            rest = rest - Q @ (Q.T @ rest)
+        return _Eliminated(Q, R, right, effects, rest[:, 0], rest[:, 1:])
 
     @cached_property
     def _solved(self):
-        """Orthogonal rows Q (N, q), the factor R (q, q), and the unknowns, scaled."""
-        A = np.hstack([self.rows.on_weights, self.rows.on_initial]) * self.scales
-        A, b = A * self.roots[:, None], self.rows.target * self.roots
-        q = A.shape[1]
-        Q, R = linalg.qr(np.vstack([A, np.eye(q)]), mode="economic")
-        unknowns = linalg.solve_triangular(R, Q[: len(b)].T @ b)
-        return Q[: len(b)], R, unknowns, b - A @ unknowns
+        """Factors Q and R of the weights' columns, their change, and all residuals."""
+        effects = np.concatenate([block.rest_effects for block in self._blocks])
+        right = np.concatenate([block.rest for block in self._blocks])
+        prior = -self.center / self.prior.scale
+        right = np.concatenate([right, prior])
+        if not self.p:
+            return effects, np.empty((0, 0)), prior, right
+        rows = np.vstack([effects, np.eye(self.p)])
+        Q, R = linalg.qr(rows, mode="economic", check_finite=False)
+        change = linalg.solve_triangular(R, Q.T @ right)
+        return Q, R, change, right - rows @ change
 
     @property
-    def unknowns(self):
-        """The most probable weights and initial values, of shape (p + M D,)."""
-        return self.scales * self._solved[2]
+    def changes(self):
+        """Changes of the weights (p,) and of the initial values, a list of (D,)."""
+        change = self._solved[2]
+        initial = [
+            self.prior.spread
+            * linalg.solve_triangular(
+                block.R, block.Q.T @ (block.right - block.effects @ change)
+            )
+            for block in self._blocks
+        ]
+        return self.prior.scale * change, initial
 
     @property
     def weights(self):
         """The most probable weights, of shape (p,)."""
-        return self.unknowns[: self.p]
+        return self.center + self.prior.scale * self._solved[2]
 
     @cached_property
     def loss(self):
         """The lowest value of 1/2 |residuals|^2 + 1/2 |unknowns|^2, both whitened."""
-        _, _, unknowns, residuals = self._solved
-        return 0.5 * float(unknowns @ unknowns + residuals @ residuals)
+        return 0.5 * float(np.sum(self._solved[3] ** 2))
+
+    def _of_data(self, values):
+        """Values (sum of n + D, ...) in the rows of observations, for each function."""
+        ends = np.cumsum([len(block.right) for block in self._blocks])
+        parts = np.split(values[: ends[-1]], ends[:-1])
+        return [
+            part[: len(own.index)] for part, own in zip(parts, self.rows, strict=True)
+        ]
+
+    @cached_property
+    def _residuals(self):
+        """Those of the observations of each function, in units of the noise levels."""
+        return self._of_data(self._solved[3])
+
+    @cached_property
+    def _leverages(self):
+        """The part of each observation in its own prediction, for each function."""
+        by_weights = self._of_data(np.sum(self._solved[0] ** 2, axis=1))
+        return [
+            own + np.sum(block.Q[: len(own)] ** 2, axis=1)
+            for own, block in zip(by_weights, self._blocks, strict=True)
+        ]
 
     @property
     def misfit(self):
         """Mean square of the residuals in units of the noise levels."""
-        return float(np.mean(self._solved[3] ** 2))
+        return float(np.mean(np.concatenate(self._residuals) ** 2))
 
     def log_evidence(self):
         """Log likelihood of the observations, weights and initial values averaged."""
-        _, R, _, _ = self._solved
-        volume = np.sum(np.log(np.abs(np.diag(R)))) - np.sum(np.log(self.roots))
+        factors = [self._solved[1], *(block.R for block in self._blocks)]
+        volume = sum(np.sum(np.log(np.abs(np.diag(R)))) for R in factors)
+        volume -= sum(np.sum(np.log(roots)) for roots in self._precisions)
         return -self.loss - float(volume)
 
     def leave_one_out(self):
         """Errors of predicting each observation from all others, for each function."""
-        Q, _, _, residuals = self._solved
-        left = np.maximum(1 - np.sum(Q**2, axis=1), np.finfo(float).eps)
-        return np.split(residuals / left / self.roots, self.rows.ends)
+        errors = []
+        for missed, leverage, roots in zip(
+            self._residuals, self._leverages, self._precisions, strict=True
+        ):
+            left = np.maximum(1 - leverage, np.finfo(float).eps)
+            errors.append(missed / left / roots)
+        return errors
 
     def posterior_weights(self):
         """What the observations say about the weights, whatever the initial values."""
-        p, scale = self.p, self.prior.scale
-        _, R, _, _ = self._solved
-        order = np.r_[np.arange(p, len(R)), np.arange(p)]
-        lower = (
-            linalg.qr(R[:, order], mode="r")[0][-p:, -p:].T / scale if p else R[:0, :0]
-        )
+        lower = self._solved[1].T / self.prior.scale
         return WeightPosterior(self.weights, lower, self.loss)
 
-    def root_of_covariance(self):
-        """A matrix (q, q) whose square is the posterior covariance of the unknowns."""
-        _, R, _, _ = self._solved
-        return self.scales[:, None] * solve_lower(R.T, np.eye(len(R))).T
+    def roots_of_covariance(self):
+        """For each function a matrix (p + D, p + D) whose square is a covariance.
+
+        It is that of the weights and of the initial values of the function.
+        """
+        p, scale, spread = self.p, self.prior.scale, self.prior.spread
+        of_weights = solve_lower(self._solved[1].T, np.eye(p)).T if p else np.eye(0)
+        roots = []
+        for block in self._blocks:
+            D = len(block.R)
+            root = np.zeros((p + D, p + D))
+            root[:p, :p] = of_weights
+            follow = block.Q.T @ (block.effects @ of_weights)
+            root[p:, :p] = -linalg.solve_triangular(block.R, follow)
+            root[p:, p:] = linalg.solve_triangular(block.R, np.eye(D))
+            root[:p] *= scale
+            root[p:] *= spread[:, None]
+            roots.append(root)
+        return roots
 
     def with_best_prior(self, max_iter=50, tol=1e-3):
         """The regression with noise levels and the scale of maximum likelihood.
@@ -141,43 +233,34 @@ class InitialValueRegression:
             prior = best._better_prior()
             before = np.r_[best.prior.noise, best.prior.scale]
             after = np.r_[prior.noise, prior.scale]
-            best = InitialValueRegression(self.rows, prior)
+            best = InitialValueRegression(self.rows, self.center, prior)
             if np.max(np.abs(np.log(after / before))) < tol:
                 break
         return best
 
     def _better_prior(self):
-        Q, R, unknowns, residuals = self._solved
-        prior, rows, noise = self.prior, self.rows, self.prior.noise.copy()
-        leverage = np.sum(Q**2, axis=1)
+        prior, noise = self.prior, self.prior.noise.copy()
+        missed, leverage = map(np.concatenate, (self._residuals, self._leverages))
+        index = np.concatenate([own.index for own in self.rows])
         for j in np.flatnonzero(prior.free_noise):
-            own = rows.index == j
+            own = index == j
             free = max(np.sum(1 - leverage[own]), 1.0)
-            level = noise[j] * np.sqrt(np.sum(residuals[own] ** 2) / free)
+            level = noise[j] * np.sqrt(np.sum(missed[own] ** 2) / free)
             noise[j] = max(level, prior.lowest[j])
         scale = prior.scale
         if self.p:
-            inverse = solve_lower(R.T, np.eye(len(R)))
-            variances = np.sum(inverse[:, : self.p] ** 2, axis=0)
-            determined = max(np.sum(1 - variances), 1e-3)
-            scale *= np.sqrt(np.sum(unknowns[: self.p] ** 2) / determined)
+            inverse = solve_lower(self._solved[1].T, np.eye(self.p))
+            determined = max(self.p - np.sum(inverse**2), 1e-3)
+            scale *= np.sqrt(np.sum((self.weights / scale) ** 2) / determined)
         scale = float(np.clip(scale, 1.0, prior.max_scale))
         return replace(prior, noise=noise, scale=scale)
 
     def whitened(self):
-        """The target (N,) and the effects (N, p) of weights, initial values averaged.
+        """The target (n,) and the effects (n, p) of weights, initial values averaged.
 
         In units of what is uncertain if the weights are known; the weights in units of
         their scale.
         """
-        n_initial = self.rows.on_initial.shape[1]
-        C = self.rows.on_initial * self.scales[self.p :] * self.roots[:, None]
-        B = self.rows.on_weights * self.prior.scale * self.roots[:, None]
-        b = self.rows.target * self.roots
-        Q = linalg.qr(np.vstack([C, np.eye(n_initial)]), mode="economic")[0]
-        # Of rows (C; I) only those of the data have values: project both on the rest.
-        padded = np.vstack(
-            [np.column_stack([b, B]), np.zeros((n_initial, 1 + B.shape[1]))]
-        )
-        projected = padded - Q @ (Q.T @ padded)
-        return projected[:, 0], projected[:, 1:]
+        effects = np.concatenate([block.rest_effects for block in self._blocks])
+        target = np.concatenate([block.rest for block in self._blocks])
+        return target + effects @ (self.center / self.prior.scale), effects

@@ -2,12 +2,14 @@
 
 Between times, the nodes, a trajectory is integrated; the nodes need not fit together
 until the end: the equations are linearised at all of them (multiple shooting), so that
-every node is an affine function of the weights and of the initial values,
+the change of every node is an affine function of those of weights and initial values,
 
-    y_{k+1} = A_k y_k + B_k w + d_k    becomes    y_k = r_k + N_k w + M_k y_0,
+    dy_{k+1} = A_k dy_k + B_k dw + g_k    becomes    dy_k = r_k + N_k dw + M_k dy_0,
 
-and observations tell both (:mod:`keql._evolution.initial_values`). In the step after,
-the equations are linearised at the nodes found. Bock, "Recent advances in parameter
+with the gap g_k between the end of a step and the next node, and observations tell both
+(:mod:`keql._evolution.initial_values`). In the step after, the equations are linearised
+at the nodes found, whose gaps are of second order, so that rounding errors do not
+matter although N_k and M_k grow. Bock, "Recent advances in parameter
 identification techniques for ODE", 1983.
 """
 
@@ -16,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.interpolate import BSpline
 
 from keql._evolution.flow import Flow
 from keql._evolution.initial_values import (
@@ -23,7 +26,8 @@ from keql._evolution.initial_values import (
     InitialValueRegression,
     Rows,
 )
-from keql._numerics.linalg import rms
+from keql._evolution.trajectory import Trajectory
+from keql._numerics.linalg import rms, size_or_one
 from keql._observations.data import noise_range
 from keql.operators import parse_operator
 
@@ -38,11 +42,19 @@ class TrajectoryLimits:
         grow until they are lost in rounding errors.
     spread : float. Prior standard deviation of initial values, in units of the size of
         the state; of their derivatives, over the time between observations.
+    least_noise : float. Lowest noise level that is found, in units of the size of the
+        state; above the errors of integration.
+    accuracy : float. Error of a step, in units of the size of the state, below which
+        it is not divided.
+    part_of_noise : float. The same of all steps together, in units of the noise.
     """
 
     steps: int = 200
-    largest_growth: float = 1e10
+    largest_growth: float = 1e12
     spread: float = 100.0
+    least_noise: float = 1e-8
+    accuracy: float = 1e-11
+    part_of_noise: float = 1e-3
 
 
 def why_no_trajectories(learned):
@@ -50,10 +62,8 @@ def why_no_trajectories(learned):
     setup, observations = learned.setup, learned.observations
     if len(learned.variables) != 1:
         return "there are several coordinates"
-    if setup.has_forcing:
-        return "a forcing is given"
     try:
-        flow = Flow(learned.equations, _inputs_of(setup, 0))
+        flow = _flow_of(learned, 0)
     except ValueError as error:
         return str(error)
     if len(learned.equations) != len(observations.states):
@@ -68,10 +78,22 @@ def why_no_trajectories(learned):
             or operator.order >= flow.layout.orders[operator.state]
         ):
             return f"values of {operator.name} were observed"
+    for data, forcing in zip(
+        observations.functions, setup.forcing_functions, strict=True
+    ):
+        if not all(_covers(f, data.points[:, 0]) for f in forcing):
+            return "the forcing is not known at all observed times"
     points = observations.functions[0].points
     if not _is_explicit(flow, float(points.min())):
         return "the equations are not solved for the highest derivatives"
     return ""
+
+
+def _covers(forcing, times):
+    """Whether a function is known at times; a spline is between its knots."""
+    if not isinstance(forcing, BSpline):
+        return True
+    return forcing.t[0] <= times.min() and times.max() <= forcing.t[-1]
 
 
 def _columns_of_highest(flow):
@@ -97,13 +119,27 @@ def _is_explicit(flow, t):
     return constant and np.linalg.matrix_rank(M[0] / size[0]) == M.shape[1]
 
 
-def _inputs_of(setup, m):
-    """The inputs of one function as {name: function of points}."""
+@dataclass(frozen=True)
+class _InputOfFunction:
+    """One of the inputs of a function, as a function of points."""
 
-    def column(i):
-        return lambda points: setup.inputs.at(m, points)[:, i]
+    inputs: object
+    function: int
+    position: int
 
-    return {name: column(i) for i, name in enumerate(setup.inputs.names)}
+    def __call__(self, points):
+        return self.inputs.at(self.function, points)[:, self.position]
+
+
+def _flow_of(learned, m, equations=None):
+    """The vector field of one function of a learned model."""
+    setup = learned.setup
+    given = {
+        name: _InputOfFunction(setup.inputs, m, i)
+        for i, name in enumerate(setup.inputs.names)
+    }
+    equations = learned.equations if equations is None else equations
+    return Flow(equations, given, setup.forcing_functions[m])
 
 
 @dataclass(frozen=True)
@@ -148,8 +184,7 @@ class TrajectoryProblem:
 
     def flow(self, m, equations=None):
         """The vector field of one function."""
-        equations = self.learned.equations if equations is None else equations
-        return Flow(equations, _inputs_of(self.learned.setup, m))
+        return _flow_of(self.learned, m, equations)
 
     def start(self, learned=None):
         """The iterate of a learned model's equations and states."""
@@ -182,57 +217,54 @@ class TrajectoryProblem:
 
     def linearise(self, evaluation):
         """The model at an evaluation; None if the equations cannot be integrated."""
-        iterate = evaluation.iterate
-        responses = []
+        iterate, responses = evaluation.iterate, []
+        center = np.concatenate([e.weights for e in iterate.equations])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for m, nodes in enumerate(iterate.nodes):
                 response = self._respond(m, iterate, nodes)
                 if response is None:
                     return None
                 responses.append(response)
-        rows = self._rows(responses)
-        regression = InitialValueRegression(rows, self.prior).with_best_prior()
+        rows = [*map(self._rows, range(len(responses)), iterate.nodes, responses)]
+        regression = InitialValueRegression(rows, center, self.prior)
+        regression = regression.with_best_prior()
         problem = replace(self, prior=regression.prior)
         model = TrajectoryModel(problem, iterate, responses, regression)
         return model if np.isfinite(regression.loss) else None
 
     def _respond(self, m, iterate, nodes):
-        """Nodes (K, D, 1 + p + D) as affine functions of weights and initial values."""
+        """Changes of nodes (K, D, 1 + p + D) that make them fit together.
+
+        First what they are if neither weights nor initial values change, then their
+        slopes in these. None if steps are not finite or the slopes grow too much.
+        """
         times, flow = self.times[m], self.flow(m, iterate.equations)
-        weights = np.concatenate([e.weights for e in iterate.equations])
-        D, p = nodes.shape[1], len(weights)
+        D, p = nodes.shape[1], sum(flow.sizes)
         ends, slopes = flow.step(times[:-1], np.diff(times), nodes[:-1])
         if not (np.all(np.isfinite(ends)) and np.all(np.isfinite(slopes))):
             return None
-        A, B = slopes[:, :, :D], slopes[:, :, D:]
-        shift = ends - np.einsum("kij,kj->ki", A, nodes[:-1]) - B @ weights
+        A, gaps = slopes[:, :, :D], ends - nodes[1:]
+        added = np.dstack([gaps, slopes[:, :, D:]])
         response = np.zeros((len(times), D, 1 + p + D))
         response[0, :, 1 + p :] = np.eye(D)
         for k in range(len(ends)):
             response[k + 1] = A[k] @ response[k]
-            response[k + 1, :, 0] += shift[k]
-            response[k + 1, :, 1 : 1 + p] += B[k]
+            response[k + 1, :, : 1 + p] += added[k]
         growth = np.max(np.abs(response[:, :, 1 + p :]))
         return response if growth < self.limits.largest_growth else None
 
-    def _rows(self, responses):
-        p = responses[0].shape[2] - 1 - responses[0].shape[1]
-        targets, on_weights, on_initial, index, precisions = [], [], [], [], []
-        M, D = len(responses), responses[0].shape[1]
-        for m, (data, response) in enumerate(
-            zip(self.functions, responses, strict=True)
-        ):
-            rows = response[self._seen(m)]
-            targets.append(data.values - rows[:, 0])
-            on_weights.append(rows[:, 1 : 1 + p])
-            own = np.zeros((len(rows), M * D))
-            own[:, m * D : (m + 1) * D] = rows[:, 1 + p :]
-            on_initial.append(own)
-            index.append(data.index)
-            precisions.append(data.weights)
-        ends = np.cumsum([len(t) for t in targets])[:-1]
-        parts = targets, on_weights, on_initial, index, precisions
-        return Rows(*map(np.concatenate, parts), ends)
+    def _rows(self, m, nodes, response):
+        """The observations of a function, as a regression sees them."""
+        data, seen, D = self.functions[m], self._seen(m), nodes.shape[1]
+        own = response[seen]
+        return Rows(
+            data.values - nodes[seen] - own[:, 0],
+            own[:, 1:-D],
+            own[:, -D:],
+            nodes[0],
+            data.index,
+            data.weights,
+        )
 
     def change(self, before, after):
         """Largest root mean square change of what is observed, relative to its size.
@@ -245,6 +277,67 @@ class TrajectoryProblem:
         new = np.concatenate(after.nodes)[:, seen]
         sizes = np.array([rms(column) or 1.0 for column in new.T])
         return float(np.max([rms(c) for c in ((new - old) / sizes).T]))
+
+    def step_errors(self, iterate):
+        """Errors of all steps of each function: a list of arrays (K_m - 1, D).
+
+        Full steps beside two of half their length, relative to the size of the state.
+        """
+        errors = []
+        for m, (times, nodes) in enumerate(zip(self.times, iterate.nodes, strict=True)):
+            flow, t, h = self.flow(m, iterate.equations), times[:-1], np.diff(times)
+            once, _ = flow.step(t, h, nodes[:-1], with_slopes=False)
+            half, _ = flow.step(t, h / 2, nodes[:-1], with_slopes=False)
+            twice, _ = flow.step(t + h / 2, h / 2, half, with_slopes=False)
+            sizes = [size_or_one(column) for column in nodes.T]
+            errors.append((once - twice) / sizes)
+        return errors
+
+    def resolved(self, iterate):
+        """The problem and the iterate with steps that are short enough for these.
+
+        None if all are.
+        """
+        noise = np.min(self.prior.noise / self.learned.observations.sizes())
+        times, nodes, found = [], [], False
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            errors_of_steps = self.step_errors(iterate)
+        for m, errors in enumerate(errors_of_steps):
+            part = self.limits.part_of_noise * noise / len(errors)
+            error = np.max(np.abs(errors), axis=1)
+            error /= max(part, self.limits.accuracy)
+            n = np.clip(np.ceil(np.nan_to_num(error) ** (1 / 9)), 1, 20).astype(int)
+            found = found or np.any(n > 1)
+            flow, own = self.flow(m, iterate.equations), self.times[m]
+            finer = [
+                np.linspace(a, b, k + 1)[:-1]
+                for a, b, k in zip(own, own[1:], n, strict=False)
+            ]
+            finer = np.append(np.concatenate(finer), own[-1])
+            k = np.minimum(np.searchsorted(own, finer, "right") - 1, len(own) - 2)
+            step = own[k], finer - own[k], iterate.nodes[m][k]
+            times.append(finer)
+            nodes.append(flow.step(*step, with_slopes=False)[0])
+        if not found:
+            return None
+        return replace(self, times=times), replace(iterate, nodes=nodes)
+
+    def effects_on_highest(self, iterate):
+        """Slopes (n, p) of the highest derivatives at all nodes in the weights.
+
+        Each state in units of the size of its highest derivative.
+        """
+        effects = []
+        weights = np.concatenate([e.weights for e in iterate.equations])
+        for m, (times, nodes) in enumerate(zip(self.times, iterate.nodes, strict=True)):
+            flow = self.flow(m, iterate.equations)
+            _, _, on_weights = flow.velocity(times, nodes)
+            effects.append(on_weights[:, flow.layout.position_of_highest()])
+        effects = np.concatenate(effects)
+        sizes = [size_or_one(values) for values in (effects @ weights).T]
+        return np.concatenate(
+            np.moveaxis(effects, 1, 0) / np.reshape(sizes, (-1, 1, 1))
+        )
 
     def interpolate(self, start, end, fraction):
         """An iterate on the straight line between two others."""
@@ -298,25 +391,26 @@ class TrajectoryModel:
 
     problem : TrajectoryProblem. With the prior of maximum likelihood.
     iterate : TrajectoryIterate. Where.
-    responses : list of ndarray of shape (K_m, D, 1 + p + D). Nodes of each function as
-        affine functions of weights and initial values.
+    responses : list of ndarray of shape (K_m, D, 1 + p + D). Changes of the nodes of
+        each function as affine functions of those of weights and initial values.
     regression : InitialValueRegression. These from the observations.
     """
 
     def __init__(self, problem, iterate, responses, regression):
         self.problem, self.iterate = problem, iterate
         self.responses, self.regression = responses, regression
-        unknowns, p = regression.unknowns, regression.p
-        D = responses[0].shape[1]
-        nodes = []
-        for m, response in enumerate(responses):
-            initial = unknowns[p + m * D : p + (m + 1) * D]
-            nodes.append(response @ np.r_[1.0, unknowns[:p], initial])
+        weights, changes = regression.weights, regression.changes
+        nodes = [
+            before + response @ np.concatenate([[1.0], changes[0], initial])
+            for before, response, initial in zip(
+                iterate.nodes, responses, changes[1], strict=True
+            )
+        ]
         posterior, equations, start = regression.posterior_weights(), [], 0
         for equation in iterate.equations:
             size = len(equation.weights)
             equation = copy(equation)
-            equation.weights = unknowns[start : start + size]
+            equation.weights = weights[start : start + size]
             equation.posterior = posterior.part(start, start + size) if size else None
             equations.append(equation)
             start += size
@@ -347,110 +441,13 @@ class TrajectoryModel:
 
     def posterior_states(self):
         """Trajectories with their uncertainty, one for each function."""
-        root, p = self.regression.root_of_covariance(), self.regression.p
-        states, D = [], self.responses[0].shape[1]
-        for m, (nodes, outside) in enumerate(
-            zip(self.solution.nodes, self.problem.learned.states, strict=True)
+        states, roots = [], self.regression.roots_of_covariance()
+        for m, (nodes, root, outside) in enumerate(
+            zip(self.solution.nodes, roots, self.problem.learned.states, strict=True)
         ):
-            rows = np.r_[np.arange(p), np.arange(p + m * D, p + (m + 1) * D)]
             flow = self.problem.flow(m, self.solution.equations)
-            times = self.problem.times[m]
-            states.append(Trajectory(flow, times, nodes, root[rows], outside))
+            states.append(Trajectory(flow, self.problem.times[m], nodes, root, outside))
         return states
-
-
-class Trajectory:
-    """A state integrated from its nodes, and another one elsewhere.
-
-    flow : Flow. The vector field.
-    times, nodes : ndarray of shape (K,), (K, D). Where, and what it is there.
-    root : ndarray of shape (p + D, q). A root of the posterior covariance of weights
-        and initial values.
-    outside : State. Before the first and after the last time, and for derivatives
-        above the highest of the equations.
-    """
-
-    def __init__(self, flow, times, nodes, root, outside):
-        self.flow, self.times, self.nodes = flow, times, nodes
-        self.root, self.outside = root, outside
-
-    def evaluate(self, points, operator):
-        """Values (n,) of an operator applied to the state at points (n, 1)."""
-        return self._gather(points, operator, "evaluate", self._inside)
-
-    def variance(self, points, operator):
-        """Posterior variances (n,) of these values, never negative."""
-        return self._gather(points, operator, "variance", self._variance_inside)
-
-    def _gather(self, points, operator, name, inside):
-        t, values = points[:, 0], np.empty(len(points))
-        layout = self.flow.layout
-        within = (t >= self.times[0]) & (t <= self.times[-1])
-        within &= all(a[0] <= layout.orders[state] for state, a, _ in operator.parts)
-        if within.any():
-            values[within] = inside(t[within], operator)
-        if not within.all():
-            values[~within] = getattr(self.outside, name)(points[~within], operator)
-        return values
-
-    def _from_nodes(self, t, with_slopes):
-        """y (n, D) at times, its slopes in nodes and weights, and the nodes used."""
-        k = np.clip(np.searchsorted(self.times, t, side="right") - 1, 0, None)
-        k = np.minimum(k, len(self.times) - 2)
-        step = self.times[k], t - self.times[k], self.nodes[k]
-        y, slopes = self.flow.step(*step, with_slopes)
-        return y, slopes, k
-
-    def _inside(self, t, operator):
-        y, _, _ = self._from_nodes(t, with_slopes=False)
-        velocity, _, _ = self.flow.velocity(t, y, with_slopes=False)
-        columns = self._columns(operator)
-        return sum(f * (velocity if top else y)[:, i] for top, i, f in columns)
-
-    def _columns(self, operator):
-        """Triples (is a highest derivative, position in dy/dt or y, factor)."""
-        layout, columns = self.flow.layout, []
-        highest = dict(zip(layout.states, layout.position_of_highest(), strict=True))
-        for state, (order,), factor in operator.parts:
-            if order == layout.orders[state]:
-                columns.append((True, highest[state], factor))
-            else:
-                name = f"{state}_{layout.variable * order}" if order else state
-                columns.append((False, layout.names.index(name), factor))
-        return columns
-
-    def _variance_inside(self, t, operator):
-        y, slopes, k = self._from_nodes(t, with_slopes=True)
-        D = y.shape[1]
-        effects = slopes[:, :, :D] @ self._responses[k]
-        p = effects.shape[2] - D
-        effects[:, :, :p] += slopes[:, :, D:]
-        _, on_y, on_w = self.flow.velocity(t, y)
-        rate = on_y @ effects
-        rate[:, :, :p] += on_w
-        total = sum(
-            f * (rate if top else effects)[:, i]
-            for top, i, f in self._columns(operator)
-        )
-        return np.sum((total @ self.root) ** 2, axis=1)
-
-    @cached_property
-    def _responses(self):
-        """Slopes (K, D, p + D) of the nodes in weights and initial values."""
-        steps = self.times[:-1], np.diff(self.times), self.nodes[:-1]
-        _, slopes = self.flow.step(*steps)
-        D = self.nodes.shape[1]
-        p = slopes.shape[2] - D
-        responses = np.zeros((len(self.times), D, p + D))
-        responses[0, :, p:] = np.eye(D)
-        for k, slope in enumerate(slopes):
-            responses[k + 1] = slope[:, :D] @ responses[k]
-            responses[k + 1, :, :p] += slope[:, D:]
-        return responses
-
-    def __getstate__(self):
-        # The slopes are computed again when variances are asked for.
-        return {k: v for k, v in vars(self).items() if k != "_responses"}
 
 
 def make_trajectory_problem(learned, given_noise, limits=None):
@@ -461,11 +458,11 @@ def make_trajectory_problem(learned, given_noise, limits=None):
     are found.
     """
     limits, observations = limits or TrajectoryLimits(), learned.observations
-    flow = Flow(learned.equations, _inputs_of(learned.setup, 0))
+    flow = _flow_of(learned, 0)
     times = [_nodes(data.points[:, 0], limits) for data in observations.functions]
     sizes = observations.sizes()
     noise = np.where(np.isnan(given_noise), learned.observation_noise, given_noise)
-    lowest, _ = noise_range(sizes)
+    lowest, _ = noise_range(sizes, limits.least_noise)
     spread, gap = [], np.mean([np.mean(np.diff(np.unique(t))) for t in times])
     by_state = {
         operator.name: size

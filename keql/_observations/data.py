@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
+from scipy.interpolate import make_interp_spline
 from scipy.stats import qmc
 from sklearn.utils import check_array
 
@@ -250,6 +251,29 @@ def evaluate_forcing(forcing, labels, collocation_points, at_points):
             )
         values.append(given)
     return values
+
+
+def forcing_functions(forcing, labels, collocation_points):
+    """The right-hand side of each function as a function of points, or None for zero.
+
+    Values at collocation points become those of the interpolating spline of degree
+    five if there is one coordinate, and None if there are several.
+    """
+    if forcing is None:
+        return [None] * len(collocation_points)
+    per_function = by_label(forcing, labels, "forcing")
+    return [
+        given if callable(given) else _interpolated(points, given)
+        for given, points in zip(per_function, collocation_points, strict=True)
+    ]
+
+
+def _interpolated(points, values):
+    if points.shape[1] > 1:
+        return None
+    times, rows = np.unique(points[:, 0], return_index=True)
+    degree = min(5, len(times) - 1)
+    return make_interp_spline(times, np.asarray(values, float)[rows], k=degree)
 
 
 def left_out_errors(model, observations, fewest_inside=5):

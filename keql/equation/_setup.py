@@ -32,7 +32,9 @@ class EquationSetup:
     P depends on, then those that only known parts use; and the `inputs` (Inputs).
     For each function, `collocation_points` (K_m, d) are the points where equations are
     imposed, `rows` (an Imposed) says which equation is at which, R_m rows, and
-    `forcing` (R_m,) is f in these.
+    `forcing` (R_m,) is f in these. For each function, `forcing_functions` has f of each
+    equation as a function of points (n, d), None where it is zero or known at
+    points of several coordinates only.
     """
 
     equations: tuple
@@ -41,6 +43,7 @@ class EquationSetup:
     collocation_points: list
     rows: list
     forcing: list
+    forcing_functions: list
     inputs: Inputs = field(default_factory=lambda: Inputs(None, (), {}))
 
     @property

@@ -24,6 +24,10 @@ class Criteria:
     exact_size, exact_noise : float. Error of exact states, in units of the size of the
         observations and of the noise that two steps find, up to which nothing else is
         tried.
+    nothing_missed : float. The same of trajectories if two steps find no noise, in
+        units of the size of the observations.
+    agreement : float. Trajectories with equal terms whose errors differ by less than
+        this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
         below which the noise of the equation does not matter.
     less_noise : float. Factor of the noise of the equation that is tried along with it.
@@ -39,6 +43,8 @@ class Criteria:
     noise_limited: float = 2.0
     exact_size: float = 5e-3
     exact_noise: float = 1.5
+    nothing_missed: float = 1e-7
+    agreement: float = 0.01
     inactive_misfit: float = 0.1
     less_noise: float = 0.1
     ties: float = 0.25

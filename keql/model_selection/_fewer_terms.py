@@ -144,6 +144,20 @@ class TermTable:
                 blocks.append(coefficients(each, own[rows]))
         return linalg.block_diag(*blocks)
 
+    def values_of(self, equations):
+        """Coefficients (q,) of all terms in equations that have some of them."""
+        values = []
+        for own, equation in zip(self.exponents, equations, strict=True):
+            if own is None:
+                values.append(equation.weights)
+                continue
+            kernel = equation.basis.kernel
+            powers, table = kernel.feature_polynomials(own.shape[1])
+            found = table @ equation.weights
+            found = dict(zip(map(tuple, powers.tolist()), found, strict=True))
+            values.append([found.get(tuple(row), 0.0) for row in own.tolist()])
+        return np.concatenate(values)
+
     def restricted(self, basis, kept):
         """A basis of the terms kept only."""
         bases, sizes = [], []

@@ -11,7 +11,9 @@ equation learned with the one may be held while states are found with the other.
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from keql._observations.data import PredictionScale
+import numpy as np
+
+from keql._observations.data import PredictionScale, noise_range
 from keql._regression.two_step import refit_two_steps
 from keql.equation import find_terms
 from keql.model_selection._annealing import anneal
@@ -161,7 +163,7 @@ class _Search:
         if exact.result.interrupted:
             return True
         if self._is_in_time:
-            return self._convinces(exact)
+            return self._misses_nothing(exact)
         return predicts_within_noise(exact, self.two_step, self.criteria)
 
     def _leave_out(self, rows, reason):
@@ -185,36 +187,68 @@ class _Search:
 
     @property
     def _is_in_time(self):
-        """Whether there are several states of ordinary differential equations."""
-        is_system = self.two_step.setup.is_system
-        return is_system and len(self.two_step.variables) == 1
+        """Whether equations are ordinary differential equations."""
+        return len(self.two_step.variables) == 1
 
     def _trajectories(self):
-        """Exact trajectories with quadratic, or cubic equations if clearly better.
+        """Exact trajectories with quadratic, or cubic equations if they are better.
 
-        From the states that the equations at collocation points lead to, these imposed
-        more and more strictly; then from those of compared kernels.
+        From the states of two steps; then from those that the equations at collocation
+        points lead to, these imposed more and more strictly; then, for systems, from
+        those of compared kernels, which are tried for single equations anyway.
         """
-        best = None
-        for row, joint in zip(self.table[:2], self.table[2:4], strict=True):
-            if row.why_not or joint.why_not:
-                continue
-            for find_kernels in (anneal, compare_kernels):
-                fit = self._trajectories_from(find_kernels, joint.hypothesis)
+        starts, best = [None, anneal], None
+        starts += [compare_kernels] if self.two_step.setup.is_system else []
+        rows = [
+            joint.hypothesis
+            for row, joint in zip(self.table[:2], self.table[2:4], strict=True)
+            if not (row.why_not or joint.why_not)
+        ]
+        for find_kernels in starts:
+            before = best
+            for hypothesis in rows:
+                fit = self._trajectories_from(find_kernels, hypothesis)
                 clearly = 1.0 if best is None else self.criteria.clearly_better
                 if fit is not None and (
                     best is None or fit.error < clearly * best.error
                 ):
                     best = fit
-                done = best is not None and best.result.interrupted
-                if done or (best is not None and self._convinces(best)):
+                if best is not None and best.result.interrupted:
                     return best
+                if best is not None and self._misses_nothing(best):
+                    return self._or_more_terms(best, rows)
+                if before is not None and self._agree(fit, before):
+                    return before
         return best
 
+    def _agree(self, fit, other):
+        """Whether trajectories from another start are those that predict well."""
+        if fit is None or _terms(fit) != _terms(other) or self._in_doubt(other.error):
+            return False
+        return abs(fit.error - other.error) < self.criteria.agreement * other.error
+
+    def _or_more_terms(self, fit, rows):
+        """Trajectories that predict as well as noise allows, or others with more terms.
+
+        By their evidence: errors of prediction hardly tell terms within the noise.
+        """
+        names = [row.name for row in rows]
+        higher = rows[names.index(fit.hypothesis.name) + 1 :]
+        if not higher or higher[0].n_terms is None:
+            return fit
+        two_step = self._two_steps(higher[0])
+        other = fit_trajectories(two_step, higher[0], self.context, simpler=fit)
+        if other is None or _terms(other) <= _terms(fit):
+            return fit
+        return other
+
     def _trajectories_from(self, find_kernels, hypothesis):
-        """Exact trajectories from a joint fit with all terms; None without any."""
+        """Exact trajectories from two steps, or from a joint fit with all terms."""
+        two_step = self._two_steps(hypothesis)
+        if find_kernels is None:
+            return fit_trajectories(two_step, hypothesis, self.context)
         everything = replace(hypothesis, n_terms=None)
-        family = JointFamily(self._two_steps(hypothesis), everything, self.context)
+        family = JointFamily(two_step, everything, self.context)
         kernels = find_kernels(family)
         fit = fit_jointly(family, *warm_start(kernels[0], family)[:3])
         if fit.result.interrupted:
@@ -224,11 +258,20 @@ class _Search:
     def _convinces(self, fit):
         """Whether nothing that predicts better than a fit is to be looked for."""
         scale = PredictionScale(self.two_step.observations)
-        noise = scale.noise(self.two_step.observation_noise)
-        limit = min(
-            self.criteria.exact_noise * noise, self.criteria.explains * scale.size
-        )
-        return fit.error < limit
+        limit = self.criteria.exact_noise * scale.noise(self.two_step.observation_noise)
+        return fit.error < min(limit, self.criteria.explains * scale.size)
+
+    def _misses_nothing(self, fit):
+        """The same of trajectories.
+
+        Where two steps find no noise, exact states have to predict to more digits than
+        interpolation does.
+        """
+        observations = self.two_step.observations
+        lowest, _ = noise_range(observations.sizes())
+        if np.any(self.two_step.observation_noise > 2 * lowest):
+            return self._convinces(fit)
+        return fit.error < self.criteria.nothing_missed * self.size
 
     def _exact_states(self):
         """Exact states with a quadratic, or a cubic equation if clearly better."""
@@ -456,3 +499,9 @@ class _Search:
         start = warm_start(kernels[0], held)
         states = refit_states(fit, *start[:3], self.context)
         return best.or_better(Selection(states, None, start.error, kernels))
+
+
+def _terms(fit):
+    """Pairs (position of an equation, term) of a fit."""
+    equations = enumerate(fit.result.solution.equations)
+    return {(e, name) for e, equation in equations for name in equation.terms()}

@@ -9,10 +9,10 @@ linearises.
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from math import comb, log
 
 import numpy as np
 from scipy import linalg
+from scipy.special import betaln
 
 from keql._evolution.trajectories import (
     TrajectoryIterate,
@@ -23,6 +23,7 @@ from keql._joint.assembly import joint_basis
 from keql._numerics.linalg import cholesky, rms
 from keql._numerics.optimisation import RelaxedSteps, minimise
 from keql._observations.data import PredictionScale, left_out_errors
+from keql.equation import WeightPosterior
 from keql.model_selection._fewer_terms import TermsStep, TermTable
 from keql.model_selection._fit import Fit
 
@@ -43,6 +44,7 @@ class TrajectorySearchSettings:
         units of the loop's tolerance.
     part : float. The same in units of the noise, if that is more: with terms that the
         data hardly tell apart the last steps are long in coming, and say nothing.
+    n_resolutions : int. How often steps in time are divided where they are too long.
     """
 
     n_rounds: int = 20
@@ -51,11 +53,12 @@ class TrajectorySearchSettings:
     few: int = 60
     share: float = 0.1
     max_steps: int = 60
-    tol: float = 10.0
+    tol: float = 0.1
     part: float = 3e-3
+    n_resolutions: int = 3
 
 
-def fit_trajectories(learned, hypothesis, context, settings=None):
+def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     """Exact trajectories from the states of a learned model, with the best terms.
 
     learned : LearnedModel. States to start from, and equations with all terms that
@@ -63,6 +66,8 @@ def fit_trajectories(learned, hypothesis, context, settings=None):
     hypothesis : Hypothesis. How many terms there are, and the noise.
     context : Context. How problems are solved.
     settings : TrajectorySearchSettings, default=None. None: the default ones.
+    simpler : Fit, default=None. Trajectories with some of the terms, from which the
+        search starts instead.
 
     Returns fit : Fit or None. None if there are no trajectories near the states.
     """
@@ -75,10 +80,13 @@ def fit_trajectories(learned, hypothesis, context, settings=None):
     solve = partial(_solve, learned, context, settings)
     table = TermTable(learned, joint_basis(learned.equations), hypothesis)
     search = _TermSearch(problem, table, solve, settings)
-    if table.groups.size and np.any(table.groups >= 0):
-        search.run(problem.start().nodes)
+    if simpler is not None:
+        search.extend(simpler)
+    elif table.groups.size and np.any(table.groups >= 0):
+        search.run(problem, problem.start())
     else:
         search.best = solve(problem, problem.start())
+    search.resolve()
     result = search.best
     if result is None or not (result.converged or result.interrupted):
         return None
@@ -95,10 +103,11 @@ def fit_trajectories(learned, hypothesis, context, settings=None):
 def _solve(learned, context, settings, problem, start):
     """Steps until states do not change any more; None if that fails."""
     noise = PredictionScale(learned.observations).noise(problem.prior.noise)
+    tol = max(settings.tol * context.settings.tol, settings.part * noise)
     result = minimise(
         problem,
         start,
-        RelaxedSteps(max(settings.tol * context.settings.tol, settings.part * noise)),
+        RelaxedSteps(tol),
         max_iter=min(settings.max_steps, context.settings.max_iter),
         report=partial(context.report, learned, problem),
     )
@@ -125,11 +134,28 @@ class _TermSearch:
         self.best, self.score, self.kept = None, -np.inf, None
         self.steps, self.tried = [], set()
 
-    def run(self, nodes):
+    def extend(self, fit):
+        """Search from trajectories whose equations have some of the terms."""
+        iterate, table = fit.result.solution, self.table
+        values = table.values_of(iterate.equations)
+        kept = [i for i, v in enumerate(values) if v or table.groups[i] < 0]
+        problem = replace(
+            self.problem, times=fit.problem.times, prior=fit.problem.prior
+        )
+        basis = table.restricted(self.basis, kept)
+        equations = self._with(basis, kept, values[kept])
+        result = self.solve(problem, replace(iterate, equations=equations))
+        if result is None or result.interrupted:
+            self.best = result
+            return
+        self.tried.add(tuple(kept))
+        self._record(kept, result)
+        self.run(*self._best_with_all_terms())
+
+    def run(self, problem, iterate):
         """Search, solve and search again where the solution is."""
-        problem, equations = self.problem, self.problem.learned.equations
         for _ in range(self.settings.n_rounds):
-            iterate, before = TrajectoryIterate(equations, nodes), self.score
+            before = self.score
             model = problem.linearise(problem.evaluate(iterate))
             if model is None:
                 return
@@ -137,16 +163,37 @@ class _TermSearch:
             if self.kept is None:
                 offers = [self._best_set(score)]
             else:
-                offers = self._best_neighbours(score)
+                offers = self._best_neighbours(score, model)
             for offer in offers:
-                self._try(offer, model, score, nodes)
+                self._try(offer, model, score, iterate.nodes)
                 if self.best is not None and self.best.interrupted:
                     return
             if not self.score > before:
                 return
-            result = self.best
-            problem, nodes = result.model.problem, result.solution.nodes
-            equations = self._complete(self.kept, result.solution.equations)
+            self.resolve()
+            problem, iterate = self._best_with_all_terms()
+
+    def resolve(self):
+        """Solve again with shorter steps in time where those of the best are too long.
+
+        Its evidence is then that of these.
+        """
+        for _ in range(self.settings.n_resolutions):
+            if self.best is None or not self.best.converged:
+                return
+            finer = self.best.model.problem.resolved(self.best.solution)
+            result = None if finer is None else self.solve(*finer)
+            if result is None:
+                return
+            self.best = result
+            if self.kept is not None:
+                self.score = result.model.log_evidence() + self._log_odds(self.kept)
+
+    def _best_with_all_terms(self):
+        """The problem of the best solution, and that with the features of all terms."""
+        result = self.best
+        equations = self._complete(self.kept, result.solution.equations)
+        return result.model.problem, replace(result.solution, equations=equations)
 
     def _scores(self, model):
         """The evidence of sets of terms in a linearised problem."""
@@ -162,13 +209,53 @@ class _TermSearch:
         if result is not None:
             self._record(kept, result)
 
-    def _best_neighbours(self, score):
-        """Sets near the best one that have not been solved for, the best first."""
-        offers = [k for k in self._neighbours(self.kept) if tuple(k) not in self.tried]
+    def _best_neighbours(self, score, model):
+        """Sets that have not been solved for, the best first.
+
+        Those near the best one, that which a search among all terms finds where the
+        solution is now, and the terms of the best one that do not cancel each other.
+        """
+        offers = [*self._neighbours(self.kept), self._best_set(score)]
+        offers = {tuple(kept): kept for kept in offers}
+        offers = [kept for key, kept in offers.items() if key not in self.tried]
         ranked = sorted(((score(offer), offer) for offer in offers), reverse=True)
         highest = max([score(self.kept), *(each for each, _ in ranked[:1])])
         near = [k for each, k in ranked if each > highest - self.settings.margin]
-        return near[: self.settings.n_tried]
+        near, plain = near[: self.settings.n_tried], self._without_cancelling(model)
+        return near if plain in near or tuple(plain) in self.tried else [plain, *near]
+
+    def _without_cancelling(self, model):
+        """The best set without terms that cancel along the trajectories.
+
+        With terms that do, such as those of an energy that is conserved, the equations
+        may be so unstable beside the trajectories that a linearisation does not see
+        that they can go. Highest derivatives need the others to the part that the noise
+        is of the observations.
+        """
+        problem, kept = model.problem, self.kept
+        effects = problem.effects_on_highest(model.iterate) @ self.single
+        values = self.table.coefficients(self.basis, [*range(len(self.table.groups))])
+        values = values @ model.regression.center
+        used = effects[:, kept]
+        noise = PredictionScale(problem.learned.observations).noise(problem.prior.noise)
+        size = PredictionScale(problem.learned.observations).size
+        level = rms(used @ values[kept]) * noise / size
+        if not level > 0:
+            return kept
+        # A ridge far below the level makes terms that cancel exactly independent.
+        ridge = 1e-3 * level / np.max(np.abs(values)) * np.eye(len(kept))
+        lower = linalg.qr(np.vstack([used, ridge]) / level, mode="r")[0][: len(kept)].T
+        posterior, left = WeightPosterior(values[kept], lower, 0.0), [*range(len(kept))]
+        while True:
+            removable = self.table.removable([kept[i] for i in left])
+            removable = {i for i in left if kept[i] in removable}
+            if not removable:
+                break
+            loss, fewer = posterior.without_cheapest(left, removable)
+            if loss > 0.5 * len(used):
+                break
+            left = fewer
+        return [kept[i] for i in left]
 
     def _record(self, kept, result):
         """Keep a result if it is the best so far."""
@@ -183,15 +270,19 @@ class _TermSearch:
     def _log_odds(self, kept):
         """Log probability of a set of terms.
 
-        Sets with the same number of terms of each degree in each equation share it:
-        there are more products of high degree than of low.
+        Each of the n terms of one degree in one equation has the same probability to be
+        there, which is unknown, with the density (1 - p)^(n - 1): one is expected of
+        them. There are more products of high degree than of low. Scott and Berger,
+        "Bayes and empirical-Bayes multiplicity adjustment in the variable-selection
+        problem", Annals of Statistics 38, 2010.
         """
         table, odds = self.table, 0.0
         kinds = np.stack([table.groups, table.degrees], axis=1)
         for kind in np.unique(kinds[table.groups >= 0], axis=0):
             alike = np.all(kinds == kind, axis=1)
-            odds -= log(comb(int(alike.sum()), int(alike[kept].sum())))
-        return odds
+            n, k = int(alike.sum()), int(alike[kept].sum())
+            odds += betaln(k + 1, 2 * n - k) - betaln(1, n)
+        return float(odds)
 
     def _best_set(self, score):
         """Positions of the terms of the best set by a score.

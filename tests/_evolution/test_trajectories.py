@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.integrate import solve_ivp
-from scipy.linalg import expm
+from scipy.linalg import block_diag, expm
 
 from keql import Equation, TwoStepKEqL
 from keql._evolution.flow import Flow
@@ -83,7 +83,8 @@ def flow_of(learned, equations=None):
         name: lambda points, i=i: inputs.at(0, points)[:, i]
         for i, name in enumerate(inputs.names)
     }
-    return Flow(learned.equations if equations is None else equations, given)
+    forcing = learned.setup.forcing_functions[0]
+    return Flow(learned.equations if equations is None else equations, given, forcing)
 
 
 def shifted(equations, direction, h):
@@ -155,46 +156,57 @@ def test_a_step_is_of_order_eight(hunters):
 
 def regression(free=False, weights=True, seed=0):
     """Weights and the initial values of two functions from made-up rows."""
-    rng, p, D, N = np.random.RandomState(seed), 3 if weights else 0, 2, 14
-    on_initial = np.zeros((N, 2 * D))
-    on_initial[:8, :D] = rng.normal(size=(8, D))
-    on_initial[8:, D:] = rng.normal(size=(6, D))
-    rows = Rows(
-        rng.normal(size=N),
-        rng.normal(size=(N, p)),
-        on_initial,
-        np.arange(N) % 2,
-        rng.uniform(0.5, 2.0, N),
-        np.array([8]),
-    )
+    rng, p, D = np.random.RandomState(seed), 3 if weights else 0, 2
+    rows = [
+        Rows(
+            rng.normal(size=n),
+            rng.normal(size=(n, p)),
+            rng.normal(size=(n, D)),
+            rng.normal(size=D),
+            np.arange(n) % 2,
+            rng.uniform(0.5, 2.0, n),
+        )
+        for n in (8, 6)
+    ]
     noise, lowest = np.array([0.3, 0.8]), np.array([1e-3, 1e-3])
     free = np.array([free, free])
     prior = InitialPrior(np.array([2.0, 5.0]), noise, free, lowest, scale=1.5)
-    return InitialValueRegression(rows, prior)
+    return InitialValueRegression(rows, rng.normal(size=p), prior)
 
 
 def joint_gaussian(model):
-    """Effects (N, q), prior variances (q,) and noise variances (N,)."""
-    rows, prior = model.rows, model.prior
-    A = np.hstack([rows.on_weights, rows.on_initial])
-    p = rows.on_weights.shape[1]
+    """Target (N,), effects (N, q), prior variances (q,), noise variances (N,)."""
+    rows, prior, p = model.rows, model.prior, model.p
+    C = block_diag(*(own.on_initial for own in rows))
+    A = np.hstack([np.concatenate([own.on_weights for own in rows]), C])
+    center = np.concatenate([model.center, *(own.initial for own in rows)])
+    target = np.concatenate([own.residuals for own in rows]) + A @ center
     variances = np.r_[np.full(p, prior.scale**2), np.tile(prior.spread**2, 2)]
-    return A, variances, prior.noise[rows.index] ** 2 / rows.weights
+    noise = [prior.noise[own.index] ** 2 / own.weights for own in rows]
+    return target, A, variances, np.concatenate(noise)
+
+
+def unknowns(model):
+    """The most probable weights and initial values of both functions."""
+    weights, initial = model.changes
+    before = [own.initial for own in model.rows]
+    return np.concatenate([model.center + weights, *map(np.add, before, initial)])
 
 
 @pytest.mark.parametrize("weights", [True, False])
 def test_the_posterior_is_that_of_the_full_covariance(weights):
     model = regression(weights=weights)
-    A, prior, noise = joint_gaussian(model)
+    target, A, prior, noise = joint_gaussian(model)
     C = (A * prior) @ A.T + np.diag(noise)
-    target = model.rows.target
     gain = (A * prior).T @ np.linalg.inv(C)
     mean = gain @ target
     covariance = np.diag(prior) - gain @ (A * prior)
-    assert_allclose(model.unknowns, mean, rtol=1e-10)
+    assert_allclose(unknowns(model), mean, rtol=1e-10)
     assert_allclose(model.weights, mean[: model.p], rtol=1e-10)
-    root = model.root_of_covariance()
-    assert_allclose(root @ root.T, covariance, rtol=1e-9, atol=1e-12)
+    for m, root in enumerate(model.roots_of_covariance()):
+        of_weights, first = np.arange(model.p), model.p + 2 * m
+        own = np.ix_(*2 * [np.r_[of_weights, first : first + 2]])
+        assert_allclose(root @ root.T, covariance[own], rtol=1e-9, atol=1e-12)
     assert 2 * model.loss == pytest.approx(target @ np.linalg.solve(C, target))
     density = stats.multivariate_normal(np.zeros(len(C)), C).logpdf(target)
     density += 0.5 * len(C) * np.log(2 * np.pi)  # which is left out
@@ -209,28 +221,31 @@ def test_the_posterior_is_that_of_the_full_covariance(weights):
 
 def test_leave_one_out_is_that_of_explicit_refits():
     model = regression()
-    errors = np.concatenate(model.leave_one_out())
-    assert [len(own) for own in model.leave_one_out()] == [8, 6]
-    A = np.hstack([model.rows.on_weights, model.rows.on_initial])
-    for i in range(14):
-        kept = np.delete(np.arange(14), i)
-        rows = model.rows
-        fewer = Rows(
-            *(part[kept] for part in (rows.target, rows.on_weights, rows.on_initial)),
-            rows.index[kept],
-            rows.weights[kept],
-            np.array([7 if i < 8 else 8]),
-        )
-        found = InitialValueRegression(fewer, model.prior).unknowns
-        assert errors[i] == pytest.approx(rows.target[i] - A[i] @ found, rel=1e-9)
+    errors = model.leave_one_out()
+    assert [len(own) for own in errors] == [8, 6]
+    target, A, _, _ = joint_gaussian(model)
+    first = 0
+    for m, own in enumerate(model.rows):
+        for i in range(len(own.index)):
+            arrays = own.residuals, own.on_weights, own.on_initial
+            arrays, others = [np.delete(a, i, axis=0) for a in arrays], [*model.rows]
+            last = np.delete(own.index, i), np.delete(own.weights, i)
+            others[m] = Rows(*arrays, own.initial, *last)
+            found = InitialValueRegression(others, model.center, model.prior)
+            missed = target[first + i] - A[first + i] @ unknowns(found)
+            assert errors[m][i] == pytest.approx(missed, rel=1e-9)
+        first += len(own.index)
 
 
 def test_noise_levels_and_scale_of_most_likelihood():
     """The evidence has no slope in the logarithms of what is free."""
     rng, model = np.random.RandomState(1), regression(free=True)
-    explained = model.rows.on_weights @ [30.0, -20.0, 10.0]
-    rows = replace(model.rows, target=explained + rng.normal(size=14))
-    start = InitialValueRegression(rows, model.prior)
+    center, rows = 0 * model.center, []
+    for own in model.rows:
+        explained = own.on_weights @ [30.0, -20.0, 10.0]
+        noisy = explained + rng.normal(size=len(own.index))
+        rows.append(replace(own, residuals=noisy, initial=0 * own.initial))
+    start = InitialValueRegression(rows, center, model.prior)
     best = start.with_best_prior(max_iter=1000, tol=1e-10)
     assert best.log_evidence() > start.log_evidence()
     assert 1.0 < best.prior.scale < best.prior.max_scale
@@ -238,7 +253,7 @@ def test_noise_levels_and_scale_of_most_likelihood():
 
     def evidence(noise, scale):
         prior = replace(best.prior, noise=noise, scale=scale)
-        return InitialValueRegression(rows, prior).log_evidence()
+        return InitialValueRegression(rows, center, prior).log_evidence()
 
     h = 1e-4
     for factors in ([1, 0, 0], [0, 1, 0], [0, 0, 1]):
@@ -246,7 +261,7 @@ def test_noise_levels_and_scale_of_most_likelihood():
         slope = evidence(best.prior.noise * up[:2], best.prior.scale * up[2])
         slope -= evidence(best.prior.noise * down[:2], best.prior.scale * down[2])
         assert abs(slope / (2 * h)) < 1e-3
-    held = InitialValueRegression(rows, replace(model.prior, scale=1.0))
+    held = InitialValueRegression(rows, center, replace(model.prior, scale=1.0))
     held.prior.free_noise[:] = False
     assert_array_equal(held.with_best_prior().prior.noise, model.prior.noise)
 
@@ -254,6 +269,7 @@ def test_noise_levels_and_scale_of_most_likelihood():
 def test_the_whitened_regression_has_the_same_evidence():
     """Up to a constant: that of the initial values and the noise."""
     model = regression()
+    model = InitialValueRegression(model.rows, 0 * model.center, model.prior)
     target, effects = model.whitened()
     differences = []
     for kept in ([0, 1, 2], [0], [1, 2], []):
@@ -262,10 +278,22 @@ def test_the_whitened_regression_has_the_same_evidence():
         explained = B.T @ target
         value = 0.5 * explained @ np.linalg.solve(C, explained)
         value -= 0.5 * np.linalg.slogdet(C)[1] if kept else 0.0
-        rows = replace(model.rows, on_weights=model.rows.on_weights[:, kept])
-        whole = InitialValueRegression(rows, model.prior).log_evidence()
-        differences.append(whole - value)
+        rows = [replace(own, on_weights=own.on_weights[:, kept]) for own in model.rows]
+        fewer = InitialValueRegression(rows, np.zeros(len(kept)), model.prior)
+        differences.append(fewer.log_evidence() - value)
     assert np.ptp(differences) < 1e-9
+
+
+def test_where_it_is_linearised_does_not_matter():
+    model, shift = regression(), np.array([3.0, -1.0, 2.0])
+    rows = [
+        replace(own, residuals=own.residuals - own.on_weights @ shift)
+        for own in model.rows
+    ]
+    other = InitialValueRegression(rows, model.center + shift, model.prior)
+    assert_allclose(unknowns(other), unknowns(model), rtol=1e-10)
+    assert other.log_evidence() == pytest.approx(model.log_evidence())
+    assert_allclose(other.whitened()[0], model.whitened()[0], rtol=1e-9, atol=1e-11)
 
 
 # --- trajectories ---------------------------------------------------------------------
@@ -503,7 +531,10 @@ def equations(*pairs):
 X_ONLY = ("a", Equation("x_t", ("x", "y")))
 WITHOUT = [
     ({"variables": ("t", "z")}, "there are several coordinates"),
-    ({"forcing": lambda points: points[:, 0]}, "a forcing is given"),
+    (
+        {"forcing": np.zeros(9), "collocation_points": np.linspace(1, 11, 9)[:, None]},
+        "the forcing is not known at all observed times",
+    ),
     ({"known_part": ("x_t", "x_tt")}, "simulate needs a derivative of y"),
     (
         equations(X_ONLY, ("b", Equation("y_t", ("x",))), ("c", Equation("x_t"))),

@@ -253,7 +253,9 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     of_state = np.zeros(3, dtype=int), [identity_of("u", 1)]
     data = FunctionData(np.zeros((3, 1)), np.ones(3), np.ones(3), *of_state)
     setup = SimpleNamespace(is_system=False)
-    two_step = SimpleNamespace(observations=Observations((None,), [data]), setup=setup)
+    two_step = SimpleNamespace(
+        observations=Observations((None,), [data]), setup=setup, variables=("x", "t")
+    )
     context = replace(CONTEXT, settings=replace(CONTEXT.settings, n_restarts=7))
     table = [Candidate(Hypothesis(), why_not)] * 5
     return _search._Search(two_step, table, context), tries

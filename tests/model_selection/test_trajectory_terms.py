@@ -1,5 +1,6 @@
 """Terms of equations whose trajectories are exact, and how they are searched."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -151,15 +152,25 @@ def test_the_best_set_is_found(two_step, n_terms):
             assert len(neighbour) == 4 and sum(i < 6 for i in neighbour) == 2
 
 
-def test_sets_of_one_size_share_their_odds(two_step):
-    """The odds of all sets of some terms of each degree in each equation sum to one."""
+def test_the_odds_of_all_sets_sum_to_one(two_step):
+    """Of the terms of one degree in one equation; fewer are more probable than many."""
     search = search_of(two_step, "auto")
     degrees = search.table.degrees
     assert sorted(degrees) == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
     quadratic = [i for i in range(6) if degrees[i] == 2]
-    sets = [list(pair) for pair in combinations(quadratic, 2)]
-    assert sum(np.exp(search._log_odds(kept)) for kept in sets) == pytest.approx(1.0)
-    assert search._log_odds(list(range(12))) == search._log_odds([]) == 0.0
+    nothing, total, by_size = search._log_odds([]), 0.0, []
+    for size in range(4):
+        sets = [list(chosen) for chosen in combinations(quadratic, size)]
+        odds = [np.exp(search._log_odds(kept)) for kept in sets]
+        assert np.ptp(odds) < 1e-12
+        by_size.append(sum(odds))
+        total += sum(odds)
+    # Those of the other degrees and of the other equation are without any term.
+    log_of_others = nothing - np.log(3) + np.log(5)  # B(1, 6) / B(1, 3) = 1 / 2
+    none = by_size[0]
+    assert none == pytest.approx(np.exp(nothing))
+    assert total == pytest.approx(none / 0.5)
+    assert np.all(np.diff(by_size) < 0) and np.isfinite(log_of_others)
 
 
 def test_the_score_is_the_evidence_of_the_linearised_problem(two_step):
@@ -172,8 +183,16 @@ def test_the_score_is_the_evidence_of_the_linearised_problem(two_step):
     for kept in ([0, 1, 6, 7], [2], list(range(12)), [3, 4, 5, 9]):
         # A basis of weights of least norm, orthonormal, of these terms.
         span = np.linalg.qr(search.single[:, kept])[0]
-        fewer = type(rows)(**vars(rows) | {"on_weights": rows.on_weights @ span})
-        whole = InitialValueRegression(fewer, model.regression.prior)
+        fewer = [
+            replace(
+                own,
+                on_weights=own.on_weights @ span,
+                residuals=own.residuals + own.on_weights @ model.regression.center,
+            )
+            for own in rows
+        ]
+        center = np.zeros(span.shape[1])
+        whole = InitialValueRegression(fewer, center, model.regression.prior)
         value = whole.log_evidence() + search._log_odds(kept)
         differences.append(score(kept) - value)
         expected = span @ whole.weights
