@@ -352,14 +352,111 @@ def test_nodes_are_the_solution(solved):
     assert_allclose(state.evaluate(points[:, None], both), rates, atol=1e-6)
 
 
-def test_outside_and_above_the_order_is_the_other_state(solved, hunters):
+def test_beyond_the_nodes_it_is_integrated_on(solved):
+    """In both directions, in any order of the times; also its slopes."""
     (state,) = solved[1].model.posterior_states()
-    asked = [(np.array([[-0.5], [12.5]]), "x"), (np.array([[3.0]]), "x_tt")]
-    for points, name in asked:
-        operator = parse_operator(name, VARIABLES, ("x", "y"))
-        for method in ("evaluate", "variance"):
-            expected = getattr(hunters.states[0], method)(points, operator)
-            assert_array_equal(getattr(state, method)(points, operator), expected)
+    later = np.array([15.0, 12.5, 14.0])
+    order = np.argsort(later)
+    exact = np.empty((3, 2))
+    exact[order] = integrate(hunt, HUNTED[-1], np.r_[12.0, later[order]])[1:]
+    earlier = integrate(lambda t, y: -np.array(hunt(t, y)), HUNTED[0], [0.0, 0.7])[1]
+    for i, name in enumerate("xy"):
+        value = parse_operator(name, VARIABLES, ("x", "y"))
+        assert_allclose(state.evaluate(later[:, None], value), exact[:, i], rtol=1e-6)
+        before = state.evaluate(np.array([[-0.7]]), value)
+        assert_allclose(before, earlier[i], rtol=1e-6)
+        slope = parse_operator(f"{name}_t", VARIABLES, ("x", "y"))
+        rates = [hunt(0, y)[i] for y in exact]
+        assert_allclose(state.evaluate(later[:, None], slope), rates, rtol=1e-5)
+
+
+def test_variance_beyond_the_nodes_is_propagated():
+    """A decay whose rate and initial value are uncertain: u = z exp(-w t)."""
+    times = np.linspace(0, 2, 9)
+    noisy = np.exp(-times) + 0.01 * np.random.RandomState(0).normal(size=9)
+    learned = learn_one(times, noisy, operators=("u",), known_part="u_t", **LINEAR)
+    _, result = solve(learned, [0.01])
+    (state,) = result.model.posterior_states()
+    value, h = parse_operator("u", VARIABLES), 1e-4
+    p, t = len(state.root) - 1, np.array([[-1.0], [3.0], [5.0]])
+
+    def values(change):
+        (equation,) = shifted(result.solution.equations, change[:p], 1.0)
+        terms = equation.terms()
+        rest, rate = terms["1"] / terms["u"], terms["u"]
+        return (state.nodes[0] + change[p] + rest) * np.exp(-rate * t[:, 0]) - rest
+
+    linear = [(values(h * c) - values(-h * c)) / (2 * h) for c in state.root.T]
+    assert_allclose(state.variance(t, value), np.sum(np.square(linear), 0), rtol=1e-4)
+    assert_allclose(state.evaluate(t, value), values(np.zeros(p + 1)), rtol=1e-7)
+
+
+def test_above_the_order_and_after_an_explosion_is_the_other_state(solved, hunters):
+    (state,) = solved[1].model.posterior_states()
+    point, operator = np.array([[3.0]]), parse_operator("x_tt", VARIABLES, ("x", "y"))
+    expected = hunters.states[0].evaluate(point, operator)
+    assert_array_equal(state.evaluate(point, operator), expected)
+    times = np.linspace(0, 0.9, 10)  # u' = u^2 with u(0) = 1 ends at t = 1
+    learned = learn_one(times, 1 / (1 - times), operators=("u",), known_part="u_t")
+    _, result = solve(learned)
+    (state,) = result.model.posterior_states()
+    points, operator = np.array([[0.95], [1.2]]), parse_operator("u", VARIABLES)
+    found = state.evaluate(points, operator)
+    assert found[0] == pytest.approx(20.0, rel=1e-3)
+    assert found[1] == learned.states[0].evaluate(points, operator)[1]
+    assert np.all(np.isfinite(state.variance(points, operator)))
+
+
+def learn_one(t, y, **settings):
+    """The two-step solution of a single state."""
+    model = TwoStepKEqL(variables=VARIABLES, collocation_points=60, **settings)
+    return model._learn_in_two_steps(t[:, None], y, None)
+
+
+@pytest.mark.parametrize("as_array", [False, True])
+def test_a_forcing_is_integrated_too(as_array):
+    """As a function, or between the collocation points where its values are given."""
+
+    def force(points):
+        return np.cos(2 * points[:, 0])
+
+    grid, times = np.linspace(0, 10, 201)[:, None], np.linspace(0, 10, 41)
+    exact = integrate(
+        lambda t, y: [y[1], np.cos(2 * t) - 3 * y[0] - 0.2 * y[1]], (1.0, 0.0), times
+    )
+    given = {"forcing": force(grid), "collocation_points": grid}
+    given = given if as_array else {"forcing": force, "collocation_points": 60}
+    model = TwoStepKEqL(("u", "u_t"), "u_tt", variables=VARIABLES, **given, **LINEAR)
+    learned = model._learn_in_two_steps(times[:, None], exact[:, 0], None)
+    assert why_no_trajectories(learned) == ""
+    _, result = solve(learned)
+    assert result.converged
+    (terms,) = terms_of(result.model)
+    assert close_to({"u": 3.0, "u_t": 0.2}, terms, 1e-6)
+
+
+def test_steps_are_divided_until_they_resolve_the_solution():
+    """Few steps of a fast oscillation, whose errors are told as they are."""
+    times = np.linspace(0, 10, 40)
+    learned = learn_one(
+        times, np.cos(3 * times), operators=("u", "u_t"), known_part="u_tt", **LINEAR
+    )
+    _, result = solve(learned, steps=8)
+    problem = result.model.problem
+    errors = [np.abs(own).max() for own in problem.step_errors(result.solution)]
+    finer, iterate = problem.resolved(result.solution)
+    assert len(finer.times[0]) > len(problem.times[0])
+    assert np.isin(problem.times[0], finer.times[0]).all()
+    smaller = [np.abs(own).max() for own in finer.step_errors(iterate)]
+    assert smaller[0] < 0.1 * errors[0]
+    while finer is not None:
+        problem = finer
+        result = minimise(problem, iterate, FullSteps(1e-12), max_iter=20)
+        finer, iterate = problem.resolved(result.solution) or (None, None)
+    (state,) = result.model.posterior_states()
+    points, value = np.linspace(0, 10, 101), parse_operator("u", VARIABLES)
+    exact = np.cos(3 * points)
+    assert_allclose(state.evaluate(points[:, None], value), exact, atol=1e-8)
 
 
 def test_second_order_and_inputs(swinging):

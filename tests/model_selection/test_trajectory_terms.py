@@ -158,19 +158,16 @@ def test_the_odds_of_all_sets_sum_to_one(two_step):
     degrees = search.table.degrees
     assert sorted(degrees) == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
     quadratic = [i for i in range(6) if degrees[i] == 2]
-    nothing, total, by_size = search._log_odds([]), 0.0, []
+    by_size = []
     for size in range(4):
         sets = [list(chosen) for chosen in combinations(quadratic, size)]
-        odds = [np.exp(search._log_odds(kept)) for kept in sets]
+        odds = [search._log_odds(kept) for kept in sets]
         assert np.ptp(odds) < 1e-12
-        by_size.append(sum(odds))
-        total += sum(odds)
-    # Those of the other degrees and of the other equation are without any term.
-    log_of_others = nothing - np.log(3) + np.log(5)  # B(1, 6) / B(1, 3) = 1 / 2
-    none = by_size[0]
-    assert none == pytest.approx(np.exp(nothing))
-    assert total == pytest.approx(none / 0.5)
-    assert np.all(np.diff(by_size) < 0) and np.isfinite(log_of_others)
+        by_size.append(np.sum(np.exp(odds)))
+    # In six kinds, a degree of an equation each, half of the sets is the empty one.
+    assert search._log_odds([]) == pytest.approx(6 * np.log(0.5))
+    assert sum(by_size) == pytest.approx(0.5**5)
+    assert np.all(np.diff(by_size) < 0)
 
 
 def test_the_score_is_the_evidence_of_the_linearised_problem(two_step):
@@ -205,3 +202,28 @@ def test_a_search_that_is_stopped_returns_what_it_has(two_step):
     stopped = Context(FitSettings(), lambda *_: True)
     fit = fit_trajectories(two_step, Hypothesis(n_terms="auto"), stopped)
     assert fit.result.interrupted and fit.result.n_iter == 1
+
+
+def test_terms_that_cancel_along_the_trajectory_go_together():
+    """u_tt = -4 u: along it 1 - u^2 - u_t^2 / 4 is zero, its energy."""
+    times = np.linspace(0, 10, 30)
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",), n_terms="auto")
+    model.fit(times[:, None], np.cos(2 * times))
+    assert model.equation_.terms() == pytest.approx({"u": 4.0}, rel=1e-6)
+
+
+def test_cubic_terms_within_the_noise():
+    """A quadratic equation predicts as well there, and is less probable."""
+    rng, times = np.random.RandomState(0), np.linspace(0, 12, 40)
+
+    def rate(_, y):
+        return [y[1], -y[0] - 0.8 * y[0] ** 3 - 0.1 * y[1]]
+
+    how = {"rtol": 1e-10, "atol": 1e-10, "t_eval": times}
+    u = solve_ivp(rate, (0, 12), [1.0, 0.0], **how).y[0]
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",), n_terms="auto")
+    model.fit(times[:, None], u + 0.01 * rng.normal(size=40))
+    terms, std = model.equation_.terms(return_std=True)
+    truth = {"u": 1.0, "u^3": 0.8, "u_t": 0.1}
+    assert set(terms) == set(truth)
+    assert all(abs(terms[name] - truth[name]) < 4 * std[name] for name in truth)
