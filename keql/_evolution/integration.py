@@ -34,12 +34,17 @@ class EvolutionGrid:
     n_steps, n_points : int, default=40, 80. Steps in time and points in space: two of
         Burgers' equation with a diffusion of 0.01 of the box agree to 1e-6 with twice
         as many.
+    n_ends : int, default=1. Points at either end in space whose values the equation
+        leaves open: half of its order in space.
     grading : float, default=2.0. Step k of n ends at (k / n)^grading of the time.
     """
 
-    def __init__(self, lower, upper, axis, n_steps=40, n_points=80, grading=2.0):
+    def __init__(
+        self, lower, upper, axis, n_steps=40, n_points=80, n_ends=1, grading=2.0
+    ):
         self.lower, self.upper, self.axis = lower, upper, axis
         self.n_steps, self.n_points = n_steps, n_points
+        self.ends = np.r_[:n_ends, n_points - n_ends : n_points]
         begin, end = lower[axis], upper[axis]
         self.edges = begin + (end - begin) * np.linspace(0, 1, n_steps + 1) ** grading
         self.steps = np.diff(self.edges)
@@ -60,8 +65,13 @@ class EvolutionGrid:
 
         Those of the initial time; then both ends in space at all Radau points.
         """
-        ends = self.points[:, 1:][:, :, [0, -1]].reshape(-1, 2)
+        ends = self.points[:, 1:][:, :, self.ends].reshape(-1, 2)
         return np.concatenate([self.points[0, 0], ends])
+
+    @property
+    def rows_of_ends(self):
+        """Rows of the equation of a step that give way to values at the ends."""
+        return (self.n_points * np.arange(3)[:, None] + self.ends).ravel()
 
     def equals(self, other):
         """Whether another object is a grid of the same points."""
@@ -95,7 +105,7 @@ class EvolutionGrid:
 
         Functions have shape (n_steps, 4, n_points, m).
         """
-        ends = functions[:, 1:, [0, -1]].reshape(-1, functions.shape[-1])
+        ends = functions[:, 1:, self.ends].reshape(-1, functions.shape[-1])
         return np.concatenate([functions[0, 0], ends])
 
     def interpolation(self, points, operator):
@@ -183,12 +193,14 @@ class EvolvedState:
         return variances
 
 
-def linear_response(grid, equation, state, max_growth=1e4):
+def linear_response(grid, equation, state, forcing=0.0, max_growth=1e4):
     """The equation, linearised at a state, integrated from any boundary values.
 
     grid : EvolutionGrid. Where.
     equation : LearnedEquation. With p weights.
     state : ndarray of shape (n_steps * 4 * n_points,). Values on the grid.
+    forcing : ndarray of shape (n_steps * 3 * n_points,), default=0. Right-hand side at
+        the Radau points.
     max_growth : float, default=1e4. By which a change of a boundary value may grow
         before it counts as unstable.
 
@@ -199,42 +211,43 @@ def linear_response(grid, equation, state, max_growth=1e4):
     n, n_steps, p = grid.n_points, grid.n_steps, len(equation.weights)
     without, moving = grid.matrices(equation.operators)
     state = state.reshape(n_steps, 4 * n)
-    slopes, right = _linearise(grid, equation, (without, moving), state)
-    response = np.zeros((n_steps, 4, n, 1 + p + n + 6 * n_steps))
+    slopes, right = _linearise(grid, equation, (without, moving), state, forcing)
+    ends, n_open = grid.rows_of_ends, 3 * len(grid.ends)
+    response = np.zeros((n_steps, 4, n, 1 + p + n + n_open * n_steps))
     response[0, 0, :, 1 + p : 1 + p + n] = np.eye(n)
     for step, h in enumerate(grid.steps):
         J = np.einsum("kq,qkj->kj", slopes[step], without + moving / h)
         right[step][:, 0] += J @ state[step]
-        solved = _solve_linear_step(J, right[step])
+        solved = _solve_linear_step(J, right[step], ends)
         if solved is None:
             return None
         # The columns belong to what is known, to the values where the step starts, and
         # to the values at both ends in space at its three Radau points.
         particular, from_start, from_ends = np.split(solved, [1 + p, 1 + p + n], axis=1)
-        last = 1 + p + n + 6 * step
+        last = 1 + p + n + n_open * step
         here = from_start @ response[step, 0, :, :last]
         here[:, : 1 + p] += particular
         growth = [np.max(np.abs(part)) for part in (here[:, 1 + p :], from_ends)]
         if not np.max(growth) < max_growth:
             return None
         response[step, 1:, :, :last] = here.reshape(3, n, -1)
-        response[step, 1:, :, last : last + 6] = from_ends.reshape(3, n, -1)
+        response[step, 1:, :, last : last + n_open] = from_ends.reshape(3, n, -1)
         if step + 1 < n_steps:
             response[step + 1, 0] = response[step, -1]
     return response
 
 
-def _solve_linear_step(J, right):
+def _solve_linear_step(J, right, ends):
     """Values at the Radau points of a step that meet J values = right; or None.
 
     J (3n, 4n) acts on the values of the step, its start included, and `right` (3n, m)
     has a column for each of m known parts; a column for each of the n values at the
-    start and of the 6 values at the ends in space follows in the result.
+    start and of those at the `ends` in space follows in the result.
     """
     n = J.shape[1] // 4
-    ends, known = _rows_of_ends(n), np.column_stack([right, -J[:, :n]])
-    unknown, on_ends = J[:, n:], np.zeros((3 * n, 6))
-    on_ends[ends, np.arange(6)] = 1.0
+    known = np.column_stack([right, -J[:, :n]])
+    unknown, on_ends = J[:, n:], np.zeros((3 * n, len(ends)))
+    on_ends[ends, np.arange(len(ends))] = 1.0
     unknown[ends], known[ends] = 0.0, 0.0
     unknown[ends, ends] = 1.0
     try:
@@ -243,7 +256,16 @@ def _solve_linear_step(J, right):
         return None
 
 
-def integrate(grid, equation, boundary, guess, n_newton=6, precision=1e-4, wild=100.0):
+def integrate(
+    grid,
+    equation,
+    boundary,
+    guess,
+    forcing=0.0,
+    n_newton=6,
+    precision=1e-4,
+    wild=100.0,
+):
     """The equation integrated from given boundary values.
 
     grid : EvolutionGrid. Where.
@@ -251,6 +273,8 @@ def integrate(grid, equation, boundary, guess, n_newton=6, precision=1e-4, wild=
     boundary : ndarray of shape (c,). Boundary values.
     guess : ndarray of shape (n_steps * 4 * n_points,). Values on the grid from which
         the Newton steps of each time step start.
+    forcing : ndarray of shape (n_steps * 3 * n_points,), default=0. Right-hand side at
+        the Radau points.
     n_newton : int, default=6. Newton steps of a time step at most.
     precision, wild : float, default=1e-4, 100. Changes, in units of the largest
         boundary value, at which Newton steps end, and at which they are given up.
@@ -264,12 +288,14 @@ def integrate(grid, equation, boundary, guess, n_newton=6, precision=1e-4, wild=
     without, moving = grid.matrices(equation.operators)
     state = guess.reshape(grid.n_steps, 4, n).copy()
     state[0, 0] = boundary[:n]
-    state[:, 1:, [0, -1]] = boundary[n:].reshape(grid.n_steps, 3, 2)
+    state[:, 1:, grid.ends] = boundary[n:].reshape(grid.n_steps, 3, -1)
+    forcing = np.broadcast_to(forcing, grid.n_steps * 3 * n).reshape(grid.n_steps, -1)
     points_of_steps = grid.points[:, 1:].reshape(grid.n_steps, -1, 2)
     for step, h in enumerate(grid.steps):
         points, matrices = points_of_steps[step], without + moving / h
         for _ in range(n_newton):
-            changed = _newton_step(equation, matrices, points, state[step])
+            given = points, forcing[step], grid.rows_of_ends
+            changed = _newton_step(equation, matrices, *given, state[step])
             if not changed < wild * size:
                 return None
             if changed < precision * size:
@@ -281,15 +307,14 @@ def integrate(grid, equation, boundary, guess, n_newton=6, precision=1e-4, wild=
     return state.ravel()
 
 
-def _newton_step(equation, matrices, points, values):
+def _newton_step(equation, matrices, points, forcing, ends, values):
     """Move values (4, n) of a time step towards a solution; the largest change.
 
     It is infinite if the linearised equation is singular.
     """
     n = values.shape[1]
-    ends = _rows_of_ends(n)
     S = np.column_stack([points, (matrices @ values.ravel()).T])
-    residual, slopes = equation(S), equation.gradient(S)[:, 2:]
+    residual, slopes = equation(S) - forcing, equation.gradient(S)[:, 2:]
     J = np.einsum("kq,qkj->kj", slopes, matrices[:, :, n:])
     residual[ends], J[ends] = 0.0, 0.0
     J[ends, ends] = 1.0
@@ -301,13 +326,8 @@ def _newton_step(equation, matrices, points, values):
     return np.max(np.abs(change))
 
 
-def _rows_of_ends(n):
-    """Rows of the equation of a step that give way to values at the ends in space."""
-    return (n * np.arange(3)[:, None] + [0, n - 1]).ravel()
-
-
-def _linearise(grid, equation, matrices, state):
-    """Slopes (n_steps, 3n, Q') at the Radau points, and (-F + psi . w, -psi) there.
+def _linearise(grid, equation, matrices, state, forcing):
+    """Slopes (n_steps, 3n, Q') at the Radau points, and (f - F + psi . w, -psi) there.
 
     `state` has shape (n_steps, 4n); F is the equation, psi are its features.
     """
@@ -320,7 +340,8 @@ def _linearise(grid, equation, matrices, state):
     S = np.column_stack([points, np.concatenate(features)])
     slopes = equation.gradient(S)[:, 2:]
     psi = equation.basis(S[:, : 2 + equation.n_operators])
-    right = np.column_stack([psi @ equation.weights - equation(S), -psi])
+    known = forcing + psi @ equation.weights - equation(S)
+    right = np.column_stack([known, -psi])
     shape = grid.n_steps, 3 * grid.n_points, -1
     return slopes.reshape(shape), right.reshape(shape)
 

@@ -53,12 +53,22 @@ class IntegrationLimits:
 def time_axis(setup, n_variables):
     """Which of two coordinates is the time of an evolution equation; None for others.
 
-    The equation is of first order in time and of second order in space.
+    The equation is of first order in time, in its known part, and of second to fourth
+    order in space.
     """
-    if n_variables != 2 or setup.has_forcing:
+    if n_variables != 2:
         return None
     orders = [orders for operator in setup.operators for orders, _ in operator.terms]
-    return {(1, 2): 0, (2, 1): 1}.get(tuple(np.max(orders, axis=0)))
+    first, second = np.max(orders, axis=0)
+    if first == 1 and 2 <= second <= 4:
+        return 0
+    return 1 if second == 1 and 2 <= first <= 4 else None
+
+
+def order_in_space(setup, axis):
+    """The highest order of a derivative in space, `axis` being that of time."""
+    terms = [orders for operator in setup.operators for orders, _ in operator.terms]
+    return int(np.max(terms, axis=0)[1 - axis])
 
 
 def why_not_integrated(learned, limits=None):
@@ -78,12 +88,12 @@ def why_not_integrated(learned, limits=None):
         return "the equation has no unknown part"
     if len(setup.rows[0].coordinates) < len(setup.collocation_points[0]):
         return "the equation is not imposed everywhere"
-    if setup.has_forcing:
-        return "a forcing is given"
+    if setup.has_forcing and any(f is None for (f,) in setup.forcing_functions):
+        return "the forcing is known at the collocation points only"
     if len(learned.variables) != 2:
         return "the equation does not have one coordinate of time and one of space"
     if time_axis(setup, 2) is None:
-        return "the equation is not of first order in time and second in space"
+        return "the equation is not of first order in time, of order 2 to 4 in space"
     if n_values > limits.observations:
         return f"there are {n_values} observations, more than {limits.observations}"
     if len(functions) > limits.functions:
@@ -188,10 +198,18 @@ class EvolutionProblem:
         boundary = [self.grid.boundary_of(s.reshape(shape))[:, 0] for s in states]
         return EvolutionIterate(equation, states, boundary)
 
+    def forcing_of(self, m):
+        """The right-hand side of a function at all Radau points, one after another."""
+        (forcing,) = self.learned.setup.forcing_functions[m]
+        if forcing is None:
+            return 0.0
+        return np.ravel(forcing(self.grid.points[:, 1:].reshape(-1, 2)))
+
     def with_grid(self, n_steps, n_points):
         """The same problem on another number of steps in time and points in space."""
         grid = self.grid
-        grid = EvolutionGrid(grid.lower, grid.upper, grid.axis, n_steps, n_points)
+        size = n_steps, n_points, len(grid.ends) // 2
+        grid = EvolutionGrid(grid.lower, grid.upper, grid.axis, *size)
         return replace(self, grid=grid, observed=_observed(grid, self.learned))
 
     def interpolate_from(self, other, iterate):
@@ -226,8 +244,8 @@ class EvolutionProblem:
         iterate = evaluation.iterate
         with np.errstate(over="ignore", invalid="ignore"):  # growth is looked at
             responses = [
-                linear_response(self.grid, iterate.equation, state)
-                for state in iterate.states
+                linear_response(self.grid, iterate.equation, state, self.forcing_of(m))
+                for m, state in enumerate(iterate.states)
             ]
         if any(response is None for response in responses):
             return None
@@ -287,8 +305,11 @@ class IntegratedProblem(EvolutionProblem):
         """
         states = []
         with np.errstate(over="ignore", invalid="ignore"):  # Newton looks at changes
-            for values, guess in zip(iterate.boundary, iterate.states, strict=True):
-                states.append(integrate(self.grid, iterate.equation, values, guess))
+            for m, given in enumerate(
+                zip(iterate.boundary, iterate.states, strict=True)
+            ):
+                forcing = self.forcing_of(m)
+                states.append(integrate(self.grid, iterate.equation, *given, forcing))
         if any(state is None for state in states):
             return None
         return super().evaluate(replace(iterate, states=states))
@@ -414,7 +435,9 @@ def make_evolution_problem(learned, noise=None, first_noise=1e-3, exact=1e-9):
         )
         for kernel in boundary_kernels(points, values)
     )
-    grid = EvolutionGrid(points.min(axis=0), points.max(axis=0), axis)
+    n_ends = (order_in_space(learned.setup, axis) + 1) // 2
+    corners = points.min(axis=0), points.max(axis=0)
+    grid = EvolutionGrid(*corners, axis, n_ends=n_ends)
     return EvolutionProblem(learned, grid, _observed(grid, learned), priors)
 
 
