@@ -316,6 +316,21 @@ def test_named_equations_that_say_nothing_more_leave_as_much_open():
         assert equation.terms() == pytest.approx(rest, abs=1e-7)
 
 
+@pytest.mark.parametrize("places", [(300, int("300")), (POINTS, POINTS.copy())])
+def test_equations_at_equal_points_share_them(places):
+    """As if the points were said once for both of them."""
+    given = {"states": ("x", "y"), "variables": ("t",)}
+    operators, numbers = ("x", "y"), ("x_t", "y_t")
+    named = [
+        (name, Equation(name, operators, collocation_points=points))
+        for name, points in zip(numbers, places, strict=True)
+    ]
+    model = TwoStepKEqL(**given, equations=named).fit(T, NOISY)
+    once = TwoStepKEqL(**PAIR, collocation_points=places[0]).fit(T, NOISY)
+    assert_array_equal(model.collocation_points_, once.collocation_points_)
+    assert model.equation_.terms() == once.equation_.terms()
+
+
 def test_a_boundary_law():
     """The coefficient of the heat transfer is found from the points at the wall."""
     data = make_heat_with_boundary_law(random_state=0)
