@@ -519,7 +519,7 @@ def test_a_learned_equation_must_match_the_data(pendulum):
 
 def test_columns_in_another_order():
     table = pd.DataFrame({"x": [0.0, 1.0], "t": [0.0, 0.5]})
-    solver = KernelPDESolver("u_t", 20, variables=("t", "x"), state_kernel=RBF(1.0))
+    solver = KernelPDESolver(variables=("t", "x"), state_kernel=RBF([1.0, 2.0]))
     found = solver.fit(table, [0.0, 1.0]).predict(table - 0.1)
     expected = solver.fit(table[["t", "x"]], [0.0, 1.0]).predict(
         table[["t", "x"]] - 0.1
