@@ -46,7 +46,9 @@ class Learner(BaseKEqL):
     @property
     def _hypothesis(self):
         """What the parameters say of states and equations."""
-        hypothesis = Hypothesis(**self._parameters_of(Hypothesis))
+        given = self._parameters_of(Hypothesis)
+        given = {name: _if_any(value) for name, value in given.items()}
+        hypothesis = Hypothesis(**given)
         if self.equations is None:
             return hypothesis
         return replace(
@@ -280,8 +282,10 @@ class Learner(BaseKEqL):
 
 
 def _if_any(given):
-    """A dict, or None if it says nothing: all of its entries are None."""
-    return None if all(value is None for value in given.values()) else given
+    """What is given, or None if it is a dict that says nothing: its entries are None."""
+    if isinstance(given, dict) and all(value is None for value in given.values()):
+        return None
+    return given
 
 
 def _by_name(names, values, make=dict):

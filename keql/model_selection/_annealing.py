@@ -18,7 +18,11 @@ from keql._numerics.optimisation import Damping, minimise
 from keql._observations.data import left_out_errors
 from keql._regression.likelihood import maximise_likelihood
 from keql.kernels import RBF, Constant, SystemKernel, as_kernel, map_states
-from keql.model_selection._state_kernels import KernelCandidate, most_parsimonious
+from keql.model_selection._state_kernels import (
+    KernelCandidate,
+    most_parsimonious,
+    with_given_kernels,
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class AnnealingSettings:
 def anneal(family, settings=None):
     """State kernels compared by annealed joint fits, that to be taken first.
 
+    Those that are given stay as they were fitted.
+
     family : JointFamily. The joint problems.
     settings : AnnealingSettings, default=None. None: the default ones.
 
@@ -56,12 +62,14 @@ def anneal(family, settings=None):
     """
     settings = settings or AnnealingSettings()
     kernel = likely_kernel(family.observations, family.two_step.variables, settings)
+    kernel = with_given_kernels(kernel, family)
     first = _through_levels(family, kernel, settings)
     candidates = [first]
     for factor in settings.factors:
         best = first
         while True:
             kernel = map_states(lambda k, f=factor: _rescaled(k, f), best.kernel)
+            kernel = with_given_kernels(kernel, family)
             other = _at_last_level(family, kernel, best, settings)
             candidates.append(other)
             if other.error >= best.error:

@@ -142,8 +142,15 @@ class Fit:
     def lower_equation_noise(self, criteria):
         """A lower noise level (E,) of each equation, in the units of its forcing.
 
-        That of the residuals where the level does not matter.
+        That of the residuals where the level does not matter; levels that are given
+        stay, and those of known constraints.
         """
+        setup, level = self.two_step.setup, self.problem.equation_noise
+        is_open = np.isnan(given_equation_noise(self.hypothesis, setup))
+        is_learned = [terms.depends_on is not None for terms in setup.equations]
+        return np.where(is_open & is_learned, self._lower_noise(criteria), level)
+
+    def _lower_noise(self, criteria):
         if not self.noise_is_inactive(criteria):
             return criteria.less_noise * self.problem.equation_noise
         residuals = self.problem.evaluate(self.result.solution).residuals

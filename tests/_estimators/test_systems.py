@@ -316,6 +316,16 @@ def test_named_equations_that_say_nothing_more_leave_as_much_open():
         assert equation.terms() == pytest.approx(rest, abs=1e-7)
 
 
+@pytest.mark.parametrize("parameter", ["state_kernel", "equation_noise", "n_terms"])
+def test_a_dict_that_gives_nothing_leaves_all_open(parameter):
+    name = "x" if parameter == "state_kernel" else "x_t"
+    free = OneStepKEqL(**PAIR).fit(column(TIMES), CYCLES)
+    model = OneStepKEqL(**PAIR, **{parameter: {name: None}})
+    model = model.fit(column(TIMES), CYCLES)
+    assert model.equation_.terms() == free.equation_.terms()
+    assert str(model.fit_report_) == str(free.fit_report_)
+
+
 @pytest.mark.parametrize("places", [(300, int("300")), (POINTS, POINTS.copy())])
 def test_equations_at_equal_points_share_them(places):
     """As if the points were said once for both of them."""
