@@ -282,7 +282,7 @@ class Learner(BaseKEqL):
 
 
 def _if_any(given):
-    """What is given, or None if it is a dict that says nothing: its entries are None."""
+    """What is given; None if it is a dict that says nothing, all entries being None."""
     if isinstance(given, dict) and all(value is None for value in given.values()):
         return None
     return given
