@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from keql._joint.assembly import equation_sizes
-from keql._joint.hidden_states import with_hidden_state
 from keql._numerics.linalg import extent_of, size_or_one
 from keql._numerics.optimisation import Damping, minimise
 from keql._observations.data import left_out_errors
@@ -64,6 +63,8 @@ def anneal(family, settings=None):
     kernel = likely_kernel(family.observations, family.two_step.variables, settings)
     kernel = with_given_kernels(kernel, family)
     first = _through_levels(family, kernel, settings)
+    if not family.hypothesis.open_states(family.observations.states):
+        return [first]
     candidates = [first]
     for factor in settings.factors:
         best = first
@@ -135,9 +136,6 @@ def _rescaled(kernel, factor):
 def _through_levels(family, kernel, settings):
     """The candidate of a kernel, its equations imposed more and more strictly."""
     two_step, problem, start = family.at(kernel)
-    values = with_hidden_state(two_step, problem, start)
-    if values is not None:
-        two_step, problem, start = family.at(kernel, values)
     final, sizes = problem.equation_noise, equation_sizes(two_step)
     learned = [terms.depends_on is not None for terms in two_step.setup.equations]
     for level in settings.levels:

@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from keql import Equation, OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 from keql.datasets import make_heat_with_boundary_law
-from keql.kernels import RBF, Polynomial, SystemKernel
+from keql.kernels import RBF, Constant, Polynomial, SystemKernel
 from keql.model_selection import FunctionKFold
 from keql.operators import gram, gram_diagonal, parse_operator
 
@@ -232,6 +232,18 @@ def test_a_state_that_was_never_measured(method):
         assert 0.3 < np.ptp(fits[0].predict(T)[:, 1]) < 3
         terms = fits[0].equation_.terms()
         assert 0.3 < abs(terms["x_t"]["y"]) < 3 and 0.3 < abs(terms["y_t"]["x"]) < 3
+
+
+def test_a_state_that_was_never_measured_with_given_kernels():
+    """Of prey and predators, only these; the search does not start at a saddle."""
+    t, y = column(TIMES[:13]), CYCLES[:13].copy()
+    y[:, 0] = np.nan
+    kernels = {"x": RBF(1.0, "fixed"), "y": Constant(20.0, "fixed") * RBF(1.0, "fixed")}
+    settings = {"state_kernel": kernels, "observation_noise": 1e-2, "n_restarts": 0}
+    model = OneStepKEqL(**PAIR, **settings).fit(t, y)
+    assert model.converged_ and model.misfit_ < 0.2 and model.n_iter_ < 200
+    assert np.ptp(model.predict(t)[:, 0]) > 1
+    assert_allclose(model.predict(t)[:, 1], CYCLES[:13, 1], atol=0.03)
 
 
 MIXTURES = [

@@ -156,6 +156,24 @@ def test_a_state_that_was_never_observed_has_the_scale_of_the_others():
     assert found == pytest.approx(3 * expected)
 
 
+@pytest.mark.parametrize("with_kernel", [False, True])
+def test_a_state_that_was_never_observed_does_not_start_at_zero(with_kernel):
+    """There, with equations that do not depend on it, the loss has a saddle."""
+    y = cycles() * [1.0, np.nan]
+    two_step = learn(y)
+    family = family_of(two_step)
+    if with_kernel:
+        _, problem, start = family.at(two_step.state_kernel)
+    else:
+        problem, start = family.problem_of(two_step)
+    values = start.values[0][len(TIMES) :].reshape(-1, 40)
+    names = [operator.name for operator in problem.blocks[0].operators]
+    assert np.std(values[names.index("y")]) > 0.1
+    first = start.weights[: problem.basis.sizes[0]]
+    slope = problem.basis.bases[0].gradient(np.ones((1, 3)), first)[2]
+    assert abs(slope[0]) > 0.1
+
+
 @pytest.mark.parametrize("compare", [anneal, compare_kernels])
 def test_kernels_that_are_given_stay_and_the_others_are_compared(compare):
     given = {"x": RBF(1.7, "fixed")}
