@@ -16,6 +16,12 @@ from keql._joint.assembly import size_of_constraint
 from keql._joint.restarts import RestartSettings
 from keql._numerics.linalg import rms, size_or_one
 from keql.equation import number, terms_of
+from keql.fit_report._reasons import (
+    why_equation_kernel,
+    why_equation_noise,
+    why_observation_noise,
+    why_state_kernel,
+)
 from keql.fit_report._report import (
     Choice,
     FitReport,
@@ -24,7 +30,7 @@ from keql.fit_report._report import (
     percent,
     times,
 )
-from keql.kernels import as_kernel
+from keql.fit_report._undetermined import undetermined
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,8 @@ class SearchSummary:
     equation was learned with the state kernel `learned_with`; None: none was searched.
     All variances were raised by the factor `dispersion` to that of the residuals.
     Hypotheses were compared by the named `criteria`, and those `not_tried` have a
-    sentence that says why.
+    sentence that says why. Equations may have `rivals`, other terms that explain the
+    data as well: triples of the name, the terms, and the others.
     """
 
     alternatives: tuple = ()
@@ -49,6 +56,7 @@ class SearchSummary:
     exact_error: float | None = None
     boundary_kernel: object = None
     not_tried: tuple = ()
+    rivals: tuple = ()
     criteria: dict = field(default_factory=dict)
 
 
@@ -78,7 +86,8 @@ def describe_fit(model, learned, search=None):
     choices = choices_of(model, learned, search)
     compared = [(str(name), float(error)) for name, error in search.alternatives]
     compared.sort(key=itemgetter(1))
-    concerns = find_concerns(model, residuals, terms, criteria)
+    concerns = undetermined(learned, search.rivals)
+    concerns += find_concerns(model, residuals, terms, criteria)
     tried = list(search.not_tried), dict(search.criteria)
     return FitReport(title, choices, residuals, terms, compared, concerns, *tried)
 
@@ -135,10 +144,10 @@ def choices_of(model, learned, search):
         factor = f"{search.dispersion**0.5:.3g}"
         raised = f", raised {factor}-fold to the size of the residuals"
     rows = [
-        ("state kernel", str(kernel), _why_state_kernel(model, search)),
+        ("state kernel", str(kernel), why_state_kernel(model, search)),
         ("length scales", scales, "in the units of X"),
         ("states", *_exact_states(search)),
-        ("observation noise", noise, _why_observation_noise(model, search) + raised),
+        ("observation noise", noise, why_observation_noise(model, search) + raised),
     ]
     if learned.equations:
         learned_with = "" if search.learned_with is None else str(search.learned_with)
@@ -149,12 +158,12 @@ def choices_of(model, learned, search):
         known = [i for i, kernel in enumerate(kernels) if kernel is not None]
         kernel = _listed([names[i] for i in known], [str(kernels[i]) for i in known])
         rows += [
-            ("equation kernel", kernel, _why_equation_kernel(model, learned)),
+            ("equation kernel", kernel, why_equation_kernel(model, learned)),
             ("learned with", learned_with, best),
             (
                 "equation noise",
                 noise,
-                _why_equation_noise(model, search, names) + raised,
+                why_equation_noise(model, search, names) + raised,
             ),
             ("minimum", *_minimum(model)),
         ]
@@ -176,104 +185,11 @@ def _scales_of_states(kernel, learned):
     return _listed(states, scales)
 
 
-def _why_state_kernel(model, search):
-    if search.exact_error is not None and search.boundary_kernel is None:
-        return "of states before and after the observed times; between, none is needed"
-    if search.boundary_kernel is not None:
-        return "of initial and boundary values, of most likelihood given the equation"
-    given = _why_given(model.state_kernel, model)
-    if given:
-        if search.learned_with is None:  # no other was compared
-            return given
-        given += "; of the others "
-    if model.optimizer is None:
-        return "the default, not fitted, as optimizer=None"
-    if search.learned_with is None:
-        return "the default, by the highest posterior density given the observations"
-    return (
-        f"{given}the best of {len(search.alternatives)} at predicting each observation "
-        f"from all others and the equation, error {number(search.error)}"
-    )
-
-
-def _why_given(kernel, model):
-    """Where the hyperparameters of a given kernel, or of several by name, come from.
-
-    Empty if none is given.
-    """
-    given, text = getattr(kernel, "kernels", kernel), "given"
-    if isinstance(given, dict):
-        given = {name: each for name, each in given.items() if each is not None}
-        text = f"given for {', '.join(given)}"
-    if not given:
-        return ""
-    kernels = given.values() if isinstance(given, dict) else [given]
-    is_fixed = all(as_kernel(each).n_dims == 0 for each in kernels)
-    if is_fixed or model.optimizer is None:
-        return text
-    return f"{text} as a start, by maximum likelihood"
-
-
 def _exact_states(search):
     if search.exact_error is None:
         return "", ""
     reason = "observations are predicted better then, error "
     return "obey the equation exactly", reason + number(search.exact_error)
-
-
-def _why_observation_noise(model, search):
-    if model.observation_noise is not None:
-        return "given"
-    if search.exact_error is not None:
-        return "of most likelihood given the equation"
-    if model.optimizer is None:
-        return "not fitted, as optimizer=None"
-    return "fitted along with the state kernel"
-
-
-def _why_equation_kernel(model, learned):
-    if model.equations is not None:
-        return "as the equations say, or the default"
-    given = _why_given(model.equation_kernel, model)
-    if given:
-        return given
-    if not _is_quadratic(learned):
-        return "observations are predicted better than with a quadratic polynomial"
-    if model.optimizer is None:
-        return "the default"
-    return "the default, its variance by maximum likelihood"
-
-
-def _is_quadratic(learned):
-    """Whether all equations are polynomials of degree 2, or less."""
-    columns = np.ones(len(learned.setup.unknown_names(learned.variables)), bool)
-    kernels = [equation.equation_kernel for equation in learned.equations]
-    degrees = [kernel.degree_in(columns) for kernel in kernels if kernel is not None]
-    return all(degree is not None and degree <= 2 for degree in degrees)
-
-
-def _why_equation_noise(model, search, names):
-    given = model.equation_noise
-    if model.equations is not None:
-        given = {name: equation.noise for name, equation in model.equations}
-    if not isinstance(given, dict):
-        return _why_free_noise(model, search) if given is None else "given"
-    own = [name for name in names if given.get(name) is not None]
-    if len(own) == len(names):
-        return "given"
-    start = f"given for {', '.join(own)}; of the others " if own else ""
-    return start + _why_free_noise(model, search)
-
-
-def _why_free_noise(model, search):
-    if search.exact_error is not None:
-        return "none, as exact states obey the equation"
-    if not hasattr(model, "loss_curve_"):
-        return "fitted along with the equation kernel"
-    reason = "a small part of the size of the unknown part"
-    if search.learned_with is None:
-        return reason
-    return f"{reason}, or less if that suits the data better"
 
 
 def _minimum(model):
