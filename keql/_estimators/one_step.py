@@ -266,7 +266,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             )
         elif self.converged_ and selection is not None:
             best = selection.best
-            advice = "; ".join(undetermined(best.learned, best.rivals))
+            advice = "; ".join(undetermined(best.learned))
             advice = advice and f"found that {advice}."
         if self.converged_ and self.misfit_ > RestartSettings.failed_misfit:
             times = f"{self.misfit_**0.5:.0f} times the noise levels"
@@ -324,6 +324,5 @@ def _summary(selection):
         exact_error=fit.error if fit.is_exact else None,
         boundary_kernel=fit.problem.boundary_kernel if fit.is_exact else None,
         not_tried=tuple(selection.not_tried),
-        rivals=tuple(fit.rivals),
         criteria=asdict(selection.criteria),
     )

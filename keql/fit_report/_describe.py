@@ -45,8 +45,7 @@ class SearchSummary:
     equation was learned with the state kernel `learned_with`; None: none was searched.
     All variances were raised by the factor `dispersion` to that of the residuals.
     Hypotheses were compared by the named `criteria`, and those `not_tried` have a
-    sentence that says why. Equations may have `rivals`, other terms that explain the
-    data as well: triples of the name, the terms, and the others.
+    sentence that says why.
     """
 
     alternatives: tuple = ()
@@ -56,7 +55,6 @@ class SearchSummary:
     exact_error: float | None = None
     boundary_kernel: object = None
     not_tried: tuple = ()
-    rivals: tuple = ()
     criteria: dict = field(default_factory=dict)
 
 
@@ -86,7 +84,7 @@ def describe_fit(model, learned, search=None):
     choices = choices_of(model, learned, search)
     compared = [(str(name), float(error)) for name, error in search.alternatives]
     compared.sort(key=itemgetter(1))
-    concerns = undetermined(learned, search.rivals)
+    concerns = undetermined(learned)
     concerns += find_concerns(model, residuals, terms, criteria)
     tried = list(search.not_tried), dict(search.criteria)
     return FitReport(title, choices, residuals, terms, compared, concerns, *tried)

@@ -5,12 +5,10 @@ import numpy as np
 from keql.equation import terms_of
 
 
-def undetermined(learned, rivals=(), significant=3.0):
+def undetermined(learned, significant=3.0):
     """Equations of a system that the data do not determine, each in a sentence.
 
     learned : LearnedModel. States and equations.
-    rivals : list of (name, terms, others). Equations of which other terms explain the
-        data as well.
     significant : float. How many standard errors one of the coefficients of an equation
         is away from zero, at least, if the equation is determined.
     """
@@ -20,12 +18,6 @@ def undetermined(learned, rivals=(), significant=3.0):
     if seen < set(learned.observations.states):  # nothing tells the unit of the others
         return []
     sentences = {}
-    for name, terms, others in rivals:
-        sentences[name] = (
-            f"the equation {name} is not determined: with the terms {_listed(others)} "
-            f"instead of {_listed(terms)} it is another one, and as likely. Observe "
-            "more, or with less noise, or leave out what it cannot depend on"
-        )
     for terms, equation in zip(learned.setup.equations, learned.equations, strict=True):
         if equation.posterior is None or terms_of(equation) is None:
             continue
@@ -52,7 +44,3 @@ def _largest_ratio(learned, equation):
     unit = max(1.0, 2 * equation.posterior.loss / n_observed) ** 0.5
     ratios = [abs(v) / (unit * errors[name]) for name, v in values.items()]
     return max(ratios)
-
-
-def _listed(names):
-    return ", ".join(names)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.linalg import rms, size_or_one
+from keql._numerics.linalg import rms
 from keql._numerics.optimisation import Damping, minimise
 from keql._observations.data import PredictionScale, left_out_errors
 from keql.equation import (
@@ -34,8 +34,6 @@ class TermCriteria:
         this many times that with all terms.
     damping : float. The first damping after a term is taken out, relative to the loss:
         the states are near.
-    another_law : float. Other terms make another equation if its values differ by more
-        than this part of their size.
     few : int. Of more terms than this several are taken out at once, as long as they
         cost less together than the Bayesian information criterion grants one.
     """
@@ -45,16 +43,7 @@ class TermCriteria:
     significant: float = 2.0
     hopeless: float = 1e3
     damping: float = 1e-6
-    another_law: float = 0.1
     few: int = 12
-
-
-class Rival(NamedTuple):
-    """An equation, its terms, and others that explain the data as well: their names."""
-
-    equation: str
-    terms: tuple
-    others: tuple
 
 
 class TermsStep(NamedTuple):
@@ -228,7 +217,6 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
     Returns problem : JointProblem. With the terms kept.
     Returns result : Result. Its solution, with the history of the loss before.
     Returns path : list of TermsStep. All fits, from all terms to few.
-    Returns rivals : list of Rival. Of equations of a system.
     """
     criteria, table = (
         criteria or TermCriteria(),
@@ -237,10 +225,7 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
     fits = _fits_with_fewer(problem, result, two_step, table, context, criteria)
     path, errors = _describe_path(fits, two_step, table)
     place = _place(fits, path, errors, problem, two_step, table, context, criteria)
-    kept, chosen, fit = fits[place]
-    rivals = []
-    if table.is_system and table.is_open and not fit.interrupted:
-        rivals = find_rivals(problem, result, table, kept, criteria)
+    _, chosen, fit = fits[place]
     if place > 0:
         fit = replace(
             fit,
@@ -248,7 +233,7 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
             damping_curve=result.damping_curve + fit.damping_curve,
             n_iter=sum(each.n_iter for *_, each in fits),
         )
-    return chosen, fit, path, rivals
+    return chosen, fit, path
 
 
 def _place(fits, path, errors, problem, two_step, table, context, criteria):
@@ -264,72 +249,6 @@ def _place(fits, path, errors, problem, two_step, table, context, criteria):
     if place is None:
         place = largest_gap(losses, errors, granted, criteria)
     return first + place
-
-
-def find_rivals(problem, result, table, kept, criteria):
-    """The Rival of each equation of a system whose number of terms is open, if any.
-
-    One of the terms `kept` is exchanged for another one, all other equations with all
-    of their terms, in the quadratic approximation of the loss. A rival costs less than
-    what is granted a term, and is another law: its values at the learned states differ.
-
-    problem, result : JointProblem, Result. With all terms, and its solution.
-    table : TermTable. All terms.
-    criteria : TermCriteria. What is another law.
-    """
-    compare, rivals = _Supports(problem, result, table), []
-    for e in sorted(set(table.groups[kept].tolist()) - {-1}):
-        if table.is_fixed(e):
-            continue
-        own = [i for i in kept if table.groups[i] == e]
-        unused = [i for i in np.flatnonzero(table.groups == e) if i not in own]
-        loss, values = compare(e, own)
-        limit, found = criteria.another_law * size_or_one(values), []
-        for gone in own:
-            for new in unused:
-                others = [new if i == gone else i for i in own]
-                other_loss, other_values = compare(e, others)
-                costs = other_loss - loss < compare.granted
-                if costs and rms(other_values - values) > limit:
-                    found.append((other_loss, others))
-        if found:
-            pair = own, min(found)[1]
-            names = [[table.names[i].partition(": ")[2] for i in own] for own in pair]
-            name = table.names[own[0]].partition(": ")[0]
-            rivals.append(Rival(name, *map(tuple, names)))
-    return rivals
-
-
-class _Supports:
-    """The loss, and the values of an equation, with some of its terms.
-
-    granted : float. What the Bayesian information criterion grants a term; where noise
-        levels are too small, in units of what observations call for.
-    """
-
-    def __init__(self, problem, result, table):
-        self.problem, self.table = problem, table
-        evaluation = problem.evaluate(result.solution)
-        self.everything = list(range(len(table.groups)))
-        coefficients = table.coefficients(problem.basis, self.everything)
-        posterior = problem.linearise(evaluation).posterior_weights()
-        self.posterior = posterior.transform(coefficients)
-        features = np.concatenate(evaluation.features)
-        self.psi = problem.basis(features[:, : problem.n_unknown])
-        rows = [block.rows.equation for block in problem.blocks]
-        self.equation = np.concatenate(rows)
-        n_observed = sum(len(block.values) for block in problem.blocks)
-        unit = max(1.0, 2 * self.posterior.loss / n_observed)
-        n_residuals = sum(map(len, problem.precisions))
-        self.granted = 0.5 * np.log(n_residuals) * unit
-
-    def __call__(self, e, own):
-        others = [i for i in self.everything if self.table.groups[i] != e]
-        positions, values = sorted([*own, *others]), np.zeros(len(self.everything))
-        best = self.posterior.restrict(positions)
-        values[positions] = best.weights
-        weights = self.table.weights(self.problem.basis, self.everything, values)
-        return best.loss, self.psi[self.equation == e] @ weights
 
 
 def _within_noise(errors, two_step, criteria):

@@ -53,7 +53,6 @@ class Fit:
     learned_with : Kernel. The state kernel with which the equation was learned.
     restarts : list of dict. What was tried from other starts.
     terms_path : list of TermsStep. Equations with other terms that were fitted.
-    rivals : list of Rival. Terms that explain the data as well as those chosen.
     """
 
     hypothesis: Hypothesis
@@ -63,7 +62,6 @@ class Fit:
     learned_with: object
     restarts: list = field(default_factory=list)
     terms_path: list = field(default_factory=list)
-    rivals: list = field(default_factory=list)
 
     @property
     def is_exact(self):
@@ -325,14 +323,14 @@ def fit_jointly(family, two_step, problem, start, n_restarts=0):
         max_iter=settings.max_iter,
         tol=settings.tol,
     )
-    path, rivals = [], []
+    path = []
     names = [terms.name for terms in two_step.setup.equations]
     asked = [hypothesis.of_equation(name).n_terms for name in names]
     if any(n_terms is not None for n_terms in asked) and not result.interrupted:
-        problem, result, path, rivals = fit_with_fewer_terms(
+        problem, result, path = fit_with_fewer_terms(
             problem, result, two_step, hypothesis, context
         )
-    origin = two_step.state_kernel, restarts, path, rivals
+    origin = two_step.state_kernel, restarts, path
     return Fit(hypothesis, two_step, problem, result, *origin)
 
 

@@ -6,7 +6,7 @@ from scipy.linalg import expm
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL
-from keql.datasets import make_burgers, make_duffing, make_heat_with_boundary_law
+from keql.datasets import make_burgers, make_duffing
 from keql.kernels import RBF, Constant, Polynomial
 from keql.model_selection._fewer_terms import TermCriteria, largest_gap
 
@@ -172,31 +172,3 @@ def test_terms_of_a_sum_of_kernels():
         observation_noise=1e-4,
     ).fit(t, np.sin(2 * t.ravel()))
     assert model.equation_.terms() == {"u": pytest.approx(4, rel=1e-3)}
-
-
-def heat(n_interior, n_wall, noise):
-    """A body that cools through a wall, the number of terms of both laws open."""
-    data = make_heat_with_boundary_law(n_interior, n_wall, noise=noise, random_state=2)
-    equations = [
-        (name, equation if name == "insulated" else equation.set_params(n_terms="auto"))
-        for name, equation in data.equations
-    ]
-    model = OneStepKEqL(**data.problem | {"equations": equations})
-    return model.set_params(state_kernel=RBF([0.5, 0.5]) + Constant(1.0)), data
-
-
-def test_terms_that_have_rivals_are_warned_of():
-    """Few noisy observations do not tell which terms come with u_xx."""
-    model, data = heat(60, 15, 0.01)
-    message = "the equation interior is not determined: with the terms u_xx, .* instead"
-    with pytest.warns(ConvergenceWarning, match=message):
-        model.fit(data.X, data.y)
-    concerns = [text for text in model.fit_report_.concerns if "determined" in text]
-    assert concerns[0].startswith("the equation interior")
-
-
-def test_terms_without_rivals():
-    model, data = heat(60, 15, 0.0)
-    model.fit(data.X, data.y)
-    assert set(model.equation_.terms()["wall"]) == {"u", "1"}
-    assert not [text for text in model.fit_report_.concerns if "determined" in text]
