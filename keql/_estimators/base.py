@@ -20,7 +20,13 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from keql._observations.columns import column_index, operators_of_rows, refuse_missing
+from keql._observations.columns import (
+    column_index,
+    coordinates_by_name,
+    operators_of_rows,
+    refuse_missing,
+    states_by_name,
+)
 from keql._observations.inputs import Inputs, constant_of_functions
 from keql.operators import DifferentialOperator, identity_of, parse_operator
 
@@ -160,8 +166,11 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             1 for perfect predictions; of several states, the mean over those that were
             measured.
         """
-        predicted, y = self.predict(X), np.asarray(y, dtype=float)
-        predicted, y = predicted.reshape(len(predicted), -1), y.reshape(len(y), -1)
+        names, y = getattr(y, "columns", None), np.asarray(y, dtype=float)
+        predicted, y = self.predict(X), y.reshape(len(y), -1)
+        predicted = predicted.reshape(len(predicted), -1)
+        if self.operator_column is None:
+            y = states_by_name(y, names, self.state_names_)
         if sample_weight is not None:
             sample_weight = np.asarray(sample_weight)
         check_consistent_length(predicted, y, sample_weight)
@@ -282,7 +291,19 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         return columns | {f"inputs[{name!r}]": value for name, value in given.items()}
 
     def _split_columns(self, X, reset):
-        """Coordinates (n, d), and the entries of each special column by name."""
+        """Coordinates (n, d), and the entries of each special column by name.
+
+        The coordinates are in the order of the columns in `fit`; afterwards, in that of
+        `variables_`.
+        """
+        points, columns = self._check_columns(X, reset)
+        if not reset:
+            names = self._coordinate_columns(getattr(X, "columns", None))
+            points = points[:, coordinates_by_name(names, self.variables_)]
+        return points, columns
+
+    def _check_columns(self, X, reset):
+        """Coordinates in the order of their columns, and the special columns."""
         special = self._special_columns()
         given = {name: column for name, column in special.items() if column is not None}
         if not given:
@@ -336,9 +357,12 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             sample_weight, points, dtype=np.float64, ensure_non_negative=True
         )
 
-    def _coordinate_columns(self):
-        """Names of the columns of `X` that hold coordinates; None for an array."""
-        names = getattr(self, "feature_names_in_", None)
+    def _coordinate_columns(self, names=None):
+        """Names of the columns of `X` that hold coordinates; None for an array.
+
+        `names` are those of all columns; None: those in `fit`.
+        """
+        names = getattr(self, "feature_names_in_", None) if names is None else names
         if names is None:
             return None
         special = self._special_columns().values()

@@ -53,13 +53,6 @@ def states_of_solver(equation, given, columns, n_columns, has_operator_column):
             f"states={names} must be those of the equation, {', '.join(learned)}, in "
             "any order."
         )
-    if n_columns > 1 and columns is not None and set(columns) <= set(names):
-        if tuple(columns) != names[:n_columns]:
-            raise ValueError(
-                f"y has the columns {', '.join(columns)}, but the states are "
-                f"{', '.join(names)} in this order: bring them into one order, with "
-                "NaN where a state is not given."
-            )
     return names
 
 

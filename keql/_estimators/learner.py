@@ -14,7 +14,12 @@ from keql._estimators.equations import (
     named_equations,
 )
 from keql._estimators.pde_solver import KernelPDESolver
-from keql._observations.columns import name_coordinates, name_states
+from keql._observations.columns import (
+    coordinates_by_name,
+    name_coordinates,
+    name_states,
+    states_by_name,
+)
 from keql._observations.data import (
     FunctionData,
     Observations,
@@ -41,7 +46,9 @@ class Learner(BaseKEqL):
     @property
     def _hypothesis(self):
         """What the parameters say of states and equations."""
-        hypothesis = Hypothesis(**self._parameters_of(Hypothesis))
+        given = self._parameters_of(Hypothesis)
+        given = {name: _if_any(value) for name, value in given.items()}
+        hypothesis = Hypothesis(**given)
         if self.equations is None:
             return hypothesis
         return replace(
@@ -241,8 +248,10 @@ class Learner(BaseKEqL):
         points, columns, y = self._read(X, y)
         by_row = self.operator_column is not None
         states = name_states(self.states, of_states, y.shape[1], by_row)
-        names = self._coordinate_columns() if self.variables is None else None
+        y = y if by_row else states_by_name(y, of_states, states)
+        names = self._coordinate_columns()
         variables = name_coordinates(self.variables, None, names, points.shape[1])
+        points = points[:, coordinates_by_name(names, variables)]
         weights = self._read_weights(sample_weight, points)
         labels = columns["function_column"]
         if self.operator_column is None:
@@ -273,8 +282,10 @@ class Learner(BaseKEqL):
 
 
 def _if_any(given):
-    """A dict, or None if it says nothing: all of its entries are None."""
-    return None if all(value is None for value in given.values()) else given
+    """What is given; None if it is a dict that says nothing, all entries being None."""
+    if isinstance(given, dict) and all(value is None for value in given.values()):
+        return None
+    return given
 
 
 def _by_name(names, values, make=dict):

@@ -11,7 +11,7 @@ from keql._estimators.callbacks import CallbackSupportMixin, with_callbacks
 from keql._estimators.learner import Learner
 from keql._joint.restarts import RestartSettings
 from keql.equation import LearnedSystem
-from keql.fit_report import SearchSummary, describe_fit
+from keql.fit_report import SearchSummary, describe_fit, undetermined
 from keql.model_selection import Context, Fit, search
 
 
@@ -264,6 +264,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
                 "Observe more often or with less noise, or try other operators or "
                 "kernels; do not rely on the equations."
             )
+        elif self.converged_ and selection is not None:
+            best = selection.best
+            advice = "; ".join(undetermined(best.learned))
+            advice = advice and f"found that {advice}."
         if self.converged_ and self.misfit_ > RestartSettings.failed_misfit:
             times = f"{self.misfit_**0.5:.0f} times the noise levels"
             advice = (

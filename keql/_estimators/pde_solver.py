@@ -18,9 +18,11 @@ from keql._estimators.boundary import (
 from keql._estimators.equations import is_several
 from keql._numerics.parallel import parallel_map
 from keql._observations.columns import (
+    coordinates_by_name,
     name_coordinates,
     operators_of_columns,
     operators_of_rows,
+    states_by_name,
 )
 from keql._observations.data import sorted_labels
 from keql._solving.conditions import box_of, observe
@@ -65,15 +67,17 @@ class KernelPDESolver(BaseKEqL):
         points, {label: one of these} if functions differ, or None for zero. Of several
         equations, a tuple with one of these for each, or {equation: one of these}.
     variables : tuple of str, default=None
-        Names of the coordinates by position; None: those of a learned equation, the
-        columns of a data frame, otherwise x0, x1, ...
+        Names of the coordinates by position, or in any order if the columns of a data
+        frame are called so; None: those of a learned equation, the columns of a data
+        frame, otherwise x0, x1, ...
     function_column : int or str, default=None
         Column of `X` that labels the function a row belongs to: many solutions of the
         same equation at once.
     states : tuple of str, default=None
-        Names of the states in the order of the columns of `y` and of predictions. None:
-        those of a learned equation, the columns of a data frame `y` with several, u1,
-        u2, ... for an array with several, otherwise "u".
+        Names of the states in the order of the columns of `y` and of predictions; the
+        columns of a data frame that are called so may be in any order. None: those of a
+        learned equation, the columns of a data frame `y` with several, u1, u2, ... for
+        an array with several, otherwise "u".
     inputs : dict, default=None
         Known quantities that the equation depends on, by name: a function of points
         (n, d), a number, a pair (times, values) of samples, {label: one of these} if
@@ -345,6 +349,9 @@ class KernelPDESolver(BaseKEqL):
         own, learned = self.variables, getattr(self.equation, "variables", None)
         names = self._coordinate_columns()
         variables = name_coordinates(own, learned, names, points.shape[1])
+        points = points[:, coordinates_by_name(names, variables)]
+        if self.boundary_operators is None and not by_row:
+            y = states_by_name(y, of_states, states)
         if y.shape[1] == 1:
             operators, index = self._operators_of_rows(entries, variables, states)
             rows = np.arange(len(y))

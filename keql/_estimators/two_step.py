@@ -33,8 +33,8 @@ class TwoStepKEqL(Learner):
         an array of collocation points, ``{label: one of these}``, or None for zero;
         with several equations a tuple of these, or one for all.
     variables : tuple of str, default=None
-        Names of the coordinates by position; None: the columns of a data frame,
-        otherwise x0, x1, ...
+        Names of the coordinates by position, or in any order if the columns of a data
+        frame are called so; None: these columns, otherwise x0, x1, ...
     function_column : int or str, default=None
         Column of `X` that labels the function a row belongs to.
     operator_column : int or str, default=None
@@ -48,8 +48,8 @@ class TwoStepKEqL(Learner):
         function.
     states : tuple of str, default=None
         Names of the states: those of the columns of `y`, then of states that were never
-        measured. None: the columns of a data frame `y`, otherwise u1, u2, ...; a single
-        state is u.
+        measured; in any order if the columns of a data frame are called so. None: the
+        columns of a data frame `y`, otherwise u1, u2, ...; a single state is u.
     equations : list of (str, Equation), default=None
         Equations that differ in more than the known part, each a :class:`keql.Equation`
         with a name; parameters that describe a single equation then stay None.

@@ -84,13 +84,53 @@ def name_coordinates(given, learned, columns, n):
             f"variables={names} must be {n} different name(s): X has {n} coordinate "
             "column(s)."
         )
-    for order, whose in ((learned, "the equation has"), (columns, "X has")):
-        if order and set(order) == set(names) and tuple(order) != names:
-            raise ValueError(
-                f"the variables are {', '.join(names)} in this order, but {whose} them "
-                f"in the order {', '.join(order)}: bring them into one order."
-            )
+    if learned and set(learned) == set(names) and tuple(learned) != names:
+        raise ValueError(
+            f"the variables are {', '.join(names)} in this order, but the equation has "
+            f"them in the order {', '.join(learned)}: bring them into one order."
+        )
     return names
+
+
+def coordinates_by_name(columns, variables):
+    """Positions of the coordinates among the columns of X, in the order `variables`.
+
+    `columns` are the names of the coordinate columns, None if X is an array. Without a
+    name that is one of the `variables`, the columns are in their order.
+    """
+    if not _agree(columns, variables, "X", "variables", "coordinates"):
+        return list(range(len(variables)))
+    return [list(columns).index(name) for name in variables]
+
+
+def states_by_name(values, columns, states):
+    """Values (n, S) of the states from those in the columns of y, by their names.
+
+    `columns` are the names of the columns of `values` (n, n_columns), None if y is an
+    array. Without a name that is one of the `states`, the columns are in their order,
+    and the values are returned as they are; otherwise what has no column is NaN.
+    """
+    if not _agree(columns, states, "y", "states", "states"):
+        return values
+    placed = np.full((len(values), len(states)), np.nan)
+    placed[:, [states.index(name) for name in columns]] = values
+    return placed
+
+
+def _agree(columns, names, table, parameter, kind):
+    """Whether columns are called as `names` are; refused if only some of them are."""
+    columns = [] if columns is None else list(columns)
+    known = [name for name in columns if name in names]
+    if not known:
+        return False
+    other = [str(name) for name in columns if name not in names]
+    if other:
+        raise ValueError(
+            f"{table} has the columns {', '.join(map(str, columns))}, but the {kind} "
+            f"are {', '.join(names)}, of which {', '.join(other)} is none: call all "
+            f"columns as {parameter} has them, in any order, or give an array."
+        )
+    return True
 
 
 def name_states(given, columns, n_columns, has_operator_column):

@@ -104,12 +104,13 @@ class Imposed:
 def join_places(placed):
     """The different arrays of points one after the other, and where each one is.
 
-    `placed` has the points of each equation; one array may be that of several. Returned
-    are the points (K, d), and for each equation positions among them.
+    `placed` has the points of each equation; equal arrays are the same points, whether
+    they are one object or not. Returned are the points (K, d), and for each equation
+    positions among them.
     """
     arrays, starts, rows = [], [], []
     for points in placed:
-        known = [i for i, array in enumerate(arrays) if array is points]
+        known = [i for i, array in enumerate(arrays) if np.array_equal(array, points)]
         if not known:
             starts.append(sum(map(len, arrays)))
             arrays.append(points)

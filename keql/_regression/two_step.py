@@ -73,6 +73,15 @@ class Hypothesis:
             equation_noise=entry_of(self.equation_noise, name),
         )
 
+    def open_states(self, names):
+        """Those of the named states whose kernel is to be chosen."""
+        return [name for name in names if self.of_state(name).state_kernel is None]
+
+    def open_equations(self, names):
+        """Those of the named equations whose noise level is to be chosen."""
+        noise = {name: self.of_equation(name).equation_noise for name in names}
+        return [name for name in names if noise[name] is None]
+
 
 def entry_of(given, name):
     """What is given for a name: the entry of a dict, or what is given for all."""

@@ -6,6 +6,7 @@ A table of names says how each format writes the features in a product.
 import html
 import importlib
 import re
+from functools import partial
 
 import numpy as np
 
@@ -32,10 +33,10 @@ def latex_product(product, names):
     return r" \, ".join(factors) or "1"
 
 
-def html_product(product):
-    """A product in HTML."""
+def html_product(product, states=()):
+    """A product in HTML; `states` are names that may have indices of their own."""
     factors = (
-        html_name(name) + (f"<sup>{power}</sup>" if power > 1 else "")
+        html_name(name, states) + (f"<sup>{power}</sup>" if power > 1 else "")
         for name, power in product
     )
     return " ".join(factors) or "1"
@@ -87,30 +88,57 @@ def latex_symbol(name):
 def latex_operator(operator, variables):
     """A differential operator applied to its states, in LaTeX."""
     if operator.name == f"laplacian({operator.state})":
-        return rf"\Delta {latex_symbol(operator.state)}"
+        return rf"\Delta {latex_state(operator.state)}"
     symbols, terms = [latex_symbol(name) for name in variables], []
     for state, orders, coefficient in operator.parts:
         used = [s for s, n in zip(symbols, orders, strict=True) for _ in range(n)]
         index = ("" if all(len(symbol) == 1 for symbol in used) else " ").join(used)
-        terms.append((coefficient, _latex_derivative(latex_symbol(state), index)))
+        terms.append((coefficient, latex_state(state, index)))
     sum_of_terms = join(terms, lambda value: f"{value:g}")
     single = len(terms) == 1 and terms[0][0] == 1
     return sum_of_terms if single else f"({sum_of_terms})"
 
 
-def _latex_derivative(symbol, index):
-    """A state with the coordinates of a derivative as its index, x_{1,t} after x_1."""
+def latex_state(name, derivative=""):
+    """The name of a state in LaTeX, with the coordinates of a derivative as an index.
+
+    What follows an underscore, or a number at the end, are indices as well: T_{c,t} is
+    the derivative of T_c, and x_{1,t} that of x1.
+    """
+    letters, *indices = name.split("_")
+    numbered = re.fullmatch(r"([A-Za-z]+)(\d+)", letters)
+    if numbered is not None:
+        letters, indices = numbered[1], [numbered[2], *indices]
+    if not all([letters, *indices]):  # underscores at the end, or several
+        symbol = latex_symbol(name)
+        return f"{symbol}_{{{derivative}}}" if derivative else symbol
+    index = [i if i.isdigit() else latex_symbol(i) for i in indices]
+    index = ",".join([*index, derivative] if derivative else index)
     if not index:
-        return symbol
-    own = re.fullmatch(r"(.*[^\\])_\{?(\d+)\}?", symbol)
-    if own is None:
-        return f"{symbol}_{{{index}}}"
-    return f"{own[1]}_{{{own[2]},{index}}}"
+        return latex_symbol(letters)
+    single = not derivative and len(index) == 1
+    return f"{latex_symbol(letters)}_{index if single else f'{{{index}}}'}"
 
 
-def html_name(name):
-    """A feature's name in HTML: what follows the first underscore is an index."""
-    return re.sub(r"\b(\w+?)_(\w+)", r"\1<sub>\2</sub>", html.escape(name))
+def html_name(name, states=()):
+    """A feature's name in HTML: what follows the first underscore is an index.
+
+    That of a derivative comes after those of the state itself, if it is one of `states`
+    with an underscore.
+    """
+    indexed = sorted((s for s in states if "_" in s), key=len, reverse=True)
+
+    def write(match):
+        word = match[0]
+        for state in indexed:
+            if word == state or word.startswith(f"{state}_"):
+                letters, _, own = state.partition("_")
+                derivative = word[len(state) + 1 :]
+                index = [*own.split("_"), derivative] if derivative else own.split("_")
+                return f"{letters}<sub>{','.join(index)}</sub>"
+        return f"{match[1]}<sub>{match[2]}</sub>"
+
+    return re.sub(r"\b(\w+?)_(\w+)", write, html.escape(name))
 
 
 def sympy_operator(operator, variables):
@@ -199,7 +227,8 @@ class PrintableEquation:
         return f"$\\displaystyle {self.to_latex()}$"
 
     def _repr_html_(self):
-        lines = [f"<div><em>{self._write(html_product)}</em></div>"]
+        write = partial(html_product, states=self.states)
+        lines = [f"<div><em>{self._write(write)}</em></div>"]
         if self.original is not None:
             lines.append(f"<div>{self._loss_of_fit()}</div>")
         return "\n".join(lines)

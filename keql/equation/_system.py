@@ -347,14 +347,21 @@ class LearnedSystem(Mapping):
                 f"n_terms has {', '.join(unknown)}, which is no equation: they are "
                 f"called {', '.join(self)}."
             )
-        return LearnedSystem(
-            {
-                name: equation.sparse(
-                    max_loss, tol, n_terms.get(name) if named else n_terms
-                )
-                for name, equation in self.items()
-            }
-        )
+        fewer = {}
+        for name, equation in self.items():
+            kept = n_terms.get(name) if named else n_terms
+            try:
+                fewer[name] = equation.sparse(max_loss, tol, kept)
+            except ValueError as error:
+                advice = ""
+                if str(error).startswith("n_terms"):  # it has fewer
+                    advice = (
+                        ", the number of its terms. Equations may have numbers of "
+                        f"their own, such as n_terms={{{name!r}: 1}}."
+                    )
+                    error = str(error).rstrip(".")
+                raise ValueError(f"equation {name!r}: {error}{advice}") from None
+        return LearnedSystem(fewer)
 
     def project(self, dictionary=2):
         """Each unknown part as a combination of given functions, as near as possible.

@@ -16,6 +16,12 @@ from keql._joint.assembly import size_of_constraint
 from keql._joint.restarts import RestartSettings
 from keql._numerics.linalg import rms, size_or_one
 from keql.equation import number, terms_of
+from keql.fit_report._reasons import (
+    why_equation_kernel,
+    why_equation_noise,
+    why_observation_noise,
+    why_state_kernel,
+)
 from keql.fit_report._report import (
     Choice,
     FitReport,
@@ -24,7 +30,7 @@ from keql.fit_report._report import (
     percent,
     times,
 )
-from keql.kernels import as_kernel
+from keql.fit_report._undetermined import undetermined
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,8 @@ def describe_fit(model, learned, search=None):
     choices = choices_of(model, learned, search)
     compared = [(str(name), float(error)) for name, error in search.alternatives]
     compared.sort(key=itemgetter(1))
-    concerns = find_concerns(model, residuals, terms, criteria)
+    concerns = undetermined(learned)
+    concerns += find_concerns(model, residuals, terms, criteria)
     tried = list(search.not_tried), dict(search.criteria)
     return FitReport(title, choices, residuals, terms, compared, concerns, *tried)
 
@@ -135,10 +142,10 @@ def choices_of(model, learned, search):
         factor = f"{search.dispersion**0.5:.3g}"
         raised = f", raised {factor}-fold to the size of the residuals"
     rows = [
-        ("state kernel", str(kernel), _why_state_kernel(model, search)),
+        ("state kernel", str(kernel), why_state_kernel(model, search)),
         ("length scales", scales, "in the units of X"),
         ("states", *_exact_states(search)),
-        ("observation noise", noise, _why_observation_noise(model, search) + raised),
+        ("observation noise", noise, why_observation_noise(model, search) + raised),
     ]
     if learned.equations:
         learned_with = "" if search.learned_with is None else str(search.learned_with)
@@ -149,9 +156,13 @@ def choices_of(model, learned, search):
         known = [i for i, kernel in enumerate(kernels) if kernel is not None]
         kernel = _listed([names[i] for i in known], [str(kernels[i]) for i in known])
         rows += [
-            ("equation kernel", kernel, _why_equation_kernel(model, learned)),
+            ("equation kernel", kernel, why_equation_kernel(model, learned)),
             ("learned with", learned_with, best),
-            ("equation noise", noise, _why_equation_noise(model, search) + raised),
+            (
+                "equation noise",
+                noise,
+                why_equation_noise(model, search, names) + raised,
+            ),
             ("minimum", *_minimum(model)),
         ]
     return [Choice(*row) for row in rows if row[1]]
@@ -172,83 +183,11 @@ def _scales_of_states(kernel, learned):
     return _listed(states, scales)
 
 
-def _why_state_kernel(model, search):
-    if search.exact_error is not None and search.boundary_kernel is None:
-        return "of states before and after the observed times; between, none is needed"
-    if search.boundary_kernel is not None:
-        return "of initial and boundary values, of most likelihood given the equation"
-    if model.state_kernel is not None:
-        return _why_given(model.state_kernel, model)
-    if model.optimizer is None:
-        return "the default, not fitted, as optimizer=None"
-    if search.learned_with is None:
-        return "the default, by the highest posterior density given the observations"
-    return (
-        f"the best of {len(search.alternatives)} at predicting each observation from "
-        f"all others and the equation, error {number(search.error)}"
-    )
-
-
-def _why_given(kernel, model):
-    """Where the hyperparameters of a given kernel, or of several by name, come from."""
-    given, text = getattr(kernel, "kernels", kernel), "given"
-    if isinstance(given, dict):
-        text = f"given for {', '.join(given)}"
-    kernels = given.values() if isinstance(given, dict) else [given]
-    is_fixed = all(as_kernel(each).n_dims == 0 for each in kernels)
-    if is_fixed or model.optimizer is None:
-        return text
-    return f"{text} as a start, by maximum likelihood"
-
-
 def _exact_states(search):
     if search.exact_error is None:
         return "", ""
     reason = "observations are predicted better then, error "
     return "obey the equation exactly", reason + number(search.exact_error)
-
-
-def _why_observation_noise(model, search):
-    if model.observation_noise is not None:
-        return "given"
-    if search.exact_error is not None:
-        return "of most likelihood given the equation"
-    if model.optimizer is None:
-        return "not fitted, as optimizer=None"
-    return "fitted along with the state kernel"
-
-
-def _why_equation_kernel(model, learned):
-    if model.equations is not None:
-        return "as the equations say, or the default"
-    if model.equation_kernel is not None:
-        return _why_given(model.equation_kernel, model)
-    if not _is_quadratic(learned):
-        return "observations are predicted better than with a quadratic polynomial"
-    if model.optimizer is None:
-        return "the default"
-    return "the default, its variance by maximum likelihood"
-
-
-def _is_quadratic(learned):
-    """Whether all equations are polynomials of degree 2, or less."""
-    columns = np.ones(len(learned.setup.unknown_names(learned.variables)), bool)
-    kernels = [equation.equation_kernel for equation in learned.equations]
-    degrees = [kernel.degree_in(columns) for kernel in kernels if kernel is not None]
-    return all(degree is not None and degree <= 2 for degree in degrees)
-
-
-def _why_equation_noise(model, search):
-    if model.equation_noise is not None:
-        return "given"
-    if search.exact_error is not None:
-        return "none, as exact states obey the equation"
-    if not hasattr(model, "loss_curve_"):
-        return "fitted along with the equation kernel"
-    reason = "a small part of the size of the unknown part"
-    if search.learned_with is None:
-        return reason
-    return f"{reason}, or less if that suits the data better"
 
 
 def _minimum(model):

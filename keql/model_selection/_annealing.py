@@ -12,13 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from keql._joint.assembly import equation_sizes
-from keql._joint.hidden_states import with_hidden_state
 from keql._numerics.linalg import extent_of, size_or_one
 from keql._numerics.optimisation import Damping, minimise
 from keql._observations.data import left_out_errors
 from keql._regression.likelihood import maximise_likelihood
 from keql.kernels import RBF, Constant, SystemKernel, as_kernel, map_states
-from keql.model_selection._state_kernels import KernelCandidate, most_parsimonious
+from keql.model_selection._state_kernels import (
+    KernelCandidate,
+    most_parsimonious,
+    with_given_kernels,
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class AnnealingSettings:
 def anneal(family, settings=None):
     """State kernels compared by annealed joint fits, that to be taken first.
 
+    Those that are given stay as they were fitted.
+
     family : JointFamily. The joint problems.
     settings : AnnealingSettings, default=None. None: the default ones.
 
@@ -56,12 +61,16 @@ def anneal(family, settings=None):
     """
     settings = settings or AnnealingSettings()
     kernel = likely_kernel(family.observations, family.two_step.variables, settings)
+    kernel = with_given_kernels(kernel, family)
     first = _through_levels(family, kernel, settings)
+    if not family.hypothesis.open_states(family.observations.states):
+        return [first]
     candidates = [first]
     for factor in settings.factors:
         best = first
         while True:
             kernel = map_states(lambda k, f=factor: _rescaled(k, f), best.kernel)
+            kernel = with_given_kernels(kernel, family)
             other = _at_last_level(family, kernel, best, settings)
             candidates.append(other)
             if other.error >= best.error:
@@ -127,9 +136,6 @@ def _rescaled(kernel, factor):
 def _through_levels(family, kernel, settings):
     """The candidate of a kernel, its equations imposed more and more strictly."""
     two_step, problem, start = family.at(kernel)
-    values = with_hidden_state(two_step, problem, start)
-    if values is not None:
-        two_step, problem, start = family.at(kernel, values)
     final, sizes = problem.equation_noise, equation_sizes(two_step)
     learned = [terms.depends_on is not None for terms in two_step.setup.equations]
     for level in settings.levels:

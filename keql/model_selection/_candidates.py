@@ -98,7 +98,8 @@ def _why_not_exact(two_step, given, settings):
         return "states of the reduced method lie in the span of kernel functions"
     if settings.solver != "auto":
         return f"solver={settings.solver!r} asks for states made of representers"
-    if given.state_kernel is not None or settings.optimizer is None:
+    states = two_step.observations.states
+    if len(given.open_states(states)) < len(states) or settings.optimizer is None:
         return "state_kernel is given, or optimizer=None keeps the default one"
     names = [terms.name for terms in two_step.setup.equations]
     if any(given.of_equation(name).equation_noise for name in names):

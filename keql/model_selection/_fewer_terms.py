@@ -30,8 +30,8 @@ class TermCriteria:
     worse, significant : float. Without terms, observations are predicted worse if the
         error is this many times as large, or if squared errors are larger by so many
         standard errors.
-    hopeless : float. Terms are taken out until the loss is this many times that with
-        all terms.
+    hopeless : float. Where their number is open, terms are taken out until the loss is
+        this many times that with all terms.
     damping : float. The first damping after a term is taken out, relative to the loss:
         the states are near.
     few : int. Of more terms than this several are taken out at once, as long as they
@@ -188,14 +188,26 @@ class TermTable:
         """Whether the number of terms of an equation is given."""
         return equation in self.fixed
 
+    def exceeding(self, kept):
+        """Equations that have more terms than the number that is given for them."""
+        counts = [np.sum(self.groups[kept] == e) for e in self.fixed]
+        pairs = zip(self.fixed, counts, strict=True)
+        return [e for e, count in pairs if count > self.fewest[e]]
+
     def removable(self, kept):
-        """Positions of the terms that may still go."""
+        """Positions of the terms that may still go.
+
+        Those go first of which the number is given: how many others stay is told by
+        what comes after.
+        """
+        exceeding = self.exceeding(kept)
         return {
             i
             for i in kept
             if self.groups[i] >= 0
             and np.sum(self.groups[kept] == self.groups[i])
             > self.fewest[self.groups[i]]
+            and (not exceeding or self.groups[i] in exceeding)
         }
 
 
@@ -226,15 +238,7 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
     )
     fits = _fits_with_fewer(problem, result, two_step, table, context, criteria)
     path, errors = _describe_path(fits, two_step, table)
-    place = len(fits) - 1
-    if table.is_open:
-        losses = [step.loss for step in path]
-        granted = information_of_a_term(problem, losses[0])
-        place = None
-        if _within_noise(errors[0], two_step, context.criteria):
-            place = first_rise(losses, granted, criteria)
-        if place is None:
-            place = largest_gap(losses, errors, granted, criteria)
+    place = _place(fits, path, errors, problem, two_step, table, context, criteria)
     _, chosen, fit = fits[place]
     if place > 0:
         fit = replace(
@@ -244,6 +248,21 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
             n_iter=sum(each.n_iter for *_, each in fits),
         )
     return chosen, fit, path
+
+
+def _place(fits, path, errors, problem, two_step, table, context, criteria):
+    """Position of the fit that is taken."""
+    if not table.is_open or table.exceeding(fits[-1][0]):
+        return len(fits) - 1
+    # Where all numbers that are given are reached.
+    first = next(i for i, fit in enumerate(fits) if not table.exceeding(fit[0]))
+    losses, errors = [step.loss for step in path[first:]], errors[first:]
+    granted, place = information_of_a_term(problem, losses[0]), None
+    if _within_noise(errors[0], two_step, context.criteria):
+        place = first_rise(losses, granted, criteria)
+    if place is None:
+        place = largest_gap(losses, errors, granted, criteria)
+    return first + place
 
 
 def _within_noise(errors, two_step, criteria):
@@ -267,7 +286,8 @@ def _fits_with_fewer(problem, result, two_step, table, context, criteria):
             report=partial(context.report, two_step, smaller),
         )
         fits.append((kept, smaller, fit))
-        if fit.interrupted or fit.loss > criteria.hopeless * result.loss:
+        hopeless = fit.loss > criteria.hopeless * result.loss
+        if fit.interrupted or (hopeless and not table.exceeding(kept)):
             break
     return fits
 

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from keql._joint.assembly import assemble_learned, joint_weights, make_problem
+from keql._joint.hidden_states import with_hidden_state
 from keql._joint.problem import first_equal, same_points
 from keql._joint.restarts import minimise_with_restarts
 from keql._joint.starts import linearised_start, start_at
@@ -142,8 +143,15 @@ class Fit:
     def lower_equation_noise(self, criteria):
         """A lower noise level (E,) of each equation, in the units of its forcing.
 
-        That of the residuals where the level does not matter.
+        That of the residuals where the level does not matter; levels that are given
+        stay, and those of known constraints.
         """
+        setup, level = self.two_step.setup, self.problem.equation_noise
+        is_open = np.isnan(given_equation_noise(self.hypothesis, setup))
+        is_learned = [terms.depends_on is not None for terms in setup.equations]
+        return np.where(is_open & is_learned, self._lower_noise(criteria), level)
+
+    def _lower_noise(self, criteria):
         if not self.noise_is_inactive(criteria):
             return criteria.less_noise * self.problem.equation_noise
         residuals = self.problem.evaluate(self.result.solution).residuals
@@ -216,13 +224,32 @@ class JointFamily:
         if self.unknown_part is not None:
             two_step = replace(self.two_step, state_kernel=kernel, states=None)
         else:
-            two_step = refit_two_steps(
-                self.two_step, self.hypothesis, self.context.settings, kernel, values
-            )
-        return two_step, *self.problem_of(two_step, values)
+            two_step = self._refit(kernel, values)
+        return self._started(two_step, values)
 
     def problem_of(self, two_step, values=None):
         """The problem and a start for a two-step solution."""
+        return self._started(two_step, values)[1:]
+
+    def _refit(self, kernel, values):
+        settings = self.context.settings
+        return refit_two_steps(self.two_step, self.hypothesis, settings, kernel, values)
+
+    def _started(self, two_step, values):
+        """The two-step solution, the problem and a start.
+
+        Two steps leave a state that was never observed at zero, and equations that do
+        not depend on it: a saddle of the loss. There it is guessed from the equations.
+        """
+        problem, start = self._problem_of(two_step, values)
+        if values is None and self.context.previous is None:
+            values = with_hidden_state(two_step, problem, start)
+            if values is not None:
+                two_step = self._refit(two_step.state_kernel, values)
+                problem, start = self._problem_of(two_step, values)
+        return two_step, problem, start
+
+    def _problem_of(self, two_step, values):
         settings, noise = self.context.settings, self.equation_noise
         if noise is None:
             noise = given_equation_noise(self.hypothesis, two_step.setup)
@@ -303,9 +330,8 @@ def fit_jointly(family, two_step, problem, start, n_restarts=0):
         problem, result, path = fit_with_fewer_terms(
             problem, result, two_step, hypothesis, context
         )
-    return Fit(
-        hypothesis, two_step, problem, result, two_step.state_kernel, restarts, path
-    )
+    origin = two_step.state_kernel, restarts, path
+    return Fit(hypothesis, two_step, problem, result, *origin)
 
 
 def refit_states(fit, two_step, problem, start, context, damping=1e-4):

@@ -92,7 +92,7 @@ def compare_kernels(family, values=None, comparison=None):
     comparison = comparison or KernelComparison()
     observations = family.observations
     points = np.concatenate([data.points for data in observations.functions])
-    extent, prior = extent_of(points), partial(_with_offset, observations)
+    extent, prior = extent_of(points), partial(_with_offset, family)
     setup = family.two_step.setup
     degree = comparison.roughness + max(operator.order for operator in setup.operators)
 
@@ -117,9 +117,25 @@ def compare_kernels(family, values=None, comparison=None):
     return [best, *sorted(others, key=lambda candidate: candidate.error)]
 
 
-def _with_offset(observations, kernel):
-    """The kernel of each state: an offset and a kernel, of the size of its values."""
-    kernels = {}
+def with_given_kernels(kernel, family):
+    """A kernel of the states in which those that are given are as they were fitted."""
+    if not isinstance(kernel, SystemKernel):
+        return kernel
+    fitted = family.two_step.state_kernel
+    free = family.hypothesis.open_states(kernel.kernels)
+    own = {
+        name: k if name in free else fitted.of_state(name)
+        for name, k in kernel.kernels.items()
+    }
+    return SystemKernel(own)
+
+
+def _with_offset(family, kernel):
+    """The kernel of each state: an offset and a kernel, of the size of its values.
+
+    Those that are given stay.
+    """
+    observations, kernels = family.observations, {}
     for state in observations.states:
         samples = observations.of_state(state)
         values = np.concatenate([np.empty(0), *(data.values for data in samples)])
@@ -128,7 +144,9 @@ def _with_offset(observations, kernel):
         kernels[state] = variance * kernel
         if offset:
             kernels[state] = Constant(offset, "fixed") + kernels[state]
-    return SystemKernel(kernels) if len(kernels) > 1 else kernels[state]
+    if len(kernels) == 1:
+        return kernels[state]
+    return with_given_kernels(SystemKernel(kernels), family)
 
 
 def _falling_lengths(n_points, d, comparison):

@@ -3,7 +3,11 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from keql._observations.columns import column_index, operators_of_rows
+from keql._observations.columns import (
+    column_index,
+    operators_of_rows,
+    states_by_name,
+)
 from keql.equation import LearnedSystem
 from keql.metrics import function_labels
 from keql.operators import parse_operator
@@ -162,6 +166,11 @@ def rows_for(estimator, points, function):
         for column, values in special.items()
     }
     coordinates = iter(points.T)
+    if names is not None:
+        own = [name for i, name in enumerate(names) if i not in at]
+        if set(own) == set(estimator.variables_):  # columns of X may be in any order
+            places = map(estimator.variables_.index, own)
+            coordinates = iter(points.T[list(places)])
     columns = [at[i] if i in at else next(coordinates) for i in range(width)]
     if names is None:
         dtype = float if {c.dtype.kind for c in columns} <= set("fiub") else object
@@ -192,7 +201,11 @@ def split_rows(estimator, X, y, function, operators):
         mine = labels == estimator.functions_[position_of(estimator, function)]
     if y is None:
         return points[mine], None
+    columns = getattr(y, "columns", None)
     y = check_values(y, points, "y").reshape(len(points), -1)
+    by_row = getattr(estimator, "operator_column", None) is not None
+    if not by_row and getattr(estimator, "boundary_operators", None) is None:
+        y = states_by_name(y, columns, estimator.state_names_)
     values = np.full((len(points), len(operators)), np.nan)
     for measured, rows, column in _what_was_measured(estimator, X, y.shape):
         for j, operator in enumerate(operators):

@@ -518,10 +518,15 @@ def test_a_learned_equation_must_match_the_data(pendulum):
 
 
 def test_columns_in_another_order():
-    table = pd.DataFrame({"x": [0.0, 1.0], "t": [0.0, 1.0]})
-    solver = KernelPDESolver("u_t", 20, variables=("t", "x"))
-    with pytest.raises(ValueError, match="X has them in the order x, t"):
-        solver.fit(table, [0.0, 1.0])
+    table = pd.DataFrame({"x": [0.0, 1.0], "t": [0.0, 0.5]})
+    solver = KernelPDESolver(variables=("t", "x"), state_kernel=RBF([1.0, 2.0]))
+    found = solver.fit(table, [0.0, 1.0]).predict(table - 0.1)
+    expected = solver.fit(table[["t", "x"]], [0.0, 1.0]).predict(
+        table[["t", "x"]] - 0.1
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    with pytest.raises(ValueError, match="X has the columns x, s, .* of which s is no"):
+        solver.fit(table.set_axis(["x", "s"], axis=1), [0.0, 1.0])
 
 
 def test_missing_forcing_of_a_learned_equation():

@@ -206,8 +206,11 @@ def test_names_of_columns():
     y = pd.DataFrame([BEGIN], columns=["x", "y"])
     solver = KernelPDESolver(**DAMPED | {"states": None}, state_kernel=RBF(1.0))
     assert solver.fit([[0.0]], y).state_names_ == ("x", "y")
-    with pytest.raises(ValueError, match="y has the columns y, x, but the states are"):
-        solver.set_params(states=("x", "y")).fit([[0.0]], y[["y", "x"]])
+    found = solver.predict([[0.5]])
+    solver.set_params(states=("x", "y")).fit([[0.0]], y[["y", "x"]])
+    np.testing.assert_array_equal(solver.predict([[0.5]]), found)
+    with pytest.raises(ValueError, match="y has the columns y, z, .* of which z is no"):
+        solver.fit([[0.0]], y.set_axis(["y", "z"], axis=1))
 
 
 def test_without_an_equation_columns_are_independent():

@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from keql import Equation, OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 from keql.datasets import make_heat_with_boundary_law
-from keql.kernels import RBF, Polynomial, SystemKernel
+from keql.kernels import RBF, Constant, Polynomial, SystemKernel
 from keql.model_selection import FunctionKFold
 from keql.operators import gram, gram_diagonal, parse_operator
 
@@ -234,6 +234,18 @@ def test_a_state_that_was_never_measured(method):
         assert 0.3 < abs(terms["x_t"]["y"]) < 3 and 0.3 < abs(terms["y_t"]["x"]) < 3
 
 
+def test_a_state_that_was_never_measured_with_given_kernels():
+    """Of prey and predators, only these; the search does not start at a saddle."""
+    t, y = column(TIMES[:13]), CYCLES[:13].copy()
+    y[:, 0] = np.nan
+    kernels = {"x": RBF(1.0, "fixed"), "y": Constant(20.0, "fixed") * RBF(1.0, "fixed")}
+    settings = {"state_kernel": kernels, "observation_noise": 1e-2, "n_restarts": 0}
+    model = OneStepKEqL(**PAIR, **settings).fit(t, y)
+    assert model.converged_ and model.misfit_ < 0.2 and model.n_iter_ < 200
+    assert np.ptp(model.predict(t)[:, 0]) > 1
+    assert_allclose(model.predict(t)[:, 1], CYCLES[:13, 1], atol=0.03)
+
+
 MIXTURES = [
     ["x", "y", "x_t"],
     ["x", "y", "x_t", "x + y"],
@@ -314,6 +326,31 @@ def test_named_equations_that_say_nothing_more_leave_as_much_open():
     for name, equation in model.equation_.items():
         rest = dict.fromkeys(equation.terms(), 0.0) | expected[name]
         assert equation.terms() == pytest.approx(rest, abs=1e-7)
+
+
+@pytest.mark.parametrize("parameter", ["state_kernel", "equation_noise", "n_terms"])
+def test_a_dict_that_gives_nothing_leaves_all_open(parameter):
+    name = "x" if parameter == "state_kernel" else "x_t"
+    free = OneStepKEqL(**PAIR).fit(column(TIMES), CYCLES)
+    model = OneStepKEqL(**PAIR, **{parameter: {name: None}})
+    model = model.fit(column(TIMES), CYCLES)
+    assert model.equation_.terms() == free.equation_.terms()
+    assert str(model.fit_report_) == str(free.fit_report_)
+
+
+@pytest.mark.parametrize("places", [(300, int("300")), (POINTS, POINTS.copy())])
+def test_equations_at_equal_points_share_them(places):
+    """As if the points were said once for both of them."""
+    given = {"states": ("x", "y"), "variables": ("t",)}
+    operators, numbers = ("x", "y"), ("x_t", "y_t")
+    named = [
+        (name, Equation(name, operators, collocation_points=points))
+        for name, points in zip(numbers, places, strict=True)
+    ]
+    model = TwoStepKEqL(**given, equations=named).fit(T, NOISY)
+    once = TwoStepKEqL(**PAIR, collocation_points=places[0]).fit(T, NOISY)
+    assert_array_equal(model.collocation_points_, once.collocation_points_)
+    assert model.equation_.terms() == once.equation_.terms()
 
 
 def test_a_boundary_law():

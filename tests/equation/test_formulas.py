@@ -91,9 +91,13 @@ def test_numbers_and_names():
     assert latex_number(2.5e12) == r"2.50 \cdot 10^{12}"
     assert latex_number(120.0) == "120"
     assert html_name("P(u, u_x1)") == "P(u, u<sub>x1</sub>)"
+    states = ("T_c", "T", "T_c_in")
+    assert html_name("P(T_c, T_c_xx)", states) == "P(T<sub>c</sub>, T<sub>c,xx</sub>)"
+    assert html_name("T_c_in_t", states) == "T<sub>c,in,t</sub>"
+    assert html_name("u_t_hours", states) == "u<sub>t_hours</sub>"
 
 
-STATES = ("u", "v", "x1", "prey", "theta", "x_12", "t_a")
+STATES = ("u", "v", "x1", "prey", "theta", "x_12", "t_a", "c_in_12")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +110,10 @@ STATES = ("u", "v", "x1", "prey", "theta", "x_12", "t_a")
         ("x1", "x_1"),
         ("x1_t", "x_{1,t}"),
         ("x_12_x", "x_{12,x}"),
-        ("t_a_x", r"\mathrm{t\_a}_{x}"),
+        ("t_a", "t_a"),
+        ("t_a_x", "t_{a,x}"),
+        ("c_in_12_tx", r"c_{\mathrm{in},12,tx}"),
+        ("laplacian(t_a)", r"\Delta t_a"),
         ("laplacian(v)", r"\Delta v"),
         ("u_t - 2 v_x", "(u_{t} - 2 v_{x})"),
     ],

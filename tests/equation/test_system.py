@@ -275,6 +275,20 @@ def test_sparse_systems():
         system.sparse(n_terms={"fox": 1})
 
 
+@pytest.mark.parametrize("n_terms", [4, {"prey": 4, "predator": 1}])
+def test_more_terms_than_an_equation_has(n_terms):
+    """The equation is named, and how many terms it has."""
+    message = (
+        "equation 'prey': n_terms=4 must be a whole number from 1 to 3, the number"
+    )
+    with pytest.raises(ValueError, match=message):
+        with_posteriors().sparse(n_terms=n_terms)
+    system = with_posteriors()
+    system["predator"].posterior = None
+    with pytest.raises(ValueError, match="equation 'predator': the equation has no po"):
+        system.sparse(n_terms=1)
+
+
 def test_projection():
     projected = with_posteriors().project(1)
     terms = projected.terms()

@@ -10,11 +10,11 @@ from keql import Equation, TwoStepKEqL
 from keql._joint.assembly import equation_sizes
 from keql._regression.likelihood import maximise_likelihood
 from keql._regression.two_step import FitSettings, Hypothesis
-from keql.kernels import SystemKernel
+from keql.kernels import RBF, SystemKernel
 from keql.model_selection import _annealing
 from keql.model_selection._annealing import AnnealingSettings, anneal, likely_kernel
 from keql.model_selection._fit import Context, JointFamily
-from keql.model_selection._state_kernels import warm_start
+from keql.model_selection._state_kernels import compare_kernels, warm_start
 
 CONTEXT = Context(FitSettings(), lambda *_: False)
 SETTINGS = AnnealingSettings()
@@ -154,6 +154,38 @@ def test_a_state_that_was_never_observed_has_the_scale_of_the_others():
     longer = likely_kernel(two_step.observations, ("t",), replace(SETTINGS, hidden=3.0))
     found = longer.of_state("z").get_params()["k2__length_scale"]
     assert found == pytest.approx(3 * expected)
+
+
+@pytest.mark.parametrize("with_kernel", [False, True])
+def test_a_state_that_was_never_observed_does_not_start_at_zero(with_kernel):
+    """There, with equations that do not depend on it, the loss has a saddle."""
+    y = cycles() * [1.0, np.nan]
+    two_step = learn(y)
+    family = family_of(two_step)
+    if with_kernel:
+        _, problem, start = family.at(two_step.state_kernel)
+    else:
+        problem, start = family.problem_of(two_step)
+    values = start.values[0][len(TIMES) :].reshape(-1, 40)
+    names = [operator.name for operator in problem.blocks[0].operators]
+    assert np.std(values[names.index("y")]) > 0.03
+    first = start.weights[: problem.basis.sizes[0]]
+    slope = problem.basis.bases[0].gradient(np.ones((1, 3)), first)[2]
+    assert abs(slope[0]) > 0.03
+
+
+@pytest.mark.parametrize("compare", [anneal, compare_kernels])
+def test_kernels_that_are_given_stay_and_the_others_are_compared(compare):
+    given = {"x": RBF(1.7, "fixed")}
+    two_step = learn(cycles(), state_kernel=given)
+    family = JointFamily(two_step, Hypothesis(state_kernel=given), CONTEXT)
+    candidates = compare(family)
+    assert len(candidates) >= 3
+    assert {str(c.kernel.of_state("x")) for c in candidates} == {
+        "RBF(length_scale=1.7)"
+    }
+    others = {str(c.kernel.of_state("y")) for c in candidates}
+    assert len(others) == len(candidates)
 
 
 def test_a_fit_starts_where_the_best_candidate_ended(hunters, annealed):

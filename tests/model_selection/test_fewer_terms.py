@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import expm
+from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL
 from keql.datasets import make_burgers, make_duffing
@@ -84,6 +86,40 @@ def test_number_of_terms_can_be_given():
     assert len(model.equation_.terms()) == 4
     assert {"u", "u^3", "u_t"} < set(model.equation_.terms())
     assert len(duffing(n_terms=20).equation_.terms()) == 10
+
+
+def test_fewer_terms_than_the_data_need_if_so_many_are_asked_for():
+    """However large the loss is without the others."""
+    with pytest.warns(ConvergenceWarning, match="residuals are"):
+        model = duffing(n_terms=1)
+    assert len(model.equation_.terms()) == 1
+
+
+@pytest.mark.parametrize(
+    "n_terms", [1, {"x_t": 1, "y_t": 2}, {"x_t": 1, "y_t": "auto"}]
+)
+def test_each_equation_has_the_number_of_terms_that_is_given_for_it(n_terms):
+    """x' = 0.3 x + y and y' = -x - 0.2 y, without a term that one of them needs."""
+    t = np.linspace(0, 5, 26)[:, None]
+    matrix = np.array([[0.3, 1.0], [-1.0, -0.2]])
+    y = np.array([expm(matrix * time) @ [1.0, 0.5] for time in t[:, 0]])
+    model = OneStepKEqL(
+        operators=("x", "y"),
+        known_part=("x_t", "y_t"),
+        states=("x", "y"),
+        variables=("t",),
+        collocation_points=40,
+        state_kernel=RBF(1.0, "fixed"),
+        observation_noise=1e-4,
+        equation_noise=1e-4,
+        n_terms=n_terms,
+    )
+    with pytest.warns(ConvergenceWarning, match="residuals are"):
+        found = model.fit(t, y).equation_.terms()
+    assert set(found["x_t"]) == {"y"}
+    if not isinstance(n_terms, dict) or n_terms["y_t"] != "auto":
+        expected = n_terms["y_t"] if isinstance(n_terms, dict) else n_terms
+        assert len(found["y_t"]) == expected
 
 
 def test_result_is_that_of_fitting_these_terms_only():

@@ -171,6 +171,8 @@ def test_other_states_are_taken_if_they_predict_better(right):
 def test_noise_that_does_not_matter_is_that_of_the_residuals(right):
     _, fit = right
     noise = fit.problem.equation_noise
+    assert fit.lower_equation_noise(CRITERIA) == pytest.approx(noise)  # it is given
+    fit = replace(fit, hypothesis=replace(fit.hypothesis, equation_noise=None))
     residual = fit.problem.evaluate(fit.result.solution).residuals[0]
     n = len(fit.problem.blocks[0].values)
     assert not fit.noise_is_inactive(CRITERIA)

@@ -1,0 +1,99 @@
+"""Why kernels and noise levels are what they are, in words."""
+
+import numpy as np
+
+from keql.equation import number
+from keql.kernels import as_kernel
+
+
+def why_state_kernel(model, search):
+    if search.exact_error is not None and search.boundary_kernel is None:
+        return "of states before and after the observed times; between, none is needed"
+    if search.boundary_kernel is not None:
+        return "of initial and boundary values, of most likelihood given the equation"
+    given = _why_given(model.state_kernel, model)
+    if given:
+        if search.learned_with is None:  # no other was compared
+            return given
+        given += "; of the others "
+    if model.optimizer is None:
+        return "the default, not fitted, as optimizer=None"
+    if search.learned_with is None:
+        return "the default, by the highest posterior density given the observations"
+    return (
+        f"{given}the best of {len(search.alternatives)} at predicting each observation "
+        f"from all others and the equation, error {number(search.error)}"
+    )
+
+
+def _why_given(kernel, model):
+    """Where the hyperparameters of a given kernel, or of several by name, come from.
+
+    Empty if none is given.
+    """
+    given, text = getattr(kernel, "kernels", kernel), "given"
+    if isinstance(given, dict):
+        given = {name: each for name, each in given.items() if each is not None}
+        text = f"given for {', '.join(given)}"
+    if not given:
+        return ""
+    kernels = given.values() if isinstance(given, dict) else [given]
+    is_fixed = all(as_kernel(each).n_dims == 0 for each in kernels)
+    if is_fixed or model.optimizer is None:
+        return text
+    return f"{text} as a start, by maximum likelihood"
+
+
+def why_observation_noise(model, search):
+    if model.observation_noise is not None:
+        return "given"
+    if search.exact_error is not None:
+        return "of most likelihood given the equation"
+    if model.optimizer is None:
+        return "not fitted, as optimizer=None"
+    return "fitted along with the state kernel"
+
+
+def why_equation_kernel(model, learned):
+    if model.equations is not None:
+        return "as the equations say, or the default"
+    given = _why_given(model.equation_kernel, model)
+    if given:
+        return given
+    if not _is_quadratic(learned):
+        return "observations are predicted better than with a quadratic polynomial"
+    if model.optimizer is None:
+        return "the default"
+    return "the default, its variance by maximum likelihood"
+
+
+def _is_quadratic(learned):
+    """Whether all equations are polynomials of degree 2, or less."""
+    columns = np.ones(len(learned.setup.unknown_names(learned.variables)), bool)
+    kernels = [equation.equation_kernel for equation in learned.equations]
+    degrees = [kernel.degree_in(columns) for kernel in kernels if kernel is not None]
+    return all(degree is not None and degree <= 2 for degree in degrees)
+
+
+def why_equation_noise(model, search, names):
+    given = model.equation_noise
+    if model.equations is not None:
+        given = {name: equation.noise for name, equation in model.equations}
+    if not isinstance(given, dict):
+        return _why_free_noise(model, search) if given is None else "given"
+    own = [name for name in names if given.get(name) is not None]
+    if len(own) == len(names):
+        return "given"
+    start = f"given for {', '.join(own)}; of the others " if own else ""
+    return start + _why_free_noise(model, search)
+
+
+def _why_free_noise(model, search):
+    if search.exact_error is not None:
+        return "none, as exact states obey the equation"
+    if not hasattr(model, "loss_curve_"):
+        return "fitted along with the equation kernel"
+    reason = "a small part of the size of the unknown part"
+    if search.learned_with is None:
+        return reason
+    return f"{reason}, or less if that suits the data better"

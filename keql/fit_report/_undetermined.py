@@ -1,0 +1,46 @@
+"""Equations of a system that the data do not determine."""
+
+import numpy as np
+
+from keql.equation import terms_of
+
+
+def undetermined(learned, significant=3.0):
+    """Equations of a system that the data do not determine, each in a sentence.
+
+    learned : LearnedModel. States and equations.
+    significant : float. How many standard errors one of the coefficients of an equation
+        is away from zero, at least, if the equation is determined.
+    """
+    if learned.setup is None or not learned.setup.is_system:
+        return []
+    seen = {s for L in learned.observations.operators for s in L.states}
+    if seen < set(learned.observations.states):  # nothing tells the unit of the others
+        return []
+    sentences = {}
+    for terms, equation in zip(learned.setup.equations, learned.equations, strict=True):
+        if equation.posterior is None or terms_of(equation) is None:
+            continue
+        largest = _largest_ratio(learned, equation)
+        if largest < significant:
+            sentences[terms.name] = (
+                f"the equation {terms.name} is not determined: none of its "
+                f"coefficients is more than {largest:.1f} standard errors away from "
+                "zero. Observe more, or with less noise, or ask for fewer terms"
+            )
+    return list(sentences.values())
+
+
+def _largest_ratio(learned, equation):
+    """The largest of the coefficients of an equation, in units of their errors.
+
+    Noise levels that are too small are made up for: the loss of a fit in its own units
+    is half of the number of observations.
+    """
+    values, errors = equation.terms(return_std=True)
+    if not values:
+        return np.inf
+    n_observed = sum(len(data.values) for data in learned.observations.functions)
+    unit = max(1.0, 2 * equation.posterior.loss / n_observed) ** 0.5
+    ratios = [abs(v) / (unit * errors[name]) for name, v in values.items()]
+    return max(ratios)
