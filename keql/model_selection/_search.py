@@ -131,7 +131,8 @@ def search(two_step, given, context):
                 names = two_step.setup.unknown_names(two_step.variables)
                 find_terms(equation.equation_kernel, len(names), n_terms)
     table = candidates(two_step, given, context.settings)
-    if given.state_kernel is not None or context.settings.optimizer is None:
+    is_open = given.open_states(two_step.observations.states)
+    if not is_open or context.settings.optimizer is None:
         return Selection(fit_hypothesis(given, two_step, context))
     return _Search(two_step, table, context).run()
 
@@ -354,7 +355,13 @@ class _Search:
         poor = self._in_doubt(start.error) and not self._convinces(kernels[0])
         n_restarts = self.context.settings.n_restarts if poor else 0
         fit = fit_jointly(family, *start[:3], n_restarts)
-        return Selection(fit, None, start.error, kernels)
+        best = Selection(fit, None, start.error, kernels)
+        if family.hypothesis.equation_noise is None:  # exact states are the limit
+            return best
+        names = [t.name for t in self.two_step.setup.equations if t.depends_on]
+        if family.hypothesis.open_equations(names) and self._is_worth_more(best):
+            best, _ = self._or_less_noise(family, best)
+        return best
 
     def _annealed(self, hypothesis):
         """The joint problems of a hypothesis, and state kernels, the best first."""
@@ -450,7 +457,8 @@ class _Search:
         """
         level = best.joint.lower_equation_noise(self.criteria)
         less = replace(family, equation_noise=level)
-        kernels = compare_kernels(less)
+        is_system = self.two_step.setup.is_system
+        kernels = anneal(less) if is_system else compare_kernels(less)
         start = warm_start(kernels[0], less)
         fit = fit_jointly(less, *start[:3])
         factor = self.criteria.clearly_better

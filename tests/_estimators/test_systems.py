@@ -338,6 +338,20 @@ def test_a_dict_that_gives_nothing_leaves_all_open(parameter):
     assert str(model.fit_report_) == str(free.fit_report_)
 
 
+def test_what_is_not_given_is_chosen_whatever_is_given():
+    """The kernel of y is compared if that of x is given, and the noise likewise."""
+    kernel = {"x": Constant(40.0, "fixed") * RBF(0.6, "fixed")}
+    model = OneStepKEqL(**PAIR, state_kernel=kernel).fit(column(TIMES), CYCLES)
+    assert "given for x; of the others the best of" in str(model.fit_report_)
+    assert str(model.state_kernel_.of_state("x")) == "6.32**2 * RBF(length_scale=0.6)"
+    model = OneStepKEqL(**PAIR, equation_noise={"x_t": 0.3})
+    model.fit(column(TIMES), CYCLES)
+    assert model.equation_noise_["x_t"] == 0.3
+    # Far below a thousandth of what it has to explain: the level of its residuals.
+    assert model.equation_noise_["y_t"] < 1e-4
+    assert "given for x_t; of the others" in str(model.fit_report_)
+
+
 @pytest.mark.parametrize("places", [(300, int("300")), (POINTS, POINTS.copy())])
 def test_equations_at_equal_points_share_them(places):
     """As if the points were said once for both of them."""
