@@ -53,22 +53,31 @@ class IntegrationLimits:
 def time_axis(setup, n_variables):
     """Which of two coordinates is the time of an evolution equation; None for others.
 
-    The equation is of first order in time, in its known part, and of second to fourth
-    order in space.
+    The equation is of first order in time and of first to fourth order in space. If it
+    is of first order in both, the time is the one that its known part has.
     """
     if n_variables != 2:
         return None
-    orders = [orders for operator in setup.operators for orders, _ in operator.terms]
-    first, second = np.max(orders, axis=0)
-    if first == 1 and 2 <= second <= 4:
-        return 0
-    return 1 if second == 1 and 2 <= first <= 4 else None
+    orders = np.max(_orders(setup.operators), axis=0)
+    known = getattr(setup.equations[0].known_part, "operators", [])
+    for axis in (0, 1):
+        if orders[axis] != 1 or not 1 <= orders[1 - axis] <= 4:
+            continue
+        in_known = np.max(_orders(known), axis=0, initial=0)
+        if orders[1 - axis] > 1 or (in_known[axis], in_known[1 - axis]) == (1, 0):
+            return axis
+    return None
+
+
+def _orders(operators):
+    """Orders (n, d) of the derivatives in operators."""
+    orders = [orders for operator in operators for orders, _ in operator.terms]
+    return np.reshape(orders, (-1, 2))
 
 
 def order_in_space(setup, axis):
     """The highest order of a derivative in space, `axis` being that of time."""
-    terms = [orders for operator in setup.operators for orders, _ in operator.terms]
-    return int(np.max(terms, axis=0)[1 - axis])
+    return int(np.max(_orders(setup.operators), axis=0)[1 - axis])
 
 
 def why_not_integrated(learned, limits=None):
@@ -93,7 +102,7 @@ def why_not_integrated(learned, limits=None):
     if len(learned.variables) != 2:
         return "the equation does not have one coordinate of time and one of space"
     if time_axis(setup, 2) is None:
-        return "the equation is not of first order in time, of order 2 to 4 in space"
+        return "the equation is not of first order in time, of order 1 to 4 in space"
     if n_values > limits.observations:
         return f"there are {n_values} observations, more than {limits.observations}"
     if len(functions) > limits.functions:
@@ -139,12 +148,15 @@ class EvolutionProblem:
         at the observations of each function, from those on the grid.
     priors : tuple of BoundaryPrior. From which a linearisation takes the one of maximum
         likelihood.
+    forcing : tuple. The right-hand side of each function, as a function of points,
+        or None for zero.
     """
 
     learned: object
     grid: EvolutionGrid
     observed: tuple
     priors: tuple
+    forcing: tuple
     is_exact = True
 
     @property
@@ -200,10 +212,9 @@ class EvolutionProblem:
 
     def forcing_of(self, m):
         """The right-hand side of a function at all Radau points, one after another."""
-        (forcing,) = self.learned.setup.forcing_functions[m]
-        if forcing is None:
+        if self.forcing[m] is None:
             return 0.0
-        return np.ravel(forcing(self.grid.points[:, 1:].reshape(-1, 2)))
+        return np.ravel(self.forcing[m](self.grid.points[:, 1:].reshape(-1, 2)))
 
     def with_grid(self, n_steps, n_points):
         """The same problem on another number of steps in time and points in space."""
@@ -422,8 +433,9 @@ def make_evolution_problem(learned, noise=None, first_noise=1e-3, exact=1e-9):
     """
     functions = learned.observations.functions
     values = np.concatenate([data.values for data in functions])
-    points = [data.points for data in functions]
-    points = np.concatenate([*learned.setup.collocation_points, *points])
+    observed = np.unique(np.concatenate([d.points for d in functions]), axis=0)
+    placed = np.concatenate(learned.setup.collocation_points)
+    points = np.concatenate([placed, observed])
     axis, size = time_axis(learned.setup, points.shape[1]), size_or_one(values)
     level = first_noise * size if noise is None else noise
     priors = tuple(
@@ -436,9 +448,24 @@ def make_evolution_problem(learned, noise=None, first_noise=1e-3, exact=1e-9):
         for kernel in boundary_kernels(points, values)
     )
     n_ends = (order_in_space(learned.setup, axis) + 1) // 2
-    corners = points.min(axis=0), points.max(axis=0)
-    grid = EvolutionGrid(*corners, axis, n_ends=n_ends)
-    return EvolutionProblem(learned, grid, _observed(grid, learned), priors)
+    grid = EvolutionGrid(*_box_around(observed, placed), axis, n_ends=n_ends)
+    forcing = tuple(f for (f,) in learned.setup.forcing_functions)
+    return EvolutionProblem(learned, grid, _observed(grid, learned), priors, forcing)
+
+
+def _box_around(observed, placed, gaps=2.0):
+    """Corners of a box around observed and placed points (n, d), and what these fill.
+
+    A side with a single observation is one that points scattered in a larger region
+    come nearest to: of n points that are uniform in an interval the outermost are one
+    part in n + 1 away from its ends. `gaps` such parts are added there; sides with
+    several observations are kept.
+    """
+    lower, upper = observed.min(axis=0), observed.max(axis=0)
+    margin = gaps * (upper - lower) / (len(observed) + 1)
+    alone = [np.sum(observed == side, axis=0) == 1 for side in (lower, upper)]
+    lower, upper = lower - margin * alone[0], upper + margin * alone[1]
+    return np.minimum(lower, placed.min(axis=0)), np.maximum(upper, placed.max(axis=0))
 
 
 def _observed(grid, learned):

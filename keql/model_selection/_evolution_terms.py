@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from math import comb, log
+from math import comb
 
 import numpy as np
 from scipy import linalg
@@ -24,6 +24,7 @@ from keql._numerics.optimisation import FullSteps, minimise
 from keql._observations.data import PredictionScale, left_out_errors
 from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
 from keql.kernels import Restriction
+from keql.model_selection._criteria import log_odds
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit
 
@@ -148,12 +149,12 @@ class CandidateTerms:
             L = linalg.cholesky(D.T @ A @ D + np.eye(len(terms)), lower=True)
             z = linalg.solve_triangular(L, D.T @ b, lower=True)
             determinant = np.log(np.diag(L)).sum()
-            losses.append(determinant + self.log_prior_odds(terms) - 0.5 * z @ z)
+            losses.append(determinant - self.log_odds(terms) - 0.5 * z @ z)
         return [terms for _, terms in sorted(zip(losses, sets, strict=True))]
 
-    def log_prior_odds(self, terms):
-        """Minus the log probability of a set of terms among those of its size."""
-        return log(comb(len(self.exponents), len(terms)))
+    def log_odds(self, terms):
+        """Log prior probability of a set of terms, by their degrees."""
+        return log_odds(self.exponents.sum(axis=1), terms)
 
 
 class TermSearch:
@@ -195,7 +196,7 @@ class TermSearch:
         """Keep a result if it is the best so far."""
         terms = tuple(self.candidates.terms_of(result.solution.equation))
         self.tried.add(terms)
-        loss = -result.model.log_evidence() + self.candidates.log_prior_odds(terms)
+        loss = -result.model.log_evidence() - self.candidates.log_odds(terms)
         errors = left_out_errors(result.model, self.problem.learned.observations)
         self.steps.append(
             TermsStep(
@@ -288,7 +289,7 @@ def _start(problem, previous):
 
 
 def solve_exactly(learned, context, settings, problem, start, factor):
-    """Full steps until states change by less than a tolerance.
+    """Full steps until states change by less than a tolerance; None without any.
 
     `factor` is that of the tolerance at the end.
     """
@@ -299,7 +300,7 @@ def solve_exactly(learned, context, settings, problem, start, factor):
         max_iter=min(settings.max_steps, context.settings.max_iter),
         report=partial(context.report, learned, problem),
     )
-    if result.interrupted and result.model is None:
+    if result is not None and result.interrupted and result.model is None:
         raise KeyboardInterrupt  # there is nothing to keep
     return result
 

@@ -8,7 +8,7 @@ fill the gaps, but their states do not quite meet the equation, which bends inst
 equation learned with the one may be held while states are found with the other.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -18,14 +18,13 @@ from keql._regression.two_step import refit_two_steps
 from keql.equation import find_terms
 from keql.model_selection._annealing import anneal
 from keql.model_selection._candidates import candidates
-from keql.model_selection._criteria import Criteria
 from keql.model_selection._evolution_terms import (
     fit_exact_states,
     predicts_within_noise,
 )
 from keql.model_selection._fit import (
-    Fit,
     JointFamily,
+    Selection,
     fit_jointly,
     refit_states,
     with_better_equation,
@@ -37,61 +36,6 @@ from keql.model_selection._state_kernels import (
     warm_start,
 )
 from keql.model_selection._trajectory_terms import fit_trajectories
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The fit that was chosen, and what it was chosen from.
-
-    joint : Fit or None. With the equation at collocation points.
-    exact : Fit or None. With exact states, if they predict better.
-    promised : float or None. The error of predictions for which the state kernel was
-        chosen.
-    kernels : list of KernelCandidate. State kernels that were compared, under the same
-        conditions.
-    not_tried : list of (str, str). Names of hypotheses, and why they were not tried.
-    criteria : Criteria. By which they were compared.
-    """
-
-    joint: Fit | None = None
-    exact: Fit | None = None
-    promised: float | None = None
-    kernels: list = field(default_factory=list)
-    not_tried: list = field(default_factory=list)
-    criteria: Criteria = field(default_factory=Criteria)
-
-    @property
-    def best(self):
-        """The fit."""
-        return self.exact or self.joint
-
-    @property
-    def error(self):
-        """Root mean square error of its predictions of observations."""
-        return self.best.error
-
-    @property
-    def explains_little(self):
-        """Whether errors of prediction are as large as the states of a system."""
-        observations = self.best.observations
-        size = PredictionScale(observations).size
-        is_system = self.best.two_step.setup.is_system
-        return is_system and self.error > self.criteria.explains * size
-
-    def or_better(self, other, factor=1.0):
-        """This, or another one with smaller errors, `factor` times its own at most."""
-        if other.joint.result.interrupted:
-            return replace(self, joint=self.joint.stopped(other.joint.result.stop))
-        lost = self.joint.result.converged and not other.joint.result.converged
-        better = other.error < factor * self.error and not lost
-        return other if better else self
-
-    def or_exact(self, exact, factor=1.0):
-        """This, or exact states with smaller errors, `factor` times its own at most."""
-        if exact is None or self.joint.result.interrupted:
-            return self
-        better = exact.error < factor * self.error
-        return replace(self, exact=exact) if better else self
 
 
 def fit_hypothesis(hypothesis, two_step, context, learned=None):

@@ -12,7 +12,6 @@ from functools import partial
 
 import numpy as np
 from scipy import linalg
-from scipy.special import betaln
 
 from keql._evolution.trajectories import (
     TrajectoryIterate,
@@ -24,6 +23,7 @@ from keql._numerics.linalg import cholesky, rms
 from keql._numerics.optimisation import RelaxedSteps, minimise
 from keql._observations.data import PredictionScale, left_out_errors
 from keql.equation import WeightPosterior
+from keql.model_selection._criteria import log_odds
 from keql.model_selection._fewer_terms import TermsStep, TermTable
 from keql.model_selection._fit import Fit
 
@@ -268,21 +268,9 @@ class _TermSearch:
             self.best, self.score, self.kept = result, score, kept
 
     def _log_odds(self, kept):
-        """Log probability of a set of terms.
-
-        Each of the n terms of one degree in one equation has the same probability to be
-        there, which is unknown, with the density (1 - p)^(n - 1): one is expected of
-        them. There are more products of high degree than of low. Scott and Berger,
-        "Bayes and empirical-Bayes multiplicity adjustment in the variable-selection
-        problem", Annals of Statistics 38, 2010.
-        """
-        table, odds = self.table, 0.0
-        kinds = np.stack([table.groups, table.degrees], axis=1)
-        for kind in np.unique(kinds[table.groups >= 0], axis=0):
-            alike = np.all(kinds == kind, axis=1)
-            n, k = int(alike.sum()), int(alike[kept].sum())
-            odds += betaln(k + 1, 2 * n - k) - betaln(1, n)
-        return float(odds)
+        """Log prior probability of a set of terms, by degrees in each equation."""
+        table = self.table
+        return log_odds(np.stack([table.groups, table.degrees], axis=1), kept)
 
     def _best_set(self, score):
         """Positions of the terms of the best set by a score.

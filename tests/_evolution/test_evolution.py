@@ -19,7 +19,12 @@ from keql import OneStepKEqL, TwoStepKEqL
 from keql._estimators.one_step import EarlierSolution
 from keql._evolution.boundary_values import BoundaryValueRegression
 from keql._evolution.integration import EvolvedState
-from keql._evolution.problem import IntegrationLimits, time_axis, why_not_integrated
+from keql._evolution.problem import (
+    IntegrationLimits,
+    _box_around,
+    time_axis,
+    why_not_integrated,
+)
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import Constant, Polynomial, Restriction
 from keql.model_selection._candidates import candidates
@@ -174,8 +179,12 @@ def test_states_are_stored_with_all_that_they_need(exact):
         (("u", "u_x", "u_xx"), "u_t", ("t", "x"), 0),
         (("u", "u_x", "u_xx"), "u_t", ("x", "t"), 1),
         (("u", "u_t"), "u_xx", ("t", "x"), 0),
-        (("u", "u_x"), "u_t", ("t", "x"), None),
-        (("u", "u_xxx"), "u_t", ("t", "x"), None),
+        (("u", "u_x"), "u_t", ("t", "x"), 0),
+        (("u", "u_t"), "u_x", ("t", "x"), 1),
+        (("u", "u_x"), {"u_t": 1.0, "u_x": 0.5}, ("t", "x"), None),
+        (("u", "u_xxx"), "u_t", ("t", "x"), 0),
+        (("u", "u_xxxx"), "u_t", ("x", "t"), 1),
+        (("u", "u_xxxxx"), "u_t", ("t", "x"), None),
         (("u", "u_xx"), "u_tt", ("t", "x"), None),
         (("u", "u_tx", "u_xx"), "u_t", ("t", "x"), 0),
         (("u",), "u_t", ("t",), None),
@@ -187,10 +196,45 @@ def test_evolution_equations_are_recognised(operators, known_part, variables, ax
     changes = {"operators": operators, "equation_kernel": None, "variables": variables}
     found = two_steps(X, X[:, 0], known_part=known_part, **changes)
     assert time_axis(found.setup, len(variables)) == axis
-    (equation,) = found.setup.equations
-    equations = (replace(equation, has_forcing=True),)
-    forced = replace(found.setup, equations=equations)
-    assert time_axis(forced, len(variables)) is None
+
+
+def test_a_forcing_has_to_be_known_everywhere():
+    X = np.random.RandomState(0).uniform(size=(30, 2))
+    places = {"collocation_points": X, "equation_kernel": None}
+    for forcing, reason in ((lambda p: p[:, 0], ""), (X[:, 0], "at the collocation")):
+        found = two_steps(X, np.sin(X[:, 1]), forcing=forcing, **places)
+        why_not = why_not_integrated(found)
+        assert reason in why_not and bool(why_not) == bool(reason)
+
+
+def test_equations_with_a_forcing_are_integrated():
+    """u = exp(-t) sin(x) of a diffusion, driven by -0.9 exp(-t) sin(x)."""
+    X = np.random.RandomState(0).uniform(0, [1.0, 2.0], size=(40, 2))
+
+    def solution(points):
+        return np.exp(-points[:, 0]) * np.sin(points[:, 1])
+
+    settings = {"variables": ("t", "x"), "forcing": lambda p: -0.9 * solution(p)}
+    model = OneStepKEqL(("u", "u_xx"), "u_t", n_terms="auto", **settings)
+    model.fit(X, solution(X))
+    assert model.equation_.terms() == pytest.approx({"u_xx": -0.1}, rel=1e-4)
+    test = np.random.RandomState(1).uniform(0, [1.0, 2.0], size=(50, 2))
+    assert_allclose(model.predict(test), solution(test), atol=1e-3)
+
+
+def test_the_box_reaches_as_far_as_scattered_points_suggest():
+    """It is that of the points where several are on a side."""
+    rng = np.random.RandomState(0)
+    scattered = rng.uniform(size=(19, 2))
+    lower, upper = _box_around(scattered, scattered)
+    gap = 2 * np.ptp(scattered, axis=0) / 20
+    assert_allclose(lower, scattered.min(axis=0) - gap)
+    assert_allclose(upper, scattered.max(axis=0) + gap)
+    walls = np.vstack([scattered, [[0.3, -0.1], [0.6, -0.1]]])
+    lower, _ = _box_around(walls, scattered)
+    assert lower[1] == -0.1 and lower[0] < scattered[:, 0].min()
+    _, upper = _box_around(scattered, np.array([[5.0, 0.5]]))
+    assert upper[0] == 5.0
 
 
 def test_time_is_not_exact_backwards(learned):

@@ -225,7 +225,7 @@ def evolution():
     observed = (grid.interpolation(X, u),)
     kernel = Constant(1.5, "fixed") * Matern([0.4, 0.8], "fixed", nu=1.5)
     prior = BoundaryPrior(kernel, 0.2, 3.0, free_noise=False, free_scale=False)
-    problem = EvolutionProblem(learned, grid, observed, (prior,))
+    problem = EvolutionProblem(learned, grid, observed, (prior,), (None,))
     response = linear_response(grid, equation, np.zeros(grid.points[..., 0].size))
     flat = response.reshape(-1, response.shape[-1])[:, 1:]
     root = np.linalg.cholesky(kernel(grid.boundary))

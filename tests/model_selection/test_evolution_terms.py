@@ -78,7 +78,7 @@ def test_evidence_is_the_density_of_a_gaussian_vector(candidates, regression):
     for terms in sets:
         A = features @ candidates.directions(terms)
         density = stats.multivariate_normal(np.zeros(25), np.eye(25) + A @ A.T)
-        expected.append(candidates.log_prior_odds(terms) - density.logpdf(target))
+        expected.append(-candidates.log_odds(terms) - density.logpdf(target))
     order = [sets[i] for i in np.argsort(expected)]
     assert candidates.ranked(sets, target, features) == order
 

@@ -18,9 +18,8 @@ from keql.metrics import relative_l2_error
 from keql.model_selection import _search
 from keql.model_selection._candidates import Candidate
 from keql.model_selection._criteria import Criteria
-from keql.model_selection._fit import Context, JointFamily
+from keql.model_selection._fit import Context, JointFamily, Selection
 from keql.model_selection._search import (
-    Selection,
     fit_jointly,
     refit_states,
     with_better_equation,
