@@ -208,18 +208,41 @@ def test_a_forcing_has_to_be_known_everywhere():
 
 
 def test_equations_with_a_forcing_are_integrated():
-    """u = exp(-t) sin(x) of a diffusion, driven by -0.9 exp(-t) sin(x)."""
-    X = np.random.RandomState(0).uniform(0, [1.0, 2.0], size=(40, 2))
+    """u_t = u_xx / 10 + f for two waves that decay at rates of their own."""
+    X = np.random.RandomState(0).uniform(0, [1.0, 2.0], size=(50, 2))
 
-    def solution(points):
-        return np.exp(-points[:, 0]) * np.sin(points[:, 1])
+    def waves(points):
+        t, x = points.T
+        return np.exp(-t) * np.sin(x), 0.5 * np.exp(-t / 2) * np.cos(2 * x)
 
-    settings = {"variables": ("t", "x"), "forcing": lambda p: -0.9 * solution(p)}
-    model = OneStepKEqL(("u", "u_xx"), "u_t", n_terms="auto", **settings)
-    model.fit(X, solution(X))
-    assert model.equation_.terms() == pytest.approx({"u_xx": -0.1}, rel=1e-4)
+    def forcing(points):
+        first, second = waves(points)
+        return -0.9 * first - 0.1 * second
+
+    settings = {"variables": ("t", "x"), "forcing": forcing, "n_terms": "auto"}
+    model = OneStepKEqL(("u", "u_xx"), "u_t", **settings).fit(X, sum(waves(X)))
+    assert model.equation_.terms() == pytest.approx({"u_xx": -0.1}, rel=1e-3)
     test = np.random.RandomState(1).uniform(0, [1.0, 2.0], size=(50, 2))
-    assert_allclose(model.predict(test), solution(test), atol=1e-3)
+    assert_allclose(model.predict(test), sum(waves(test)), atol=2e-3)
+
+
+@pytest.mark.parametrize("order", [3, 4])
+def test_equations_of_higher_order_in_space(order):
+    """u_t = -u_xxx and u_t = -u_xxxx, integrated from what waves are at the ends."""
+
+    def wave(points):
+        t, x = points.T
+        if order == 3:
+            return np.cos(x + t) + 0.5 * np.sin(2 * x + 8 * t)
+        return np.exp(-t) * np.cos(x) + 0.5 * np.exp(-16 * t) * np.sin(2 * x)
+
+    X = np.random.RandomState(0).uniform(0, [0.5, 6.0], size=(80, 2))
+    names = ("u", "u_x", "u_" + "x" * order)
+    model = OneStepKEqL(names, "u_t", variables=("t", "x"), n_terms="auto")
+    model.fit(X, wave(X))
+    assert model.equation_.terms() == pytest.approx({names[2]: 1.0}, rel=1e-3)
+    test = np.random.RandomState(1).uniform([0.05, 0.5], [0.45, 5.5], size=(50, 2))
+    assert_allclose(model.predict(test), wave(test), atol=1e-3)
 
 
 def test_the_box_reaches_as_far_as_scattered_points_suggest():

@@ -29,7 +29,11 @@ def full_steps(two_step):
 @pytest.fixture(scope="module")
 def integrated(full_steps):
     return IntegratedProblem(
-        full_steps.learned, full_steps.grid, full_steps.observed, full_steps.priors
+        full_steps.learned,
+        full_steps.grid,
+        full_steps.observed,
+        full_steps.priors,
+        full_steps.forcing,
     )
 
 
