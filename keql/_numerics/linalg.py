@@ -15,15 +15,18 @@ def cholesky(A, jitter_exponents=range(-15, -7)):
     units, and far below what data can tell. Only the lower triangle of A is read.
     Raises LinAlgError if the largest jitter does not suffice or an entry is not finite.
     """
-    _refuse_infinite(A, np.tril(A))  # LAPACK takes nan for a positive pivot
     mean = np.trace(A) / max(1, len(A))
     for jitter in (0.0, *(10.0**k for k in jitter_exponents)):
         L = np.array(A, order="C")
-        L[np.diag_indices_from(L)] += jitter * mean
+        if jitter:
+            L[np.diag_indices_from(L)] += jitter * mean
         # The lower triangle by rows is, to LAPACK, the upper one by columns.
         upper, info = lapack.dpotrf(L.T, lower=0, clean=1, overwrite_a=1)
-        if info == 0:
+        # Every entry has a part in a pivot, and LAPACK may take nan for a positive one.
+        if info == 0 and np.all(np.isfinite(np.diag(upper))):
             return upper.T
+        if jitter == 0.0:
+            _refuse_infinite(A, np.tril(A))
     raise np.linalg.LinAlgError(
         f"a covariance matrix of size {len(A)} is not positive definite, even with "
         f"{jitter:g} of its mean diagonal added: raise the noise level, or "

@@ -10,27 +10,55 @@ from keql.kernels import Product, leibniz, unrestricted
 
 
 class PolynomialBasis:
-    """Exact features of a kernel whose RKHS has finite dimension p."""
+    """Exact features of a kernel whose RKHS has finite dimension p.
+
+    Those of a restriction are combinations of the features of the kernel that it
+    restricts, which are found once for each number of coordinates.
+    """
 
     def __init__(self, kernel):
         self.kernel = kernel
+        self._wider = {}
+
+    def __reduce__(self):
+        return PolynomialBasis, (self.kernel,)
 
     def __call__(self, S, a=None):
         """Features, or their derivative a, at the rows of `S`, of shape (n, p)."""
-        return self.kernel.feature_map(S, a)
+        kernel, directions = self._unrestricted(S.shape[1])
+        features = kernel.feature_map(S, a)
+        return features if directions is None else features @ directions
 
     def values(self, S, weights):
         """Values of psi . weights, of shape (n,)."""
-        return self(S) @ weights
+        wider, weights = self.unrestricted(weights, S.shape[1])
+        return wider.kernel.feature_map(S) @ weights
 
     def gradient(self, S, weights):
         """Partial derivatives of psi . weights, of shape (d, n)."""
-        return np.stack([self(S, order) @ weights for order in _units(S)])
+        wider, weights = self.unrestricted(weights, S.shape[1])
+        return np.stack(
+            [wider.kernel.feature_map(S, order) @ weights for order in _units(S)]
+        )
 
     def unrestricted(self, weights, d):
         """Features of d coordinates that are faster to compute, and weights in them."""
-        kernel, weights = unrestricted(self.kernel, weights, d)
-        return PolynomialBasis(kernel), weights
+        kernel, directions = self._unrestricted(d)
+        if directions is None:
+            return self, weights
+        return PolynomialBasis(kernel), directions @ weights
+
+    def _unrestricted(self, d):
+        """The kernel that is restricted, and directions (p, q); None if there is none.
+
+        They are kept: to find them takes as long as features at many points.
+        """
+        if d not in self._wider:
+            n_features = self.kernel.n_features(d)
+            kernel, directions = unrestricted(self.kernel, np.eye(n_features), d)
+            directions = None if kernel is self.kernel else directions
+            self._wider[d] = kernel, directions
+        return self._wider[d]
 
 
 class InducingBasis:
