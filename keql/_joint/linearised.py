@@ -103,9 +103,20 @@ class LinearisedProblem:
 
     def step(self, damping):
         """The iterate after a step with damping mu, and the predicted decrease."""
-        problem, iterate = self.problem, self.evaluation.iterate
-        a, b = problem.penalty + damping, 1.0 + damping
+        a, b = self.problem.penalty + damping, 1.0 + damping
         parts = self._eliminate(a, b) if damping > 0 else self.undamped
+        new, residuals = self._moved(parts, a, b)
+        return new, self.evaluation.loss - self.problem.loss(new, residuals)
+
+    def step_to(self, weights):
+        """The iterate of lowest loss in this model among those with given weights."""
+        dw = weights - self.evaluation.iterate.weights
+        parts = self.undamped._replace(dw=dw)
+        return self._moved(parts, self.problem.penalty, 1.0)[0]
+
+    def _moved(self, parts, a, b):
+        """The iterate after the step of an Elimination, and its residuals here."""
+        problem, iterate = self.problem, self.evaluation.iterate
 
         def expand(m):
             dc = self._step_of_state(m, parts, a, b)
@@ -117,7 +128,7 @@ class LinearisedProblem:
 
         coefficients, values, residuals = self._map(expand)
         new = Iterate(list(coefficients), list(values), iterate.weights + parts.dw)
-        return new, self.evaluation.loss - problem.loss(new, residuals)
+        return new, residuals
 
     def leave_one_out(self):
         """Errors (N_m,) of predicting each observation from all other data."""
