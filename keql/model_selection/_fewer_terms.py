@@ -306,13 +306,12 @@ class _Path:
         return _is_worse(self.errors[-1], self.errors[0], self.criteria)
 
     def _first_rise(self):
-        return first_rise(self._losses(), self.granted, self.criteria, self._counts())
+        return first_rise(*self._figures())
 
-    def _losses(self):
-        return [step.loss for step in self.steps]
-
-    def _counts(self):
-        return [len(kept) for kept, *_ in self.fits]
+    def _figures(self):
+        losses = [step.loss for step in self.steps]
+        counts = [len(kept) for kept, *_ in self.fits]
+        return losses, self.errors, self.granted, self.criteria, counts
 
     def place(self):
         """Which of the fits is taken."""
@@ -321,8 +320,7 @@ class _Path:
         place = self._first_rise() if self.within_noise else None
         if place is not None:
             return place
-        losses, counts = self._losses(), self._counts()
-        return largest_gap(losses, self.errors, self.granted, self.criteria, counts)
+        return largest_gap(*self._figures())
 
 
 def information_of_a_term(problem, loss):
@@ -335,16 +333,19 @@ def information_of_a_term(problem, loss):
     return 0.5 * np.log(n_residuals) * max(1.0, 2 * loss / n_residuals)
 
 
-def first_rise(losses, granted, criteria, counts=None):
+def first_rise(losses, errors, granted, criteria, counts=None):
     """Where the next loss rises by clearly more than what is granted a term; or None.
 
     Where observations are met within their noise, a rise has the distribution of a
-    log likelihood ratio: there is no need to compare it with other rises. The `counts`
-    of terms are those of :func:`rises_of_terms`.
+    log likelihood ratio: there is no need to compare it with other rises. But it may
+    also be that states which a kernel does not quite suit bend less with one more term.
+    Then what is left out is predicted no worse without it, and the rise does not count.
+    The arguments are those of :func:`largest_gap`.
     """
-    rises = rises_of_terms(losses, counts)
-    significant = np.flatnonzero(rises > criteria.gap * granted)
-    return int(significant[0]) if len(significant) else None
+    squares = np.array([np.mean(missed**2) for missed in errors])
+    significant = rises_of_terms(losses, counts) > criteria.gap * granted
+    places = np.flatnonzero(significant & (np.diff(squares) > 0))
+    return int(places[0]) if len(places) else None
 
 
 def rises_of_terms(losses, counts=None):
