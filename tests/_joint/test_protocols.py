@@ -357,6 +357,24 @@ def test_a_step_of_a_linear_problem_solves_least_squares(name, damping):
     assert decrease == pytest.approx(fallen, rel=1e-8)
 
 
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_step_to_given_weights_finds_the_best_states_for_them(name):
+    case = case_of(name)
+    problem, x = case.problem, case.flatten(case.start)
+    model = problem.linearise(problem.evaluate(case.start))
+    if not hasattr(model, "step_to"):
+        return  # of joint problems only
+    n_states = len(x) - case.n_weights
+    weights = 1.5 * case.start.weights - 0.1
+    at_zero, J = case.dense()
+    right = -at_zero - J[:, n_states:] @ weights
+    expected = np.linalg.lstsq(J[:, :n_states], right, rcond=None)[0]
+    found = case.flatten(model.step_to(weights))
+    np.testing.assert_allclose(found[n_states:], weights, rtol=1e-12)
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(found[:n_states], expected, atol=1e-7 * size)
+
+
 # --- posteriors --------------------------------------------------------------------
 
 
