@@ -132,13 +132,32 @@ class LinearisedProblem:
 
     def leave_one_out(self):
         """Errors (N_m,) of predicting each observation from all other data."""
-        parts, errors = self.undamped, []
+        errors = []
+        for m, certainty in enumerate(self._left_out_precisions):
+            n = len(certainty)
+            weighted = self.evaluation.residuals[m][:n] * self.problem.precisions[m][:n]
+            errors.append(weighted / certainty)
+        return errors
+
+    def left_out_density(self):
+        """Mean log density of the observations, each predicted from all other data.
+
+        Rasmussen and Williams, 2006, eq. 5.10; log(2 pi) / 2 is left out.
+        """
+        certainty = np.concatenate(self._left_out_precisions) / self.problem.dispersion
+        squares = certainty * np.concatenate(self.leave_one_out()) ** 2
+        return float(0.5 * np.mean(np.log(certainty) - squares))
+
+    @cached_property
+    def _left_out_precisions(self):
+        """Inverse variances (N_m,) of the predictions of each observation."""
+        parts, precisions = self.undamped, []
         for m, factor in enumerate(parts.factors):
             q = self._whitened_observations(m, factor)
             shared = solve_lower(parts.coupling, parts.features[m].T @ q)
             squares = np.sum(q**2, axis=0), np.sum(shared**2, axis=0)
-            errors.append(self._left_out(m, *squares))
-        return errors
+            precisions.append(self._left_out_precision(m, *squares))
+        return precisions
 
     def log_evidence(self):
         """Log density of the linearised data, states and weights integrated out.

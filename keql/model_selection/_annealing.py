@@ -18,7 +18,7 @@ from keql._numerics.optimisation import Damping, minimise
 from keql._observations.data import left_out_errors
 from keql._regression.likelihood import maximise_likelihood
 from keql.kernels import RBF, Constant, SystemKernel, as_kernel, map_states
-from keql.model_selection._state_kernels import KernelCandidate, most_parsimonious
+from keql.model_selection._state_kernels import KernelCandidate
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,9 @@ def impose_gradually(family, settings=None):
 def compare_lengths(family, first, settings=None):
     """A candidate beside others whose length scales are shorter or longer.
 
-    They are shortened, or otherwise lengthened, as long as predictions improve.
+    They are shortened, or otherwise lengthened, as long as what is left out is more
+    probable: a kernel that is too smooth for the equation to be met may predict well,
+    but is far too sure of its predictions.
 
     family, settings : See :func:`anneal`.
     first : KernelCandidate. As from :func:`impose_gradually`.
@@ -81,9 +83,9 @@ def compare_lengths(family, first, settings=None):
     candidates = [first]
     for factor in settings.factors:
         candidates += _rescaled_candidates(family, first, factor, settings)
-        if any(other.error < first.error for other in candidates):
+        if any(other.log_density > first.log_density for other in candidates):
             break
-    best = most_parsimonious(candidates, family.context.criteria)
+    best = max(candidates, key=lambda candidate: candidate.log_density)
     others = [candidate for candidate in candidates if candidate is not best]
     return [best, *sorted(others, key=lambda candidate: candidate.error)]
 
@@ -94,7 +96,7 @@ def _rescaled_candidates(family, best, factor, settings):
     while True:
         kernel = map_states(lambda k: _rescaled(k, factor), best.kernel)
         candidates.append(_at_last_level(family, kernel, best, settings))
-        if candidates[-1].error >= best.error:
+        if not candidates[-1].log_density > best.log_density:
             return candidates
         best = candidates[-1]
 
@@ -195,7 +197,8 @@ def _candidate(family, kernel, problem, start, settings):
     result = _minimise(problem, start, settings)
     model = problem.linearise(problem.evaluate(result.solution))
     errors = left_out_errors(model, family.observations)
-    return KernelCandidate(kernel, result.solution, errors, result.loss)
+    density = model.left_out_density()
+    return KernelCandidate(kernel, result.solution, errors, result.loss, density)
 
 
 def _minimise(problem, start, settings):
