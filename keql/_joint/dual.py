@@ -316,12 +316,12 @@ class DualModel(LinearisedProblem):
     def _whitened_observations(self, m, L):
         return solve_lower(L, np.eye(len(L), len(self.problem.blocks[m].values)))
 
-    def _left_out(self, m, own, shared):
-        # With C = H + Psi Psi^T the covariance of the data and s the variance of a
-        # noise, the residual r at the minimum becomes r / (s (C^-1)_ii) (Rasmussen and
+    def _left_out_precision(self, m, own, shared):
+        # With C = H + Psi Psi^T the covariance of the data, the variance of the
+        # prediction of a datum from all others is 1 / (C^-1)_ii, and the residual r at
+        # the minimum becomes r / (s (C^-1)_ii) for a noise of variance s (Rasmussen and
         # Williams, 2006, eq. 5.12).
-        weighted = self.evaluation.residuals[m] * self.problem.precisions[m]
-        return weighted[: len(own)] / (own - shared)
+        return own - shared
 
     def _half_log_determinant(self, m, L):
         return np.sum(np.log(np.diag(L)))

@@ -103,9 +103,20 @@ class LinearisedProblem:
 
     def step(self, damping):
         """The iterate after a step with damping mu, and the predicted decrease."""
-        problem, iterate = self.problem, self.evaluation.iterate
-        a, b = problem.penalty + damping, 1.0 + damping
+        a, b = self.problem.penalty + damping, 1.0 + damping
         parts = self._eliminate(a, b) if damping > 0 else self.undamped
+        new, residuals = self._moved(parts, a, b)
+        return new, self.evaluation.loss - self.problem.loss(new, residuals)
+
+    def step_to(self, weights):
+        """The iterate of lowest loss in this model among those with given weights."""
+        dw = weights - self.evaluation.iterate.weights
+        parts = self.undamped._replace(dw=dw)
+        return self._moved(parts, self.problem.penalty, 1.0)[0]
+
+    def _moved(self, parts, a, b):
+        """The iterate after the step of an Elimination, and its residuals here."""
+        problem, iterate = self.problem, self.evaluation.iterate
 
         def expand(m):
             dc = self._step_of_state(m, parts, a, b)
@@ -117,17 +128,36 @@ class LinearisedProblem:
 
         coefficients, values, residuals = self._map(expand)
         new = Iterate(list(coefficients), list(values), iterate.weights + parts.dw)
-        return new, self.evaluation.loss - problem.loss(new, residuals)
+        return new, residuals
 
     def leave_one_out(self):
         """Errors (N_m,) of predicting each observation from all other data."""
-        parts, errors = self.undamped, []
+        errors = []
+        for m, certainty in enumerate(self._left_out_precisions):
+            n = len(certainty)
+            weighted = self.evaluation.residuals[m][:n] * self.problem.precisions[m][:n]
+            errors.append(weighted / certainty)
+        return errors
+
+    def left_out_density(self):
+        """Mean log density of the observations, each predicted from all other data.
+
+        Rasmussen and Williams, 2006, eq. 5.10; log(2 pi) / 2 is left out.
+        """
+        certainty = np.concatenate(self._left_out_precisions) / self.problem.dispersion
+        squares = certainty * np.concatenate(self.leave_one_out()) ** 2
+        return float(0.5 * np.mean(np.log(certainty) - squares))
+
+    @cached_property
+    def _left_out_precisions(self):
+        """Inverse variances (N_m,) of the predictions of each observation."""
+        parts, precisions = self.undamped, []
         for m, factor in enumerate(parts.factors):
             q = self._whitened_observations(m, factor)
             shared = solve_lower(parts.coupling, parts.features[m].T @ q)
             squares = np.sum(q**2, axis=0), np.sum(shared**2, axis=0)
-            errors.append(self._left_out(m, *squares))
-        return errors
+            precisions.append(self._left_out_precision(m, *squares))
+        return precisions
 
     def log_evidence(self):
         """Log density of the linearised data, states and weights integrated out.

@@ -301,11 +301,11 @@ class PrimalModel(LinearisedProblem):
         rows = block.basis_values * np.sqrt(self.problem.precisions[m][:n])[:, None]
         return solve_lower(factor.T, rows.T)
 
-    def _left_out(self, m, own, shared):
+    def _left_out_precision(self, m, own, shared):
         # The residual r_i at the minimum becomes r_i / (1 - h_i) where its observation
         # is left out, with the leverage h_i of its row.
         rest = np.maximum(1 - own - shared, np.finfo(float).eps)
-        return self.evaluation.residuals[m][: len(own)] / rest
+        return rest * self.problem.precisions[m][: len(own)]
 
     def _half_log_determinant(self, m, factor):
         scaled = np.abs(np.diag(factor)) / self.problem.penalty**0.5

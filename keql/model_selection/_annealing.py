@@ -19,7 +19,6 @@ from keql._regression.likelihood import maximise_likelihood
 from keql.kernels import RBF, Constant, SystemKernel, as_kernel, map_states
 from keql.model_selection._state_kernels import (
     KernelCandidate,
-    most_parsimonious,
     with_given_kernels,
 )
 
@@ -41,7 +40,7 @@ class AnnealingSettings:
     """
 
     levels: tuple = (1.0, 0.1, 0.01, 1e-3)
-    factors: tuple = (2.0**0.5, 2.0**-0.5)
+    factors: tuple = (2.0**-0.5, 2.0**0.5)
     hidden: float = 1.0
     max_iter: int = 20
     tol: float = 1e-2
@@ -59,26 +58,72 @@ def anneal(family, settings=None):
     Returns candidates : list of KernelCandidate. The best one, then the others by
         rising error.
     """
+    return compare_lengths(family, impose_gradually(family, settings), settings)
+
+
+def impose_gradually(family, settings=None):
+    """The candidate of one kernel, its equations imposed more and more strictly.
+
+    The kernel is that of the two steps, which knows that fields are rougher in some
+    places than in others; or an RBF kernel where there is time alone.
+    """
     settings = settings or AnnealingSettings()
-    kernel = likely_kernel(family.observations, family.two_step.variables, settings)
-    kernel = with_given_kernels(kernel, family)
-    first = _through_levels(family, kernel, settings)
+    kernel = with_given_kernels(_first_kernel(family, settings), family)
+    return _through_levels(family, kernel, settings)
+
+
+def compare_lengths(family, first, settings=None):
+    """A candidate beside others whose length scales are shorter or longer.
+
+    They are shortened, or otherwise lengthened, as long as what is left out is more
+    probable: a kernel that is too smooth for the equation to be met may predict well,
+    but is far too sure of its predictions.
+
+    family, settings : See :func:`anneal`.
+    first : KernelCandidate. As from :func:`impose_gradually`.
+
+    Returns candidates : list of KernelCandidate. See :func:`anneal`.
+    """
+    settings = settings or AnnealingSettings()
     if not family.hypothesis.open_states(family.observations.states):
         return [first]
     candidates = [first]
     for factor in settings.factors:
-        best = first
-        while True:
-            kernel = map_states(lambda k, f=factor: _rescaled(k, f), best.kernel)
-            kernel = with_given_kernels(kernel, family)
-            other = _at_last_level(family, kernel, best, settings)
-            candidates.append(other)
-            if other.error >= best.error:
-                break
-            best = other
-    best = most_parsimonious(candidates, family.context.criteria)
+        candidates += _rescaled_candidates(family, first, factor, settings)
+        if any(other.log_density > first.log_density for other in candidates):
+            break
+    best = max(candidates, key=lambda candidate: candidate.log_density)
     others = [candidate for candidate in candidates if candidate is not best]
     return [best, *sorted(others, key=lambda candidate: candidate.error)]
+
+
+def _rescaled_candidates(family, best, factor, settings):
+    """Candidates with length scales multiplied again and again while that is better."""
+    candidates = []
+    while True:
+        kernel = map_states(lambda k: _rescaled(k, factor), best.kernel)
+        kernel = with_given_kernels(kernel, family)
+        candidates.append(_at_last_level(family, kernel, best, settings))
+        if not candidates[-1].log_density > best.log_density:
+            return candidates
+        best = candidates[-1]
+
+
+def _first_kernel(family, settings):
+    """The state kernel to begin with; that of a hidden state suits the others."""
+    two_step, observations = family.two_step, family.observations
+    in_time = len(two_step.variables) == 1
+    hidden = [s for s in observations.states if not observations.of_state(s)]
+    if not in_time and not hidden:
+        return two_step.state_kernel
+    likely = likely_kernel(observations, two_step.variables, settings)
+    if in_time:
+        return likely
+    own = {
+        state: (likely if state in hidden else two_step.state_kernel).of_state(state)
+        for state in observations.states
+    }
+    return SystemKernel(own)
 
 
 def likely_kernel(observations, variables, settings):
@@ -157,7 +202,8 @@ def _candidate(family, kernel, problem, start, settings):
     result = _minimise(problem, start, settings)
     model = problem.linearise(problem.evaluate(result.solution))
     errors = left_out_errors(model, family.observations)
-    return KernelCandidate(kernel, result.solution, errors, result.loss)
+    density = model.left_out_density()
+    return KernelCandidate(kernel, result.solution, errors, result.loss, density)
 
 
 def _minimise(problem, start, settings):

@@ -34,8 +34,11 @@ class TermCriteria:
         this many times that with all terms.
     damping : float. The first damping after a term is taken out, relative to the loss:
         the states are near.
-    few : int. Of more terms than this several are taken out at once, as long as they
-        cost less together than the Bayesian information criterion grants one.
+    few : int. Of more terms than this several are taken out at once, as long as each of
+        them costs less than the Bayesian information criterion grants one.
+    tol : float. Fits of a system are solved until the loss falls by less than this,
+        relatively; the one that is chosen is solved to the tolerance of the settings.
+        Of a single equation all are.
     """
 
     gap: float = 3.0
@@ -44,6 +47,7 @@ class TermCriteria:
     hopeless: float = 1e3
     damping: float = 1e-6
     few: int = 12
+    tol: float = 1e-4
 
 
 class TermsStep(NamedTuple):
@@ -232,76 +236,126 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
     Returns result : Result. Its solution, with the history of the loss before.
     Returns path : list of TermsStep. All fits, from all terms to few.
     """
-    criteria, table = (
-        criteria or TermCriteria(),
-        TermTable(two_step, problem.basis, hypothesis),
-    )
-    fits = _fits_with_fewer(problem, result, two_step, table, context, criteria)
-    path, errors = _describe_path(fits, two_step, table)
-    place = _place(fits, path, errors, problem, two_step, table, context, criteria)
-    _, chosen, fit = fits[place]
+    criteria = criteria or TermCriteria()
+    table = TermTable(two_step, problem.basis, hypothesis)
+    path = _Path(problem, result, two_step, table, context, criteria)
+    path.extend()
+    place = path.place()
+    _, chosen, fit = path.fits[place]
+    if table.is_system and not fit.interrupted:
+        fit = path.polished(place)
     if place > 0:
         fit = replace(
             fit,
             loss_curve=result.loss_curve + fit.loss_curve,
             damping_curve=result.damping_curve + fit.damping_curve,
-            n_iter=sum(each.n_iter for *_, each in fits),
+            n_iter=sum(each.n_iter for *_, each in path.fits),
         )
-    return chosen, fit, path
+    return chosen, fit, path.steps
 
 
-def _place(fits, path, errors, problem, two_step, table, context, criteria):
-    """Position of the fit that is taken."""
-    if not table.is_open or table.exceeding(fits[-1][0]):
-        return len(fits) - 1
-    # Where all numbers that are given are reached.
-    first = next(i for i, fit in enumerate(fits) if not table.exceeding(fit[0]))
-    losses, errors = [step.loss for step in path[first:]], errors[first:]
-    granted, place = information_of_a_term(problem, losses[0]), None
-    if _within_noise(errors[0], two_step, context.criteria):
-        place = first_rise(losses, granted, criteria)
-    if place is None:
-        place = largest_gap(losses, errors, granted, criteria)
-    return first + place
+class _Path:
+    """Fits with fewer and fewer terms, what each came to, and which one is taken.
 
+    fits : list of (list of int, JointProblem, Result). With all terms, then with fewer:
+        their positions in a TermTable, the problem and its solution.
+    steps, errors : list of TermsStep, list of ndarray. What they came to, and their
+        errors of predicting observations.
+    """
 
-def _within_noise(errors, two_step, criteria):
-    """Whether observations are predicted about as well as their noise allows."""
-    noise = PredictionScale(two_step.observations).noise(two_step.observation_noise)
-    return rms(errors) <= criteria.noise_limited * noise
-
-
-def _fits_with_fewer(problem, result, two_step, table, context, criteria):
-    """Positions of terms, problem and result: with all terms, one less, and so on."""
-    settings = context.settings
-    fits = [(list(range(len(table.groups))), problem, result)]
-    while table.removable(fits[-1][0]):
-        kept, smaller, start = _drop_cheapest(problem, table, *fits[-1], criteria)
-        damping = criteria.damping * smaller.evaluate(start).loss
-        fit = minimise(
-            smaller,
-            start,
-            Damping(damping, settings.tol),
-            max_iter=settings.max_iter,
-            report=partial(context.report, two_step, smaller),
+    def __init__(self, problem, result, two_step, table, context, criteria):
+        self.two_step, self.table = two_step, table
+        self.context, self.criteria = context, criteria
+        self.granted = information_of_a_term(problem, result.loss)
+        self.fits, self.steps, self.errors = [], [], []
+        self._add(list(range(len(table.groups))), problem, result)
+        noise = PredictionScale(two_step.observations).noise(two_step.observation_noise)
+        self.within_noise = (
+            rms(self.errors[0]) <= context.criteria.noise_limited * noise
         )
-        fits.append((kept, smaller, fit))
-        hopeless = fit.loss > criteria.hopeless * result.loss
-        if fit.interrupted or (hopeless and not table.exceeding(kept)):
-            break
-    return fits
 
-
-def _describe_path(fits, two_step, table):
-    """What each fit came to, and its errors of predicting observations."""
-    steps, errors = [], []
-    for kept, problem, result in fits:
+    def _add(self, kept, problem, result):
         model = problem.linearise(problem.evaluate(result.solution))
-        errors.append(left_out_errors(model, two_step.observations))
-        terms = tuple(table.names[i] for i in kept)
+        errors = left_out_errors(model, self.two_step.observations)
+        terms = tuple(self.table.names[i] for i in kept)
         misfit = problem.misfit(result.solution)
-        steps.append(TermsStep(terms, result.loss, misfit, rms(errors[-1])))
-    return steps, errors
+        self.fits.append((kept, problem, result))
+        self.errors.append(errors)
+        self.steps.append(TermsStep(terms, result.loss, misfit, rms(errors)))
+
+    def extend(self):
+        """Take terms out until that is hopeless, or the number is certain."""
+        _, everything, first = self.fits[0]
+        while self.table.removable(self.fits[-1][0]):
+            kept, smaller, start = _drop_cheapest(
+                everything, self.table, *self.fits[-1], self.criteria
+            )
+            fit = self._minimise(smaller, start)
+            self._add(kept, smaller, fit)
+            hopeless = fit.loss > self.criteria.hopeless * first.loss
+            enough = not self.table.exceeding(kept) and (hopeless or self._is_decided())
+            if fit.interrupted or enough:
+                return
+
+    def _minimise(self, problem, start, tol=None):
+        """The Result of a problem from a start that is near its solution."""
+        settings, damping = self.context.settings, self.criteria.damping
+        if tol is None:
+            least = self.criteria.tol if self.table.is_system else 0.0
+            tol = max(settings.tol, least)
+        return minimise(
+            problem,
+            start,
+            Damping(damping * problem.evaluate(start).loss, tol),
+            max_iter=settings.max_iter,
+            report=partial(self.context.report, self.two_step, problem),
+        )
+
+    def polished(self, place):
+        """The fit at a place, solved to the tolerance of the settings."""
+        kept, problem, fit = self.fits[place]
+        last = self._minimise(problem, fit.solution, self.context.settings.tol)
+        polished = replace(
+            last,
+            loss_curve=fit.loss_curve + last.loss_curve[1:],
+            damping_curve=fit.damping_curve + last.damping_curve,
+            n_iter=fit.n_iter + last.n_iter,
+        )
+        self.fits[place] = kept, problem, polished
+        return polished
+
+    def _is_decided(self):
+        """Whether fewer terms of a system would not be chosen whatever they come to."""
+        if not (self.table.is_open and self.table.is_system):
+            return False
+        if self.within_noise and self._first_rise() is not None:
+            return True
+        return _is_worse(self.errors[-1], self.errors[0], self.criteria)
+
+    def _first_rise(self):
+        return first_rise(*self._figures())
+
+    @property
+    def _first(self):
+        """The first fit in which all numbers of terms that are given are reached."""
+        reached = [not self.table.exceeding(kept) for kept, *_ in self.fits]
+        return reached.index(True) if any(reached) else len(reached)
+
+    def _figures(self):
+        first = self._first
+        losses = [step.loss for step in self.steps[first:]]
+        counts = [len(kept) for kept, *_ in self.fits[first:]]
+        return losses, self.errors[first:], self.granted, self.criteria, counts
+
+    def place(self):
+        """Which of the fits is taken."""
+        first = self._first
+        if not self.table.is_open or first == len(self.fits):
+            return len(self.fits) - 1
+        place = self._first_rise() if self.within_noise else None
+        if place is None:
+            place = largest_gap(*self._figures())
+        return first + place
 
 
 def information_of_a_term(problem, loss):
@@ -314,18 +368,32 @@ def information_of_a_term(problem, loss):
     return 0.5 * np.log(n_residuals) * max(1.0, 2 * loss / n_residuals)
 
 
-def first_rise(losses, granted, criteria):
+def first_rise(losses, errors, granted, criteria, counts=None):
     """Where the next loss rises by clearly more than what is granted a term; or None.
 
     Where observations are met within their noise, a rise has the distribution of a
-    log likelihood ratio: there is no need to compare it with other rises.
+    log likelihood ratio: there is no need to compare it with other rises. But it may
+    also be that states which a kernel does not quite suit bend less with one more term.
+    Then what is left out is predicted no worse without it, and the rise does not count.
+    The arguments are those of :func:`largest_gap`.
     """
-    rises = np.diff(losses)
-    significant = np.flatnonzero(rises > criteria.gap * granted)
-    return int(significant[0]) if len(significant) else None
+    squares = np.array([np.mean(missed**2) for missed in errors])
+    significant = rises_of_terms(losses, counts) > criteria.gap * granted
+    places = np.flatnonzero(significant & (np.diff(squares) > 0))
+    return int(places[0]) if len(places) else None
 
 
-def largest_gap(losses, errors, granted, criteria):
+def rises_of_terms(losses, counts=None):
+    """By how much the loss rises from each fit to the next, for each term taken out.
+
+    losses : list of float. With all terms, with fewer, and so on.
+    counts : list of int. How many terms there are in each; None: one less each time.
+    """
+    removed = 1 if counts is None else -np.diff(counts)
+    return np.diff(losses) / removed
+
+
+def largest_gap(losses, errors, granted, criteria, counts=None):
     """Where the next loss rises most, compared with all rises before.
 
     Rises below what is granted a term count as that.
@@ -335,12 +403,13 @@ def largest_gap(losses, errors, granted, criteria):
         likewise.
     granted : float. See :func:`information_of_a_term`.
     criteria : TermCriteria. How large a gap must be, and when predictions are worse.
+    counts : list of int. See :func:`rises_of_terms`.
 
     Returns place : int. If no gap is clear, where observations are predicted best.
     """
     highest = granted
     place, widest = None, criteria.gap
-    for i, rise in enumerate(np.diff(losses)):
+    for i, rise in enumerate(rises_of_terms(losses, counts)):
         if rise / highest > widest and not _is_worse(errors[i], errors[0], criteria):
             place, widest = i, rise / highest
         highest = max(highest, rise)
@@ -367,18 +436,35 @@ def _drop_cheapest(problem, table, kept, smaller, fit, criteria):
     values[kept] = table.coefficients(smaller.basis, kept) @ solution.weights
     weights = table.weights(problem.basis, everything, values)
     iterate = problem.iterate(solution.coefficients, weights)
-    posterior = problem.linearise(problem.evaluate(iterate)).posterior_weights()
+    model = problem.linearise(problem.evaluate(iterate))
+    posterior = model.posterior_weights()
     in_terms = posterior.transform(table.coefficients(problem.basis, everything))
     granted = information_of_a_term(problem, fit.loss)
-    highest = in_terms.restrict(kept).loss + granted
-    kept = in_terms.without_cheapest(kept, table.removable(kept))[1]
+    last, kept = in_terms.without_cheapest(kept, table.removable(kept))
     while len(kept) > criteria.few and table.removable(kept):
         loss, fewer = in_terms.without_cheapest(kept, table.removable(kept))
-        if loss > highest:
+        if loss > last + granted:
             break
-        kept = fewer
+        last, kept = loss, fewer
     kept = in_terms.swap_terms(kept, table.groups)
-    basis = table.restricted(problem.basis, kept)
-    weights = table.weights(basis, kept, in_terms.restrict(kept).weights)
-    smaller = problem.with_basis(basis)
-    return kept, smaller, smaller.iterate(solution.coefficients, weights)
+    best = in_terms.restrict(kept).weights
+    smaller = problem.with_basis(table.restricted(problem.basis, kept))
+    start = _start_with_fewer(model, smaller, table, kept, best)
+    return kept, smaller, start
+
+
+def _start_with_fewer(model, smaller, table, kept, values):
+    """A start with some terms only, which have the coefficients `values`.
+
+    The states are those of the linearised problem for these, or those that they were.
+    """
+    weights = table.weights(smaller.basis, kept, values)
+    states = model.evaluation.iterate.coefficients
+    start = smaller.iterate(states, weights)
+    if not table.is_system:
+        return start
+    everything = np.zeros(len(table.groups))
+    everything[kept] = values
+    full = table.weights(model.problem.basis, list(range(len(everything))), everything)
+    moved = smaller.iterate(model.step_to(full).coefficients, weights)
+    return min(start, moved, key=lambda iterate: smaller.evaluate(iterate).loss)

@@ -19,7 +19,7 @@ from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import FixedUnknownPart, draw_rows
 from keql.kernels import ProjectedKernel, map_states
 from keql.model_selection._criteria import Criteria
-from keql.model_selection._fewer_terms import fit_with_fewer_terms
+from keql.model_selection._fewer_terms import TermCriteria, fit_with_fewer_terms
 
 
 @dataclass(frozen=True)
@@ -314,6 +314,10 @@ def fit_jointly(family, two_step, problem, start, n_restarts=0):
     """Solve a joint problem, again if the minimum is poor, and take out terms."""
     context, hypothesis = family.context, family.hypothesis
     settings = context.settings
+    names = [terms.name for terms in two_step.setup.equations]
+    asked = [hypothesis.of_equation(name).n_terms for name in names]
+    is_first = any(n_terms is not None for n_terms in asked)
+    rough = is_first and two_step.setup.is_system
     problem, result, _, restarts = minimise_with_restarts(
         problem,
         start,
@@ -321,12 +325,10 @@ def fit_jointly(family, two_step, problem, start, n_restarts=0):
         rng=check_random_state(settings.random_state),
         report=partial(context.report, two_step),
         max_iter=settings.max_iter,
-        tol=settings.tol,
+        tol=max(settings.tol, TermCriteria.tol) if rough else settings.tol,
     )
     path = []
-    names = [terms.name for terms in two_step.setup.equations]
-    asked = [hypothesis.of_equation(name).n_terms for name in names]
-    if any(n_terms is not None for n_terms in asked) and not result.interrupted:
+    if is_first and not result.interrupted:
         problem, result, path = fit_with_fewer_terms(
             problem, result, two_step, hypothesis, context
         )

@@ -7,7 +7,7 @@ the objective falls, and the pair of the highest evidence is where the search am
 sets of terms begins.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 import numpy as np
@@ -146,15 +146,15 @@ def _evaluated(problem, iterate):
 
 
 def _integrated(problem):
-    return IntegratedProblem(
-        problem.learned, problem.grid, problem.observed, problem.priors
-    )
+    return IntegratedProblem(**_fields(problem))
 
 
 def _as_full_steps(problem):
-    return EvolutionProblem(
-        problem.learned, problem.grid, problem.observed, problem.priors
-    )
+    return EvolutionProblem(**_fields(problem))
+
+
+def _fields(problem):
+    return {each.name: getattr(problem, each.name) for each in fields(problem)}
 
 
 def _diffusion_term(grid, candidates):

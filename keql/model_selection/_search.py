@@ -16,7 +16,11 @@ import numpy as np
 from keql._observations.data import PredictionScale, noise_range
 from keql._regression.two_step import refit_two_steps
 from keql.equation import find_terms
-from keql.model_selection._annealing import anneal
+from keql.model_selection._annealing import (
+    anneal,
+    compare_lengths,
+    impose_gradually,
+)
 from keql.model_selection._candidates import candidates
 from keql.model_selection._evolution_terms import (
     fit_exact_states,
@@ -286,13 +290,19 @@ class _Search:
         """
         _, _, first, cubic, varying = self.table
         self._leave_out([varying], "it is tried for single equations only")
-        family, kernels = self._annealed(first.hypothesis)
-        if not cubic.why_not and not self._convinces(kernels[0]):
-            other, others = self._annealed(cubic.hypothesis)
-            if others[0].error < self.criteria.clearly_better * kernels[0].error:
-                family, kernels = other, others
+        family, start = self._imposed(first.hypothesis)
+        other = None
+        if not cubic.why_not and not self._convinces(start):
+            other = self._imposed(cubic.hypothesis)
+            if self._is_clearly_better(other[1], start):
+                family, start, other = *other, None
         elif not cubic.why_not:
             self._leave_out([cubic], "the lower degree predicts well")
+        kernels = compare_lengths(family, start)
+        if other is not None and not self._convinces(kernels[0]):
+            others = compare_lengths(*other)
+            if self._is_clearly_better(others[0], kernels[0]):
+                family, kernels = other[0], others
         if self._in_doubt(kernels[0].error) and not self._convinces(kernels[0]):
             kernels = min(kernels, compare_kernels(family), key=lambda k: k[0].error)
         start = warm_start(kernels[0], family)
@@ -307,10 +317,17 @@ class _Search:
             best, _ = self._or_less_noise(family, best)
         return best
 
-    def _annealed(self, hypothesis):
-        """The joint problems of a hypothesis, and state kernels, the best first."""
+    def _imposed(self, hypothesis):
+        """The joint problems of a hypothesis, and their solution with a first kernel.
+
+        The length scales of that are not compared with others yet: where the degree is
+        too low, none predict well.
+        """
         family = JointFamily(self._two_steps(hypothesis), hypothesis, self.context)
-        return family, anneal(family)
+        return family, impose_gradually(family)
+
+    def _is_clearly_better(self, candidate, other):
+        return candidate.error < self.criteria.clearly_better * other.error
 
     def _or_varying(self, best, row):
         """A selection, or one with varying coefficients if it is clearly better."""

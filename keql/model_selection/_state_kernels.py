@@ -58,12 +58,16 @@ class WarmStart(NamedTuple):
 
 @dataclass
 class KernelCandidate:
-    """A joint fit with one kernel: its states, errors of prediction, and loss."""
+    """A joint fit with one kernel: its states, errors of prediction, and loss.
+
+    `log_density` is the mean log density of observations that are left out.
+    """
 
     kernel: object
     iterate: object
     errors: np.ndarray
     loss: float
+    log_density: float = np.nan
 
     @property
     def values(self):

@@ -372,7 +372,7 @@ def test_a_boundary_law():
     data = make_heat_with_boundary_law(random_state=0)
     model = OneStepKEqL(**data.problem).fit(data.X, data.y)
     wall = model.equation_["wall"].sparse(n_terms=2).terms()
-    assert wall == pytest.approx({"u": -2.0, "1": 0.6}, rel=1e-4)
+    assert wall == pytest.approx({"u": -2.0, "1": 0.6}, rel=1e-3)
     assert model.equation_["interior"].terms()["u_xx"] == pytest.approx(-0.2, rel=1e-3)
     error = model.predict(data.X_test) - data.y_test
     assert np.linalg.norm(error) < 1e-4 * np.linalg.norm(data.y_test)

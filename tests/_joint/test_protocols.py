@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from known_equations import make_equation
 from scipy.linalg import block_diag, cho_factor, cho_solve
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 from test_primal import in_the_primal
 from test_problems import LINEAR_PART, OPERATORS, STATE_KERNEL, make_case
 
@@ -357,6 +357,24 @@ def test_a_step_of_a_linear_problem_solves_least_squares(name, damping):
     assert decrease == pytest.approx(fallen, rel=1e-8)
 
 
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_step_to_given_weights_finds_the_best_states_for_them(name):
+    case = case_of(name)
+    problem, x = case.problem, case.flatten(case.start)
+    model = problem.linearise(problem.evaluate(case.start))
+    if not hasattr(model, "step_to"):
+        return  # of joint problems only
+    n_states = len(x) - case.n_weights
+    weights = 1.5 * case.start.weights - 0.1
+    at_zero, J = case.dense()
+    right = -at_zero - J[:, n_states:] @ weights
+    expected = np.linalg.lstsq(J[:, :n_states], right, rcond=None)[0]
+    found = case.flatten(model.step_to(weights))
+    np.testing.assert_allclose(found[n_states:], weights, rtol=1e-12)
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(found[:n_states], expected, atol=1e-7 * size)
+
+
 # --- posteriors --------------------------------------------------------------------
 
 
@@ -372,6 +390,21 @@ def test_leave_one_out_is_fitting_without(name):
             x = np.linalg.lstsq(J[others], -at_zero[others], rcond=None)[0]
             expected = (at_zero[i] + J[i] @ x) / case.scales[i]
             assert error == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_left_out_density_is_that_of_the_conditional_gaussian(name):
+    case, model = case_of(name), solved(case_of(name))
+    if not hasattr(model, "left_out_density"):
+        return  # of joint problems only
+    C, data, logs = case.covariance, case.data, []
+    for i in np.concatenate(case.observed):
+        others = np.arange(len(data)) != i
+        gain = np.linalg.solve(C[np.ix_(others, others)], C[others, i])
+        variance = C[i, i] - gain @ C[others, i]
+        logs.append(norm(gain @ data[others], variance**0.5).logpdf(data[i]))
+    expected = np.mean(logs) + 0.5 * np.log(2 * np.pi)
+    assert model.left_out_density() == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", LINEAR)

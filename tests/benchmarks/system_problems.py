@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 from published_systems import LORENZ_NOISE_RATIOS
 
+from keql import Equation
 from keql.datasets import make_fitzhugh_nagumo, make_lorenz, make_lotka_volterra
 from keql.datasets._systems import integrate
 from keql.kernels import Polynomial, Restriction, parse_monomial
@@ -78,6 +79,8 @@ def all_problems():
     problems["van_der_pol"] = van_der_pol
     problems["fitzhugh_nagumo"] = partial(fitzhugh_nagumo, 0.0)
     problems["fitzhugh_nagumo_2%"] = partial(fitzhugh_nagumo, 0.02)
+    problems["fitzhugh_nagumo_hidden"] = partial(fitzhugh_nagumo_hidden, 0.0)
+    problems["fitzhugh_nagumo_hidden_2%"] = partial(fitzhugh_nagumo_hidden, 0.02)
     return problems
 
 
@@ -120,9 +123,27 @@ def lotka_volterra(noise, t_end, draw):
 
 
 def fitzhugh_nagumo(noise, draw):
-    """200 points for each field; the points are drawn too."""
-    data = make_fitzhugh_nagumo(200, noise=noise, random_state=draw)
+    """150 points for each field; the points are drawn too."""
+    data = make_fitzhugh_nagumo(150, noise=noise, random_state=draw)
     return of_data_set(data, data.y, data.terms)
+
+
+def fitzhugh_nagumo_hidden(noise, draw):
+    """150 points of the first field; the terms of the second equation are known.
+
+    The coefficients of these are not. The second field is free up to an affine change.
+    """
+    data = make_fitzhugh_nagumo(150, noise=noise, random_state=draw)
+    seen = np.isfinite(data.y[:, 0])
+    terms = Restriction(Polynomial(1), ["u", "v", "v_xx", "1"])
+    equations = [
+        ("u_t", Equation("u_t", ("u", "u_xx", "v"), n_terms="auto")),
+        ("v_t", Equation("v_t", ("u", "v", "v_xx"), kernel=terms)),
+    ]
+    settings = {"equations": equations, "states": ("u", "v"), "variables": ("t", "x")}
+    settings["n_terms"] = None  # it is said of each equation
+    test = data.X_test, data.y_test
+    return Problem(settings, data.X[seen], data.y[seen], *test, None, (0,))
 
 
 def cubic_oscillator(noise, draw):

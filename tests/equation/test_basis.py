@@ -1,12 +1,21 @@
 """Orthonormal features of the equation's RKHS."""
 
+import pickle
+
 import autograd.numpy as anp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from keql.equation._basis import InducingBasis, PolynomialBasis, combine, make_basis
-from keql.kernels import RBF, Constant, FunctionKernel, Matern, Polynomial
+from keql.kernels import (
+    RBF,
+    Constant,
+    FunctionKernel,
+    Matern,
+    Polynomial,
+    Restriction,
+)
 
 RNG = np.random.RandomState(0)
 S = RNG.normal(size=(30, 3))
@@ -153,3 +162,37 @@ def test_draw_of_inducing_points():
     _, counts = np.unique(drawn, axis=0, return_counts=True)
     assert len(counts) == 30
     assert_allclose(counts / 100, 1 / 3, atol=0.17)
+
+
+def test_features_of_a_restriction_are_those_of_its_kernel():
+    kernel = Restriction(CUBIC, [(1, 0, 0), (0, 2, 1), (0, 0, 0)])
+    basis, weights = PolynomialBasis(kernel), np.array([1.0, -2.0, 0.5])
+    assert_allclose(basis(S), kernel.feature_map(S), rtol=1e-10, atol=1e-12)
+    for order in ((0, 1, 0), (0, 1, 1)):
+        expected = kernel.feature_map(S, order)
+        assert_allclose(basis(S, order), expected, rtol=1e-10, atol=1e-12)
+    assert_allclose(basis.values(S, weights), basis(S) @ weights, rtol=1e-10)
+    slopes = np.stack(
+        [kernel.feature_map(S, tuple(e)) @ weights for e in np.eye(3, dtype=int)]
+    )
+    assert_allclose(basis.gradient(S, weights), slopes, rtol=1e-9, atol=1e-11)
+    # What is kept to be faster is not saved.
+    again = pickle.loads(pickle.dumps(basis))
+    assert len(pickle.dumps(basis)) == len(pickle.dumps(PolynomialBasis(kernel)))
+    assert_array_equal(again(S), basis(S))
+
+
+def test_directions_of_a_restriction_are_found_once(monkeypatch):
+    kernel, calls = Restriction(CUBIC, [(1, 0, 0), (0, 2, 1)]), []
+    directions = Restriction._directions
+
+    def count(self, d):
+        calls.append(d)
+        return directions(self, d)
+
+    monkeypatch.setattr(Restriction, "_directions", count)
+    basis = PolynomialBasis(kernel)
+    for _ in range(3):
+        basis(S)
+        basis.gradient(S, np.ones(2))
+    assert calls == [3]

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from keql import OneStepKEqL
 from keql.datasets import make_burgers, make_duffing
 from keql.kernels import RBF, Constant, Polynomial
-from keql.model_selection._fewer_terms import TermCriteria, largest_gap
+from keql.model_selection._fewer_terms import TermCriteria, first_rise, largest_gap
 
 DATA = make_burgers(60, collocation_shape=(12, 15), random_state=0)
 SETTINGS = dict(
@@ -65,6 +65,40 @@ def test_gap_is_the_first_rise_far_above_all_before():
         )
         == 2
     )
+
+
+def test_a_rise_counts_where_predictions_suffer():
+    """And for each of several terms that are taken out at once."""
+    errors = [np.array([1.0, -2.0, 0.5]) * f for f in (1.0, 1.0, 0.99, 1.3)]
+    losses, criteria = [10.0, 12.0, 112.0, 312.0], TermCriteria()
+    assert first_rise(losses, errors, 4.0, criteria) == 2
+    suffers = [errors[i] for i in (0, 1, 3, 3)]
+    assert first_rise(losses, suffers, 4.0, criteria) == 1
+    assert first_rise(losses, suffers, 1e3, criteria) is None
+    # 100 for each of one term, or of 50
+    assert first_rise(losses, suffers, 4.0, criteria, [60, 59, 58, 57]) == 1
+    assert first_rise(losses[:3], suffers[:3], 4.0, criteria, [60, 59, 9]) is None
+    rising = [10.0, 110.0, 130.0], [suffers[0]] * 3, 4.0, criteria
+    assert largest_gap(*rising) == 0
+    assert largest_gap(*rising, [60, 10, 9]) == 1
+
+
+def test_fits_of_a_system_end_where_the_number_of_terms_is_certain():
+    t = np.linspace(0, 6, 15)[:, None]
+    y = np.column_stack([np.sin(2 * t), np.cos(2 * t)])
+    problem = {"operators": ("a", "b"), "known_part": ("a_t", "b_t")}
+    names = {"states": ("a", "b"), "variables": ("t",)}
+    kernels = {"state_kernel": RBF(1.0), "observation_noise": 1e-4}
+    model = OneStepKEqL(**problem, **names, **kernels, n_terms="auto").fit(t, y)
+    assert model.equation_["a_t"].terms() == {"b": pytest.approx(-2, rel=1e-3)}
+    assert model.equation_["b_t"].terms() == {"a": pytest.approx(2, rel=1e-3)}
+    counts = [len(step.terms) for step in model.terms_path_]
+    assert counts[0] == 12 and counts[-1] == 2
+    kept = model.terms_path_[-1]
+    assert set(kept.terms) == {"a_t: b", "b_t: a"}
+    # the last fit is solved to the tolerance of the settings
+    assert model.loss_curve_[-1] == pytest.approx(kept.loss, rel=1e-3)
+    assert model.loss_curve_[-1] <= kept.loss * (1 + 1e-12)
 
 
 def test_terms_of_the_duffing_equation_are_found():
