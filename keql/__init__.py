@@ -10,13 +10,19 @@ from keql._estimators.pde_solver import KernelPDESolver
 from keql._estimators.reduced_one_step import ReducedOneStepKEqL
 from keql._estimators.two_step import TwoStepKEqL
 from keql.equation import LearnedEquation, LearnedSystem
-from keql.exceptions import ExtrapolationWarning, IllPosedWarning, SimulationError
+from keql.exceptions import (
+    ExtrapolationWarning,
+    IdentifiabilityWarning,
+    IllPosedWarning,
+    SimulationError,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Equation",
     "ExtrapolationWarning",
+    "IdentifiabilityWarning",
     "IllPosedWarning",
     "KernelPDESolver",
     "LearnedEquation",

@@ -1,6 +1,11 @@
 """Warnings and errors of keql."""
 
-__all__ = ["ExtrapolationWarning", "IllPosedWarning", "SimulationError"]
+__all__ = [
+    "ExtrapolationWarning",
+    "IdentifiabilityWarning",
+    "IllPosedWarning",
+    "SimulationError",
+]
 
 
 class ExtrapolationWarning(UserWarning):
@@ -15,6 +20,26 @@ class ExtrapolationWarning(UserWarning):
     >>> with warnings.catch_warnings(record=True, action="always") as caught:
     ...     u = solver.predict([[0.5], [2.0]])
     >>> caught[0].category is ExtrapolationWarning
+    True
+    """
+
+
+class IdentifiabilityWarning(UserWarning):
+    """Warns of equations that the data do not tell from others.
+
+    Examples
+    --------
+    With much noise a decay and a saturation look alike:
+
+    >>> import warnings
+    >>> import numpy as np
+    >>> from keql import IdentifiabilityWarning, OneStepKEqL
+    >>> t = np.linspace(0, 3, 12)
+    >>> y = np.exp(-t) + 0.1 * np.random.RandomState(0).standard_normal(12)
+    >>> model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto")
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     model = model.fit(t[:, None], y)
+    >>> caught[0].category is IdentifiabilityWarning
     True
     """
 

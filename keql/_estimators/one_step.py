@@ -10,8 +10,15 @@ from sklearn.exceptions import ConvergenceWarning
 from keql._estimators.callbacks import CallbackSupportMixin, with_callbacks
 from keql._estimators.learner import Learner
 from keql._joint.restarts import RestartSettings
+from keql._observations.data import PredictionScale
 from keql.equation import LearnedSystem
-from keql.fit_report import SearchSummary, describe_fit, undetermined
+from keql.exceptions import IdentifiabilityWarning
+from keql.fit_report import (
+    SearchSummary,
+    describe_fit,
+    rivals_in_words,
+    undetermined,
+)
 from keql.model_selection import Context, Fit, search
 
 
@@ -256,19 +263,11 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
 
     def _warn_of_failure(self, selection):
         """Warn of a fit that should not be relied on, and say what to do."""
-        advice = "" if self.converged_ else self.message_
-        if self.converged_ and selection is not None and selection.explains_little:
-            advice = (
-                "explains little: each observation is predicted from all others with "
-                f"an error of {selection.error:.2g} times the size of the states. "
-                "Observe more often or with less noise, or try other operators or "
-                "kernels; do not rely on the equations."
-            )
-        elif self.converged_ and selection is not None:
-            best = selection.best
-            advice = "; ".join(undetermined(best.learned))
-            advice = advice and f"found that {advice}."
+        advice, category = "" if self.converged_ else self.message_, ConvergenceWarning
+        if self.converged_ and selection is not None:
+            advice, category = _doubts(selection), IdentifiabilityWarning
         if self.converged_ and self.misfit_ > RestartSettings.failed_misfit:
+            category = ConvergenceWarning
             times = f"{self.misfit_**0.5:.0f} times the noise levels"
             advice = (
                 f"ended with misfit_={self.misfit_:.3g}: residuals are {times}, so "
@@ -278,7 +277,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             )
         if advice:
             text = f"{type(self).__name__} {advice}"
-            warnings.warn(text, ConvergenceWarning, stacklevel=4)
+            warnings.warn(text, category, stacklevel=4)
 
     def _report(self, callbacks, X, y, two_step, problem, result):
         """Tell a user, and callbacks, about an accepted step."""
@@ -307,6 +306,22 @@ class EarlierSolution(NamedTuple):
     equations: tuple
 
 
+def _doubts(selection):
+    """Why the equations of a fit may be others, as a sentence, or empty."""
+    if selection.explains_little:
+        spread = PredictionScale(selection.best.observations).spread
+        return (
+            "explains little: each observation is predicted from all others with an "
+            f"error of {selection.error / spread:.2g} times their standard deviation. "
+            "Observe more often or with less noise, or try other operators or kernels; "
+            "do not rely on the equations."
+        )
+    doubts = undetermined(selection.best.learned)
+    rivals = rivals_in_words(selection.rivals)
+    doubts += [rivals] if rivals else []
+    return f"found that {'; '.join(doubts)}." if doubts else ""
+
+
 def _summary(selection):
     """What a report says of a selection; None if nothing was chosen."""
     fit, searched = selection.best, selection.promised is not None
@@ -324,5 +339,6 @@ def _summary(selection):
         exact_error=fit.error if fit.is_exact else None,
         boundary_kernel=fit.problem.boundary_kernel if fit.is_exact else None,
         not_tried=tuple(selection.not_tried),
+        rivals=tuple(selection.rivals),
         criteria=asdict(selection.criteria),
     )

@@ -121,7 +121,8 @@ class PredictionScale:
     """In which units errors of predicting observations are compared.
 
     Those of the values if a single operator was observed; otherwise the `sizes` (J,) of
-    the values of each operator, as units differ.
+    the values of each operator, as units differ. The `size` of all values is their root
+    mean square in these units, their `spread` that of deviations from means.
     """
 
     def __init__(self, observations):
@@ -136,10 +137,19 @@ class PredictionScale:
             axis=0,
         )
 
+        self.spread = self.noise(_standard_deviations(observations))
+
     def noise(self, levels):
         """Root mean square of the noise `levels` (J,) in these units."""
         squares = (np.asarray(levels) / self.sizes) ** 2
         return float(np.sqrt(np.average(squares, weights=self.counts)))
+
+
+def _standard_deviations(observations):
+    """Of the observed values of each operator, of shape (J,)."""
+    values = np.concatenate([data.values for data in observations.functions])
+    index = np.concatenate([data.index for data in observations.functions])
+    return [np.std(values[index == j]) for j in range(observations.n_operators)]
 
 
 @dataclass(frozen=True)

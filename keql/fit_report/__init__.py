@@ -2,6 +2,6 @@
 
 from keql.fit_report._describe import SearchSummary, describe_fit
 from keql.fit_report._report import FitReport
-from keql.fit_report._undetermined import undetermined
+from keql.fit_report._undetermined import rivals_in_words, undetermined
 
 __all__ = ["FitReport"]

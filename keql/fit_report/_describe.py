@@ -30,7 +30,7 @@ from keql.fit_report._report import (
     percent,
     times,
 )
-from keql.fit_report._undetermined import undetermined
+from keql.fit_report._undetermined import rivals_in_words, undetermined
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class SearchSummary:
     equation was learned with the state kernel `learned_with`; None: none was searched.
     All variances were raised by the factor `dispersion` to that of the residuals.
     Hypotheses were compared by the named `criteria`, and those `not_tried` have a
-    sentence that says why.
+    sentence that says why. The terms were chosen among `rivals`, pairs of terms and log
+    odds, the chosen ones first.
     """
 
     alternatives: tuple = ()
@@ -55,6 +56,7 @@ class SearchSummary:
     exact_error: float | None = None
     boundary_kernel: object = None
     not_tried: tuple = ()
+    rivals: tuple = ()
     criteria: dict = field(default_factory=dict)
 
 
@@ -85,6 +87,8 @@ def describe_fit(model, learned, search=None):
     compared = [(str(name), float(error)) for name, error in search.alternatives]
     compared.sort(key=itemgetter(1))
     concerns = undetermined(learned)
+    rivals = rivals_in_words(search.rivals)
+    concerns += [rivals] if rivals else []
     concerns += find_concerns(model, residuals, terms, criteria)
     tried = list(search.not_tried), dict(search.criteria)
     return FitReport(title, choices, residuals, terms, compared, concerns, *tried)

@@ -1,4 +1,6 @@
-"""Equations of a system that the data do not determine."""
+"""Equations that the data do not determine, or do not tell from others."""
+
+from math import exp
 
 import numpy as np
 
@@ -44,3 +46,29 @@ def _largest_ratio(learned, equation):
     unit = max(1.0, 2 * equation.posterior.loss / n_observed) ** 0.5
     ratios = [abs(v) / (unit * errors[name]) for name, v in values.items()]
     return max(ratios)
+
+
+def rivals_in_words(rivals, most=3):
+    """Other terms that explain the data about as well, as a sentence, or empty.
+
+    rivals : list of (set of str, float). Terms and log odds, those of the fit first.
+    most : int. How many are told.
+    """
+    if len(rivals) < 2:
+        return ""
+    (chosen, _), *others = rivals
+    texts = [f"{_difference(t, chosen)} (odds {exp(o):.2g})" for t, o in others[:most]]
+    if len(others) > most:
+        texts.append(f"{len(others) - most} more")
+    return (
+        f"the data do not tell the terms from others: {'; '.join(texts)}. Observe "
+        "more, or with less noise, or say more of the equation"
+    )
+
+
+def _difference(terms, chosen):
+    """What a set of terms has in place of another, in words."""
+    more, less = sorted(terms - chosen), sorted(chosen - terms)
+    if more and less:
+        return f"{', '.join(more)} instead of {', '.join(less)}"
+    return f"also {', '.join(more)}" if more else f"without {', '.join(less)}"

@@ -20,8 +20,12 @@ class Criteria:
         vary.
     predicts_well : float. Error, in units of the root mean square of the observations,
         up to which a fit counts as one that predicts.
-    explains : float. Error, in the same units, above which a fit explains nothing: the
-        noise level that two steps find may be that of a signal they did not see.
+    explains : float. Error, in units of the standard deviation of the observations,
+        above which a fit explains little: the noise level that two steps find may be
+        that of a signal they did not see.
+    rival : float. Log odds up to which equations with other terms are told beside the
+        one of the highest evidence: one to twelve. From about one to twenty on the
+        evidence is called strong: Kass and Raftery, "Bayes factors", JASA 90, 1995.
     noise_limited : float. Error, in units of the observation noise, up to which noise
         hides whether another fit predicts better.
     exact_size, exact_noise : float. Error of exact states, in units of the size of the
@@ -42,7 +46,8 @@ class Criteria:
 
     clearly_better: float = 0.75
     predicts_well: float = 0.1
-    explains: float = 0.5
+    explains: float = 0.6
+    rival: float = 2.5
     noise_limited: float = 2.0
     exact_size: float = 5e-3
     exact_noise: float = 1.5

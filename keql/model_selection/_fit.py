@@ -410,11 +410,28 @@ class Selection:
 
     @property
     def explains_little(self):
-        """Whether errors of prediction are as large as the states of a system."""
-        observations = self.best.observations
-        size = PredictionScale(observations).size
-        is_system = self.best.two_step.setup.is_system
-        return is_system and self.error > self.criteria.explains * size
+        """Whether errors of prediction are as large as the states vary."""
+        spread = PredictionScale(self.best.observations).spread
+        return spread > 0 and self.error > self.criteria.explains * spread
+
+    @property
+    def rivals(self):
+        """Terms that explain the data about as well, if terms were chosen by evidence.
+
+        A list of (terms, log odds), the most probable first: those of the fit, with the
+        log odds zero, and others of lower odds by less than the criterion allows.
+        """
+        best = {}
+        for step in self.best.terms_path:
+            if np.isfinite(step.log_evidence):
+                key = frozenset(step.terms)
+                best[key] = max(best.get(key, -np.inf), step.log_evidence)
+        ranked = sorted(best.items(), key=lambda item: -item[1])
+        return [
+            (terms, value - ranked[0][1])
+            for terms, value in ranked
+            if value > ranked[0][1] - self.criteria.rival
+        ]
 
     def or_better(self, other, factor=1.0):
         """This, or another one with smaller errors, `factor` times its own at most."""

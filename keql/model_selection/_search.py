@@ -208,7 +208,7 @@ class _Search:
         """Whether nothing that predicts better than a fit is to be looked for."""
         scale = PredictionScale(self.two_step.observations)
         limit = self.criteria.exact_noise * scale.noise(self.two_step.observation_noise)
-        return fit.error < min(limit, self.criteria.explains * scale.size)
+        return fit.error < min(limit, self.criteria.explains * scale.spread)
 
     def _misses_nothing(self, fit):
         """The same of trajectories.
