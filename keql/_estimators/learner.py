@@ -1,5 +1,7 @@
 """What the estimators that learn an equation share."""
 
+import warnings
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +16,7 @@ from keql._estimators.equations import (
     named_equations,
 )
 from keql._estimators.pde_solver import KernelPDESolver
+from keql._evolution.trajectory import Trajectory, integrated_from
 from keql._observations.columns import (
     coordinates_by_name,
     name_coordinates,
@@ -23,11 +26,13 @@ from keql._observations.columns import (
 from keql._observations.data import (
     FunctionData,
     Observations,
+    forcing_functions,
     refuse_conflicts,
     sorted_labels,
 )
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
 from keql.equation import LearnedSystem
+from keql.exceptions import ExtrapolationWarning
 from keql.operators import identity_of
 
 
@@ -165,6 +170,7 @@ class Learner(BaseKEqL):
         setup, observations = learned.setup, learned.observations
         self.variables_, self.states_ = learned.variables, learned.states
         self.functions_, self.state_names_ = observations.labels, observations.states
+        self.last_times_ = [data.points[:, 0].max() for data in observations.functions]
         self.state_kernel_ = state_kernel or learned.state_kernel
         self.observation_noise_ = _by_name(
             [operator.name for operator in observations.operators],
@@ -179,6 +185,79 @@ class Learner(BaseKEqL):
             self.equation_ = _by_name(names, learned.equations, LearnedSystem)
             self.equation_noise_ = _by_name(names, learned.equation_noise)
             self.equation_kernel_ = _by_name(names, kernels)
+
+    def forecast(self, X, return_std=False):
+        """States at later times: the learned equations, integrated on.
+
+        Those of ordinary differential equations, in each function from its states at
+        the last observed time. States that obey their equations exactly are what
+        `predict` gives, there and at earlier times; others are integrated from there,
+        their uncertainty taken to be independent of that of the equations.
+
+        Parameters
+        ----------
+        X : {array-like, dataframe} of shape (n, n_columns)
+            Points, as `predict` takes them.
+        return_std : bool, default=False
+            Whether standard deviations are returned too: those of the states, from the
+            uncertainty of states and equations, linearised.
+
+        Returns
+        -------
+        u : ndarray of shape (n,) or (n, S)
+            In units of `y`, one column for each of several states.
+        std : ndarray of the same shape
+            Only if `return_std`: without observation noise.
+
+        Raises
+        ------
+        ValueError
+            If the learned equations cannot be integrated in time alone: solve them with
+            :meth:`pde_solver`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from keql import OneStepKEqL
+        >>> t = np.linspace(0, 2, 20)[:, None]
+        >>> model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto")
+        >>> model = model.fit(t, np.exp(-t[:, 0]))
+        >>> u, std = model.forecast([[4.0]], return_std=True)
+        >>> bool(abs(u[0] - np.exp(-4.0)) < 1e-6)
+        True
+        """
+        check_is_fitted(self)
+        forecaster = copy(self)
+        forecaster.states_ = [self._integrated(m) for m in range(len(self.functions_))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)  # it is asked for
+            return forecaster.predict(X, return_std)
+
+    def _integrated(self, m):
+        """The state of a function, integrated on from the last observed time."""
+        state = self.states_[m]
+        if isinstance(state, Trajectory):
+            return state
+        equations = self.equation_
+        if equations is None or len(self.variables_) != 1:
+            raise ValueError(
+                "forecast integrates learned ordinary differential equations, and the "
+                f"states of this fit depend on {', '.join(self.variables_)}"
+                f"{'' if equations is not None else ', without an equation'}: solve "
+                "learned equations of several coordinates with pde_solver()."
+            )
+        several = isinstance(equations, LearnedSystem)
+        equations = tuple(equations.values()) if several else (equations,)
+        forcing = [
+            forcing_functions(
+                e.given.forcing, self.functions_, self.collocation_points_
+            )
+            for e in list_equations(self)
+        ]
+        forcing = tuple(own[m] for own in forcing)
+        inputs = self.inputs_.of_function(m)
+        time = self.last_times_[m]
+        return integrated_from(state, time, equations, inputs, forcing)
 
     def pde_solver(self, **params):
         """Make a solver of the learned equation.

@@ -254,6 +254,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         """Fitted attributes of the fit that was chosen."""
         fit, result = selection.best, selection.best.result
         kernel = fit.problem.boundary_kernel if fit.is_exact else None
+        for equation in fit.learned.equations:
+            equation.in_doubt = bool(_doubts(selection))
         self._store(fit.learned, kernel)
         self.loss_curve_, self.damping_curve_ = result.loss_curve, result.damping_curve
         self.n_iter_, self.converged_ = result.n_iter, result.converged

@@ -35,6 +35,7 @@ from keql._evolution.integration import (
     linear_response,
 )
 from keql._numerics.linalg import rms, size_or_one
+from keql._observations.data import box_around
 
 
 @dataclass(frozen=True)
@@ -448,24 +449,9 @@ def make_evolution_problem(learned, noise=None, first_noise=1e-3, exact=1e-9):
         for kernel in boundary_kernels(points, values)
     )
     n_ends = (order_in_space(learned.setup, axis) + 1) // 2
-    grid = EvolutionGrid(*_box_around(observed, placed), axis, n_ends=n_ends)
+    grid = EvolutionGrid(*box_around(observed, placed), axis, n_ends=n_ends)
     forcing = tuple(f for (f,) in learned.setup.forcing_functions)
     return EvolutionProblem(learned, grid, _observed(grid, learned), priors, forcing)
-
-
-def _box_around(observed, placed, gaps=2.0):
-    """Corners of a box around observed and placed points (n, d), and what these fill.
-
-    A side with a single observation is one that points scattered in a larger region
-    come nearest to: of n points that are uniform in an interval the outermost are one
-    part in n + 1 away from its ends. `gaps` such parts are added there; sides with
-    several observations are kept.
-    """
-    lower, upper = observed.min(axis=0), observed.max(axis=0)
-    margin = gaps * (upper - lower) / (len(observed) + 1)
-    alone = [np.sum(observed == side, axis=0) == 1 for side in (lower, upper)]
-    lower, upper = lower - margin * alone[0], upper + margin * alone[1]
-    return np.minimum(lower, placed.min(axis=0)), np.maximum(upper, placed.max(axis=0))
 
 
 def _observed(grid, learned):

@@ -119,27 +119,11 @@ def _is_explicit(flow, t):
     return constant and np.linalg.matrix_rank(M[0] / size[0]) == M.shape[1]
 
 
-@dataclass(frozen=True)
-class _InputOfFunction:
-    """One of the inputs of a function, as a function of points."""
-
-    inputs: object
-    function: int
-    position: int
-
-    def __call__(self, points):
-        return self.inputs.at(self.function, points)[:, self.position]
-
-
 def _flow_of(learned, m, equations=None):
     """The vector field of one function of a learned model."""
     setup = learned.setup
-    given = {
-        name: _InputOfFunction(setup.inputs, m, i)
-        for i, name in enumerate(setup.inputs.names)
-    }
     equations = learned.equations if equations is None else equations
-    return Flow(equations, given, setup.forcing_functions[m])
+    return Flow(equations, setup.inputs.of_function(m), setup.forcing_functions[m])
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,49 @@
 """A fitted state of ordinary differential equations: integrated from what was found."""
 
 import numpy as np
+from scipy import linalg
 from scipy.integrate import solve_ivp
 
+from keql._evolution.flow import Flow
 from keql._numerics.linalg import rms
+from keql.operators import parse_operator
+
+
+def integrated_from(state, time, equations, inputs, forcing):
+    """A Trajectory of learned equations from a state at one time on.
+
+    state : State. With its uncertainty, taken to be independent of that of equations.
+    time : float. Where the initial values are taken.
+    equations : tuple of LearnedEquation. Ordinary differential equations.
+    inputs, forcing : dict, tuple. As of a :class:`Flow`.
+
+    Returns trajectory : Trajectory.
+    """
+    flow, at = Flow(equations, inputs, forcing), np.array([[time]])
+    variables = (flow.layout.variable,)
+    operators = [
+        parse_operator(name, variables, flow.layout.states)
+        for name in flow.layout.names
+    ]
+    initial = np.concatenate([state.evaluate(at, operator) for operator in operators])
+    variances = np.concatenate([state.variance(at, L) for L in operators])
+    weights = [
+        linalg.solve_triangular(
+            e.posterior.factor, np.eye(len(e.weights)), lower=True
+        ).T
+        for e in equations
+        if len(e.weights)
+    ]
+    root = linalg.block_diag(*weights, np.diag(np.sqrt(variances)))
+    return Trajectory(flow, np.array([time]), initial[None], root, state)
 
 
 class Trajectory:
     """A state integrated from its nodes, also before the first and after the last.
 
     flow : Flow. The vector field.
-    times, nodes : ndarray of shape (K,), (K, D). Where, and what it is there.
+    times, nodes : ndarray of shape (K,), (K, D). Where, and what it is there; the first
+        ones are those of the initial values.
     root : ndarray of shape (p + D, p + D). A root of the posterior covariance of
         weights and initial values.
     outside : State. For derivatives above the highest of the equations, and for times
@@ -95,8 +128,8 @@ class Trajectory:
 
     def _from_nodes(self, t, responses):
         """y (n, D) at times among the nodes, with its slopes if those are given."""
-        k = np.clip(np.searchsorted(self.times, t, side="right") - 1, 0, None)
-        k = np.minimum(k, len(self.times) - 2)
+        k = np.searchsorted(self.times, t, side="right") - 1
+        k = np.clip(k, 0, max(len(self.times) - 2, 0))
         step = self.times[k], t - self.times[k], self.nodes[k]
         y, slopes = self.flow.step(*step, with_slopes=responses is not None)
         if responses is None:

@@ -286,6 +286,21 @@ def _interpolated(points, values):
     return make_interp_spline(times, np.asarray(values, float)[rows], k=degree)
 
 
+def box_around(observed, placed, gaps=2.0):
+    """Corners of a box around observed and placed points (n, d), and what these fill.
+
+    A side with a single observation is one that points scattered in a larger region
+    come nearest to: of n points that are uniform in an interval the outermost are one
+    part in n + 1 away from its ends. `gaps` such parts are added there; sides with
+    several observations are kept.
+    """
+    lower, upper = observed.min(axis=0), observed.max(axis=0)
+    margin = gaps * (upper - lower) / (len(observed) + 1)
+    alone = [np.sum(observed == side, axis=0) == 1 for side in (lower, upper)]
+    lower, upper = lower - margin * alone[0], upper + margin * alone[1]
+    return np.minimum(lower, placed.min(axis=0)), np.maximum(upper, placed.max(axis=0))
+
+
 def left_out_errors(model, observations, fewest_inside=5):
     """Error of the prediction of each observation from all others, of shape (n,).
 

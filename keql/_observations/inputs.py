@@ -1,5 +1,7 @@
 """Known quantities that equations may depend on, for each function."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from keql._observations.data import by_label
@@ -32,6 +34,22 @@ class Inputs:
             _evaluate(name, own[m], points) for name, own in self.sources.items()
         ]
         return np.stack(columns, axis=1) if columns else np.empty((len(points), 0))
+
+    def of_function(self, m):
+        """The inputs of one function, {name: function of points}."""
+        return {name: _Input(self, m, i) for i, name in enumerate(self.names)}
+
+
+@dataclass(frozen=True)
+class _Input:
+    """One of the inputs of a function, as a function of points."""
+
+    inputs: Inputs
+    function: int
+    position: int
+
+    def __call__(self, points):
+        return self.inputs.at(self.function, points)[:, self.position]
 
 
 class Samples:

@@ -178,6 +178,8 @@ def _braced(latex):
 class PrintableEquation:
     """The formula of an equation, in several languages."""
 
+    # Whether the data do not tell the equation from others: set when it is fitted.
+    in_doubt = False
     # In a system P and f have the number of their equation, and c0, c1, ... go on.
     _mark = ""
     _first_coefficient = 0
@@ -187,8 +189,10 @@ class PrintableEquation:
         return self._write(text_product)
 
     def __repr__(self):
-        loss = f" ({self._loss_of_fit()})" if self.original is not None else ""
-        return f"<LearnedEquation {self}{loss}>"
+        remarks = [self._loss_of_fit()] if self.original is not None else []
+        remarks += ["in doubt, see fit_report_"] if self.in_doubt else []
+        text = f" ({'; '.join(remarks)})" if remarks else ""
+        return f"<LearnedEquation {self}{text}>"
 
     def to_latex(self):
         r"""The equation in LaTeX, solved for the known part.

@@ -410,9 +410,22 @@ class Selection:
 
     @property
     def explains_little(self):
-        """Whether errors of prediction are as large as the states vary."""
-        spread = PredictionScale(self.best.observations).spread
-        return spread > 0 and self.error > self.criteria.explains * spread
+        """Whether errors of prediction are as large as the states vary.
+
+        Noise levels that are found may be those of a signal that was not seen; those
+        that are given are believed. Rows count alike, whatever their weights.
+        """
+        fit, alike = self.best, []
+        names = [operator.name for operator in fit.observations.operators]
+        given = [fit.hypothesis.of_state(name).observation_noise for name in names]
+        if any(level is not None for level in given):
+            return False
+        for data in fit.observations.functions:
+            alike.append(replace(data, weights=np.ones_like(data.weights)))
+        observations = replace(fit.observations, functions=alike)
+        errors = left_out_errors(fit.model, observations)
+        spread = PredictionScale(observations).spread
+        return spread > 0 and rms(errors) > self.criteria.explains * spread
 
     @property
     def rivals(self):

@@ -21,10 +21,10 @@ from keql._evolution.boundary_values import BoundaryValueRegression
 from keql._evolution.integration import EvolvedState
 from keql._evolution.problem import (
     IntegrationLimits,
-    _box_around,
     time_axis,
     why_not_integrated,
 )
+from keql._observations.data import box_around
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import Constant, Polynomial, Restriction
 from keql.model_selection._candidates import candidates
@@ -249,14 +249,14 @@ def test_the_box_reaches_as_far_as_scattered_points_suggest():
     """It is that of the points where several are on a side."""
     rng = np.random.RandomState(0)
     scattered = rng.uniform(size=(19, 2))
-    lower, upper = _box_around(scattered, scattered)
+    lower, upper = box_around(scattered, scattered)
     gap = 2 * np.ptp(scattered, axis=0) / 20
     assert_allclose(lower, scattered.min(axis=0) - gap)
     assert_allclose(upper, scattered.max(axis=0) + gap)
     walls = np.vstack([scattered, [[0.3, -0.1], [0.6, -0.1]]])
-    lower, _ = _box_around(walls, scattered)
+    lower, _ = box_around(walls, scattered)
     assert lower[1] == -0.1 and lower[0] < scattered[:, 0].min()
-    _, upper = _box_around(scattered, np.array([[5.0, 0.5]]))
+    _, upper = box_around(scattered, np.array([[5.0, 0.5]]))
     assert upper[0] == 5.0
 
 
