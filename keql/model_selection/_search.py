@@ -366,7 +366,19 @@ class _Search:
         if self._is_worth_more(best):
             best = self._or_held_equation(family, best)
         best = replace(best, joint=best.joint.with_residual_dispersion(self.criteria))
-        return best.or_exact(self._exact_from(family, best.joint))
+        factor = 1.0 if not self._is_in_time else self._factor_of_exact
+        return best.or_exact(self._exact_from(family, best.joint), factor)
+
+    @property
+    def _factor_of_exact(self):
+        """Factor of the error of a joint fit up to which exact states are taken.
+
+        Trajectories unless the joint fit predicts clearly better: they say more of the
+        states. On a grid, exact states that are clearly better, as nothing else is
+        tried then.
+        """
+        clearly = self.criteria.clearly_better
+        return 1 / clearly if self._is_in_time else clearly
 
     def _is_worth_more(self, selection):
         return not selection.joint.needs_no_refinement(self.criteria)
@@ -401,7 +413,8 @@ class _Search:
             selection = Selection(fit, None, start.error, kernels)
             if fit.result.interrupted:
                 return tried[0].or_better(selection) if tried else selection
-            selection = selection.or_exact(self._exact_from(family, fit), clearly)
+            exact = self._exact_from(family, fit)
+            selection = selection.or_exact(exact, self._factor_of_exact)
             poor = self._in_doubt(selection.error)
             if fit.is_noise_limited(self.criteria) or not poor:
                 return selection

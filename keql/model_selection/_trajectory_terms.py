@@ -45,6 +45,8 @@ class TrajectorySearchSettings:
     part : float. The same in units of the noise, if that is more: with terms that the
         data hardly tell apart the last steps are long in coming, and say nothing.
     n_resolutions : int. How often steps in time are divided where they are too long.
+    hopeless : float. Error of predictions, in units of the standard deviation of the
+        observations, from which on the search is given up.
     """
 
     n_rounds: int = 20
@@ -56,6 +58,7 @@ class TrajectorySearchSettings:
     tol: float = 0.1
     part: float = 3e-3
     n_resolutions: int = 3
+    hopeless: float = 0.9
 
 
 def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
@@ -170,8 +173,18 @@ class _TermSearch:
                     return
             if not self.score > before:
                 return
+            if self._is_hopeless():
+                return
             self.resolve()
             problem, iterate = self._best_with_all_terms()
+
+    def _is_hopeless(self):
+        """Whether the best terms so far do not predict at all."""
+        observations = self.problem.learned.observations
+        errors = left_out_errors(self.best.model, observations)
+        return (
+            rms(errors) > self.settings.hopeless * PredictionScale(observations).spread
+        )
 
     def resolve(self):
         """Solve again with shorter steps in time where those of the best are too long.

@@ -1,0 +1,74 @@
+"""Forecasts of learned equations, and what is said of those in doubt."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import solve_ivp
+
+from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
+
+PAIR = {"operators": ("x", "y"), "known_part": ("x_t", "y_t"), "states": ("x", "y")}
+PAIR["variables"] = ("t",)
+
+
+def integrate(velocity, initial, times):
+    """Values (n, D) of the solution of y' = velocity(t, y)."""
+    how = {"rtol": 1e-12, "atol": 1e-12, "method": "DOP853", "t_eval": times}
+    return solve_ivp(velocity, (times[0], times[-1]), initial, **how).y.T
+
+
+def hunt(_, y):
+    """Prey and predators of Lotka and Volterra."""
+    return [1.1 * y[0] - 0.4 * y[0] * y[1], -0.4 * y[1] + 0.1 * y[0] * y[1]]
+
+
+def column(times):
+    return np.reshape(times, (-1, 1))
+
+
+TIMES = np.linspace(0, 24, 25)
+CYCLES = integrate(hunt, (10.0, 5.0), TIMES)
+
+
+@pytest.mark.parametrize("estimator", [OneStepKEqL, TwoStepKEqL])
+def test_a_forecast_is_integrated_from_the_last_time(estimator):
+    """Of exact trajectories, and of the smooth states of two steps from the end on."""
+    model = estimator(**PAIR).fit(column(TIMES), CYCLES)
+    later = TIMES[-1] + np.array([0.5, 1.0, 2.0])
+    exact = integrate(hunt, CYCLES[-1], np.r_[TIMES[-1], later])[1:]
+    found, std = model.forecast(column(later), return_std=True)
+    assert found.shape == std.shape == (3, 2) and np.all(std >= 0)
+    if estimator is OneStepKEqL:
+        assert_allclose(found, exact, rtol=1e-6)
+    else:
+        initial = model.predict(column(TIMES[-1:]))[0]
+        expected = model.equation_.simulate(np.r_[TIMES[-1], later], initial)[1:]
+        assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_forecast_needs_ordinary_differential_equations():
+    X = np.random.RandomState(0).uniform(size=(20, 2))
+    model = TwoStepKEqL(("u", "u_xx"), "u_t", variables=("t", "x"))
+    model.fit(X, np.sin(X[:, 1]) + X[:, 0])
+    with pytest.raises(ValueError, match="depend on t, x: solve"):
+        model.forecast(X)
+
+
+def test_terms_that_the_data_do_not_tell_from_others():
+    """The warning, the report and the equation say so."""
+    t = np.linspace(0, 3, 12)
+    y = np.exp(-t) + 0.1 * np.random.RandomState(0).standard_normal(12)
+    model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto")
+    with pytest.warns(IdentifiabilityWarning, match="do not tell the terms from"):
+        model.fit(column(t), y)
+    assert "do not tell the terms" in str(model.fit_report_)
+    assert repr(model.equation_).endswith("(in doubt, see fit_report_)>")
+    model.fit(column(t), np.exp(-t))
+    assert repr(model.equation_) == "<LearnedEquation u_t = -1.00 u>"
+
+
+def test_noise_is_explained_by_no_equation():
+    y = np.random.RandomState(0).standard_normal(30)
+    model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto")
+    with pytest.warns(IdentifiabilityWarning, match="explains little"):
+        model.fit(column(np.arange(30.0)), y)
