@@ -58,9 +58,10 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
     r"""Polynomial kernel (sum_i z_i z'_i + offset)^degree, z_i = (s_i - c_i) / b_i.
 
     Its functions are the polynomials of at most `degree` in the active columns. With
-    "auto" the centre c and the scale b are the mean and the standard deviation of the
-    features that the equation is learned from, so that the prior does not depend on
-    units (Jalalian, Osorio, Hsu, Hosseini, Owhadi, arXiv:2503.01036, section 4).
+    "auto" the centre c and the scale b are the mean and the standard deviation, or a
+    thousandth of the mean if that is more, of the features that the equation is learned
+    from, so that the prior does not depend on units (Jalalian, Osorio, Hsu, Hosseini,
+    Owhadi, arXiv:2503.01036, section 4).
 
     Parameters
     ----------
@@ -184,12 +185,12 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
 
     def _scaled_to(self, S):
         S = S[:, self._columns(S.shape[1])]
-        spread = S.std(axis=0)
-        auto = {
-            "center": S.mean(axis=0),
-            # A column that does not vary keeps its own size as scale.
-            "scale": np.where(spread > 1e-12 * np.abs(S).max(axis=0), spread, 1.0),
-        }
+        spread, center = S.std(axis=0), S.mean(axis=0)
+        # In units of a spread far below its mean the powers of a column are hardly
+        # different functions; one that does not vary keeps its own size as scale.
+        varies = spread > 1e-12 * np.abs(S).max(axis=0)
+        spread = np.maximum(spread, 1e-3 * np.abs(center))
+        auto = {"center": center, "scale": np.where(varies, spread, 1.0)}
         chosen = [n for n in auto if np.array_equal(getattr(self, n), "auto")]
         return clone(self).set_params(**{name: auto[name] for name in chosen})
 

@@ -89,6 +89,7 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
         search.run(problem, problem.start())
     else:
         search.best = solve(problem, problem.start())
+    search.settle()
     search.resolve()
     result = search.best
     if result is None or not (result.converged or result.interrupted):
@@ -125,6 +126,7 @@ class _TermSearch:
     best : Result or None. The solution with these terms.
     score : float. Its log evidence with the odds of the set, up to a constant.
     kept : list of int or None. Positions of its terms.
+    converged : tuple. These three of the best solution whose steps converged.
     steps : list of TermsStep. All sets that were solved for.
     """
 
@@ -135,6 +137,7 @@ class _TermSearch:
         everything = list(range(len(table.groups)))
         self.single = table.weights(self.basis, everything, np.eye(len(everything)))
         self.best, self.score, self.kept = None, -np.inf, None
+        self.converged = None, -np.inf, None
         self.steps, self.tried = [], set()
 
     def extend(self, fit):
@@ -142,6 +145,8 @@ class _TermSearch:
         iterate, table = fit.result.solution, self.table
         values = table.values_of(iterate.equations)
         kept = [i for i, v in enumerate(values) if v or table.groups[i] < 0]
+        if not kept:  # all coefficients are zero
+            return
         problem = replace(
             self.problem, times=fit.problem.times, prior=fit.problem.prior
         )
@@ -171,6 +176,8 @@ class _TermSearch:
                 self._try(offer, model, score, iterate.nodes)
                 if self.best is not None and self.best.interrupted:
                     return
+            if self.best is None:
+                self._try_more(model, iterate.nodes)
             if not self.score > before:
                 return
             if self._is_hopeless():
@@ -221,6 +228,17 @@ class _TermSearch:
         result = self.solve(model.problem, start)
         if result is not None:
             self._record(kept, result)
+
+    def _try_more(self, model, nodes):
+        """Solve for more terms, where the most probable ones lead nowhere.
+
+        Those of the highest evidence, however many; or all.
+        """
+        target, features = model.regression.whitened()
+        even = _Score(features @ self.single, target, self.single, lambda _: 0.0)
+        for offer in (self._best_set(even), list(range(len(self.table.groups)))):
+            if self.best is None and tuple(offer) not in self.tried:
+                self._try(offer, model, even, nodes)
 
     def _best_neighbours(self, score, model):
         """Sets that have not been solved for, the best first.
@@ -279,6 +297,14 @@ class _TermSearch:
         self.steps.append(TermsStep(names, result.loss, misfit, rms(errors), score))
         if score > self.score or result.interrupted:
             self.best, self.score, self.kept = result, score, kept
+        if score > self.converged[1] and result.converged:
+            self.converged = result, score, kept
+
+    def settle(self):
+        """End with the best solution that converged; others only lead on."""
+        interrupted = self.best is not None and self.best.interrupted
+        if not interrupted and self.converged[0] is not None:
+            self.best, self.score, self.kept = self.converged
 
     def _log_odds(self, kept):
         """Log prior probability of a set of terms, by degrees in each equation."""
