@@ -72,8 +72,8 @@ for name, true in zip(data.states, data.noise_std, strict=True):
 # Beyond the data
 # ---------------
 #
-# ``forecast`` integrates the learned equations on from where the populations were at the
-# last observation, here for another two periods. (From other initial values it is
+# ``forecast`` integrates the learned equations on from where the populations were at
+# the last observation, here for another two periods. (From other initial values it is
 # ``model.equation_.simulate`` that does so.) The standard deviations come from the
 # errors of the state and of the coefficients; they are larger in the second period than
 # in the first, as errors of the period add up.
