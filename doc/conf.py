@@ -43,6 +43,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": ExplicitOrder(
         [
             "first_steps.py",
+            "forecast_oscillator.py",
             "burgers_boundary.py",
             "system_forecast.py",
             "system_streams.py",

@@ -21,8 +21,6 @@ without a word on their form, and then tell how the populations go on.
 # 2 % of the size of each population. A table has a column for each state; NaN would say
 # that it was not counted.
 
-import warnings
-
 import numpy as np
 from matplotlib import pyplot as plt
 
@@ -74,28 +72,29 @@ for name, true in zip(data.states, data.noise_std, strict=True):
 # Beyond the data
 # ---------------
 #
-# ``simulate`` integrates the learned equations from initial values. Here from the
-# fitted state at the last observation, for another two periods. It warns where it
-# leaves the populations that were learned from, here by a hair.
+# ``forecast`` integrates the learned equations on from where the populations were at
+# the last observation, here for another two periods. (From other initial values it is
+# ``model.equation_.simulate`` that does so.) The standard deviations come from the
+# errors of the state and of the coefficients; they are larger in the second period than
+# in the first, as errors of the period add up.
 
 t_last = data.X.max()
-start = model.predict([[t_last]])[0]
 t_new = np.linspace(t_last, t_last + 22, 400)
-initial = dict(zip(model.state_names_, start, strict=True))
-with warnings.catch_warnings(record=True, action="always") as caught:
-    forecast = model.equation_.simulate(t_new, initial)
-for warning in caught:
-    print(f"{warning.category.__name__}: {warning.message}")
+forecast, std = model.forecast(t_new[:, None], return_std=True)
 truth = make_lotka_volterra(2, t_end=t_new[-1]).truth(t_new[:, None])
 for name, known, ours in zip(data.states, truth.T, forecast.T, strict=True):
     print(f"{name}: error of the forecast {relative_l2_error(known, ours):.3f}")
+for name, own in zip(data.states, std.T, strict=True):
+    largest = [half.max() for half in np.split(own, 2)]
+    print("{}: standard deviation up to {:.2f}, then {:.2f}".format(name, *largest))
 
 # %%
 # The picture
 # -----------
 #
-# On the left the states with the counts, and what follows; the truth is dashed. On the
-# right the same in the plane of both populations, with the learned directions.
+# On the left the states with the counts, and what follows, with a band of two standard
+# deviations; the truth is dashed. On the right the same in the plane of both
+# populations, with the learned directions.
 
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(11, 4), layout="constrained", width_ratios=[3, 2]
@@ -104,6 +103,8 @@ StateDisplay.from_estimator(model, data.X, data.y, ax=left)
 for column in range(2):
     color = left.get_lines()[2 * column].get_color()
     left.plot(t_new, forecast[:, column], color=color, lw=1, alpha=0.6)
+    ends = (forecast[:, column] + k * std[:, column] for k in (-2, 2))
+    left.fill_between(t_new, *ends, color=color, lw=0, alpha=0.2)
     left.plot(t_new, truth[:, column], "--", color="black", lw=0.7)
 left.axvline(t_last, color="0.6", lw=0.8)
 left.set(xlim=(0, t_new[-1]), ylabel="individuals")

@@ -38,8 +38,8 @@ print(data.y[:2].round(3))
 #
 # Quadratic equations do not predict these observations, so that cubic ones are tried,
 # in four operators: 35 terms for each field, most of which are left out in the end.
-# Several kernels of the states are compared, too. This takes half a minute or more; a
-# given ``state_kernel`` would save most of it.
+# Length scales of the states are compared, too. Fields in space are not integrated: the
+# equations are imposed at collocation points, more and more strictly.
 
 model = OneStepKEqL(
     operators=("u", "u_xx", "v", "v_xx"),

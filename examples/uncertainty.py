@@ -47,9 +47,9 @@ y_test = motion(X_test.ravel())[0]
 # --------------------------------
 #
 # We allow for polynomials of degree three in :math:`u` and :math:`u_t`. The sine is no
-# such polynomial, so that no equation of this kind holds exactly. How exactly it is to
-# hold is said by ``equation_noise``, in units of :math:`u_{tt}`. By default it is a
-# thousandth of the size of :math:`u_{tt}`, which suits equations that are exact.
+# such polynomial, so that no equation of this kind holds exactly. By default states are
+# integrated all the same, and obey the equation that is learned exactly. How exactly it
+# is to hold otherwise is said by ``equation_noise``, in units of :math:`u_{tt}`.
 
 problem = {
     "variables": ("t",),
@@ -60,7 +60,7 @@ problem = {
 }
 levels = {
     "no equation in the gap (two-step)": TwoStepKEqL(**problem),
-    "default equation noise": OneStepKEqL(**problem),
+    "exact states, the default": OneStepKEqL(**problem),
     "equation noise 0.05": OneStepKEqL(**problem, equation_noise=0.05),
 }
 for name, model in levels.items():
@@ -104,11 +104,10 @@ for name, model in levels.items():
 # -----------
 #
 # Without the equation, the gap is filled with a guess, and the band says so. With the
-# equation it is bridged, and the band is narrower. An equation that is taken literally
-# and does not hold exactly leaves residuals far above its noise level; all variances
-# are then raised to the size of what is left, so that the band holds the truth about as
-# often as it should. The log density can choose the noise of the equation as any other
-# parameter: it is a ``scoring`` for the example on grid search.
+# equation it is bridged, and the band is narrower. What an equation that is taken
+# literally cannot describe counts as noise of the observations, and is small beside it
+# here. The log density can choose the noise of the equation as any other parameter: it
+# is a ``scoring`` for the example on grid search.
 
 figure, axes = plt.subplots(
     3, 1, figsize=(8, 8), layout="constrained", sharex=True, sharey=True

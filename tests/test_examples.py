@@ -132,6 +132,24 @@ def test_burgers_boundary(show):
 
 
 @pytest.mark.slow
+def test_forecast_oscillator(show):
+    printed, figure = show("forecast_oscillator.py")
+    assert set(coefficients(re.search(r"u_tt = (.*)", printed)[1])) == {
+        "u",
+        "u_t",
+        "u^2 u_t",
+    }
+    estimated, noise = (
+        numbers(r"(\S+) \+- ", printed),
+        numbers(r"noise +(\S+)", printed),
+    )
+    assert estimated == pytest.approx([1.0, -1.0, 1.0], rel=0.2)
+    assert noise == pytest.approx([0.1], rel=0.2)
+    assert min(numbers(r"(\d+%) of the truth", printed)) > 0.8
+    assert len(figure.axes) == 2
+
+
+@pytest.mark.slow
 def test_uncertainty(show):
     printed, figure = show("uncertainty.py")
     error = numbers(r"error +([\d.]+%),", printed)

@@ -50,21 +50,23 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
     state_kernel : kernel or dict, default=None
         Kernel of the states, ``{state: kernel}`` if they differ; free hyperparameters
         are fitted by maximum marginal likelihood of the observations. None: states of
-        an equation of evolution in one space dimension, u_t = G(t, x, u, u_x, u_xx),
-        obey it exactly, unless observations are predicted clearly better without that:
-        only their initial values and those at both ends are open, with a Matern kernel
-        of maximum likelihood. Others have an offset plus the RBF or Matern kernel whose
-        joint fit predicts observations best from all others; the equation may be that
-        of another fit, with the default kernel of :class:`keql.TwoStepKEqL`, if
-        observations are predicted better with it.
+        ordinary differential equations, of any order and number, and of one equation of
+        evolution in one space dimension, u_t = G(t, x, u, u_x, ...) of first to fourth
+        order in space, obey these exactly, unless observations are predicted clearly
+        better without that: only their initial values are open, and those at both ends
+        in space, these with a Matern kernel of maximum likelihood. Others have an
+        offset plus the RBF or Matern kernel whose joint fit predicts observations best
+        from all others; the equation may be that of another fit, with the default
+        kernel of :class:`keql.TwoStepKEqL`, if observations are predicted better.
     equation_kernel : kernel or dict, default=None
         Kernel of P, ``{equation: kernel}`` if they differ; free hyperparameters are
         fitted to the two-step solution. None: a :class:`keql.kernels.Polynomial` of
         degree 2 with fitted variance. If no state kernel is given either, it has degree
-        3 if observations are predicted poorly with degree 2, and clearly better with 3;
-        or, if there are several functions and `n_terms` is not given, it is one of
-        linear equations whose coefficients vary with the coordinates, if with it
-        observations are predicted clearly better.
+        3 if observations are predicted poorly with degree 2, and clearly better with 3,
+        or if ordinary differential equations have cubic terms by their evidence; or, if
+        there are several functions and `n_terms` is not given, it is one of linear
+        equations whose coefficients vary with the coordinates, if with it observations
+        are predicted clearly better.
     observation_noise : float or dict, default=None
         Standard deviation sigma_u of an observation of weight 1, in units of `y`,
         ``{state or operator: float}`` if they differ; None: fitted with the state
@@ -96,14 +98,17 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         How often the fit tries again while its residuals are far above the noise
         levels: from states drawn at random given the observations, several of them
         each time, with few of the collocation points until one of them succeeds. Exact
-        states are then also sought from those of a diffusion, unless it is 0.
+        states in space are then also sought from those of a diffusion, unless it is 0.
     max_iter, tol : int, float, default=300, 1e-6
-        Largest number of steps of one try, at most 15 for exact states. The loop ends
-        when a step lowers the loss by less than `tol`, relatively; for exact states,
-        when a step changes them by less than ten times that, relative to their size.
+        Largest number of steps of one try; for exact states at most 15, at most 60 of
+        those of ordinary differential equations. The loop ends when a step lowers the
+        loss by less than `tol`, relatively; for exact states, when a step changes them
+        by less than ten times that, relative to their size, or for those of ordinary
+        differential equations a tenth of it, or a small part of their noise.
     warm_start : bool, default=False
         Whether a further `fit` starts from the last solution if that has the same
-        number of observations and collocation points; exact states, the same box.
+        number of observations and collocation points; exact states in space, the same
+        box. Those of ordinary differential equations always start anew.
     n_jobs, verbose : int, default=None, 0
         Threads that work on different functions; whether each accepted step is printed.
     random_state : int, RandomState instance or None, default=None
@@ -121,9 +126,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         Labels of the functions, (None,) without a label column; names of coordinates,
         and of the states in the order of the columns that `predict` returns.
     state_kernel_, equation_kernel_ : Kernel
-        With fitted hyperparameters; of exact states, the kernel of their initial values
-        and those at both ends; of several states a :class:`keql.kernels.SystemKernel`,
-        of several equations a dict by name.
+        With fitted hyperparameters; of exact states in space, the kernel of their
+        initial values and those at both ends; of several states a
+        :class:`keql.kernels.SystemKernel`, of several equations a dict by name.
     observation_noise_, equation_noise_ : float
         The noise levels, given or chosen; those of a chosen kernel that predicts well
         but does not meet the data are raised, with all variances, to the residuals.
