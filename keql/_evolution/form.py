@@ -1,0 +1,47 @@
+"""Which equations are of evolution: a coordinate is their time."""
+
+import numpy as np
+
+
+def time_axis(setup, n_variables):
+    """Which of two coordinates is the time of an evolution equation; None for others.
+
+    The equation is of first or second order in time and of first to fourth order in
+    space. If it is of first order in both, the time is the one that its known part has.
+    If it is of second order in time, the known part has nothing but derivatives in
+    time, as in u_tt = u_xx, and the unknown part none of second order: u_xx + u_yy = f
+    has no time.
+    """
+    if n_variables != 2:
+        return None
+    orders = np.max(_orders(setup.operators), axis=0)
+    known = getattr(setup.equations[0].known_part, "operators", [])
+    in_known = np.max(_orders(known), axis=0, initial=0)
+    for axis in (0, 1):
+        if orders[axis] != 1 or not 1 <= orders[1 - axis] <= 4:
+            continue
+        if orders[1 - axis] > 1 or (in_known[axis], in_known[1 - axis]) == (1, 0):
+            return axis
+    unknown = setup.operators[: setup.n_operators]
+    in_unknown = np.max(_orders(unknown), axis=0, initial=0)
+    for axis in (0, 1):
+        explicit = (in_known[axis], in_known[1 - axis]) == (2, 0)
+        if explicit and in_unknown[axis] < 2 and 1 <= orders[1 - axis] <= 4:
+            return axis
+    return None
+
+
+def _orders(operators):
+    """Orders (n, d) of the derivatives in operators."""
+    orders = [orders for operator in operators for orders, _ in operator.terms]
+    return np.reshape(orders, (-1, 2))
+
+
+def order_in_time(setup, axis):
+    """The highest order of a derivative in time, which is the coordinate `axis`."""
+    return int(np.max(_orders(setup.operators), axis=0)[axis])
+
+
+def order_in_space(setup, axis):
+    """The highest order of a derivative in space, `axis` being that of time."""
+    return int(np.max(_orders(setup.operators), axis=0)[1 - axis])
