@@ -31,6 +31,39 @@ def time_axis(setup, n_variables):
     return None
 
 
+def grows_without_bounds(learned, axis, certainty=3.0):
+    """Whether an equation of second order in time is one of boundary values instead.
+
+    The shortest waves of u_tt = c u_xx and of u_tt = -c u_xxxx grow the faster the
+    shorter they are if c is negative. It is that of the linear equation which fits the
+    states of a learned model best; so many of its standard errors below zero it has to
+    be. Of odd orders in space, and of first order in time, nothing is said.
+    """
+    setup, equation = learned.setup, learned.equation
+    order = order_in_space(setup, axis)
+    if order_in_time(setup, axis) == 1 or order % 2:
+        return False
+    d, S = len(learned.variables), equation.training_features
+    operators = setup.operators[: setup.n_operators]
+    leading = [(0, order) if axis == 0 else (order, 0)]
+    places = [i for i, o in enumerate(operators) if [a for a, _ in o.terms] == leading]
+    if not places:
+        return False
+    A = np.column_stack([S[:, d : d + setup.n_operators], np.ones(len(S))])
+    A = A / np.maximum(np.max(np.abs(A), axis=0), np.finfo(float).tiny)
+    target = learned.targets[0]
+    found, *_ = np.linalg.lstsq(A, target, rcond=None)
+    variance = np.mean((target - A @ found) ** 2)
+    spread = np.sqrt(variance * np.diag(np.linalg.pinv(A.T @ A)))
+    known = equation.known_part
+    second = [max(a[axis] for a, _ in o.terms) == 2 for o in known.operators]
+    inertia = known.gradient(S[:1])[known.columns[second.index(True)], 0]
+    factor = operators[places[0]].terms[0][1]
+    # f - Pbar = -inertia c u_xx + ...
+    sign = -np.sign(inertia * factor) * (-1) ** (order // 2 + 1)
+    return bool(sign * found[places[0]] < -certainty * spread[places[0]])
+
+
 def _orders(operators):
     """Orders (n, d) of the derivatives in operators."""
     orders = [orders for operator in operators for orders, _ in operator.terms]

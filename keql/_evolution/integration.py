@@ -198,7 +198,7 @@ def integrate(
     points = grid.points[:, 1:].reshape(grid.n_steps, -1, 2)
     for step, h in enumerate(grid.steps):
         state[step, 0], matrices = start, _in_step(of_orders, h)
-        given = points[step], forcing[step], grid.rows_of_ends, h * slopes
+        given = points[step], forcing[step], grid.rows_of_ends, h * slopes.ravel()
         for _ in range(n_newton):
             changed = _newton_step(equation, matrices, *given, state[step])
             if not changed < wild * size:
@@ -207,8 +207,7 @@ def integrate(
                 break
         else:
             return None
-        slopes = grid.last_slopes(state[step, :, :, None], h).ravel()
-        start = state[step, -1]
+        start, slopes = state[step, -1], grid.last_slopes(state[step, ..., None], h)
     return state.ravel()
 
 

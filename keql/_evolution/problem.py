@@ -29,7 +29,12 @@ from keql._evolution.boundary_values import (
     boundary_kernels,
     boundary_loss,
 )
-from keql._evolution.form import order_in_space, order_in_time, time_axis
+from keql._evolution.form import (
+    grows_without_bounds,
+    order_in_space,
+    order_in_time,
+    time_axis,
+)
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import (
     EvolvedState,
@@ -84,6 +89,8 @@ def why_not_integrated(learned, limits=None):
     points = np.concatenate([data.points for data in functions])
     if np.any(np.ptp(points, axis=0) == 0):
         return "all observations are at one time or at one place"
+    if grows_without_bounds(learned, time_axis(setup, 2)):
+        return "short waves would grow without bounds, as those of u_xx + u_yy = 0 do"
     return ""
 
 
