@@ -46,7 +46,7 @@ class PointsWithSlopes:
 
     def covariance(self, kernel):
         """Prior covariance (c, c), the kernel that of the function itself."""
-        return self._with_slopes(kernel, kernel(self.points))
+        return self._put(kernel(self.points), self._rows(kernel))
 
     def covariance_and_gradient(self, kernel, step=1e-4):
         """With it, (c, c, n), its derivatives with respect to `kernel.theta`.
@@ -56,25 +56,24 @@ class PointsWithSlopes:
         """
         K, layers = kernel(self.points, eval_gradient=True)
         for k, change in enumerate(step * np.eye(kernel.n_dims)):
-            around = [
-                kernel.clone_with_theta(kernel.theta + s * change) for s in (1, -1)
-            ]
-            after, before = (self._with_slopes(each, K) for each in around)
-            rows = self.slopes
-            layers[rows, :, k] = (after[rows] - before[rows]) / (2 * step)
-            layers[:, rows, k] = layers[rows, :, k].T
-        return self._with_slopes(kernel, K), layers
+            after, before = (
+                self._rows(kernel.clone_with_theta(kernel.theta + sign * change))
+                for sign in (1, -1)
+            )
+            self._put(layers[:, :, k], (after - before) / (2 * step))
+        return self._put(K, self._rows(kernel)), layers
 
-    def _with_slopes(self, kernel, K):
-        """A copy of K with the rows and columns of slopes put in."""
-        K, X, moving = K.copy(), self.points, self.points[self.slopes]
+    def _rows(self, kernel):
+        """Prior covariances (s, c) of the slopes."""
+        moving = self.points[self.slopes]
         once = tuple(int(i == self.axis) for i in range(2))
-        mixed, both = (
-            kernel.derivative(moving, X, once, None),
-            kernel.derivative(moving, moving, once, once),
-        )
-        K[self.slopes], K[:, self.slopes] = mixed, mixed.T
-        K[self.slopes, self.slopes] = both
+        rows = kernel.derivative(moving, self.points, once, None)
+        rows[:, self.slopes] = kernel.derivative(moving, moving, once, once)
+        return rows
+
+    def _put(self, K, rows):
+        """K, with the rows and columns of slopes put in."""
+        K[self.slopes], K[:, self.slopes] = rows, rows.T
         return K
 
 
