@@ -25,7 +25,56 @@ from keql._numerics.linalg import (
 from keql._numerics.optimisation import minimise_in_boxes
 from keql._observations.data import noise_range
 from keql.equation import WeightPosterior
-from keql.kernels import Constant, Matern
+from keql.kernels import RBF, Constant, Matern
+
+
+@dataclass(frozen=True)
+class PointsWithSlopes:
+    """Points of the boundary, some of which stand for slopes in time.
+
+    points : ndarray of shape (c, 2). All of them.
+    slopes : slice. Which of them stand for slopes.
+    axis : {0, 1}. The coordinate of time.
+    """
+
+    points: np.ndarray
+    slopes: slice
+    axis: int
+
+    def __len__(self):
+        return len(self.points)
+
+    def covariance(self, kernel):
+        """Prior covariance (c, c), the kernel that of the function itself."""
+        return self._put(kernel(self.points), self._rows(kernel))
+
+    def covariance_and_gradient(self, kernel, step=1e-4):
+        """With it, (c, c, n), its derivatives with respect to `kernel.theta`.
+
+        Those of slopes are differences over `step` to both sides: kernels do not tell
+        theirs.
+        """
+        K, layers = kernel(self.points, eval_gradient=True)
+        for k, change in enumerate(step * np.eye(kernel.n_dims)):
+            after, before = (
+                self._rows(kernel.clone_with_theta(kernel.theta + sign * change))
+                for sign in (1, -1)
+            )
+            self._put(layers[:, :, k], (after - before) / (2 * step))
+        return self._put(K, self._rows(kernel)), layers
+
+    def _rows(self, kernel):
+        """Prior covariances (s, c) of the slopes."""
+        moving = self.points[self.slopes]
+        once = tuple(int(i == self.axis) for i in range(2))
+        rows = kernel.derivative(moving, self.points, once, None)
+        rows[:, self.slopes] = kernel.derivative(moving, moving, once, once)
+        return rows
+
+    def _put(self, K, rows):
+        """K, with the rows and columns of slopes put in."""
+        K[self.slopes], K[:, self.slopes] = rows, rows.T
+        return K
 
 
 @dataclass(frozen=True)
@@ -64,6 +113,17 @@ class BoundaryPrior:
         kernel = np.ones(self.kernel.n_dims, dtype=bool)
         return np.r_[kernel, self.free_noise, self.free_scale]
 
+    def covariance(self, boundary, eval_gradient=False):
+        """Prior covariance of boundary values, and its gradient if that is wanted.
+
+        `boundary` has the points (c, 2), or is a PointsWithSlopes.
+        """
+        if not isinstance(boundary, PointsWithSlopes):
+            return self.kernel(boundary, eval_gradient=eval_gradient)
+        if eval_gradient:
+            return boundary.covariance_and_gradient(self.kernel)
+        return boundary.covariance(self.kernel)
+
     def with_theta(self, theta):
         """The prior with other values of the free hyperparameters."""
         values, n = self.theta.copy(), self.kernel.n_dims
@@ -77,7 +137,7 @@ class BoundaryPrior:
 class BoundaryValueRegression:
     """Weights and boundary values from observations.
 
-    boundary : ndarray of shape (c, 2). Points of the boundary.
+    boundary : ndarray of shape (c, 2) or PointsWithSlopes. Points of the boundary.
     maps : list of ndarray of shape (N_m, 1 + p + c). (a_m, B_m, C_m) of each function.
     functions : list of FunctionData. The observations.
     prior : BoundaryPrior. With the noise of the observations.
@@ -105,7 +165,7 @@ class BoundaryValueRegression:
 
         With it the gradient with respect to `prior.theta`.
         """
-        K, layers = prior.kernel(self.boundary, eval_gradient=True)
+        K, layers = prior.covariance(self.boundary, eval_gradient=True)
         B = prior.scale * self.on_weights
         L = cholesky(self._covariance(K, prior.noise) + B @ B.T)
         alpha = solve_cholesky(L, self.target)
@@ -149,7 +209,7 @@ class BoundaryValueRegression:
         In units of the observations' uncertainty if the weights are known; the weights
         in units of their prior scale.
         """
-        K, prior = self.prior.kernel(self.boundary), self.prior
+        K, prior = self.prior.covariance(self.boundary), self.prior
         L = cholesky(self._covariance(K, prior.noise))
         features = solve_lower(L, prior.scale * self.on_weights)
         return solve_lower(L, self.target), features
@@ -209,7 +269,8 @@ class BoundaryValueRegression:
     @cached_property
     def _factored(self):
         """K (c, c), B (N, p) and the Cholesky factor (N, N) of the observations."""
-        K, B = self.prior.kernel(self.boundary), self.prior.scale * self.on_weights
+        K = self.prior.covariance(self.boundary)
+        B = self.prior.scale * self.on_weights
         covariance = self._covariance(K, self.prior.noise) + B @ B.T
         return K, B, cholesky(covariance)
 
@@ -229,7 +290,7 @@ def boundary_loss(prior, points, weights, boundary, residuals, precisions):
     """The objective for any weights and boundary values.
 
     prior : BoundaryPrior. Of them, with the noise.
-    points : ndarray of shape (c, 2). Points of the boundary.
+    points : ndarray of shape (c, 2) or PointsWithSlopes. Points of the boundary.
     weights : ndarray of shape (p,). Of the equation.
     boundary : list of ndarray of shape (c,). Boundary values of each function.
     residuals, precisions : ndarray of shape (N,). Observations less the states, and
@@ -238,23 +299,27 @@ def boundary_loss(prior, points, weights, boundary, residuals, precisions):
     Returns loss : float. 1/2 |w|^2 / scale^2 + 1/2 sum z^T K^-1 z + 1/2 sum of squared
         residuals in units of the noise.
     """
-    L = cholesky(prior.kernel(points))
+    L = cholesky(prior.covariance(points))
     norms = [np.sum(solve_lower(L, values) ** 2) for values in boundary]
     misfit = np.sum(residuals**2 * precisions) / prior.noise**2
     return 0.5 * float(weights @ weights / prior.scale**2 + sum(norms) + misfit)
 
 
-def boundary_kernels(points, values, degrees=(1.5, 2.5), length=0.3):
+def boundary_kernels(points, values, order=1, length=0.3):
     """Kernels on the boundary to start from, of different smoothness.
 
     An unknown offset and Matern kernels of some degrees; the first length scales are a
     fraction of the extent of the points (n, 2) that cover the box, between 0.02 and 30
     of it, and variances between 0.01 and 1,000 of the mean square of the values (N,).
+    If the equation is of second order in time, slopes have to exist; and as it does not
+    make states smoother than they are initially, one kernel is of smooth functions.
     """
     extent, square = extent_of(points), size_or_one(values) ** 2
     offset = Constant(np.mean(values) ** 2, "fixed")
     variance = Constant(square, (1e-2 * square, 1e3 * square))
     bounds = np.outer(extent, (0.02, 30.0))
-    return [
-        offset + variance * Matern(length * extent, bounds, nu=nu) for nu in degrees
-    ]
+    degrees = (1.5, 2.5) if order == 1 else (2.5,)
+    kernels = [Matern(length * extent, bounds, nu=nu) for nu in degrees]
+    if order == 2:
+        kernels.append(RBF(length * extent, bounds))
+    return [offset + variance * kernel for kernel in kernels]

@@ -25,11 +25,18 @@ from scipy import linalg
 from keql._evolution.boundary_values import (
     BoundaryPrior,
     BoundaryValueRegression,
+    PointsWithSlopes,
     boundary_kernels,
     boundary_loss,
 )
+from keql._evolution.form import (
+    grows_without_bounds,
+    order_in_space,
+    order_in_time,
+    time_axis,
+)
+from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import (
-    EvolutionGrid,
     EvolvedState,
     integrate,
     linear_response,
@@ -49,36 +56,6 @@ class IntegrationLimits:
 
     observations: int = 2000
     functions: int = 12
-
-
-def time_axis(setup, n_variables):
-    """Which of two coordinates is the time of an evolution equation; None for others.
-
-    The equation is of first order in time and of first to fourth order in space. If it
-    is of first order in both, the time is the one that its known part has.
-    """
-    if n_variables != 2:
-        return None
-    orders = np.max(_orders(setup.operators), axis=0)
-    known = getattr(setup.equations[0].known_part, "operators", [])
-    for axis in (0, 1):
-        if orders[axis] != 1 or not 1 <= orders[1 - axis] <= 4:
-            continue
-        in_known = np.max(_orders(known), axis=0, initial=0)
-        if orders[1 - axis] > 1 or (in_known[axis], in_known[1 - axis]) == (1, 0):
-            return axis
-    return None
-
-
-def _orders(operators):
-    """Orders (n, d) of the derivatives in operators."""
-    orders = [orders for operator in operators for orders, _ in operator.terms]
-    return np.reshape(orders, (-1, 2))
-
-
-def order_in_space(setup, axis):
-    """The highest order of a derivative in space, `axis` being that of time."""
-    return int(np.max(_orders(setup.operators), axis=0)[1 - axis])
 
 
 def why_not_integrated(learned, limits=None):
@@ -103,7 +80,9 @@ def why_not_integrated(learned, limits=None):
     if len(learned.variables) != 2:
         return "the equation does not have one coordinate of time and one of space"
     if time_axis(setup, 2) is None:
-        return "the equation is not of first order in time, of order 1 to 4 in space"
+        return (
+            "the equation is not of first or second order in time, and up to 4 in space"
+        )
     if n_values > limits.observations:
         return f"there are {n_values} observations, more than {limits.observations}"
     if len(functions) > limits.functions:
@@ -111,6 +90,8 @@ def why_not_integrated(learned, limits=None):
     points = np.concatenate([data.points for data in functions])
     if np.any(np.ptp(points, axis=0) == 0):
         return "all observations are at one time or at one place"
+    if grows_without_bounds(learned, time_axis(setup, 2)):
+        return "short waves would grow without bounds, as those of u_xx + u_yy = 0 do"
     return ""
 
 
@@ -188,6 +169,14 @@ class EvolutionProblem:
         """The first prior: after a linearisation there is only one."""
         return self.priors[0]
 
+    @property
+    def boundary(self):
+        """Points of the boundary, as its prior takes them."""
+        grid = self.grid
+        if grid.order == 1:
+            return grid.boundary
+        return PointsWithSlopes(grid.boundary, grid.rows_of_slopes, grid.axis)
+
     @cached_property
     def size(self):
         """Root mean square of the observations, in their units."""
@@ -220,7 +209,7 @@ class EvolutionProblem:
     def with_grid(self, n_steps, n_points):
         """The same problem on another number of steps in time and points in space."""
         grid = self.grid
-        size = n_steps, n_points, len(grid.ends) // 2
+        size = n_steps, n_points, len(grid.ends) // 2, grid.order
         grid = EvolutionGrid(grid.lower, grid.upper, grid.axis, *size)
         return replace(self, grid=grid, observed=_observed(grid, self.learned))
 
@@ -243,7 +232,7 @@ class EvolutionProblem:
         )
         loss = boundary_loss(
             self.prior,
-            self.grid.boundary,
+            self.boundary,
             iterate.equation.weights,
             iterate.boundary,
             residuals,
@@ -268,7 +257,7 @@ class EvolutionProblem:
         try:
             fits = [
                 BoundaryValueRegression(
-                    self.grid.boundary, maps, self.functions, prior
+                    self.boundary, maps, self.functions, prior
                 ).with_best_prior()
                 for prior in self.priors
             ]
@@ -438,6 +427,7 @@ def make_evolution_problem(learned, noise=None, first_noise=1e-3, exact=1e-9):
     placed = np.concatenate(learned.setup.collocation_points)
     points = np.concatenate([placed, observed])
     axis, size = time_axis(learned.setup, points.shape[1]), size_or_one(values)
+    order = order_in_time(learned.setup, axis)
     level = first_noise * size if noise is None else noise
     priors = tuple(
         BoundaryPrior(
@@ -446,10 +436,11 @@ def make_evolution_problem(learned, noise=None, first_noise=1e-3, exact=1e-9):
             free_noise=noise is None,
             free_scale=learned.equation.equation_kernel.n_dims > 0,
         )
-        for kernel in boundary_kernels(points, values)
+        for kernel in boundary_kernels(points, values, order)
     )
     n_ends = (order_in_space(learned.setup, axis) + 1) // 2
-    grid = EvolutionGrid(*box_around(observed, placed), axis, n_ends=n_ends)
+    box = box_around(observed, placed)
+    grid = EvolutionGrid(*box, axis, n_ends=n_ends, order=order)
     forcing = tuple(f for (f,) in learned.setup.forcing_functions)
     return EvolutionProblem(learned, grid, _observed(grid, learned), priors, forcing)
 

@@ -146,11 +146,15 @@ class CandidateTerms:
         losses = []
         for terms in sets:
             D = self.directions(terms)
-            L = linalg.cholesky(D.T @ A @ D + np.eye(len(terms)), lower=True)
+            try:
+                L = linalg.cholesky(D.T @ A @ D + np.eye(len(terms)), lower=True)
+            except linalg.LinAlgError:  # effects nearly beyond bounds
+                continue
             z = linalg.solve_triangular(L, D.T @ b, lower=True)
             determinant = np.log(np.diag(L)).sum()
-            losses.append(determinant - self.log_odds(terms) - 0.5 * z @ z)
-        return [terms for _, terms in sorted(zip(losses, sets, strict=True))]
+            loss = determinant - self.log_odds(terms) - 0.5 * z @ z
+            losses.append((loss, terms))
+        return [terms for _, terms in sorted(losses)]
 
     def log_odds(self, terms):
         """Log prior probability of a set of terms, by their degrees."""

@@ -1,7 +1,8 @@
 """Equations that grow from a diffusion, where no states are known to start from.
 
 States that observations alone suggest may be so far from any that obey an equation that
-none is found from them. Those of a diffusion, u_t = D u_xx, are smooth. Each other term
+none is found from them. Those of a diffusion, u_t = D u_xx, are smooth; those of waves,
+u_tt = D u_xx, are what equations of second order in time begin with. Each other term
 is added to it, the pair solved for on a coarse grid by steps that are shortened until
 the objective falls, and the pair of the highest evidence is where the search among all
 sets of terms begins.
@@ -35,7 +36,7 @@ class DiffusionSettings:
 
     n_steps, n_points : int. Steps in time and points in space of the coarse grid.
     spread : float. Part of the squared extent of space that the first diffusion spreads
-        over.
+        over. The first waves cross all of the extent in all of the time.
     first_steps, n_kept, more_steps, fine_steps : int. Steps for each pair; how many of
         the best pairs go on, and their further steps; steps for the best pair on the
         fine grid.
@@ -171,7 +172,10 @@ def _diffusion_term(grid, candidates):
 def _pairs(grid, candidates, diffusion, settings):
     """Equations of a diffusion, and of another term that does nothing yet."""
     equation = candidates.equation
-    rate = settings.spread * np.ptp(grid.x) ** 2 / (grid.edges[-1] - grid.edges[0])
+    duration = grid.edges[-1] - grid.edges[0]
+    rate = np.ptp(grid.x) ** 2 / duration**grid.order
+    if grid.order == 1:
+        rate = settings.spread * rate
     origin = np.zeros((1, len(equation.feature_names)))
     in_time = [
         max(orders[grid.axis] for orders, _ in operator.terms)

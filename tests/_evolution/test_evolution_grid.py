@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from keql._evolution.integration import EvolutionGrid
+from keql._evolution.grid import EvolutionGrid
 from keql.operators import parse_operator
 
 N_STEPS, N_POINTS = 40, 80  # the default

@@ -5,7 +5,8 @@ import pytest
 from known_equations import DIFFUSION, cole_hopf, make_equation, monomial
 from numpy.testing import assert_allclose
 
-from keql._evolution.integration import EvolutionGrid, integrate, linear_response
+from keql._evolution.grid import EvolutionGrid
+from keql._evolution.integration import integrate, linear_response
 
 GRID = EvolutionGrid(np.array([0.0, 1.0]), np.array([2.0, 3.0]), 0)
 OPERATORS = "u", "u_x", "u_xx"

@@ -21,7 +21,8 @@ from test_primal import in_the_primal
 from test_problems import LINEAR_PART, OPERATORS, STATE_KERNEL, make_case
 
 from keql._evolution.boundary_values import BoundaryPrior
-from keql._evolution.integration import EvolutionGrid, linear_response
+from keql._evolution.grid import EvolutionGrid
+from keql._evolution.integration import linear_response
 from keql._evolution.problem import EvolutionIterate, EvolutionProblem
 from keql._joint.problem import Conditions
 from keql._observations.data import FunctionData, Observations
