@@ -34,8 +34,8 @@ class IdentifiabilityWarning(UserWarning):
     >>> import warnings
     >>> import numpy as np
     >>> from keql import IdentifiabilityWarning, OneStepKEqL
-    >>> t = np.linspace(0, 3, 12)
-    >>> y = np.exp(-t) + 0.1 * np.random.RandomState(0).standard_normal(12)
+    >>> t = np.linspace(0, 3, 15)
+    >>> y = np.exp(-t) + 0.05 * np.random.RandomState(1).standard_normal(15)
     >>> model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto")
     >>> with warnings.catch_warnings(record=True, action="always") as caught:
     ...     model = model.fit(t[:, None], y)

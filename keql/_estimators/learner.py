@@ -214,6 +214,8 @@ class Learner(BaseKEqL):
         ValueError
             If the learned equations cannot be integrated in time alone: solve them with
             :meth:`pde_solver`.
+        SimulationError
+            If the solution ends before, or the forcing is not known so far.
 
         Examples
         --------
@@ -237,7 +239,7 @@ class Learner(BaseKEqL):
         """The state of a function, integrated on from the last observed time."""
         state = self.states_[m]
         if isinstance(state, Trajectory):
-            return state
+            return state.alone()
         equations = self.equation_
         if equations is None or len(self.variables_) != 1:
             raise ValueError(
@@ -257,7 +259,7 @@ class Learner(BaseKEqL):
         forcing = tuple(own[m] for own in forcing)
         inputs = self.inputs_.of_function(m)
         time = self.last_times_[m]
-        return integrated_from(state, time, equations, inputs, forcing)
+        return integrated_from(state, time, equations, inputs, forcing).alone()
 
     def pde_solver(self, **params):
         """Make a solver of the learned equation.

@@ -1,11 +1,15 @@
 """A fitted state of ordinary differential equations: integrated from what was found."""
 
+from copy import copy
+
 import numpy as np
 from scipy import linalg
 from scipy.integrate import solve_ivp
+from scipy.interpolate import BSpline
 
 from keql._evolution.flow import Flow
 from keql._numerics.linalg import rms
+from keql.exceptions import SimulationError
 from keql.operators import parse_operator
 
 
@@ -46,8 +50,8 @@ class Trajectory:
         ones are those of the initial values.
     root : ndarray of shape (p + D, p + D). A root of the posterior covariance of
         weights and initial values.
-    outside : State. For derivatives above the highest of the equations, and for times
-        that the integration does not reach.
+    outside : State or None. For derivatives above the highest of the equations, and for
+        times that the integration does not reach; None: these are an error.
     rtol : float. Relative tolerance of the integration beyond the nodes.
     largest : float. Size of the state, relative to that of the nodes, at which that
         ends.
@@ -57,6 +61,12 @@ class Trajectory:
         self.flow, self.times, self.nodes = flow, times, nodes
         self.root, self.outside = root, outside
         self.rtol, self.largest = rtol, largest
+
+    def alone(self):
+        """The trajectory without another state where it does not reach."""
+        state = copy(self)
+        state.outside = None
+        return state
 
     def evaluate(self, points, operator):
         """Values (n,) of an operator applied to the state at points (n, 1)."""
@@ -72,6 +82,15 @@ class Trajectory:
         if len(t) and all(a[0] <= orders[state] for state, a, _ in operator.parts):
             values = integrated(t, operator)
         left = np.isnan(values)
+        if left.any() and self.outside is None:
+            raise SimulationError(
+                f"the equations cannot be integrated to {self.flow.layout.variable} = "
+                f"{t[left][np.argmin(np.abs(t[left] - self.times[-1]))]:g}: their "
+                "solution ends or leaves all bounds before, or a forcing that was given"
+                " as values is not known there. Ask for earlier times, or give the "
+                "forcing as a function.",
+                float(np.max(t[~left], initial=self.times[-1])),
+            )
         if left.any():
             values[left] = getattr(self.outside, name)(points[left], operator)
         return values
@@ -155,15 +174,28 @@ class Trajectory:
 
         ends.terminal = True
         order = np.argsort(np.abs(t - self.times[k]))
+        order = order[self._has_forcing(t[order])]
+        if not len(order):
+            shape = len(t), D, shape[1]
+            return np.full(shape[:2], np.nan), np.full(shape, np.nan)
         span = self.times[k], t[order[-1]]
         how = {"t_eval": t[order], "method": "DOP853", "events": ends}
         how |= {"rtol": self.rtol, "atol": self.rtol * size}
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             solution = solve_ivp(rate, span, start, **how)
         reached = np.full((len(t), len(start)), np.nan)
-        reached[order[: solution.y.shape[1]]] = solution.y.T
+        values = np.reshape(solution.y, (len(start), -1))
+        reached[order[: values.shape[1]]] = values.T
         effects = reached[:, D:].reshape(len(t), *shape)
         return reached[:, :D], None if responses is None else effects
+
+    def _has_forcing(self, t):
+        """Which of the times (n,) all right-hand sides are known at."""
+        known = np.ones(len(t), dtype=bool)
+        for f in self.flow.forcing:
+            if isinstance(f, BSpline):  # of given values, which end somewhere
+                known &= (t >= f.t[0]) & (t <= f.t[-1])
+        return known
 
     def _rate(self, time, z, shape):
         """The time derivative of y and of its slopes (D, p + D), in one vector."""

@@ -8,7 +8,7 @@ from keql.kernels import as_kernel
 
 def why_state_kernel(model, search):
     if search.exact_error is not None and search.boundary_kernel is None:
-        return "of states before and after the observed times; between, none is needed"
+        return "of the states that the trajectories started from; they need none"
     if search.boundary_kernel is not None:
         return "of initial and boundary values, of most likelihood given the equation"
     given = _why_given(model.state_kernel, model)

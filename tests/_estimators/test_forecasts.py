@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import solve_ivp
 
-from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
+from keql import IdentifiabilityWarning, OneStepKEqL, SimulationError, TwoStepKEqL
 
 PAIR = {"operators": ("x", "y"), "known_part": ("x_t", "y_t"), "states": ("x", "y")}
 PAIR["variables"] = ("t",)
@@ -52,6 +52,32 @@ def test_a_forecast_needs_ordinary_differential_equations():
     model.fit(X, np.sin(X[:, 1]) + X[:, 0])
     with pytest.raises(ValueError, match="depend on t, x: solve"):
         model.forecast(X)
+
+
+def test_a_forecast_ends_where_the_solution_does():
+    """u_t = u^2 with u(0) = 1 at t = 1; predictions fall back to another state."""
+    t = np.linspace(0, 0.9, 20)
+    model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto")
+    model.fit(column(t), 1 / (1 - t))
+    assert model.forecast([[0.95]])[0] == pytest.approx(20.0, rel=1e-4)
+    for late in ([[1.5]], [[0.95], [1.5]]):
+        with pytest.raises(SimulationError, match="cannot be integrated to t = 1.5"):
+            model.forecast(late)
+        with pytest.raises(SimulationError, match="cannot be integrated to t = 1.5"):
+            model.forecast(late, return_std=True)
+    assert np.all(np.isfinite(model.predict([[1.5]])))
+
+
+def test_a_forecast_needs_the_forcing():
+    """Of which values are given up to t = 3 only."""
+    t, grid = np.linspace(0, 2, 25), np.linspace(0, 3, 61)
+    exact = integrate(lambda t, y: np.cos(t) - y, [1.0], np.r_[t, 2.5])[:, 0]
+    given = {"forcing": np.cos(grid), "collocation_points": column(grid)}
+    model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto", **given)
+    model.fit(column(t), exact[:-1])
+    assert model.forecast([[2.5]])[0] == pytest.approx(exact[-1], rel=1e-6)
+    with pytest.raises(SimulationError, match="a forcing that was given as values"):
+        model.forecast([[3.5]])
 
 
 def test_terms_that_the_data_do_not_tell_from_others():
