@@ -51,10 +51,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         Kernel of the states, ``{state: kernel}`` if they differ; free hyperparameters
         are fitted by maximum marginal likelihood of the observations. None: states of
         ordinary differential equations, of any order and number, and of one equation of
-        evolution in one space dimension, u_t = G(t, x, u, u_x, ...) of first to fourth
-        order in space, obey these exactly, unless observations are predicted clearly
-        better without that: only their initial values are open, and those at both ends
-        in space, these with a Matern kernel of maximum likelihood. Others have an
+        evolution in one space dimension, u_t or u_tt = G(t, x, u, u_x, ...) of first to
+        fourth order in space, obey these exactly, unless observations are predicted
+        clearly better without that: only their initial values are open, and those at
+        both ends in space, these with a kernel of maximum likelihood. Others have an
         offset plus the RBF or Matern kernel whose joint fit predicts observations best
         from all others; the equation may be that of another fit, with the default
         kernel of :class:`keql.TwoStepKEqL`, if observations are predicted better.

@@ -294,7 +294,8 @@ class _TermSearch:
         errors = left_out_errors(result.model, self.problem.learned.observations)
         names = tuple(self.table.names[i] for i in kept)
         misfit = result.model.regression.misfit
-        self.steps.append(TermsStep(names, result.loss, misfit, rms(errors), score))
+        told = score if result.converged else np.nan
+        self.steps.append(TermsStep(names, result.loss, misfit, rms(errors), told))
         if score > self.score or result.interrupted:
             self.best, self.score, self.kept = result, score, kept
         if score > self.converged[1] and result.converged:
