@@ -231,6 +231,7 @@ def test_equations_with_a_forcing_are_integrated():
     assert_allclose(model.predict(test), sum(waves(test)), atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [3, 4])
 def test_equations_of_higher_order_in_space(order):
     """u_t = -u_xxx and u_t = -u_xxxx, integrated from what waves are at the ends."""

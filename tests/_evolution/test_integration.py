@@ -28,6 +28,25 @@ def test_linear_equations_are_integrated_from_wherever_they_are_linearised(at):
     assert_allclose(found, wave(GRID.points), rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("order", [3, 4])
+def test_higher_orders_leave_open_two_values_at_either_end(order):
+    """Waves of u_t = -u_xxx and of u_t = -0.1 u_xxxx, from what they are there."""
+
+    def solution(p):
+        t, x = p[..., 0], p[..., 1]
+        if order == 3:
+            return np.cos(x + t) + 0.5 * np.sin(2 * x + 8 * t)
+        return np.exp(-0.1 * t) * np.cos(x) + 0.5 * np.exp(-1.6 * t) * np.sin(2 * x)
+
+    name, factor = "u_" + "x" * order, 1.0 if order == 3 else 0.1
+    equation = make_equation(("u", name), "u_t", monomial(3), [factor])
+    corners = np.array([0.0, 0.0]), np.array([0.5, 2.0])
+    grid = EvolutionGrid(*corners, 0, n_steps=40, n_points=30, n_ends=2)
+    response = linear_response(grid, equation, np.zeros(grid.points[..., 0].size))
+    found = response @ np.r_[1, equation.weights, solution(grid.boundary)]
+    assert_allclose(found, solution(grid.points), rtol=0, atol=1e-4)
+
+
 def test_the_response_is_the_derivative_of_solutions():
     """Of the solution in the weights and border values, against differences."""
     equation = make_equation(("u", "u_x", "u_xx"), "u_t", LAW, [-1.0, -DIFFUSION])
