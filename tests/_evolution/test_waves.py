@@ -182,8 +182,9 @@ def test_the_equation_of_waves_is_found(observed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise, precision", [(0.0, 1e-3), (0.02, 0.05)])
-def test_defaults_find_the_terms_of_waves(noise, precision):
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_defaults_find_the_terms_of_waves(noise):
+    """To rounding errors of the boundary, or to a few standard errors."""
     rng = np.random.RandomState(0)
     X = rng.uniform(0, [4.0, 6.0], size=(120, 2))
     y = waves(*X.T) + noise * rng.normal(size=120)
@@ -191,7 +192,10 @@ def test_defaults_find_the_terms_of_waves(noise, precision):
         ("u", "u_x", "u_xx", "u_t"), "u_tt", variables=("t", "x"), n_terms="auto"
     ).fit(X, y)
     expected = {"u": 1.0, "u_xx": -1.0, "u_t": DAMPING}
-    assert model.equation_.terms() == pytest.approx(expected, rel=precision)
+    terms, std = model.equation_.terms(return_std=True)
+    assert set(terms) == set(expected)
+    for name, value in expected.items():
+        assert abs(terms[name] - value) < max(1e-3, 4 * std[name] if noise else 0.0)
 
 
 @pytest.mark.slow
