@@ -1,6 +1,5 @@
 """What the estimators that learn an equation share."""
 
-import warnings
 from copy import copy
 from dataclasses import replace
 
@@ -32,7 +31,6 @@ from keql._observations.data import (
 )
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
 from keql.equation import LearnedSystem
-from keql.exceptions import ExtrapolationWarning
 from keql.operators import identity_of
 
 
@@ -231,9 +229,7 @@ class Learner(BaseKEqL):
         check_is_fitted(self)
         forecaster = copy(self)
         forecaster.states_ = [self._integrated(m) for m in range(len(self.functions_))]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExtrapolationWarning)  # it is asked for
-            return forecaster.predict(X, return_std)
+        return forecaster.predict(X, return_std)
 
     def _integrated(self, m):
         """The state of a function, integrated on from the last observed time."""

@@ -51,8 +51,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         Kernel of the states, ``{state: kernel}`` if they differ; free hyperparameters
         are fitted by maximum marginal likelihood of the observations. None: states of
         ordinary differential equations, of any order and number, and of one equation of
-        evolution in one space dimension, u_t or u_tt = G(t, x, u, u_x, ...) of first to
-        fourth order in space, obey these exactly, unless observations are predicted
+        evolution in one space dimension, u_t or u_tt = G(t, x, u, u_x, ...) of second
+        to fourth order in space, obey these exactly, unless observations are predicted
         clearly better without that: only their initial values are open, and those at
         both ends in space, these with a kernel of maximum likelihood. Others have an
         offset plus the RBF or Matern kernel whose joint fit predicts observations best
@@ -224,7 +224,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         two_step = self._learn_in_two_steps(X, y, sample_weight)
         callbacks = self._init_callback_context(max_subtasks=None)
         callbacks.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        selection = None
+        doubts = ""
         if two_step.setup is None:
             self._store_states(two_step)
         else:
@@ -232,8 +232,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             settings = self._settings.with_own_seed()
             context = Context(settings, report, self._previous())
             selection = search(two_step, self._hypothesis, context)
-            self._store_selection(selection)
-        self._warn_of_failure(selection)
+            doubts = _doubts(selection)
+            self._store_selection(selection, bool(doubts))
+        self._warn_of_failure(doubts)
         callbacks.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -255,12 +256,12 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.message_ = "there is no equation to learn."
         self.fit_report_ = describe_fit(self, two_step)
 
-    def _store_selection(self, selection):
+    def _store_selection(self, selection, in_doubt):
         """Fitted attributes of the fit that was chosen."""
         fit, result = selection.best, selection.best.result
         kernel = fit.problem.boundary_kernel if fit.is_exact else None
         for equation in fit.learned.equations:
-            equation.in_doubt = bool(_doubts(selection))
+            equation.in_doubt = in_doubt
         self._store(fit.learned, kernel)
         self.loss_curve_, self.damping_curve_ = result.loss_curve, result.damping_curve
         self.n_iter_, self.converged_ = result.n_iter, result.converged
@@ -268,11 +269,14 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.restarts_, self.terms_path_ = fit.restarts, fit.terms_path
         self.fit_report_ = describe_fit(self, fit.learned, _summary(selection))
 
-    def _warn_of_failure(self, selection):
-        """Warn of a fit that should not be relied on, and say what to do."""
-        advice, category = "" if self.converged_ else self.message_, ConvergenceWarning
-        if self.converged_ and selection is not None:
-            advice, category = _doubts(selection), IdentifiabilityWarning
+    def _warn_of_failure(self, doubts):
+        """Warn of a fit that should not be relied on, and say what to do.
+
+        `doubts` says why its equations may be others, if it converged.
+        """
+        advice, category = doubts, IdentifiabilityWarning
+        if not self.converged_:
+            advice, category = self.message_, ConvergenceWarning
         if self.converged_ and self.misfit_ > RestartSettings.failed_misfit:
             category = ConvergenceWarning
             times = f"{self.misfit_**0.5:.0f} times the noise levels"

@@ -101,6 +101,25 @@ class Flow:
         moved = sum(b * f for b, f in zip(B, tangents, strict=True))
         return end, V + h[:, None, None] * moved
 
+    def respond(self, times, nodes):
+        """Changes (K, D, 1 + p + D) of nodes (K, D) that make them fit together.
+
+        First what they are if neither weights nor initial values change, then their
+        slopes in these. None if steps are not finite.
+        """
+        ends, slopes = self.step(times[:-1], np.diff(times), nodes[:-1])
+        if not (np.all(np.isfinite(ends)) and np.all(np.isfinite(slopes))):
+            return None
+        D, p = nodes.shape[1], sum(self.sizes)
+        A, gaps = slopes[:, :, :D], ends - nodes[1:]
+        added = np.dstack([gaps, slopes[:, :, D:]])
+        response = np.zeros((len(times), D, 1 + p + D))
+        response[0, :, 1 + p :] = np.eye(D)
+        for k in range(len(ends)):
+            response[k + 1] = A[k] @ response[k]
+            response[k + 1, :, : 1 + p] += added[k]
+        return response
+
 
 def _at(forcing, t):
     """Values (n,) of a function of points at times (n,)."""

@@ -6,11 +6,12 @@ import numpy as np
 def time_axis(setup, n_variables):
     """Which of two coordinates is the time of an evolution equation; None for others.
 
-    The equation is of first or second order in time and of first to fourth order in
-    space. If it is of first order in both, the time is the one that its known part has.
-    If it is of second order in time, the known part has nothing but derivatives in
-    time, as in u_tt = u_xx, and the unknown part none of second order: u_xx + u_yy = f
-    has no time.
+    The equation is of first or second order in time and of second to fourth order in
+    space. One of first order in space leaves values open at one end only, where waves
+    come in: with those of both ends, as a grid has them, states are worse than with the
+    equation at collocation points. If it is of second order in time, the known part has
+    nothing but derivatives in time, as in u_tt = u_xx, and the unknown part none of
+    second order: u_xx + u_yy = f has no time.
     """
     if n_variables != 2:
         return None
@@ -18,15 +19,13 @@ def time_axis(setup, n_variables):
     known = getattr(setup.equations[0].known_part, "operators", [])
     in_known = np.max(_orders(known), axis=0, initial=0)
     for axis in (0, 1):
-        if orders[axis] != 1 or not 1 <= orders[1 - axis] <= 4:
-            continue
-        if orders[1 - axis] > 1 or (in_known[axis], in_known[1 - axis]) == (1, 0):
+        if orders[axis] == 1 and 2 <= orders[1 - axis] <= 4:
             return axis
     unknown = setup.operators[: setup.n_operators]
     in_unknown = np.max(_orders(unknown), axis=0, initial=0)
     for axis in (0, 1):
         explicit = (in_known[axis], in_known[1 - axis]) == (2, 0)
-        if explicit and in_unknown[axis] < 2 and 1 <= orders[1 - axis] <= 4:
+        if explicit and in_unknown[axis] < 2 and 2 <= orders[1 - axis] <= 4:
             return axis
     return None
 

@@ -80,9 +80,7 @@ def why_not_integrated(learned, limits=None):
     if len(learned.variables) != 2:
         return "the equation does not have one coordinate of time and one of space"
     if time_axis(setup, 2) is None:
-        return (
-            "the equation is not of first or second order in time, and up to 4 in space"
-        )
+        return "the equation is not of order 1 or 2 in time and 2 to 4 in space"
     if n_values > limits.observations:
         return f"there are {n_values} observations, more than {limits.observations}"
     if len(functions) > limits.functions:

@@ -217,24 +217,11 @@ class TrajectoryProblem:
         return model if np.isfinite(regression.loss) else None
 
     def _respond(self, m, iterate, nodes):
-        """Changes of nodes (K, D, 1 + p + D) that make them fit together.
-
-        First what they are if neither weights nor initial values change, then their
-        slopes in these. None if steps are not finite or the slopes grow too much.
-        """
-        times, flow = self.times[m], self.flow(m, iterate.equations)
-        D, p = nodes.shape[1], sum(flow.sizes)
-        ends, slopes = flow.step(times[:-1], np.diff(times), nodes[:-1])
-        if not (np.all(np.isfinite(ends)) and np.all(np.isfinite(slopes))):
+        """As :meth:`Flow.respond` has it; None also if slopes grow too much."""
+        response = self.flow(m, iterate.equations).respond(self.times[m], nodes)
+        if response is None:
             return None
-        A, gaps = slopes[:, :, :D], ends - nodes[1:]
-        added = np.dstack([gaps, slopes[:, :, D:]])
-        response = np.zeros((len(times), D, 1 + p + D))
-        response[0, :, 1 + p :] = np.eye(D)
-        for k in range(len(ends)):
-            response[k + 1] = A[k] @ response[k]
-            response[k + 1, :, : 1 + p] += added[k]
-        growth = np.max(np.abs(response[:, :, 1 + p :]))
+        growth = np.max(np.abs(response[:, :, -nodes.shape[1] :]))
         return response if growth < self.limits.largest_growth else None
 
     def _rows(self, m, nodes, response):

@@ -130,7 +130,9 @@ class Trajectory:
 
         Not a number where the integration does not reach.
         """
-        responses = self._responses() if with_effects else None
+        responses = None
+        if with_effects:  # what the nodes lack to fit together does not matter
+            responses = self.flow.respond(self.times, self.nodes)[:, :, 1:]
         y = np.full((len(t), self.nodes.shape[1]), np.nan)
         effects = np.full((len(t), *responses.shape[1:]), np.nan) if with_effects else 0
         before, after = t < self.times[0], t > self.times[-1]
@@ -208,16 +210,3 @@ class Trajectory:
         effects = on_y[0] @ z[D:].reshape(shape)
         effects[:, : shape[1] - D] += on_w[0]
         return np.concatenate([velocity[0], effects.ravel()])
-
-    def _responses(self):
-        """Slopes (K, D, p + D) of the nodes in weights and initial values."""
-        steps = self.times[:-1], np.diff(self.times), self.nodes[:-1]
-        _, slopes = self.flow.step(*steps)
-        D = self.nodes.shape[1]
-        p = slopes.shape[2] - D
-        responses = np.zeros((len(self.times), D, p + D))
-        responses[0, :, p:] = np.eye(D)
-        for k, slope in enumerate(slopes):
-            responses[k + 1] = slope[:, :D] @ responses[k]
-            responses[k + 1, :, :p] += slope[:, D:]
-        return responses

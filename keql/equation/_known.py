@@ -238,7 +238,20 @@ class GivenEquation:
         return f"<GivenEquation {self}>"
 
 
-class GivenSystem(Mapping):
+class EquationMapping(Mapping):
+    """Equations by name, in their order: a mapping of `_equations`."""
+
+    def __getitem__(self, name):
+        return self._equations[name]
+
+    def __iter__(self):
+        return iter(self._equations)
+
+    def __len__(self):
+        return len(self._equations)
+
+
+class GivenSystem(EquationMapping):
     """Several known equations of the same states, which share their features.
 
     They are given as {name: equation}, each as to a GivenEquation.
@@ -259,15 +272,6 @@ class GivenSystem(Mapping):
             first.inputs,
         )
         self.operators, self.feature_names = first.operators, first.feature_names
-
-    def __getitem__(self, name):
-        return self._equations[name]
-
-    def __iter__(self):
-        return iter(self._equations)
-
-    def __len__(self):
-        return len(self._equations)
 
     def __str__(self):
         return "\n".join(map(str, self.values()))

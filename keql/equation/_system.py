@@ -7,10 +7,11 @@ import numpy as np
 
 from keql.equation._extrapolation import coverage_ratio
 from keql.equation._formulas import import_optional
+from keql.equation._known import EquationMapping
 from keql.equation._ode import simulate
 
 
-class LearnedSystem(Mapping):
+class LearnedSystem(EquationMapping):
     """A system of learned equations that share states and features.
 
     Returned by the estimators as `equation_` if several equations are learned. It maps
@@ -56,15 +57,6 @@ class LearnedSystem(Mapping):
                     "the equations of a system share states, inputs and features, here "
                     f"{', '.join(first.feature_names)} of {', '.join(first.states)}."
                 )
-
-    def __getitem__(self, name):
-        return self._equations[name]
-
-    def __iter__(self):
-        return iter(self._equations)
-
-    def __len__(self):
-        return len(self._equations)
 
     @property
     def _first(self):

@@ -126,7 +126,7 @@ class _TermSearch:
     best : Result or None. The solution with these terms.
     score : float. Its log evidence with the odds of the set, up to a constant.
     kept : list of int or None. Positions of its terms.
-    converged : tuple. These three of the best solution whose steps converged.
+    best_converged : tuple. These three of the best solution whose steps converged.
     steps : list of TermsStep. All sets that were solved for.
     """
 
@@ -137,7 +137,7 @@ class _TermSearch:
         everything = list(range(len(table.groups)))
         self.single = table.weights(self.basis, everything, np.eye(len(everything)))
         self.best, self.score, self.kept = None, -np.inf, None
-        self.converged = None, -np.inf, None
+        self.best_converged = None, -np.inf, None
         self.steps, self.tried = [], set()
 
     def extend(self, fit):
@@ -298,14 +298,14 @@ class _TermSearch:
         self.steps.append(TermsStep(names, result.loss, misfit, rms(errors), told))
         if score > self.score or result.interrupted:
             self.best, self.score, self.kept = result, score, kept
-        if score > self.converged[1] and result.converged:
-            self.converged = result, score, kept
+        if score > self.best_converged[1] and result.converged:
+            self.best_converged = result, score, kept
 
     def settle(self):
         """End with the best solution that converged; others only lead on."""
         interrupted = self.best is not None and self.best.interrupted
-        if not interrupted and self.converged[0] is not None:
-            self.best, self.score, self.kept = self.converged
+        if not interrupted and self.best_converged[0] is not None:
+            self.best, self.score, self.kept = self.best_converged
 
     def _log_odds(self, kept):
         """Log prior probability of a set of terms, by degrees in each equation."""

@@ -79,8 +79,8 @@ def one_fit(name, make, draw, options):
     """Fit one draw: its row, and its scores as numbers (None: the fit failed)."""
     problem = make(draw)
     settings = dict(problem.settings)
-    if options.published_library and problem.library is not None:
-        settings["equation_kernel"] = problem.library
+    if options.published_library and problem.published_kernel is not None:
+        settings["equation_kernel"] = problem.published_kernel
     model = ESTIMATORS[options.estimator](**settings)
     start = time.process_time()
     with warnings.catch_warnings(record=True) as caught:

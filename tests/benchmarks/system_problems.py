@@ -19,8 +19,8 @@ class Problem:
     `terms` are the true right-hand sides, {equation: {term: coefficient}}; None if the
     observations do not determine them. `scored` are the columns of the states whose
     errors are told. The variances that normalise them are those of each state, or of
-    all if `pooled`. `library` is the equation kernel of the published run, where that
-    is not simply all polynomials of some degree.
+    all if `pooled`. `published_kernel` is the equation kernel of the published run,
+    where that is not simply all polynomials of some degree.
     """
 
     settings: dict
@@ -31,7 +31,7 @@ class Problem:
     terms: dict | None
     scored: tuple
     pooled: bool = False
-    library: object = None
+    published_kernel: object = None
 
     def state_errors(self, predicted):
         """The relative L2 error, and the root mean square error as published."""
@@ -191,10 +191,12 @@ def coupled_duffing(draw):
     operators = [*states, *(f"{name}_t" for name in states)]
     settings = describe(operators, terms, states=states)
     powers = [f"{name}^{power}" for name in operators for power in (1, 2, 3)]
-    library = Restriction(Polynomial(3), ["1", *powers])
+    kernel = Restriction(Polynomial(3), ["1", *powers])
     test = t_test[:, None], solution(t_test)[:, :5]
     scored = tuple(range(5))
-    return Problem(settings, t[:, None], y, *test, terms, scored, library=library)
+    return Problem(
+        settings, t[:, None], y, *test, terms, scored, published_kernel=kernel
+    )
 
 
 def van_der_pol(draw):
