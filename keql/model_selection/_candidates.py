@@ -66,7 +66,31 @@ def candidates(two_step, given, settings):
         Candidate(first),
         Candidate(cubic, cubic_not),
         Candidate(varying, kernel_given or _why_not_varying(two_step, given)),
+        *_wider(two_step, given, not_exact or kernel_given),
     ]
+
+
+def _wider(two_step, given, why_not):
+    """Exact states of a single ordinary differential equation with more terms.
+
+    Products of four operators, and those that depend on time. Each has all terms of
+    the one before.
+    """
+    columns = tuple(range(len(two_step.setup.unknown_names(two_step.variables))))
+    kernels = {
+        "quartic polynomial": partial(polynomial_kernel, degree=4),
+        "quartic polynomial of time too": partial(
+            polynomial_kernel, degree=4, columns=columns
+        ),
+    }
+    if two_step.setup.is_system or len(two_step.variables) > 1:
+        why_not = "it is tried for single ordinary differential equations only"
+    elif given.n_terms is None:
+        why_not = why_not or "n_terms=None keeps all terms"
+    for name, make in kernels.items():
+        kernel = default_kernels(two_step, given, make)
+        hypothesis = replace(given, equation_kernel=kernel, name=name)
+        yield Candidate(_exact(hypothesis), why_not)
 
 
 def default_kernels(two_step, given, make):

@@ -23,9 +23,15 @@ class Criteria:
     explains : float. Error, in units of the standard deviation of the observations,
         above which a fit explains little: the noise level that two steps find may be
         that of a signal they did not see.
+    unexplained : float. Residual of an equation at collocation points, in units of the
+        size of its known part and forcing, above which a part of it is not explained.
+        Right equations were met to 0.75 % at most, wrong ones missed by 2.4 % at least.
     rival : float. Log odds up to which equations with other terms are told beside the
-        one of the highest evidence: one to twelve. From about one to twenty on the
+        one of the highest evidence: one to twenty, from which on
         evidence is called strong: Kass and Raftery, "Bayes factors", JASA 90, 1995.
+    wider : float. Prior log odds that an ordinary differential equation has no products
+        of four operators and does not depend on time: odds that call for decisive
+        evidence (Kass and Raftery).
     noise_limited : float. Error, in units of the observation noise, up to which noise
         hides whether another fit predicts better.
     exact_size, exact_noise : float. Error of exact states, in units of the size of the
@@ -47,7 +53,9 @@ class Criteria:
     clearly_better: float = 0.75
     predicts_well: float = 0.1
     explains: float = 0.6
-    rival: float = 2.5
+    unexplained: float = 0.02
+    rival: float = 3.0
+    wider: float = 5.0
     noise_limited: float = 2.0
     exact_size: float = 5e-3
     exact_noise: float = 1.5

@@ -39,7 +39,10 @@ from keql.model_selection._state_kernels import (
     compare_kernels,
     warm_start,
 )
-from keql.model_selection._trajectory_terms import fit_trajectories
+from keql.model_selection._trajectory_terms import (
+    TrajectorySearchSettings,
+    fit_trajectories,
+)
 
 
 def fit_hypothesis(hypothesis, two_step, context, learned=None):
@@ -101,7 +104,7 @@ class _Search:
         """The selection."""
         exact = self._trajectories() if self._is_in_time else self._exact_states()
         if exact is not None and self._is_enough(exact):
-            self._leave_out(self.table[2:], "exact states predict well enough")
+            self._leave_out(self.table[2:5], "exact states predict well enough")
             selection = Selection(exact=exact)
         else:
             selection = self._joint(exact)
@@ -148,14 +151,11 @@ class _Search:
         """
         starts, best = [None, anneal], None
         starts += [compare_kernels] if self.two_step.setup.is_system else []
-        rows = [
-            joint.hypothesis
-            for row, joint in zip(self.table[:2], self.table[2:4], strict=True)
-            if not (row.why_not or joint.why_not)
-        ]
+        rows = [row.hypothesis for row in self.table[:2] if not row.why_not]
+        wider = [row.hypothesis for row in self.table[5:] if not row.why_not]
         for find_kernels in starts:
             before = best
-            for hypothesis in rows:
+            for hypothesis in [*rows, *([] if find_kernels else wider)]:
                 fit = self._trajectories_from(find_kernels, hypothesis)
                 clearly = 1.0 if best is None else self.criteria.clearly_better
                 if fit is not None and (
@@ -165,7 +165,7 @@ class _Search:
                 if best is not None and best.result.interrupted:
                     return best
                 if best is not None and self._misses_nothing(best):
-                    return self._or_more_terms(best, rows)
+                    return self._or_more_terms(best, rows, wider)
                 if before is not None and self._agree(fit, before):
                     return before
         return best
@@ -176,20 +176,27 @@ class _Search:
             return False
         return abs(fit.error - other.error) < self.criteria.agreement * other.error
 
-    def _or_more_terms(self, fit, rows):
+    def _or_more_terms(self, fit, rows, wider):
         """Trajectories that predict as well as noise allows, or others with more terms.
 
-        By their evidence: errors of prediction hardly tell terms within the noise.
+        By their evidence: errors of prediction hardly tell terms within the noise. The
+        wider hypotheses are less probable before data are seen.
         """
-        names = [row.name for row in rows]
-        higher = rows[names.index(fit.hypothesis.name) + 1 :]
-        if not higher or higher[0].n_terms is None:
+        names = [row.name for row in (*rows, *wider)]
+        place = names.index(fit.hypothesis.name)
+        for row in rows[place + 1 :]:
+            if row.n_terms is None or fit.result.interrupted:
+                return fit
+            two_step = self._two_steps(row)
+            fit = fit_trajectories(two_step, row, self.context, simpler=fit) or fit
+        last = place == len(names) - 1
+        if last or not wider or not self._sees_noise or fit.result.interrupted:
             return fit
-        two_step = self._two_steps(higher[0])
-        other = fit_trajectories(two_step, higher[0], self.context, simpler=fit)
-        if other is None or _terms(other) <= _terms(fit):
+        two_step, few = self._two_steps(wider[-1]), TrajectorySearchSettings(n_tried=2)
+        other = fit_trajectories(two_step, wider[-1], self.context, few, simpler=fit)
+        if other is None:
             return fit
-        return other
+        return fit.or_more_probable(other, self.criteria.wider)
 
     def _trajectories_from(self, find_kernels, hypothesis):
         """Exact trajectories from two steps, or from a joint fit with all terms."""
@@ -216,11 +223,15 @@ class _Search:
         Where two steps find no noise, exact states have to predict to more digits than
         interpolation does.
         """
-        observations = self.two_step.observations
-        lowest, _ = noise_range(observations.sizes())
-        if np.any(self.two_step.observation_noise > 2 * lowest):
+        if self._sees_noise:
             return self._convinces(fit)
         return fit.error < self.criteria.nothing_missed * self.size
+
+    @property
+    def _sees_noise(self):
+        """Whether two steps find more noise than they take exact data to have."""
+        lowest, _ = noise_range(self.two_step.observations.sizes())
+        return bool(np.any(self.two_step.observation_noise > 2 * lowest))
 
     def _exact_states(self):
         """Exact states with a quadratic, or a cubic equation if clearly better."""
@@ -259,7 +270,7 @@ class _Search:
         """The joint fit with the best kernels, or exact states if it promises less."""
         if self.two_step.setup.is_system:
             return self._joint_system().or_exact(exact)
-        _, _, first, cubic, varying = self.table
+        _, _, first, cubic, varying = self.table[:5]
         family = JointFamily(self.two_step, first.hypothesis, self.context)
         kernels = compare_kernels(family)
         if not cubic.why_not and self._in_doubt(kernels[0].error):
@@ -288,7 +299,7 @@ class _Search:
         do not predict within the noise; and state kernels are compared as for a single
         equation where predictions are poor.
         """
-        _, _, first, cubic, varying = self.table
+        _, _, first, cubic, varying = self.table[:5]
         self._leave_out([varying], "it is tried for single equations only")
         family, start = self._imposed(first.hypothesis)
         other = None

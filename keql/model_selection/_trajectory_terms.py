@@ -308,9 +308,8 @@ class _TermSearch:
             self.best, self.score, self.kept = self.best_converged
 
     def _log_odds(self, kept):
-        """Log prior probability of a set of terms, by degrees in each equation."""
-        table = self.table
-        return log_odds(np.stack([table.groups, table.degrees], axis=1), kept)
+        """Log prior probability of a set of terms, by their kinds in each equation."""
+        return log_odds(self.table.kinds, kept)
 
     def _best_set(self, score):
         """Positions of the terms of the best set by a score.
