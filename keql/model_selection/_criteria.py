@@ -59,25 +59,54 @@ class Criteria:
     n_finalists: int = 8
 
 
-def log_odds(kinds, kept):
-    """Log prior probability of a set of terms.
+class TermOdds:
+    """Log prior probabilities of sets of terms.
 
     kinds : ndarray of shape (q, ...). Of each of the q terms what it is, such as the
         equation and the degree; a negative one if the term is not chosen.
-    kept : sequence of int. The terms of the set.
 
     Each of the n terms of one kind has the same probability p to be in an equation, and
     p, which is unknown, the density n (1 - p)^(n - 1), so that one of them is expected.
     As there are more products of high degree than of low, each is less probable. Scott
     and Berger, "Bayes and empirical-Bayes multiplicity adjustment in the
     variable-selection problem", Annals of Statistics 38, 2010.
-
-    Returns odds : float.
     """
-    kinds, odds = np.reshape(kinds, (len(kinds), -1)), 0.0
-    for kind in np.unique(kinds, axis=0):
-        if np.all(kind >= 0):
-            alike = np.all(kinds == kind, axis=1)
-            n, k = int(alike.sum()), int(alike[list(kept)].sum())
-            odds += betaln(k + 1, 2 * n - k) - betaln(1, n)
-    return float(odds)
+
+    def __init__(self, kinds):
+        kinds = np.reshape(kinds, (len(kinds), -1))
+        chosen = np.flatnonzero(np.all(kinds >= 0, axis=1))
+        _, own = np.unique(kinds[chosen], axis=0, return_inverse=True)
+        sizes = np.bincount(np.ravel(own))
+        # Those that are not chosen are of the last kind, whose odds are zero.
+        self.kind = np.full(len(kinds), len(sizes))
+        self.kind[chosen] = np.ravel(own)
+        # Odds by kind and number of terms, one more than there may be.
+        counts = np.arange(max([len(kinds), *sizes]) + 2)
+        self.table = np.zeros((len(sizes) + 1, len(counts)))
+        for row, n in zip(self.table, sizes, strict=False):
+            k = counts[: n + 1]
+            row[: n + 1] = betaln(k + 1, 2 * n - k) - betaln(1, n)
+            row[n + 1 :] = -np.inf
+
+    def __call__(self, kept):
+        """The odds of a set, a sequence of positions."""
+        counts = self._counts(kept)
+        return float(np.sum(self.table[np.arange(len(counts)), counts]))
+
+    def more(self, kept):
+        """The odds (q,) of a set with each of the terms that it lacks."""
+        return self._changed(kept, 1)
+
+    def less(self, kept):
+        """The odds (q,) of a set without each of the terms that it has."""
+        return self._changed(kept, -1)
+
+    def _counts(self, kept):
+        return np.bincount(self.kind[list(kept)], minlength=len(self.table))
+
+    def _changed(self, kept, by):
+        counts = self._counts(kept)
+        kinds = np.arange(len(counts))
+        moved = np.maximum(counts + by, 0)
+        change = self.table[kinds, moved] - self.table[kinds, counts]
+        return self(kept) + change[self.kind]

@@ -9,6 +9,7 @@ linearises.
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, islice
 
 import numpy as np
 from scipy import linalg
@@ -19,11 +20,12 @@ from keql._evolution.trajectories import (
     why_no_trajectories,
 )
 from keql._joint.assembly import joint_basis
-from keql._numerics.linalg import cholesky, rms
+from keql._numerics.linalg import rms
 from keql._numerics.optimisation import RelaxedSteps, minimise
+from keql._numerics.subsets import SubsetEvidence
 from keql._observations.data import PredictionScale, left_out_errors
 from keql.equation import WeightPosterior
-from keql.model_selection._criteria import log_odds
+from keql.model_selection._criteria import TermOdds
 from keql.model_selection._fewer_terms import TermsStep, TermTable
 from keql.model_selection._fit import Fit
 
@@ -36,6 +38,8 @@ class TrajectorySearchSettings:
     n_tried, margin : int, float. In each, so many sets are solved for at most, as long
         as their log evidence is lower than that of the best one by at most the margin,
         linearised: a difference of five is decisive, and it may be as far off.
+    n_compared : int. Of all neighbours of a set, the best ones by a formula for all of
+        them are compared by their own evidence: rounding errors are smaller.
     few, share : int, float. Of more terms than `few`, this part is taken out at once,
         those that cost least.
     max_steps : int. Steps to solve for one set of terms: they converge linearly where
@@ -52,6 +56,7 @@ class TrajectorySearchSettings:
     n_rounds: int = 20
     n_tried: int = 6
     margin: float = 10.0
+    n_compared: int = 40
     few: int = 60
     share: float = 0.1
     max_steps: int = 60
@@ -136,6 +141,7 @@ class _TermSearch:
         self.basis = joint_basis(problem.learned.equations)
         everything = list(range(len(table.groups)))
         self.single = table.weights(self.basis, everything, np.eye(len(everything)))
+        self.odds = TermOdds(np.stack([table.groups, table.degrees], axis=1))
         self.best, self.score, self.kept = None, -np.inf, None
         self.best_converged = None, -np.inf, None
         self.steps, self.tried = [], set()
@@ -167,7 +173,7 @@ class _TermSearch:
             model = problem.linearise(problem.evaluate(iterate))
             if model is None:
                 return
-            score = self._scores(model)
+            score = self._scores(model, self.odds)
             if self.kept is None:
                 offers = [self._best_set(score)]
             else:
@@ -207,7 +213,7 @@ class _TermSearch:
                 return
             self.best = result
             if self.kept is not None:
-                self.score = result.model.log_evidence() + self._log_odds(self.kept)
+                self.score = result.model.log_evidence() + self.odds(self.kept)
 
     def _best_with_all_terms(self):
         """The problem of the best solution, and that with the features of all terms."""
@@ -215,16 +221,18 @@ class _TermSearch:
         equations = self._complete(self.kept, result.solution.equations)
         return result.model.problem, replace(result.solution, equations=equations)
 
-    def _scores(self, model):
-        """The evidence of sets of terms in a linearised problem."""
+    def _scores(self, model, odds):
+        """The evidence of sets of terms in a linearised problem, with their odds."""
         target, features = model.regression.whitened()
-        return _Score(features @ self.single, target, self.single, self._log_odds)
+        prior = self.single.T @ self.single
+        return SubsetEvidence(features @ self.single, target, prior, odds)
 
     def _try(self, kept, model, score, nodes):
         """Solve for a set of terms."""
         self.tried.add(tuple(kept))
-        weights = model.regression.prior.scale * score.weights(kept)
-        start = TrajectoryIterate(self._restricted(kept, weights), nodes)
+        values = model.regression.prior.scale * score.values(kept)
+        basis = self.table.restricted(self.basis, kept)
+        start = TrajectoryIterate(self._with(basis, kept, values), nodes)
         result = self.solve(model.problem, start)
         if result is not None:
             self._record(kept, result)
@@ -234,8 +242,7 @@ class _TermSearch:
 
         Those of the highest evidence, however many; or all.
         """
-        target, features = model.regression.whitened()
-        even = _Score(features @ self.single, target, self.single, lambda _: 0.0)
+        even = self._scores(model, TermOdds(np.full(len(self.table.groups), -1)))
         for offer in (self._best_set(even), list(range(len(self.table.groups)))):
             if self.best is None and tuple(offer) not in self.tried:
                 self._try(offer, model, even, nodes)
@@ -246,9 +253,12 @@ class _TermSearch:
         Those near the best one, that which a search among all terms finds where the
         solution is now, and the terms of the best one that do not cancel each other.
         """
-        offers = [*self._neighbours(self.kept), self._best_set(score)]
-        offers = {tuple(kept): kept for kept in offers}
-        offers = [kept for key, kept in offers.items() if key not in self.tried]
+        first, others = self._best_set(score), self._neighbours(self.kept, score)
+        others = (kept for kept in others if kept != first)
+        offers = (
+            kept for kept in chain([first], others) if tuple(kept) not in self.tried
+        )
+        offers = list(islice(offers, self.settings.n_compared))
         ranked = sorted(((score(offer), offer) for offer in offers), reverse=True)
         highest = max([score(self.kept), *(each for each, _ in ranked[:1])])
         near = [k for each, k in ranked if each > highest - self.settings.margin]
@@ -290,7 +300,7 @@ class _TermSearch:
 
     def _record(self, kept, result):
         """Keep a result if it is the best so far."""
-        score = result.model.log_evidence() + self._log_odds(kept)
+        score = result.model.log_evidence() + self.odds(kept)
         errors = left_out_errors(result.model, self.problem.learned.observations)
         names = tuple(self.table.names[i] for i in kept)
         misfit = result.model.regression.misfit
@@ -306,11 +316,6 @@ class _TermSearch:
         interrupted = self.best is not None and self.best.interrupted
         if not interrupted and self.best_converged[0] is not None:
             self.best, self.score, self.kept = self.best_converged
-
-    def _log_odds(self, kept):
-        """Log prior probability of a set of terms, by degrees in each equation."""
-        table = self.table
-        return log_odds(np.stack([table.groups, table.degrees], axis=1), kept)
 
     def _best_set(self, score):
         """Positions of the terms of the best set by a score.
@@ -334,13 +339,12 @@ class _TermSearch:
             kept = self._without_one(kept, self.table.removable(kept), score)
             if score(kept) > highest:
                 best, highest = kept, score(kept)
-        improved = True
-        while improved:
-            improved = False
-            for offer in self._neighbours(best):
-                if score(offer) > highest + 1e-9:
-                    best, highest, improved = offer, score(offer), True
-        return best
+        while True:
+            offers = islice(self._neighbours(best, score), self.settings.n_compared)
+            offer = max(offers, key=score, default=best)
+            if not score(offer) > highest + 1e-9:
+                return best
+            best, highest = offer, score(offer)
 
     def _surplus(self, kept):
         """Positions of terms that equations have beyond the number that is given."""
@@ -349,8 +353,9 @@ class _TermSearch:
 
     def _without_one(self, kept, removable, score):
         """The best set by a score without one of the removable terms."""
-        offers = [[i for i in kept if i != j] for j in sorted(removable)]
-        return max(offers, key=score)
+        values = zip(score.less(kept), kept, strict=True)
+        _, out = max((value, i) for value, i in values if i in removable)
+        return [i for i in kept if i != out]
 
     def _without_least(self, kept, score):
         """The terms kept if some that cost least are taken out at once."""
@@ -361,26 +366,23 @@ class _TermSearch:
                 kept = [j for j in kept if j != i]
         return kept
 
-    def _neighbours(self, kept):
-        """Sets with a term more, a term less, or a term exchanged for another."""
-        groups = self.table.groups
-        unused = [i for i in range(len(groups)) if i not in kept and groups[i] >= 0]
-        removable = self.table.removable(kept)
-        less = [[i for i in kept if i != j] for j in removable]
-        free = [i for i in unused if not self.table.is_fixed(groups[i])]
-        more = [sorted([*kept, i]) for i in free]
-        exchanged = [
-            sorted([i for i in kept if i != j] + [added])
-            for added in unused
-            for j in kept
-            if groups[j] == groups[added] or (added in free and j in removable)
-        ]
-        return [*less, *more, *exchanged]
+    def _neighbours(self, kept, score):
+        """Sets with a term more, a term less, or a term exchanged for another.
 
-    def _restricted(self, kept, weights):
-        """The equations with the terms kept, from weights in all features."""
-        values = self.table.coefficients(self.basis, kept) @ weights
-        return self._with(self.table.restricted(self.basis, kept), kept, values)
+        The best first, by a score of all of them at once.
+        """
+        groups, removable = self.table.groups, self.table.removable(kept)
+        unused = np.setdiff1d(np.flatnonzero(groups >= 0), kept)
+        free = ~np.isin(groups[unused], self.table.fixed)
+        less = np.array([i in removable for i in kept])
+        allowed = np.zeros((len(kept) + 1, len(unused) + 1), dtype=bool)
+        allowed[:-1, -1], allowed[-1, :-1] = less, free
+        allowed[:-1, :-1] = groups[kept][:, None] == groups[unused]
+        allowed[:-1, :-1] |= less[:, None] & free
+        values = np.where(allowed, score.neighbours(kept, unused), -np.inf)
+        order = np.argsort(-values, axis=None, kind="stable")[: np.sum(allowed)]
+        for i, j in zip(*np.unravel_index(order, values.shape), strict=True):
+            yield sorted([*kept[:i], *kept[i + 1 :], *unused[j : j + 1].tolist()])
 
     def _complete(self, kept, equations):
         """Equations with some of the terms as ones in the features of all terms."""
@@ -402,47 +404,3 @@ class _TermSearch:
             equation.basis, equation.weights = own, part
             equations.append(equation)
         return tuple(equations)
-
-
-class _Score:
-    """Log evidence of sets of terms in a whitened regression, with their odds.
-
-    The effects (N, q) of single terms on the target (N,) are in units of the noise, and
-    `single` (p, q) are their weights, whose scale is one.
-    """
-
-    def __init__(self, effects, target, single, log_odds):
-        self.gram, self.right = effects.T @ effects, effects.T @ target
-        self.norms, self.log_odds = single.T @ single, log_odds
-        self.single = single
-
-    def __call__(self, kept):
-        L, z, half_log_norms = self._solve(kept)
-        volume = np.sum(np.log(np.diag(L))) - half_log_norms
-        return 0.5 * z @ z - volume + self.log_odds(kept)
-
-    def costs(self, kept):
-        """By how much the loss rises without each term, all others kept."""
-        L, z, _ = self._solve(kept)
-        values = linalg.solve_triangular(L, z, lower=True, trans="T")
-        inverse = linalg.solve_triangular(L, np.eye(len(L)), lower=True)
-        return 0.5 * values**2 / np.sum(inverse**2, axis=0)
-
-    def _solve(self, kept):
-        """Factor of the precision of the terms, whitened target, and of the prior."""
-        rows = np.ix_(kept, kept)
-        # Coefficients c of the terms have the prior precision single^T single.
-        scale = np.sqrt(np.diag(self.norms)[kept])
-        prior = self.norms[rows] / scale / scale[:, None]
-        precision = prior + self.gram[rows] / scale / scale[:, None]
-        L = cholesky(precision)
-        z = linalg.solve_triangular(L, self.right[kept] / scale, lower=True)
-        half = np.sum(np.log(np.diag(cholesky(prior))))
-        return L, z, half
-
-    def weights(self, kept):
-        """The most probable weights (p,) of all features."""
-        L, z, _ = self._solve(kept)
-        scale = np.sqrt(np.diag(self.norms)[kept])
-        values = linalg.solve_triangular(L, z, lower=True, trans="T") / scale
-        return self.single[:, kept] @ values
