@@ -17,10 +17,16 @@ class SubsetEvidence:
     prior : ndarray of shape (q, q). Prior precision of the coefficients.
     odds : callable. Log prior probability of a set of columns; with `more`, those (q,)
         of the set with each of the columns added, and `less`, with each taken out.
+    levels : pair of float. The noise, and with it the scale of the coefficients, is of
+        maximum likelihood for each set, between so many times what it is taken for:
+        that of a regression with many columns is too low for one with few.
+    n : int. The number of free observations in the target; None: n.
     """
 
-    def __init__(self, effects, target, prior, odds):
-        self.odds = odds
+    def __init__(self, effects, target, prior, odds, levels=(1.0, 1.0), n=None):
+        self.odds, self.levels = odds, levels
+        self.n = len(target) if n is None else n
+        self.square = target @ target
         # Coefficients are in units of their prior standard deviations.
         self.scale = np.sqrt(np.diag(prior))
         self.prior = prior / self.scale / self.scale[:, None]
@@ -31,7 +37,8 @@ class SubsetEvidence:
     def __call__(self, kept):
         """The log evidence of a set."""
         L, z = self._solve(kept)
-        return self._value(L, z, self._factor(self.prior, kept)) + self.odds(kept)
+        volume = _half_log_volume(L, self._factor(self.prior, kept))
+        return self._fit(self.square - z @ z) - volume + self.odds(kept)
 
     def values(self, kept):
         """The most probable coefficients of a set."""
@@ -41,15 +48,17 @@ class SubsetEvidence:
 
     def costs(self, kept):
         """By how much the loss rises without each column, all others kept."""
-        return self._costs(kept)[0]
+        return self._costs(*self._solve(kept))[0]
 
     def less(self, kept):
         """The log evidence (k,) of a set without each of its columns."""
-        costs, half_log = self._costs(kept)
-        of_prior = _inverse_squares(self._factor(self.prior, kept))
-        here = self(kept) - self.odds(kept)
-        change = 0.5 * np.log(of_prior) - half_log - costs
-        return here + change + self.odds.less(kept)[kept]
+        L, z = self._solve(kept)
+        costs, variances = self._costs(L, z)
+        prior = self._factor(self.prior, kept)
+        volume = _half_log_volume(L, prior)
+        volume = volume + 0.5 * np.log(variances / _inverse_squares(prior))
+        fit = self._fit(self.square - z @ z + 2 * costs)
+        return fit - volume + self.odds.less(kept)[kept]
 
     def more(self, kept, added):
         """The log evidence (m,) of a set with each of other columns."""
@@ -57,9 +66,11 @@ class SubsetEvidence:
         prior = self._factor(self.prior, kept)
         rest, V = _schur(self.precision, L, kept, added)
         of_prior, _ = _schur(self.prior, prior, kept, added)
-        left = self.right[added] - V.T @ z
-        change = 0.5 * (left**2 / rest - np.log(rest) + np.log(of_prior))
-        return self._value(L, z, prior) + change + self.odds.more(kept)[added]
+        gain = (self.right[added] - V.T @ z) ** 2 / rest
+        volume = _half_log_volume(L, prior) + 0.5 * np.log(rest / of_prior)
+        return (
+            self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[added]
+        )
 
     def neighbours(self, kept, added):
         """The log evidence of all sets that differ by one column, or by an exchange.
@@ -75,12 +86,16 @@ class SubsetEvidence:
             table[i, :-1] = self.more(kept[:i] + kept[i + 1 :], added)
         return table
 
-    def _costs(self, kept):
-        """Rises of the loss, and half the logarithms of the posterior variances."""
-        L, z = self._solve(kept)
+    def _costs(self, L, z):
+        """Rises of the loss without each column, and their posterior variances."""
         values = linalg.solve_triangular(L, z, lower=True, trans="T")
         variances = _inverse_squares(L)
-        return 0.5 * values**2 / variances, 0.5 * np.log(variances)
+        return 0.5 * values**2 / variances, variances
+
+    def _fit(self, square):
+        """Log likelihood of squared residuals, with the noise that suits them."""
+        level = np.clip(square / self.n, *np.square(self.levels))
+        return -0.5 * (self.n * np.log(level) + square / level)
 
     def _solve(self, kept):
         """Factor of the posterior precision, and the target in its columns."""
@@ -90,9 +105,10 @@ class SubsetEvidence:
     def _factor(self, matrix, kept):
         return cholesky(matrix[np.ix_(kept, kept)])
 
-    def _value(self, L, z, prior):
-        volume = np.sum(np.log(np.diag(L))) - np.sum(np.log(np.diag(prior)))
-        return 0.5 * z @ z - volume
+
+def _half_log_volume(L, prior):
+    """Half the log ratio of the determinants of posterior and prior precisions."""
+    return np.sum(np.log(np.diag(L))) - np.sum(np.log(np.diag(prior)))
 
 
 def _inverse_squares(L):

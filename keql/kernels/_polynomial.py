@@ -136,7 +136,7 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         weights = self._weights(len(columns)) / np.prod(scale ** a[columns])
         return _values_of_monomials(Z, self.degree)[:, places] * (factors * weights)
 
-    def feature_slopes(self, S, weights):
+    def _feature_slopes(self, S, weights):
         """Slopes (d, n) of `feature_map(S) @ weights` in the columns of S (n, d)."""
         slopes, columns = np.zeros(S.T.shape), self._columns(S.shape[1])
         Z, scale = self._standardise(S[:, columns])

@@ -233,7 +233,7 @@ def feature_slopes(kernel, S, weights):
         variance = kernel.k1.constant_value
         return feature_slopes(kernel.k2, S, variance**0.5 * weights)
     if isinstance(kernel, Polynomial):
-        return kernel.feature_slopes(S, weights)
+        return kernel._feature_slopes(S, weights)
     slopes, units = np.zeros(S.T.shape), np.eye(d, dtype=int).tolist()
     for column in np.flatnonzero(kernel.depends_on(d)):
         slopes[column] = kernel.feature_map(S, tuple(units[column])) @ weights

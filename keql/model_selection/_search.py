@@ -148,14 +148,15 @@ class _Search:
         """
         starts, best = [None, anneal], None
         starts += [compare_kernels] if self.two_step.setup.is_system else []
+        pairs = zip(self.table[:2], self.table[2:4], strict=True)
         rows = [
-            joint.hypothesis
-            for row, joint in zip(self.table[:2], self.table[2:4], strict=True)
-            if not (row.why_not or joint.why_not)
+            (joint.hypothesis, joint.why_not) for row, joint in pairs if not row.why_not
         ]
         for find_kernels in starts:
             before = best
-            for hypothesis in rows:
+            for hypothesis, joint_not in rows:
+                if joint_not and find_kernels is not None:
+                    continue
                 fit = self._trajectories_from(find_kernels, hypothesis)
                 clearly = 1.0 if best is None else self.criteria.clearly_better
                 if fit is not None and (
@@ -181,6 +182,7 @@ class _Search:
 
         By their evidence: errors of prediction hardly tell terms within the noise.
         """
+        rows = [row for row, _ in rows]
         names = [row.name for row in rows]
         higher = rows[names.index(fit.hypothesis.name) + 1 :]
         if not higher or higher[0].n_terms is None:

@@ -9,7 +9,7 @@ linearises.
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 from scipy import linalg
@@ -24,7 +24,8 @@ from keql._numerics.linalg import rms
 from keql._numerics.optimisation import RelaxedSteps, minimise
 from keql._numerics.subsets import SubsetEvidence
 from keql._observations.data import PredictionScale, left_out_errors
-from keql.equation import WeightPosterior
+from keql.equation import PolynomialBasis, WeightPosterior, find_terms, weights_of
+from keql.kernels import Restriction
 from keql.model_selection._criteria import TermOdds
 from keql.model_selection._fewer_terms import TermsStep, TermTable
 from keql.model_selection._fit import Fit
@@ -34,6 +35,10 @@ from keql.model_selection._fit import Fit
 class TrajectorySearchSettings:
     """How far the search for terms goes.
 
+    most, unexplained : int, float. Of more terms in one equation than `most`, these are
+        searched: those that raise the evidence of the equation most at the states to
+        start from, taken in one after the other. It leaves at least the part
+        `unexplained` of what it has to explain: with many terms, two steps explain all.
     n_rounds : int. Linearisations in which sets of terms are searched.
     n_tried, margin : int, float. In each, so many sets are solved for at most, as long
         as their log evidence is lower than that of the best one by at most the margin,
@@ -53,6 +58,8 @@ class TrajectorySearchSettings:
         observations, from which on the search is given up.
     """
 
+    most: int = 60
+    unexplained: float = 0.1
     n_rounds: int = 20
     n_tried: int = 6
     margin: float = 10.0
@@ -82,6 +89,7 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     if why_no_trajectories(learned):
         return None
     settings = settings or TrajectorySearchSettings()
+    learned = _screened(learned, hypothesis, settings)
     operators = [operator.name for operator in learned.observations.operators]
     given = [hypothesis.of_state(name).observation_noise for name in operators]
     problem = make_trajectory_problem(learned, np.array(given, dtype=float))
@@ -107,6 +115,64 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
         learned.state_kernel,
         terms_path=sorted(search.steps, key=lambda step: -len(step.terms)),
     )
+
+
+def _screened(learned, hypothesis, settings):
+    """A learned model whose equations have at most `settings.most` terms each."""
+    equations = []
+    for terms, equation, target, noise in zip(
+        learned.setup.equations,
+        learned.equations,
+        learned.targets,
+        learned.equation_noise,
+        strict=True,
+    ):
+        n_terms = hypothesis.of_equation(terms.name).n_terms
+        if terms.depends_on is not None and n_terms is not None:
+            equation = _with_most_probable_terms(
+                equation, target, noise, n_terms, settings
+            )
+        equations.append(equation)
+    return replace(learned, equations=tuple(equations))
+
+
+def _with_most_probable_terms(equation, target, noise, n_terms, settings):
+    """An equation in the terms that raise its evidence most, one after the other.
+
+    It has to explain the target (n,) at its training features up to the noise.
+    """
+    S = equation.training_features[:, : equation.n_unknown_features]
+    basis = equation.basis
+    exponents = find_terms(basis.kernel, S.shape[1], n_terms)
+    if len(exponents) <= settings.most:
+        return equation
+    single = weights_of(basis, exponents, np.eye(len(exponents)))
+    odds = TermOdds(exponents.sum(axis=1))
+    effects, prior = basis(S) @ single, single.T @ single
+    noise = max(noise, settings.unexplained * rms(target))
+    score = SubsetEvidence(effects / noise, target / noise, prior, odds, (1.0, np.inf))
+    kept, left = [], np.arange(len(exponents))
+    while len(kept) < settings.most:
+        best = np.argmax(score.more(kept, left))
+        kept.append(int(left[best]))
+        left = np.delete(left, best)
+    kept, values = sorted(kept), score.values(sorted(kept))
+    monomials = [*map(tuple, exponents[kept].tolist())]
+    equation = copy(equation)
+    equation.basis = PolynomialBasis(Restriction(basis.kernel, monomials))
+    equation.weights = weights_of(equation.basis, exponents[kept], values)
+    return equation
+
+
+def _without_terms(equation):
+    """An equation whose weights are zero.
+
+    Many weights that two steps find may make trajectories diverge at once; without them
+    the linearised problem is that of integrals of all terms along the states.
+    """
+    equation = copy(equation)
+    equation.weights = np.zeros_like(equation.weights)
+    return equation
 
 
 def _solve(learned, context, settings, problem, start):
@@ -171,6 +237,10 @@ class _TermSearch:
         for _ in range(self.settings.n_rounds):
             before = self.score
             model = problem.linearise(problem.evaluate(iterate))
+            if model is None and self.kept is None:
+                without = [_without_terms(equation) for equation in iterate.equations]
+                iterate = replace(iterate, equations=tuple(without))
+                model = problem.linearise(problem.evaluate(iterate))
             if model is None:
                 return
             score = self._scores(model, self.odds)
@@ -224,8 +294,13 @@ class _TermSearch:
     def _scores(self, model, odds):
         """The evidence of sets of terms in a linearised problem, with their odds."""
         target, features = model.regression.whitened()
-        prior = self.single.T @ self.single
-        return SubsetEvidence(features @ self.single, target, prior, odds)
+        norms, prior = self.single.T @ self.single, model.regression.prior
+        levels = 1.0, 1.0
+        if np.all(prior.free_noise):
+            levels = np.max(prior.lowest / prior.noise), np.inf
+        n_free = model.regression.n_free
+        effects = features @ self.single
+        return SubsetEvidence(effects, target, norms, odds, levels, n_free)
 
     def _try(self, kept, model, score, nodes):
         """Solve for a set of terms."""
@@ -251,19 +326,32 @@ class _TermSearch:
         """Sets that have not been solved for, the best first.
 
         Those near the best one, that which a search among all terms finds where the
-        solution is now, and the terms of the best one that do not cancel each other.
+        solution is now, and the terms of the best one that do not cancel each other. A
+        search among many terms may end far from the solution, where its linearisation
+        does not hold: if that leads to nothing better, those near the best one again.
         """
-        first, others = self._best_set(score), self._neighbours(self.kept, score)
-        others = (kept for kept in others if kept != first)
-        offers = (
-            kept for kept in chain([first], others) if tuple(kept) not in self.tried
+        before, first = self.score, self._best_set(score)
+        others = self._neighbours(self.kept, score)
+        others = (o for o in others if tuple(o) not in self.tried and o != first)
+        ranked = [(score(o), o) for o in islice(others, self.settings.n_compared)]
+        ranked, here = sorted(ranked, reverse=True), score(self.kept)
+        nearest = [here, *(each for each, _ in ranked[:1])]
+        highest = max(nearest)
+        if tuple(first) not in self.tried:
+            ranked = sorted([*ranked, (score(first), first)], reverse=True)
+            highest = max(highest, score(first))
+        near, plain = self._within(ranked, highest), self._without_cancelling(model)
+        yield from (
+            near if plain in near or tuple(plain) in self.tried else [plain, *near]
         )
-        offers = list(islice(offers, self.settings.n_compared))
-        ranked = sorted(((score(offer), offer) for offer in offers), reverse=True)
-        highest = max([score(self.kept), *(each for each, _ in ranked[:1])])
-        near = [k for each, k in ranked if each > highest - self.settings.margin]
-        near, plain = near[: self.settings.n_tried], self._without_cancelling(model)
-        return near if plain in near or tuple(plain) in self.tried else [plain, *near]
+        if not self.score > before and len({*first} ^ {*self.kept}) > 2:
+            left = [pair for pair in ranked if tuple(pair[1]) not in self.tried]
+            yield from self._within(left, max(nearest))
+
+    def _within(self, ranked, highest):
+        """The sets of (score, set), best first, that are within the margin."""
+        near = [kept for each, kept in ranked if each > highest - self.settings.margin]
+        return near[: self.settings.n_tried]
 
     def _without_cancelling(self, model):
         """The best set without terms that cancel along the trajectories.

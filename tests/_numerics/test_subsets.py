@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 
 from keql._numerics.subsets import SubsetEvidence
 from keql.model_selection._criteria import TermOdds
 
 KINDS = np.array([0, 0, 0, 1, 1, 1, 1, -1])
+LEVELS = [(1e-2, np.inf), (1.0, 1.0 + 1e-9), (0.5, 3.0)]
 
 
 @pytest.fixture(scope="module")
@@ -20,25 +22,33 @@ def regression():
     return effects, target, root.T @ root
 
 
-def evidence_of(effects, target, prior, kept):
-    """From the normal distribution of the target."""
+def evidence_of(effects, target, prior, kept, levels):
+    """From the normal distribution of the target, with the best level of noise."""
     own, precision = effects[:, kept], prior[np.ix_(kept, kept)]
     covariance = np.eye(len(target)) + own @ np.linalg.solve(precision, own.T)
-    return multivariate_normal(cov=covariance).logpdf(target)
+
+    def minus(log_level):
+        level = np.exp(2 * log_level)
+        return -multivariate_normal(cov=level * covariance).logpdf(target)
+
+    bounds = np.log(levels[0]), min(np.log(levels[1]), 8.0)
+    return -minimize_scalar(minus, bounds=bounds, method="bounded").fun
 
 
+@pytest.mark.parametrize("levels", LEVELS)
 @pytest.mark.parametrize("kept", [[7], [0, 3, 7], [1, 2, 4, 5, 7], [0, 1, 2, 4, 6, 7]])
-def test_evidence_is_that_of_the_target(regression, kept):
+def test_evidence_is_that_of_the_target(regression, kept, levels):
     odds = TermOdds(KINDS)
-    score = SubsetEvidence(*regression, odds)
-    nothing = multivariate_normal(cov=np.eye(12)).logpdf(regression[1])
-    expected = evidence_of(*regression, kept) + odds(kept) - nothing
-    assert score(kept) == pytest.approx(expected, abs=1e-6)
+    score = SubsetEvidence(*regression, odds, levels)
+    expected = evidence_of(*regression, kept, levels) + odds(kept)
+    constant = 0.5 * 12 * np.log(2 * np.pi)
+    assert score(kept) == pytest.approx(expected + constant, abs=1e-4)
 
 
+@pytest.mark.parametrize("levels", LEVELS)
 @pytest.mark.parametrize("kept", [[1, 7], [2, 3, 7], [0, 1, 4, 5, 6, 7]])
-def test_neighbours_are_sets_with_their_own_evidence(regression, kept):
-    score = SubsetEvidence(*regression, TermOdds(KINDS))
+def test_neighbours_are_sets_with_their_own_evidence(regression, kept, levels):
+    score = SubsetEvidence(*regression, TermOdds(KINDS), levels)
     added = np.setdiff1d(np.arange(8), kept)
     table = score.neighbours(kept, added)
     for i, out in enumerate([*kept, None]):
