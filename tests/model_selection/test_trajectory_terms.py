@@ -265,7 +265,7 @@ def test_cubic_terms_within_the_noise():
 
 def test_the_most_probable_of_many_terms_are_searched():
     """Of two oscillators with cubic springs, of 35 products each."""
-    rng, times = np.random.RandomState(0), np.linspace(0, 8, 40)
+    rng, times = np.random.RandomState(0), np.linspace(0, 8, 60)
 
     def rate(_, y):
         x, speed = y[:2], y[2:]
@@ -279,7 +279,7 @@ def test_the_most_probable_of_many_terms_are_searched():
     kernel = Polynomial(3)
     model = TwoStepKEqL(operators, known, states=states, equation_kernel=kernel)
     model.set_params(variables=("t",), collocation_points=80)
-    y = y + 0.01 * rng.standard_normal(y.shape)
+    y = y + 0.001 * rng.standard_normal(y.shape)
     learned = model._learn_in_two_steps(times[:, None], y, None)
     settings = TrajectorySearchSettings(most=12)
     fit = fit_trajectories(learned, Hypothesis(n_terms="auto"), CONTEXT, settings)
