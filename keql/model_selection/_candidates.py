@@ -58,11 +58,14 @@ def candidates(two_step, given, settings):
     is_open = _is_open(two_step, given)
     first = given if is_open else replace(given, name="as given")
     kernel_given = "" if is_open else "equation_kernel is given"
-    cubic_not = kernel_given or _why_not_cubic(two_step)
+    cubic_not = exact_cubic_not = kernel_given or _why_not_cubic(two_step)
+    names = [t.name for t in two_step.setup.equations if t.depends_on is not None]
+    if all(given.of_equation(name).n_terms is not None for name in names):
+        exact_cubic_not = kernel_given  # of many terms the most probable are searched
     not_exact = _why_not_exact(two_step, given, settings)
     return [
         Candidate(_exact(first), not_exact),
-        Candidate(_exact(cubic), not_exact or cubic_not),
+        Candidate(_exact(cubic), not_exact or exact_cubic_not),
         Candidate(first),
         Candidate(cubic, cubic_not),
         Candidate(varying, kernel_given or _why_not_varying(two_step, given)),

@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.special import betaln
-
 
 @dataclass(frozen=True)
 class Criteria:
@@ -65,27 +62,3 @@ class Criteria:
     less_noise: float = 0.1
     ties: float = 0.25
     n_finalists: int = 8
-
-
-def log_odds(kinds, kept):
-    """Log prior probability of a set of terms.
-
-    kinds : ndarray of shape (q, ...). Of each of the q terms what it is, such as the
-        equation and the degree; a negative one if the term is not chosen.
-    kept : sequence of int. The terms of the set.
-
-    Each of the n terms of one kind has the same probability p to be in an equation, and
-    p, which is unknown, the density n (1 - p)^(n - 1), so that one of them is expected.
-    As there are more products of high degree than of low, each is less probable. Scott
-    and Berger, "Bayes and empirical-Bayes multiplicity adjustment in the
-    variable-selection problem", Annals of Statistics 38, 2010.
-
-    Returns odds : float.
-    """
-    kinds, odds = np.reshape(kinds, (len(kinds), -1)), 0.0
-    for kind in np.unique(kinds, axis=0):
-        if np.all(kind >= 0):
-            alike = np.all(kinds == kind, axis=1)
-            n, k = int(alike.sum()), int(alike[list(kept)].sum())
-            odds += betaln(k + 1, 2 * n - k) - betaln(1, n)
-    return float(odds)

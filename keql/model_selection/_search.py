@@ -149,13 +149,15 @@ class _Search:
         points lead to, these imposed more and more strictly; then, for systems, from
         those of compared kernels, which are tried for single equations anyway.
         """
-        starts, best = [None, anneal], None
-        starts += [compare_kernels] if self.two_step.setup.is_system else []
         rows = [row.hypothesis for row in self.table[:2] if not row.why_not]
         wider = [row.hypothesis for row in self.table[5:] if not row.why_not]
-        for find_kernels in starts:
+        pairs = zip(self.table[:2], self.table[2:4], strict=True)
+        joint = [a.hypothesis for a, b in pairs if not (a.why_not or b.why_not)]
+        starts, best = [(None, [*rows, *wider]), (anneal, joint)], None
+        starts += [(compare_kernels, joint)] if self.two_step.setup.is_system else []
+        for find_kernels, tried in starts:
             before = best
-            for hypothesis in [*rows, *([] if find_kernels else wider)]:
+            for hypothesis in tried:
                 fit = self._trajectories_from(find_kernels, hypothesis)
                 clearly = 1.0 if best is None else self.criteria.clearly_better
                 if fit is not None and (
