@@ -10,6 +10,7 @@ the observations of a function
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -17,9 +18,7 @@ from scipy import linalg
 from keql._numerics.linalg import (
     cholesky,
     extent_of,
-    inverse_from_cholesky,
     size_or_one,
-    solve_cholesky,
     solve_lower,
 )
 from keql._numerics.optimisation import minimise_in_boxes
@@ -134,6 +133,40 @@ class BoundaryPrior:
         return replace(self, kernel=kernel, noise=noise, scale=scale)
 
 
+class _Whitened(NamedTuple):
+    """Observations in units of their uncertainty if the weights are known.
+
+    Of each function the factor L_m of its own covariance, and L_m^-1 times its target
+    d_m, the effects Y_m (N_m, p) of weights and those F_m (N_m, c) of boundary values;
+    and the factors Q (N + p, p), R (p, p) of all Y_m with the identity below, by which
+    weights are found without normal equations.
+    """
+
+    factors: list
+    targets: list
+    on_weights: list
+    on_boundary: list
+    Q: np.ndarray
+    R: np.ndarray
+
+    @property
+    def parts(self):
+        """The rows of Q of each function, and those of the identity, as a list."""
+        return np.split(self.Q, np.cumsum([len(d) for d in self.targets]))
+
+    @property
+    def projected(self):
+        """The target in the directions Q, of shape (p,)."""
+        pairs = zip(self.parts, self.targets, strict=False)
+        return sum(own.T @ target for own, target in pairs)
+
+    @property
+    def residuals(self):
+        """What the most probable weights leave of the targets, a list."""
+        q = self.projected
+        return [d - own @ q for own, d in zip(self.parts, self.targets, strict=False)]
+
+
 class BoundaryValueRegression:
     """Weights and boundary values from observations.
 
@@ -141,20 +174,23 @@ class BoundaryValueRegression:
     maps : list of ndarray of shape (N_m, 1 + p + c). (a_m, B_m, C_m) of each function.
     functions : list of FunctionData. The observations.
     prior : BoundaryPrior. With the noise of the observations.
+
+    Boundary values of functions are independent, so that a covariance is factored for
+    each of them alone: time and memory are linear in the number of functions.
     """
 
     def __init__(self, boundary, maps, functions, prior):
         self.boundary, self.maps, self.functions = boundary, maps, functions
         self.prior = prior
         p = maps[0].shape[1] - 1 - len(boundary)
-        self.on_weights = np.concatenate([rows[:, 1 : 1 + p] for rows in maps])
+        self.on_weights = [rows[:, 1 : 1 + p] for rows in maps]
         self.on_boundary = [rows[:, 1 + p :] for rows in maps]
-        ends = np.cumsum([0, *map(len, maps)])
-        self.places = [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
-        values = np.concatenate([data.values for data in functions])
-        self.size = size_or_one(values)
-        self.target = values - np.concatenate([rows[:, 0] for rows in maps])
-        self.variances = 1 / np.concatenate([data.weights for data in functions])
+        self.size = size_or_one(np.concatenate([data.values for data in functions]))
+        self.targets = [
+            data.values - rows[:, 0] for data, rows in zip(functions, maps, strict=True)
+        ]
+        self.variances = [1 / data.weights for data in functions]
+        self.n_weights, self.n_values = p, sum(map(len, maps))
 
     def with_prior(self, prior):
         """The same observations with another prior."""
@@ -166,19 +202,29 @@ class BoundaryValueRegression:
         With it the gradient with respect to `prior.theta`.
         """
         K, layers = prior.covariance(self.boundary, eval_gradient=True)
-        B = prior.scale * self.on_weights
-        L = cholesky(self._covariance(K, prior.noise) + B @ B.T)
-        alpha = solve_cholesky(L, self.target)
-        value = -0.5 * self.target @ alpha - np.log(np.diag(L)).sum()
-        # tr[(alpha alpha^T - G^-1) C dK C^T] / 2 for each hyperparameter
-        outer = np.outer(alpha, alpha) - inverse_from_cholesky(L)
-        pulled = sum(
-            C.T @ outer[rows, rows] @ C
-            for rows, C in zip(self.places, self.on_boundary, strict=True)
-        )
+        whitened = self._whiten(prior, K)
+        # tr[(alpha alpha^T - G^-1) dG] / 2 for each hyperparameter
+        pulled, on_noise = np.zeros(K.shape), 0.0
+        for L, own, r, F, variances in zip(
+            whitened.factors,
+            whitened.parts,
+            whitened.residuals,
+            whitened.on_boundary,
+            self.variances,
+            strict=False,
+        ):
+            z = F.T @ r
+            pulled += np.outer(z, z) - F.T @ (F - own @ (own.T @ F))
+            inverse = solve_lower(L, np.eye(len(L)))
+            precisions = np.sum(inverse * (inverse - own @ (own.T @ inverse)), axis=0)
+            alpha = solve_lower(L, r, transposed=True)
+            on_noise += variances @ (alpha**2 - precisions)
         on_kernel = 0.5 * np.einsum("ij,ijk->k", pulled, layers)
-        on_noise = prior.noise**2 * np.diag(outer) @ self.variances
-        return value, np.r_[on_kernel, on_noise, np.sum(B * (outer @ B))]
+        below = whitened.parts[-1]  # R^-1
+        weights = below @ whitened.projected
+        on_scale = np.sum(weights**2) - self.n_weights + np.sum(below**2)
+        gradient = np.r_[on_kernel, prior.noise**2 * on_noise, on_scale]
+        return -_loss(whitened) - _log_volume(whitened), gradient
 
     def with_best_prior(self, precision=1e-6, box=2.0):
         """The regression with the free hyperparameters of maximum likelihood.
@@ -189,7 +235,7 @@ class BoundaryValueRegression:
         """
         bounds, is_free = self.prior.bounds(self.size), self.prior.is_free
         # In units of the values, so that the stopping rule knows none.
-        shift = len(self.target) * np.log(self.size)
+        shift = self.n_values * np.log(self.size)
         if not is_free.any():
             return self, -self.log_likelihood(self.prior)[0] - shift
 
@@ -209,81 +255,111 @@ class BoundaryValueRegression:
         In units of the observations' uncertainty if the weights are known; the weights
         in units of their prior scale.
         """
-        K, prior = self.prior.covariance(self.boundary), self.prior
-        L = cholesky(self._covariance(K, prior.noise))
-        features = solve_lower(L, prior.scale * self.on_weights)
-        return solve_lower(L, self.target), features
+        whitened = self._whitened
+        return np.concatenate(whitened.targets), np.concatenate(whitened.on_weights)
 
     @cached_property
     def unknowns(self):
         """The most probable (1, weights, boundary values) of each function."""
-        K, B, _ = self._factored
-        weights = self.prior.scale * (B.T @ self._alpha)
+        whitened = self._whitened
         return [
-            np.r_[1.0, weights, K @ (C.T @ self._alpha[rows])]
-            for rows, C in zip(self.places, self.on_boundary, strict=True)
+            np.r_[1.0, self.weights, self._covariance @ (F.T @ r)]
+            for F, r in zip(whitened.on_boundary, whitened.residuals, strict=True)
         ]
 
-    @property
+    @cached_property
     def weights(self):
         """The most probable weights, of shape (p,)."""
-        return self.unknowns[0][1 : 1 + self.on_weights.shape[1]]
+        whitened = self._whitened
+        return self.prior.scale * (whitened.parts[-1] @ whitened.projected)
 
     @property
     def misfit(self):
         """Mean square of the residuals in units of the noise levels."""
-        return float(self.prior.noise**2 * np.mean(self.variances * self._alpha**2))
+        pairs = zip(self.variances, self._alpha, strict=True)
+        total = sum(variances @ alpha**2 for variances, alpha in pairs)
+        return float(self.prior.noise**2 * total / self.n_values)
 
     def posterior_weights(self):
         """What the observations say about the weights, whatever the boundary values.
 
         As in a ridge regression, whitened by what else is uncertain.
         """
-        p = len(self.weights)
-        rows = np.vstack([self.whitened()[1], np.eye(p)])
-        lower = linalg.qr(rows, mode="r")[0][:p].T / self.prior.scale
-        return WeightPosterior(self.weights, lower, 0.5 * self.target @ self._alpha)
+        lower = self._whitened.R.T / self.prior.scale
+        return WeightPosterior(self.weights, lower, _loss(self._whitened))
 
     def leave_one_out(self):
         """Errors of predicting each observation from all others, for each function."""
-        _, _, L = self._factored
-        errors = self._alpha / np.diag(inverse_from_cholesky(L))
-        return [errors[rows] for rows in self.places]
+        errors, start, Q = [], 0, self._whitened.Q
+        for L, alpha in zip(self._whitened.factors, self._alpha, strict=True):
+            inverse, rows = solve_lower(L, np.eye(len(L))), slice(start, start + len(L))
+            # Columns of the projection off Q, whose squares are those of G^-1.
+            off = -Q @ (Q[rows].T @ inverse)
+            off[rows] += inverse
+            errors.append(alpha / np.sum(off**2, axis=0))
+            start += len(L)
+        return errors
 
     def covariances(self):
         """Posterior covariance (p + c, p + c) of the unknowns of each function."""
-        K, B, L = self._factored
-        p, scale = B.shape[1], self.prior.scale
-        prior, covariances = linalg.block_diag(scale**2 * np.eye(p), K), []
-        for rows, C in zip(self.places, self.on_boundary, strict=True):
-            cross = np.zeros((len(L), p + len(K)))
-            cross[:, :p], cross[rows, p:] = scale * B, C @ K
-            explained = solve_lower(L, cross)
-            covariances.append(prior - explained.T @ explained)
+        whitened, K, p = self._whitened, self._covariance, self.n_weights
+        root_of_weights, covariances = self.prior.scale * whitened.parts[-1], []
+        for own, F in zip(whitened.parts, whitened.on_boundary, strict=False):
+            explained = F @ K
+            root = np.vstack([root_of_weights, -explained.T @ own])
+            covariance = root @ root.T
+            covariance[p:, p:] += K - explained.T @ explained  # if weights are known
+            covariances.append(covariance)
         return covariances
 
     def log_volume(self):
         """By which the log evidence is lower because the unknowns are uncertain."""
-        return float(np.log(np.diag(self._factored[-1])).sum())
+        return _log_volume(self._whitened)
 
     @cached_property
-    def _factored(self):
-        """K (c, c), B (N, p) and the Cholesky factor (N, N) of the observations."""
-        K = self.prior.covariance(self.boundary)
-        B = self.prior.scale * self.on_weights
-        covariance = self._covariance(K, self.prior.noise) + B @ B.T
-        return K, B, cholesky(covariance)
+    def _covariance(self):
+        """Prior covariance (c, c) of the boundary values."""
+        return self.prior.covariance(self.boundary)
+
+    @cached_property
+    def _whitened(self):
+        return self._whiten(self.prior, self._covariance)
 
     @cached_property
     def _alpha(self):
-        return solve_cholesky(self._factored[-1], self.target)
+        """The inverse covariance of all observations times their target, a list."""
+        pairs = zip(self._whitened.factors, self._whitened.residuals, strict=True)
+        return [solve_lower(L, r, transposed=True) for L, r in pairs]
 
-    def _covariance(self, K, noise):
-        """Covariance (N, N) of the observations if the weights are known."""
-        G = np.diag(noise**2 * self.variances)
-        for rows, C in zip(self.places, self.on_boundary, strict=True):
-            G[rows, rows] += C @ K @ C.T
-        return G
+    def _whiten(self, prior, K):
+        """The observations whitened by a prior whose boundary values have K (c, c)."""
+        columns, p = ([], [], [], []), self.n_weights
+        for target, B, C, variances in zip(
+            self.targets,
+            self.on_weights,
+            self.on_boundary,
+            self.variances,
+            strict=True,
+        ):
+            L = cholesky(C @ K @ C.T + np.diag(prior.noise**2 * variances))
+            rows = solve_lower(L, np.column_stack([target, prior.scale * B, C]))
+            parts = L, rows[:, 0], rows[:, 1 : 1 + p], rows[:, 1 + p :]
+            for column, part in zip(columns, parts, strict=True):
+                column.append(part)
+        stacked = np.vstack([*columns[2], np.eye(p)])
+        return _Whitened(*columns, *linalg.qr(stacked, mode="economic"))
+
+
+def _loss(whitened):
+    """Half the squared norms of what observations and weights deviate by."""
+    weights = whitened.parts[-1] @ whitened.projected
+    return 0.5 * float(sum(r @ r for r in whitened.residuals) + weights @ weights)
+
+
+def _log_volume(whitened):
+    """Half the log determinant of the covariance of all observations."""
+    logs = [np.log(np.diag(L)).sum() for L in whitened.factors]
+    return float(sum(logs) + np.log(np.abs(np.diag(whitened.R))).sum())
 
 
 def boundary_loss(prior, points, weights, boundary, residuals, precisions):

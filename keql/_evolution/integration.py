@@ -86,19 +86,15 @@ def linear_response(grid, equation, state, forcing=0.0, max_growth=1e4):
         small changes of them grow beyond bounds, as if time ran backwards.
     """
     n, n_steps, p = grid.n_points, grid.n_steps, len(equation.weights)
-    matrices, n_initial = grid.matrices(equation.operators), grid.order * n
-    state = grid.with_slopes(state.reshape(n_steps, 4, n, 1)).reshape(n_steps, -1)
-    slopes, right = _linearise(grid, equation, matrices, state, forcing)
-    ends, n_open = grid.rows_of_ends, 3 * len(grid.ends)
+    n_initial, n_open = grid.order * n, 3 * len(grid.ends)
     response = np.zeros((n_steps, 4, n, 1 + p + n_initial + n_open * n_steps))
     response[0, 0, :, 1 + p : 1 + p + n] = np.eye(n)
     # Of the slopes in time where a step starts, if the equation is of second order.
     moving = np.zeros((n_initial - n, response.shape[-1]))
     moving[:, 1 + p + n : 1 + p + n_initial] = np.eye(n_initial - n)
-    for step, h in enumerate(grid.steps):
-        J = np.einsum("kq,qkj->kj", slopes[step], _in_step(matrices, h))
-        right[step][:, 0] += J @ state[step]
-        solved = _solve_linear_step(J, right[step], ends)
+    for step, (J, right) in enumerate(_linear_steps(grid, equation, state, forcing)):
+        h = grid.steps[step]
+        solved = _solve_linear_step(J, right, grid.rows_of_ends)
         if solved is None:
             return None
         # The columns belong to what is known, to what the step starts from, and to the
@@ -119,6 +115,45 @@ def linear_response(grid, equation, state, forcing=0.0, max_growth=1e4):
             response[step + 1, 0] = response[step, -1]
             moving = grid.last_slopes(response[step], h)
     return response
+
+
+def linear_solution(grid, equation, state, unknowns, forcing=0.0):
+    """The solution of the linearised equation for one set of weights, boundary values.
+
+    The product of the linear response with `unknowns` (1 + p + c,), of which the first
+    is 1, without the response; all else is as there. An array of the shape of `state`.
+    """
+    n, p = grid.n_points, len(equation.weights)
+    boundary, known = unknowns[1 + p :], unknowns[: 1 + p]
+    start, slopes = boundary[:n], boundary[n : grid.order * n]
+    at_ends = boundary[grid.order * n :].reshape(grid.n_steps, -1)
+    solution, ends = np.empty((grid.n_steps, 4, n)), grid.rows_of_ends
+    for step, (J, right) in enumerate(_linear_steps(grid, equation, state, forcing)):
+        h, unknown = grid.steps[step], J[:, -3 * n :].copy()
+        values = right @ known - J[:, : -3 * n] @ np.r_[h * slopes, start]
+        unknown[ends] = 0.0
+        unknown[ends, ends] = 1.0
+        values[ends] = at_ends[step]
+        solution[step] = [start, *np.linalg.solve(unknown, values).reshape(3, n)]
+        start = solution[step, -1]
+        slopes = grid.last_slopes(solution[step, ..., None], h).ravel()
+    return solution.ravel()
+
+
+def _linear_steps(grid, equation, state, forcing):
+    """The equation linearised at a state, step by step: J values = right (1, weights).
+
+    J (3n, (3 + order) n) acts on what the step starts from and on the values at its
+    Radau points; `right` has the shape (3n, 1 + p).
+    """
+    matrices = grid.matrices(equation.operators)
+    shape = grid.n_steps, 4, grid.n_points, 1
+    state = grid.with_slopes(state.reshape(shape)).reshape(grid.n_steps, -1)
+    slopes, right = _linearise(grid, equation, matrices, state, forcing)
+    for step, h in enumerate(grid.steps):
+        J = np.einsum("kq,qkj->kj", slopes[step], _in_step(matrices, h))
+        right[step][:, 0] += J @ state[step]
+        yield J, right[step]
 
 
 def _growth(grid, from_boundary, from_ends):

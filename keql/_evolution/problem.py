@@ -40,6 +40,7 @@ from keql._evolution.integration import (
     EvolvedState,
     integrate,
     linear_response,
+    linear_solution,
 )
 from keql._numerics.linalg import rms, size_or_one
 from keql._observations.data import box_around
@@ -47,15 +48,14 @@ from keql._observations.data import box_around
 
 @dataclass(frozen=True)
 class IntegrationLimits:
-    """Data for which exact states would take too long or too much memory.
+    """Data for which exact states would take too long.
 
-    observations : int. Each step factors the covariance of all observations some 50
-        times.
-    functions : int. The linearised solution of each function takes about 50 MB.
+    observations : int. Of one function: each step factors their covariance some 50
+        times. There may be any number of functions, one of which is integrated after
+        another.
     """
 
     observations: int = 2000
-    functions: int = 12
 
 
 def why_not_integrated(learned, limits=None):
@@ -66,7 +66,7 @@ def why_not_integrated(learned, limits=None):
     """
     limits = limits or IntegrationLimits()
     setup, functions = learned.setup, learned.observations.functions
-    n_values = sum(len(data.values) for data in functions)
+    n_values = max(len(data.values) for data in functions)
     if setup.is_system or len(learned.observations.states) > 1:
         return "there are several states or equations"
     if not learned.observations.is_plain or setup.inputs.names:
@@ -82,9 +82,10 @@ def why_not_integrated(learned, limits=None):
     if time_axis(setup, 2) is None:
         return "the equation is not of order 1 or 2 in time and 2 to 4 in space"
     if n_values > limits.observations:
-        return f"there are {n_values} observations, more than {limits.observations}"
-    if len(functions) > limits.functions:
-        return f"there are {len(functions)} functions, more than {limits.functions}"
+        return (
+            f"there are {n_values} observations of a function, more than "
+            f"{limits.observations}"
+        )
     points = np.concatenate([data.points for data in functions])
     if np.any(np.ptp(points, axis=0) == 0):
         return "all observations are at one time or at one place"
@@ -240,18 +241,12 @@ class EvolutionProblem:
 
     def linearise(self, evaluation):
         """The model at an evaluation; None if the equation cannot be integrated."""
-        iterate = evaluation.iterate
-        with np.errstate(over="ignore", invalid="ignore"):  # growth is looked at
-            responses = [
-                linear_response(self.grid, iterate.equation, state, self.forcing_of(m))
-                for m, state in enumerate(iterate.states)
-            ]
-        if any(response is None for response in responses):
-            return None
-        maps = [
-            matrix @ response.reshape(matrix.shape[1], -1)
-            for matrix, response in zip(self.observed, responses, strict=True)
-        ]
+        iterate, maps = evaluation.iterate, []
+        for m in range(len(iterate.states)):
+            own = self._map(iterate, m)
+            if own is None:
+                return None
+            maps.append(own)
         try:
             fits = [
                 BoundaryValueRegression(
@@ -261,10 +256,36 @@ class EvolutionProblem:
             ]
             regression, loss = min(fits, key=lambda fit: fit[1])
             problem = replace(self, priors=(regression.prior,))
-            model = EvolutionModel(problem, iterate, responses, regression, loss)
+            model = EvolutionModel(problem, iterate, regression, loss)
             return model if np.isfinite(model.evaluation.loss) else None
         except np.linalg.LinAlgError:  # of weights with effects beyond bounds
             return None
+
+    def _map(self, iterate, m):
+        """Observations (N_m, 1 + p + c) of a function as effects of all unknowns.
+
+        None if it cannot be integrated. The linear response, which takes some 50 MB, is
+        not kept: it is needed at the observations only.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # growth is looked at
+            response = linear_response(
+                self.grid, iterate.equation, iterate.states[m], self.forcing_of(m)
+            )
+        if response is None:
+            return None
+        return self.observed[m] @ response.reshape(self.observed[m].shape[1], -1)
+
+    def solution_of(self, iterate, unknowns):
+        """States that solve the equation linearised at an iterate, for its unknowns.
+
+        `unknowns` has, for each function, (1, weights, boundary values).
+        """
+        return [
+            linear_solution(
+                self.grid, iterate.equation, state, unknowns[m], self.forcing_of(m)
+            )
+            for m, state in enumerate(iterate.states)
+        ]
 
     def change(self, before, after):
         """Root mean square change of states between iterates, relative to their size.
@@ -319,13 +340,12 @@ class EvolutionModel:
 
     problem : EvolutionProblem. With the prior of maximum likelihood.
     iterate : EvolutionIterate. Where.
-    responses : list of ndarray. Of each function, as :func:`linear_response` has them.
     regression : BoundaryValueRegression. Weights and boundary values from the
         observations.
     loss : float. Minus the log likelihood of the observations.
     """
 
-    def __init__(self, problem, iterate, responses, regression, loss):
+    def __init__(self, problem, iterate, regression, loss):
         self.problem = problem
         self.iterate = iterate
         self.regression = regression
@@ -334,10 +354,7 @@ class EvolutionModel:
         equation.weights = regression.weights
         equation.posterior = regression.posterior_weights()
         p = len(regression.weights)
-        states = [
-            (response @ unknowns).ravel()
-            for response, unknowns in zip(responses, regression.unknowns, strict=True)
-        ]
+        states = problem.solution_of(iterate, regression.unknowns)
         boundary = [unknowns[1 + p :] for unknowns in regression.unknowns]
         self.solution = EvolutionIterate(equation, states, boundary)
 
@@ -376,7 +393,7 @@ class EvolutionModel:
             here.iterate.equation.weights,
             here.iterate.boundary,
             here.residuals,
-            1 / noisier.variances,
+            1 / np.concatenate(noisier.variances),
         )
         shift = len(here.residuals) * np.log(noisier.size)
         return shift - loss - noisier.log_volume()
