@@ -8,129 +8,15 @@ the observations of a function
     y_m = a_m + B_m w + C_m z_m + noise / sqrt(weights).
 """
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.linalg import (
-    cholesky,
-    extent_of,
-    size_or_one,
-    solve_lower,
-)
+from keql._numerics.linalg import cholesky, size_or_one, solve_lower
 from keql._numerics.optimisation import minimise_in_boxes
-from keql._observations.data import noise_range
 from keql.equation import WeightPosterior
-from keql.kernels import RBF, Constant, Matern
-
-
-@dataclass(frozen=True)
-class PointsWithSlopes:
-    """Points of the boundary, some of which stand for slopes in time.
-
-    points : ndarray of shape (c, 2). All of them.
-    slopes : slice. Which of them stand for slopes.
-    axis : {0, 1}. The coordinate of time.
-    """
-
-    points: np.ndarray
-    slopes: slice
-    axis: int
-
-    def __len__(self):
-        return len(self.points)
-
-    def covariance(self, kernel):
-        """Prior covariance (c, c), the kernel that of the function itself."""
-        return self._put(kernel(self.points), self._rows(kernel))
-
-    def covariance_and_gradient(self, kernel, step=1e-4):
-        """With it, (c, c, n), its derivatives with respect to `kernel.theta`.
-
-        Those of slopes are differences over `step` to both sides: kernels do not tell
-        theirs.
-        """
-        K, layers = kernel(self.points, eval_gradient=True)
-        for k, change in enumerate(step * np.eye(kernel.n_dims)):
-            after, before = (
-                self._rows(kernel.clone_with_theta(kernel.theta + sign * change))
-                for sign in (1, -1)
-            )
-            self._put(layers[:, :, k], (after - before) / (2 * step))
-        return self._put(K, self._rows(kernel)), layers
-
-    def _rows(self, kernel):
-        """Prior covariances (s, c) of the slopes."""
-        moving = self.points[self.slopes]
-        once = tuple(int(i == self.axis) for i in range(2))
-        rows = kernel.derivative(moving, self.points, once, None)
-        rows[:, self.slopes] = kernel.derivative(moving, moving, once, once)
-        return rows
-
-    def _put(self, K, rows):
-        """K, with the rows and columns of slopes put in."""
-        K[self.slopes], K[:, self.slopes] = rows, rows.T
-        return K
-
-
-@dataclass(frozen=True)
-class BoundaryPrior:
-    """The prior of boundary values and weights, and the noise of observations.
-
-    kernel : Kernel. Prior covariance on the boundary.
-    noise : float. Standard deviation of an observation of weight 1, in its units.
-    scale : float. Prior standard deviation of the weights, in units of what two steps
-        say: far from the true states equations seem to have no effect.
-    free_noise, free_scale : bool. Whether noise and scale are of maximum likelihood, as
-        the kernel is.
-    max_scale : float. The scale is between 1 and this.
-    """
-
-    kernel: object
-    noise: float
-    scale: float = 1.0
-    free_noise: bool = True
-    free_scale: bool = True
-    max_scale: float = 1e3
-
-    def bounds(self, size):
-        """Of the logarithms of all hyperparameters, free or not; values of a size."""
-        levels = np.log([noise_range(size), (1.0, self.max_scale)])
-        return np.vstack([np.reshape(self.kernel.bounds, (-1, 2)), levels])
-
-    @cached_property
-    def theta(self):
-        """Logarithms of all hyperparameters: the kernel's, the noise, the scale."""
-        return np.r_[self.kernel.theta, np.log([self.noise, self.scale])]
-
-    @cached_property
-    def is_free(self):
-        """Which of them are free."""
-        kernel = np.ones(self.kernel.n_dims, dtype=bool)
-        return np.r_[kernel, self.free_noise, self.free_scale]
-
-    def covariance(self, boundary, eval_gradient=False):
-        """Prior covariance of boundary values, and its gradient if that is wanted.
-
-        `boundary` has the points (c, 2), or is a PointsWithSlopes.
-        """
-        if not isinstance(boundary, PointsWithSlopes):
-            return self.kernel(boundary, eval_gradient=eval_gradient)
-        if eval_gradient:
-            return boundary.covariance_and_gradient(self.kernel)
-        return boundary.covariance(self.kernel)
-
-    def with_theta(self, theta):
-        """The prior with other values of the free hyperparameters."""
-        values, n = self.theta.copy(), self.kernel.n_dims
-        values[self.is_free] = theta
-        noise = np.exp(values[n]) if self.free_noise else self.noise
-        scale = np.exp(values[n + 1]) if self.free_scale else self.scale
-        kernel = self.kernel.clone_with_theta(values[:n])
-        return replace(self, kernel=kernel, noise=noise, scale=scale)
 
 
 class _Whitened(NamedTuple):
@@ -170,7 +56,7 @@ class _Whitened(NamedTuple):
 class BoundaryValueRegression:
     """Weights and boundary values from observations.
 
-    boundary : ndarray of shape (c, 2) or PointsWithSlopes. Points of the boundary.
+    boundary : ndarray of shape (c, 2), PointsWithSlopes or PointsOfStates. Of unknowns.
     maps : list of ndarray of shape (N_m, 1 + p + c). (a_m, B_m, C_m) of each function.
     functions : list of FunctionData. The observations.
     prior : BoundaryPrior. With the noise of the observations.
@@ -185,12 +71,24 @@ class BoundaryValueRegression:
         p = maps[0].shape[1] - 1 - len(boundary)
         self.on_weights = [rows[:, 1 : 1 + p] for rows in maps]
         self.on_boundary = [rows[:, 1 + p :] for rows in maps]
-        self.size = size_or_one(np.concatenate([data.values for data in functions]))
+        self.levels = [prior.levels(data) for data in functions]
+        levels = np.concatenate(self.levels)
+        values = np.concatenate([data.values for data in functions])
+        self.sizes, self.counts = (
+            np.ones(np.size(prior.noise)),
+            np.bincount(levels, minlength=np.size(prior.noise)),
+        )
+        for j in np.unique(levels):
+            self.sizes[j] = size_or_one(values[levels == j])
         self.targets = [
             data.values - rows[:, 0] for data, rows in zip(functions, maps, strict=True)
         ]
-        self.variances = [1 / data.weights for data in functions]
         self.n_weights, self.n_values = p, sum(map(len, maps))
+
+    @property
+    def shift(self):
+        """Log likelihood that the units of the observations make."""
+        return float(self.counts @ np.log(self.sizes))
 
     def with_prior(self, prior):
         """The same observations with another prior."""
@@ -204,13 +102,14 @@ class BoundaryValueRegression:
         K, layers = prior.covariance(self.boundary, eval_gradient=True)
         whitened = self._whiten(prior, K)
         # tr[(alpha alpha^T - G^-1) dG] / 2 for each hyperparameter
-        pulled, on_noise = np.zeros(K.shape), 0.0
-        for L, own, r, F, variances in zip(
+        pulled, on_noise = np.zeros(K.shape), np.zeros(len(self.sizes))
+        for L, own, r, F, data, levels in zip(
             whitened.factors,
             whitened.parts,
             whitened.residuals,
             whitened.on_boundary,
-            self.variances,
+            self.functions,
+            self.levels,
             strict=False,
         ):
             z = F.T @ r
@@ -218,12 +117,13 @@ class BoundaryValueRegression:
             inverse = solve_lower(L, np.eye(len(L)))
             precisions = np.sum(inverse * (inverse - own @ (own.T @ inverse)), axis=0)
             alpha = solve_lower(L, r, transposed=True)
-            on_noise += variances @ (alpha**2 - precisions)
+            slopes = prior.variances(data) * (alpha**2 - precisions)
+            on_noise += np.bincount(levels, slopes, len(on_noise))
         on_kernel = 0.5 * np.einsum("ij,ijk->k", pulled, layers)
         below = whitened.parts[-1]  # R^-1
         weights = below @ whitened.projected
         on_scale = np.sum(weights**2) - self.n_weights + np.sum(below**2)
-        gradient = np.r_[on_kernel, prior.noise**2 * on_noise, on_scale]
+        gradient = np.r_[on_kernel, on_noise, on_scale]
         return -_loss(whitened) - _log_volume(whitened), gradient
 
     def with_best_prior(self, precision=1e-6, box=2.0):
@@ -233,9 +133,9 @@ class BoundaryValueRegression:
         `precision` is relative, and `box` the largest change of a log-hyperparameter
         in one run of the optimiser.
         """
-        bounds, is_free = self.prior.bounds(self.size), self.prior.is_free
+        bounds, is_free = self.prior.bounds(self.sizes), self.prior.is_free
         # In units of the values, so that the stopping rule knows none.
-        shift = self.n_values * np.log(self.size)
+        shift = self.shift
         if not is_free.any():
             return self, -self.log_likelihood(self.prior)[0] - shift
 
@@ -276,9 +176,9 @@ class BoundaryValueRegression:
     @property
     def misfit(self):
         """Mean square of the residuals in units of the noise levels."""
-        pairs = zip(self.variances, self._alpha, strict=True)
-        total = sum(variances @ alpha**2 for variances, alpha in pairs)
-        return float(self.prior.noise**2 * total / self.n_values)
+        pairs = zip(self.functions, self._alpha, strict=True)
+        total = sum(self.prior.variances(data) @ alpha**2 for data, alpha in pairs)
+        return float(total / self.n_values)
 
     def posterior_weights(self):
         """What the observations say about the weights, whatever the boundary values.
@@ -334,14 +234,14 @@ class BoundaryValueRegression:
     def _whiten(self, prior, K):
         """The observations whitened by a prior whose boundary values have K (c, c)."""
         columns, p = ([], [], [], []), self.n_weights
-        for target, B, C, variances in zip(
+        for target, B, C, data in zip(
             self.targets,
             self.on_weights,
             self.on_boundary,
-            self.variances,
+            self.functions,
             strict=True,
         ):
-            L = cholesky(C @ K @ C.T + np.diag(prior.noise**2 * variances))
+            L = cholesky(C @ K @ C.T + np.diag(prior.variances(data)))
             rows = solve_lower(L, np.column_stack([target, prior.scale * B, C]))
             parts = L, rows[:, 0], rows[:, 1 : 1 + p], rows[:, 1 + p :]
             for column, part in zip(columns, parts, strict=True):
@@ -379,23 +279,3 @@ def boundary_loss(prior, points, weights, boundary, residuals, precisions):
     norms = [np.sum(solve_lower(L, values) ** 2) for values in boundary]
     misfit = np.sum(residuals**2 * precisions) / prior.noise**2
     return 0.5 * float(weights @ weights / prior.scale**2 + sum(norms) + misfit)
-
-
-def boundary_kernels(points, values, order=1, length=0.3):
-    """Kernels on the boundary to start from, of different smoothness.
-
-    An unknown offset and Matern kernels of some degrees; the first length scales are a
-    fraction of the extent of the points (n, 2) that cover the box, between 0.02 and 30
-    of it, and variances between 0.01 and 1,000 of the mean square of the values (N,).
-    If the equation is of second order in time, slopes have to exist; and as it does not
-    make states smoother than they are initially, one kernel is of smooth functions.
-    """
-    extent, square = extent_of(points), size_or_one(values) ** 2
-    offset = Constant(np.mean(values) ** 2, "fixed")
-    variance = Constant(square, (1e-2 * square, 1e3 * square))
-    bounds = np.outer(extent, (0.02, 30.0))
-    degrees = (1.5, 2.5) if order == 1 else (2.5,)
-    kernels = [Matern(length * extent, bounds, nu=nu) for nu in degrees]
-    if order == 2:
-        kernels.append(RBF(length * extent, bounds))
-    return [offset + variance * kernel for kernel in kernels]

@@ -22,13 +22,12 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg
 
-from keql._evolution.boundary_values import (
+from keql._evolution.boundary_prior import (
     BoundaryPrior,
-    BoundaryValueRegression,
     PointsWithSlopes,
     boundary_kernels,
-    boundary_loss,
 )
+from keql._evolution.boundary_values import BoundaryValueRegression, boundary_loss
 from keql._evolution.form import (
     grows_without_bounds,
     order_in_space,
@@ -393,10 +392,9 @@ class EvolutionModel:
             here.iterate.equation.weights,
             here.iterate.boundary,
             here.residuals,
-            1 / np.concatenate(noisier.variances),
+            np.concatenate([data.weights for data in self.problem.functions]),
         )
-        shift = len(here.residuals) * np.log(noisier.size)
-        return shift - loss - noisier.log_volume()
+        return noisier.shift - loss - noisier.log_volume()
 
     def with_laplace_evidence(self):
         """The model whose evidence is that of the iterate itself."""

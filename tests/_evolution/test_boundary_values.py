@@ -7,12 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import optimize, stats
 
-from keql._evolution.boundary_values import (
+from keql._evolution.boundary_prior import (
     BoundaryPrior,
-    BoundaryValueRegression,
     boundary_kernels,
-    boundary_loss,
 )
+from keql._evolution.boundary_values import BoundaryValueRegression, boundary_loss
 from keql._observations.data import Sample
 from keql.kernels import Constant, Matern
 
