@@ -220,3 +220,38 @@ def boundary_kernels(points, values, order=1, length=0.3):
     if order == 2:
         kernels.append(RBF(length * extent, bounds))
     return [offset + variance * kernel for kernel in kernels]
+
+
+def boundary_priors(learned, points, order, noise, first_noise, exact):
+    """Priors of different smoothness; all states have kernels of the same one.
+
+    learned : LearnedModel. Observations and equations, of an order in time.
+    points : ndarray of shape (n, 2). They cover the box.
+    noise : float, ndarray of shape (J,) or None. Noise levels that are given; nan: not.
+    first_noise, exact : float. Others start at the first one, and all are no less than
+        the second one, in units of the size of the observations.
+    """
+    observations = learned.observations
+    functions, single = observations.functions, len(observations.states) == 1
+    sizes = observations.sizes()
+    given = np.full(len(sizes), np.nan) if noise is None else np.reshape(noise, -1)
+    given = given.astype(float)
+    levels = np.where(np.isnan(given), first_noise * sizes, given)
+    levels, is_free = np.maximum(levels, exact * sizes), np.isnan(given)
+    kernels = []
+    for state in observations.states:
+        names = [operator.state for operator in observations.operators]
+        values = [data.values[data.index == names.index(state)] for data in functions]
+        kernels.append(boundary_kernels(points, np.concatenate(values), order))
+    return tuple(
+        BoundaryPrior(
+            own[0] if single else StateKernels(own),
+            float(levels[0]) if single else levels,
+            free_noise=bool(is_free[0]) if single else is_free,
+            free_scale=any(
+                e.equation_kernel is not None and e.equation_kernel.n_dims > 0
+                for e in learned.equations
+            ),
+        )
+        for own in zip(*kernels, strict=True)
+    )

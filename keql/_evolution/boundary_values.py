@@ -262,20 +262,20 @@ def _log_volume(whitened):
     return float(sum(logs) + np.log(np.abs(np.diag(whitened.R))).sum())
 
 
-def boundary_loss(prior, points, weights, boundary, residuals, precisions):
+def boundary_loss(prior, points, weights, boundary, residuals, variances):
     """The objective for any weights and boundary values.
 
-    prior : BoundaryPrior. Of them, with the noise.
+    prior : BoundaryPrior. Of them.
     points : ndarray of shape (c, 2) or PointsWithSlopes. Points of the boundary.
     weights : ndarray of shape (p,). Of the equation.
     boundary : list of ndarray of shape (c,). Boundary values of each function.
-    residuals, precisions : ndarray of shape (N,). Observations less the states, and
-        their relative precisions.
+    residuals, variances : ndarray of shape (N,). Observations less the states, and the
+        variances of their noise.
 
     Returns loss : float. 1/2 |w|^2 / scale^2 + 1/2 sum z^T K^-1 z + 1/2 sum of squared
         residuals in units of the noise.
     """
     L = cholesky(prior.covariance(points))
     norms = [np.sum(solve_lower(L, values) ** 2) for values in boundary]
-    misfit = np.sum(residuals**2 * precisions) / prior.noise**2
+    misfit = np.sum(residuals**2 / variances)
     return 0.5 * float(weights @ weights / prior.scale**2 + sum(norms) + misfit)

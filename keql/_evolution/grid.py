@@ -112,6 +112,12 @@ class EvolutionGrid:
         same = points is not None and np.array_equal(points, self.points)
         return same and other.states == self.states
 
+    def resized(self, n_steps, n_points):
+        """A grid of the same box and states with other numbers of steps and points."""
+        size = n_steps, n_points, self.n_ends, self.order
+        box = self.lower, self.upper, self.axis
+        return EvolutionGrid(*box, *size, states=self.states)
+
     def contains(self, points):
         """Which of the points (n, 2) lie in the box, of shape (n,)."""
         return np.all((points >= self.lower) & (points <= self.upper), axis=1)

@@ -315,6 +315,21 @@ def _linearise(grid, equations, factors, state, forcing):
     return slopes, np.moveaxis(right, 0, 2).reshape(n_steps, 3 * grid.size, -1)
 
 
+def effects_on_rates(grid, equations, state):
+    """Slopes (S, n_steps * 3 * n_points, p) of time derivatives in the weights.
+
+    At the Radau points, along a `state` (n_steps * 4 * size,) on the grid.
+    """
+    factors = grid.factors(equations[0].operators)
+    state = grid.with_slopes(state.reshape(grid.n_steps, 4, grid.size, 1))
+    slopes, right = _linearise(grid, equations, factors, state[..., 0], 0.0)
+    right = right.reshape(grid.n_steps, 3, len(grid.states), grid.n_points, -1)
+    right = np.moveaxis(right[..., 1:], 2, 0)
+    inertia = sum(slopes[:, q] for q, _, k, *_ in factors if k == grid.order)
+    effects = right / inertia[..., None]
+    return effects.reshape(len(grid.states), -1, right.shape[-1])
+
+
 def evolving_state(grid, equation):
     """Position of the state whose highest time derivative an equation is solved for."""
     for operator in getattr(equation.known_part, "operators", []):

@@ -99,7 +99,11 @@ class _Search:
 
     def run(self):
         """The selection."""
-        exact = self._trajectories() if self._is_in_time else self._exact_states()
+        is_system = self.two_step.setup.is_system
+        if self._is_in_time or is_system:
+            exact = self._trajectories()
+        else:
+            exact = self._exact_states()
         if exact is not None and self._is_enough(exact):
             self._leave_out(self.table[2:], "exact states predict well enough")
             selection = Selection(exact=exact)
@@ -216,6 +220,8 @@ class _Search:
         Where two steps find no noise, exact states have to predict to more digits than
         interpolation does.
         """
+        if not self._is_in_time:
+            return predicts_within_noise(fit, self.two_step, self.criteria)
         observations = self.two_step.observations
         lowest, _ = noise_range(observations.sizes())
         if np.any(self.two_step.observation_noise > 2 * lowest):

@@ -13,12 +13,13 @@ from functools import partial
 import numpy as np
 from scipy import linalg
 
+from keql._evolution.form import why_not_integrated
+from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import (
-    TrajectoryIterate,
     make_trajectory_problem,
     why_no_trajectories,
 )
-from keql._joint.assembly import joint_basis
+from keql._joint.assembly import joint_basis, joint_weights
 from keql._numerics.linalg import cholesky, rms
 from keql._numerics.optimisation import RelaxedSteps, minimise
 from keql._observations.data import PredictionScale, left_out_errors
@@ -74,12 +75,14 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
 
     Returns fit : Fit or None. None if there are no trajectories near the states.
     """
-    if why_no_trajectories(learned):
+    is_field = len(learned.variables) > 1
+    if (why_not_integrated if is_field else why_no_trajectories)(learned):
         return None
     settings = settings or TrajectorySearchSettings()
     operators = [operator.name for operator in learned.observations.operators]
     given = [hypothesis.of_state(name).observation_noise for name in operators]
-    problem = make_trajectory_problem(learned, np.array(given, dtype=float))
+    make = make_evolution_problem if is_field else make_trajectory_problem
+    problem = make(learned, np.array(given, dtype=float))
     solve = partial(_solve, learned, context, settings)
     table = TermTable(learned, joint_basis(learned.equations), hypothesis)
     search = _TermSearch(problem, table, solve, settings)
@@ -173,11 +176,11 @@ class _TermSearch:
             else:
                 offers = self._best_neighbours(score, model)
             for offer in offers:
-                self._try(offer, model, score, iterate.nodes)
+                self._try(offer, model, score, iterate)
                 if self.best is not None and self.best.interrupted:
                     return
             if self.best is None:
-                self._try_more(model, iterate.nodes)
+                self._try_more(model, iterate)
             if not self.score > before:
                 return
             if self._is_hopeless():
@@ -220,16 +223,16 @@ class _TermSearch:
         target, features = model.regression.whitened()
         return _Score(features @ self.single, target, self.single, self._log_odds)
 
-    def _try(self, kept, model, score, nodes):
+    def _try(self, kept, model, score, iterate):
         """Solve for a set of terms."""
         self.tried.add(tuple(kept))
         weights = model.regression.prior.scale * score.weights(kept)
-        start = TrajectoryIterate(self._restricted(kept, weights), nodes)
+        start = replace(iterate, equations=self._restricted(kept, weights))
         result = self.solve(model.problem, start)
         if result is not None:
             self._record(kept, result)
 
-    def _try_more(self, model, nodes):
+    def _try_more(self, model, iterate):
         """Solve for more terms, where the most probable ones lead nowhere.
 
         Those of the highest evidence, however many; or all.
@@ -238,7 +241,7 @@ class _TermSearch:
         even = _Score(features @ self.single, target, self.single, lambda _: 0.0)
         for offer in (self._best_set(even), list(range(len(self.table.groups)))):
             if self.best is None and tuple(offer) not in self.tried:
-                self._try(offer, model, even, nodes)
+                self._try(offer, model, even, iterate)
 
     def _best_neighbours(self, score, model):
         """Sets that have not been solved for, the best first.
@@ -266,7 +269,7 @@ class _TermSearch:
         problem, kept = model.problem, self.kept
         effects = problem.effects_on_highest(model.iterate) @ self.single
         values = self.table.coefficients(self.basis, [*range(len(self.table.groups))])
-        values = values @ model.regression.center
+        values = values @ joint_weights(model.iterate.equations)
         used = effects[:, kept]
         noise = PredictionScale(problem.learned.observations).noise(problem.prior.noise)
         size = PredictionScale(problem.learned.observations).size
