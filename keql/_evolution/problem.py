@@ -168,6 +168,19 @@ class EvolutionProblem:
         states = [self._stacked(values(state)) for state in learned.states]
         return self.iterate(tuple(learned.equations), states)
 
+    def start_without_terms(self):
+        """The states of the learned model, with equations whose weights are zero.
+
+        In these the effects of terms are their integrals in time along the states,
+        which do not grow whatever the learned weights are.
+        """
+        start, equations = self.start(), []
+        for equation in start.equations:
+            equation = copy(equation)
+            equation.weights = np.zeros_like(equation.weights)
+            equations.append(equation)
+        return replace(start, equations=tuple(equations))
+
     def _stacked(self, values):
         """Values of each state at all points of the grid, as they are kept there."""
         grid = self.grid

@@ -48,6 +48,8 @@ class TrajectorySearchSettings:
     n_resolutions : int. How often steps in time are divided where they are too long.
     hopeless : float. Error of predictions, in units of the standard deviation of the
         observations, from which on the search is given up.
+    divides_early : bool. Whether steps in time are divided during the search, or at its
+        end only.
     """
 
     n_rounds: int = 20
@@ -60,6 +62,16 @@ class TrajectorySearchSettings:
     part: float = 3e-3
     n_resolutions: int = 3
     hopeless: float = 0.9
+    divides_early: bool = True
+
+    @classmethod
+    def of_fields(cls):
+        """For states in time and space, each of whose steps takes a second.
+
+        The noise and the kernels of boundary values, found anew in each step, are known
+        to some digits only, and with them the states.
+        """
+        return cls(max_steps=15, tol=30.0, part=3e-2, divides_early=False)
 
 
 def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
@@ -78,7 +90,9 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     is_field = len(learned.variables) > 1
     if (why_not_integrated if is_field else why_no_trajectories)(learned):
         return None
-    settings = settings or TrajectorySearchSettings()
+    if settings is None:
+        of_fields = TrajectorySearchSettings.of_fields
+        settings = of_fields() if is_field else TrajectorySearchSettings()
     operators = [operator.name for operator in learned.observations.operators]
     given = [hypothesis.of_state(name).observation_noise for name in operators]
     make = make_evolution_problem if is_field else make_trajectory_problem
@@ -89,7 +103,8 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     if simpler is not None:
         search.extend(simpler)
     elif table.groups.size and np.any(table.groups >= 0):
-        search.run(problem, problem.start())
+        start = problem.start_without_terms() if is_field else problem.start()
+        search.run(problem, start)
     else:
         search.best = solve(problem, problem.start())
     search.settle()
@@ -185,7 +200,8 @@ class _TermSearch:
                 return
             if self._is_hopeless():
                 return
-            self.resolve()
+            if self.settings.divides_early:
+                self.resolve()
             problem, iterate = self._best_with_all_terms()
 
     def _is_hopeless(self):
