@@ -40,6 +40,7 @@ from keql._evolution.integration import (
 )
 from keql._numerics.linalg import rms, size_or_one
 from keql._observations.data import box_around
+from keql.kernels import SystemKernel
 from keql.operators import identity_of
 
 
@@ -102,7 +103,10 @@ class EvolutionProblem:
     @property
     def boundary_kernel(self):
         """Prior covariance of the initial values and of those at both ends."""
-        return self.prior.kernel
+        kernel = self.prior.kernel
+        if len(self.grid.states) == 1:
+            return kernel
+        return SystemKernel(dict(zip(self.grid.states, kernel.kernels, strict=True)))
 
     def assemble(self, model):
         """The learned model whose states are those of a linearisation's solution."""
