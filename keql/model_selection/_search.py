@@ -99,8 +99,8 @@ class _Search:
 
     def run(self):
         """The selection."""
-        is_system = self.two_step.setup.is_system
-        if self._is_in_time or is_system:
+        self.agreed = False
+        if self._is_in_time or self._is_of_fields:
             exact = self._trajectories()
         else:
             exact = self._exact_states()
@@ -117,6 +117,8 @@ class _Search:
             return True
         if self._is_in_time:
             return self._misses_nothing(exact)
+        if self.agreed and self._is_of_fields:
+            return True
         return predicts_within_noise(exact, self.two_step, self.criteria)
 
     def _leave_out(self, rows, reason):
@@ -143,6 +145,11 @@ class _Search:
         """Whether equations are ordinary differential equations."""
         return len(self.two_step.variables) == 1
 
+    @property
+    def _is_of_fields(self):
+        """Whether they are several equations in space and time."""
+        return self.two_step.setup.is_system and not self._is_in_time
+
     def _trajectories(self):
         """Exact trajectories with quadratic, or cubic equations if they are better.
 
@@ -157,6 +164,9 @@ class _Search:
             for row, joint in zip(self.table[:2], self.table[2:4], strict=True)
             if not (row.why_not or joint.why_not)
         ]
+        if self._is_of_fields and len(rows) > 1 and rows[0].n_terms is not None:
+            self._leave_out(self.table[:1], "its terms are among the cubic ones")
+            rows = rows[1:]
         for find_kernels in starts:
             before = best
             for hypothesis in rows:
@@ -171,6 +181,7 @@ class _Search:
                 if best is not None and self._misses_nothing(best):
                     return self._or_more_terms(best, rows)
                 if before is not None and self._agree(fit, before):
+                    self.agreed = True
                     return before
         return best
 

@@ -50,6 +50,8 @@ class TrajectorySearchSettings:
         observations, from which on the search is given up.
     divides_early : bool. Whether steps in time are divided during the search, or at its
         end only.
+    tries_fewer : bool. Whether sets of fewer and fewer terms are solved for where the
+        most probable ones lead nowhere.
     """
 
     n_rounds: int = 20
@@ -63,6 +65,7 @@ class TrajectorySearchSettings:
     n_resolutions: int = 3
     hopeless: float = 0.9
     divides_early: bool = True
+    tries_fewer: bool = False
 
     @classmethod
     def of_fields(cls):
@@ -71,7 +74,8 @@ class TrajectorySearchSettings:
         The noise and the kernels of boundary values, found anew in each step, are known
         to some digits only, and with them the states.
         """
-        return cls(max_steps=15, tol=30.0, part=3e-2, divides_early=False)
+        more = {"divides_early": False, "tries_fewer": True}
+        return cls(max_steps=15, tol=30.0, part=3e-2, **more)
 
 
 def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
@@ -196,6 +200,8 @@ class _TermSearch:
                     return
             if self.best is None:
                 self._try_more(model, iterate)
+            if self.best is None and self.settings.tries_fewer:
+                self._try_fewer(model, score, iterate)
             if not self.score > before:
                 return
             if self._is_hopeless():
@@ -258,6 +264,18 @@ class _TermSearch:
         for offer in (self._best_set(even), list(range(len(self.table.groups)))):
             if self.best is None and tuple(offer) not in self.tried:
                 self._try(offer, model, even, iterate)
+
+    def _try_fewer(self, model, score, iterate):
+        """Solve for fewer and fewer terms, until there is a solution.
+
+        Of the most probable terms near states that are known poorly some are there for
+        the errors of these, and let short waves grow.
+        """
+        kept = self._best_set(score)
+        while self.best is None and self.table.removable(kept):
+            kept = self._without_one(kept, self.table.removable(kept), score)
+            if tuple(kept) not in self.tried:
+                self._try(kept, model, score, iterate)
 
     def _best_neighbours(self, score, model):
         """Sets that have not been solved for, the best first.
