@@ -69,6 +69,7 @@ class EvolutionGrid:
         self.steps = np.diff(self.edges)
         left, right = lower[1 - axis], upper[1 - axis]
         angles = np.linspace(0, np.pi, n_points)
+        self._in_space = {}  # derivative matrices by their orders
         self.x = left + (right - left) * (1 - np.cos(angles)) / 2
 
     @property
@@ -136,11 +137,20 @@ class EvolutionGrid:
                 self.states.index(state),
                 orders[self.axis],
                 factor * self._at_radau_points(orders[self.axis]),
-                _lagrange(self.x, self.x, orders[1 - self.axis]),
+                self._derivative(orders[1 - self.axis]),
             )
             for q, operator in enumerate(operators)
             for state, orders, factor in operator.parts
         ]
+
+    def _derivative(self, order):
+        """Derivatives in space at the points (n_points, n_points), kept once found."""
+        if order not in self._in_space:
+            self._in_space[order] = _lagrange(self.x, self.x, order)
+        return self._in_space[order]
+
+    def __getstate__(self):
+        return vars(self) | {"_in_space": {}}
 
     def matrices(self, operators):
         """Operators of a single state at the Radau points, from the values of a step.
@@ -160,7 +170,7 @@ class EvolutionGrid:
                 in_time, in_space = orders[self.axis], orders[1 - self.axis]
                 matrices[in_time, q] += np.kron(
                     factor * self._at_radau_points(in_time),
-                    _lagrange(self.x, self.x, in_space),
+                    self._derivative(in_space),
                 )
         return matrices
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg
 from scipy.sparse import vstack
 
 from keql._evolution.boundary_prior import (
@@ -32,50 +31,20 @@ from keql._evolution.boundary_values import BoundaryValueRegression, boundary_lo
 from keql._evolution.form import order_in_space, order_in_time, time_axis
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import (
-    EvolvedState,
     effects_on_rates,
     integrate,
     linear_response,
     linear_solution,
 )
+from keql._evolution.model import (
+    EvolutionEvaluation,
+    EvolutionIterate,
+    EvolutionModel,
+)
 from keql._numerics.linalg import rms, size_or_one
 from keql._observations.data import box_around
 from keql.kernels import SystemKernel
 from keql.operators import identity_of
-
-
-@dataclass(frozen=True)
-class EvolutionIterate:
-    """Equations, and states on the grid with their boundary values.
-
-    equations : tuple of LearnedEquation. With their weights.
-    states : list of ndarray of shape (n_steps * 4 * size,). Values of each function on
-        the grid.
-    boundary : list of ndarray of shape (c,). Those on the boundary.
-    """
-
-    equations: tuple
-    states: list
-    boundary: list
-
-    @property
-    def equation(self):
-        """The first equation; the only one unless there is a system."""
-        return self.equations[0]
-
-    @property
-    def weights(self):
-        """Those of all equations, one after another."""
-        return np.concatenate([equation.weights for equation in self.equations])
-
-
-@dataclass(frozen=True)
-class EvolutionEvaluation:
-    """An iterate, observations less its states (N,), and the objective."""
-
-    iterate: EvolutionIterate
-    residuals: np.ndarray
-    loss: float
 
 
 @dataclass(frozen=True)
@@ -227,6 +196,10 @@ class EvolutionProblem:
 
     def evaluate(self, iterate):
         """Residuals and objective of an iterate, its states taken as they are."""
+        return self.evaluate_states(iterate)
+
+    def evaluate_states(self, iterate):
+        """The same, whatever problem it is."""
         residuals = np.concatenate(
             [
                 data.values - matrix @ state
@@ -304,15 +277,15 @@ class EvolutionProblem:
         pairs = zip(np.moveaxis(moved, 1, 0), self.sizes, strict=True)
         return max(rms(change) / size for change, size in pairs if size)
 
-    def resolved(self, iterate, part_of_noise=0.1):
+    def resolved(self, iterate, part_of_noise=0.1, finest=80):
         """The problem and the iterate on a grid that is fine enough; None if this is.
 
         The solution on twice as many steps and points has to agree at the observations
-        to a part of the noise, root mean square; the finest grid is that of a single
-        equation.
+        to a part of the noise, root mean square; `finest` is the largest number of
+        points in space.
         """
         grid = self.grid
-        if len(grid.states) == 1 or grid.n_points >= 80:
+        if grid.n_points >= finest:
             return None
         finer = self.with_grid(2 * grid.n_steps, 2 * grid.n_points)
         there = finer.interpolate_from(self, iterate)
@@ -385,114 +358,19 @@ class IntegratedProblem(EvolutionProblem):
                 states.append(integrate(self.grid, iterate.equation, *given, forcing))
         if any(state is None for state in states):
             return None
-        return super().evaluate(replace(iterate, states=states))
+        return self.evaluate_states(replace(iterate, states=states))
 
 
-class EvolutionModel:
-    """An evolution problem with the equation linearised at an iterate.
-
-    problem : EvolutionProblem. With the prior of maximum likelihood.
-    iterate : EvolutionIterate. Where.
-    regression : BoundaryValueRegression. Weights and boundary values from the
-        observations.
-    loss : float. Minus the log likelihood of the observations.
-    """
-
-    def __init__(self, problem, iterate, regression, loss):
-        self.problem = problem
-        self.iterate = iterate
-        self.regression = regression
-        self.loss = loss
-        self.posterior, equations, start = regression.posterior_weights(), [], 0
-        for equation in iterate.equations:
-            equation, stop = copy(equation), start + len(equation.weights)
-            equation.weights = regression.weights[start:stop]
-            equation.posterior = (
-                self.posterior.part(start, stop) if stop > start else None
-            )
-            equations.append(equation)
-            start = stop
-        p = len(regression.weights)
-        states = problem.solution_of(iterate, regression.unknowns)
-        boundary = [unknowns[1 + p :] for unknowns in regression.unknowns]
-        self.solution = EvolutionIterate(tuple(equations), states, boundary)
-
-    @cached_property
-    def evaluation(self):
-        """The iterate with the objective that the problem's prior gives."""
-        return EvolutionProblem.evaluate(self.problem, self.iterate)
-
-    def step(self, damping):
-        """The full Gauss-Newton iterate, and the predicted decrease of the loss."""
-        if damping:
-            raise ValueError(f"damping={damping}: full steps are not damped.")
-        return self.solution, self.evaluation.loss - self.posterior.loss
-
-    def leave_one_out(self):
-        """Errors of predicting each observation from all others, for each function."""
-        return self.regression.leave_one_out()
-
-    def log_evidence(self):
-        """Log likelihood of the observations, weights and boundary values averaged."""
-        return -self.loss
-
-    def laplace_log_evidence(self):
-        """The same at the iterate itself, by Laplace's approximation.
-
-        The likelihood of the linearised problem is too high as long as steps are long:
-        the noise is taken to be no less than the residuals are.
-        """
-        here, prior = self.evaluation, self.problem.prior
-        prior = replace(prior, noise=np.maximum(prior.noise, rms(here.residuals)))
-        noisier = self.regression.with_prior(prior)
-        loss = boundary_loss(
-            prior,
-            noisier.boundary,
-            here.iterate.weights,
-            here.iterate.boundary,
-            here.residuals,
-            np.concatenate([*map(prior.variances, self.problem.functions)]),
-        )
-        return noisier.shift - loss - noisier.log_volume()
-
-    def with_laplace_evidence(self):
-        """The model whose evidence is that of the iterate itself."""
-        model = copy(self)
-        model.loss = -self.laplace_log_evidence()
-        return model
-
-    def posterior_weights(self):
-        """What the observations say about the weights of all equations."""
-        return self.posterior
-
-    def posterior_states(self, negligible=1e-10):
-        """States on the grid with their uncertainty, one for each function.
-
-        Directions of a smaller part of the largest posterior variance are left out.
-        """
-        grid, states = self.problem.grid, []
-        for values, covariance, outside in zip(
-            self.solution.states,
-            self.regression.covariances(),
-            self.problem.learned.states,
-            strict=True,
-        ):
-            variances, directions = linalg.eigh(covariance)
-            kept = variances > negligible * variances[-1]
-            root = directions[:, kept] * np.sqrt(variances[kept])
-            values = values.reshape(grid.n_steps, 4, grid.size)
-            equations = self.solution.equations
-            states.append(EvolvedState(grid, values, equations, root, outside))
-        return states
-
-
-def make_evolution_problem(learned, noise=None, first_noise=1e-3, exact=1e-9):
+def make_evolution_problem(
+    learned, noise=None, sizes=(40, 80), first_noise=1e-3, exact=1e-9
+):
     """The problem of exact states for a learned model's observations and equations.
 
     The equations are of evolution (:func:`why_not_integrated` says so). `noise` is the
     standard deviation of an observation, or an array (J,) of those of the observed
     operators; None or nan: it is found, from `first_noise` on. A level is at least
-    `exact`; both are relative to the observations' size.
+    `exact`; both are relative to the observations' size. The grid has `sizes`, steps in
+    time and points in space.
     """
     observations, setup = learned.observations, learned.setup
     functions, states = observations.functions, observations.states
@@ -503,7 +381,6 @@ def make_evolution_problem(learned, noise=None, first_noise=1e-3, exact=1e-9):
     order = order_in_time(setup, axis)
     n_ends = [(order_in_space(setup, axis, s) + 1) // 2 for s in states]
     priors = boundary_priors(learned, points, order, noise, first_noise, exact)
-    sizes = (40, 80) if len(states) == 1 else (20, 40)
     box = box_around(observed, placed)
     grid = EvolutionGrid(*box, axis, *sizes, n_ends, order, states=states)
     forcing = tuple(setup.forcing_functions)

@@ -109,6 +109,12 @@ class Fit:
         return self.two_step.observations
 
     @property
+    def terms(self):
+        """Pairs (position of an equation, term)."""
+        equations = enumerate(self.result.solution.equations)
+        return {(e, name) for e, equation in equations for name in equation.terms()}
+
+    @property
     def n_weights(self):
         """Number of free weights of the equation."""
         return len(self.result.solution.weights)

@@ -92,18 +92,15 @@ class _Search:
         self.two_step, self.context = two_step, context
         self.criteria = context.criteria
         self.size = PredictionScale(two_step.observations).size
-        self.table = table
+        self.table, self.agreed = table, False
         self.not_tried = [
             (row.hypothesis.name, row.why_not) for row in table if row.why_not
         ]
 
     def run(self):
         """The selection."""
-        self.agreed = False
-        if self._is_in_time or self._is_of_fields:
-            exact = self._trajectories()
-        else:
-            exact = self._exact_states()
+        by_elimination = self._is_in_time or self._is_of_fields
+        exact = self._trajectories() if by_elimination else self._exact_states()
         if exact is not None and self._is_enough(exact):
             self._leave_out(self.table[2:], "exact states predict well enough")
             selection = Selection(exact=exact)
@@ -117,8 +114,8 @@ class _Search:
             return True
         if self._is_in_time:
             return self._misses_nothing(exact)
-        if self.agreed and self._is_of_fields:
-            return True
+        if self._is_of_fields:
+            return self.agreed or self._misses_nothing(exact)
         return predicts_within_noise(exact, self.two_step, self.criteria)
 
     def _leave_out(self, rows, reason):
@@ -187,7 +184,7 @@ class _Search:
 
     def _agree(self, fit, other):
         """Whether trajectories from another start are those that predict well."""
-        if fit is None or _terms(fit) != _terms(other) or self._in_doubt(other.error):
+        if fit is None or fit.terms != other.terms or self._in_doubt(other.error):
             return False
         return abs(fit.error - other.error) < self.criteria.agreement * other.error
 
@@ -202,7 +199,7 @@ class _Search:
             return fit
         two_step = self._two_steps(higher[0])
         other = fit_trajectories(two_step, higher[0], self.context, simpler=fit)
-        if other is None or _terms(other) <= _terms(fit):
+        if other is None or other.terms <= fit.terms:
             return fit
         return other
 
@@ -232,7 +229,8 @@ class _Search:
         interpolation does.
         """
         if not self._is_in_time:
-            return predicts_within_noise(fit, self.two_step, self.criteria)
+            own = fit.problem.prior.noise
+            return predicts_within_noise(fit, self.two_step, self.criteria, own)
         observations = self.two_step.observations
         lowest, _ = noise_range(observations.sizes())
         if np.any(self.two_step.observation_noise > 2 * lowest):
@@ -498,9 +496,3 @@ class _Search:
         start = warm_start(kernels[0], held)
         states = refit_states(fit, *start[:3], self.context)
         return best.or_better(Selection(states, None, start.error, kernels))
-
-
-def _terms(fit):
-    """Pairs (position of an equation, term) of a fit."""
-    equations = enumerate(fit.result.solution.equations)
-    return {(e, name) for e, equation in equations for name in equation.terms()}

@@ -52,6 +52,8 @@ class TrajectorySearchSettings:
         end only.
     tries_fewer : bool. Whether sets of fewer and fewer terms are solved for where the
         most probable ones lead nowhere.
+    first_grid : tuple. Steps in time and points in space with which fields are searched
+        for terms.
     """
 
     n_rounds: int = 20
@@ -66,6 +68,7 @@ class TrajectorySearchSettings:
     hopeless: float = 0.9
     divides_early: bool = True
     tries_fewer: bool = False
+    first_grid: tuple = (20, 40)
 
     @classmethod
     def of_fields(cls):
@@ -99,8 +102,11 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
         settings = of_fields() if is_field else TrajectorySearchSettings()
     operators = [operator.name for operator in learned.observations.operators]
     given = [hypothesis.of_state(name).observation_noise for name in operators]
-    make = make_evolution_problem if is_field else make_trajectory_problem
-    problem = make(learned, np.array(given, dtype=float))
+    given = np.array(given, dtype=float)
+    if is_field:
+        problem = make_evolution_problem(learned, given, settings.first_grid)
+    else:
+        problem = make_trajectory_problem(learned, given)
     solve = partial(_solve, learned, context, settings)
     table = TermTable(learned, joint_basis(learned.equations), hypothesis)
     search = _TermSearch(problem, table, solve, settings)
