@@ -13,6 +13,7 @@ from keql._evolution.boundary_prior import (
     PointsOfStates,
     StateKernels,
 )
+from keql._evolution.form import time_axis, why_not_integrated
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import (
     EvolvedState,
@@ -20,6 +21,7 @@ from keql._evolution.integration import (
     linear_response,
     linear_solution,
 )
+from keql._evolution.problem import make_evolution_problem
 from keql.datasets import make_fitzhugh_nagumo
 from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.operators import identity_of, parse_operator
@@ -240,13 +242,10 @@ def test_the_prior_is_of_the_states_that_were_observed():
 
 def test_fields_are_resolved_where_two_grids_differ():
     """Of two grids one is too coarse for the waves, the other one is not."""
-    learned = learn(*observed(12), equation_kernel=Polynomial(1))
-    noise = np.array([1e-3, 1e-3])
-    found = []
+    learned, noise, found = learn(), np.array([1e-3, 1e-3]), []
     for sizes in ((2, 6), (12, 16)):
         problem = make_evolution_problem(learned, noise, sizes)
-        start = problem.start_without_terms()
-        solution = problem.linearise(problem.evaluate(start)).solution
+        solution = problem.iterate(equations(), [on_grid(problem.grid).ravel()])
         found.append(problem.resolved(solution))
         assert problem.resolved(solution, finest=sizes[1]) is None
     finer, iterate = found[0]
