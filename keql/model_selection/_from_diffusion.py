@@ -24,6 +24,7 @@ from keql.model_selection._evolution_terms import (
     CandidateTerms,
     TermSearch,
     TermSearchSettings,
+    are_many,
     exact_fit,
     polished,
     solve_exactly,
@@ -64,7 +65,8 @@ def fit_from_diffusion(learned, hypothesis, context, settings=None):
         one of its terms, or cannot be integrated.
     """
     settings = settings or DiffusionSettings()
-    if not isinstance(learned.equation.basis, PolynomialBasis):
+    is_polynomial = isinstance(learned.equation.basis, PolynomialBasis)
+    if not is_polynomial or are_many(learned, context):
         return None
     problem = make_evolution_problem(learned, hypothesis.observation_noise)
     candidates = CandidateTerms(learned.equation)
