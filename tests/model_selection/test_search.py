@@ -256,7 +256,10 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     data = FunctionData(np.zeros((3, 1)), np.ones(3), np.ones(3), *of_state)
     setup = SimpleNamespace(is_system=False)
     two_step = SimpleNamespace(
-        observations=Observations((None,), [data]), setup=setup, variables=("x", "t")
+        observations=Observations((None,), [data]),
+        observation_noise=np.zeros(1),
+        setup=setup,
+        variables=("x", "t"),
     )
     context = replace(CONTEXT, settings=replace(CONTEXT.settings, n_restarts=7))
     table = [Candidate(Hypothesis(), why_not)] * 5
