@@ -14,10 +14,13 @@ from keql._observations.data import PredictionScale
 from keql.equation import LearnedSystem
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
+    ReportCriteria,
     SearchSummary,
     describe_fit,
+    residuals_of_equations,
     rivals_in_words,
     undetermined,
+    unexplained,
 )
 from keql.model_selection import Context, Fit, search
 
@@ -267,7 +270,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.message_, self.misfit_ = result.message, fit.misfit
         self.restarts_, self.terms_path_ = fit.restarts, fit.terms_path
-        self.fit_report_ = describe_fit(self, fit.learned, _summary(selection))
+        criteria = ReportCriteria(large_part=selection.criteria.unexplained)
+        report = describe_fit(self, fit.learned, _summary(selection), criteria)
+        self.fit_report_ = report
 
     def _warn_of_failure(self, doubts):
         """Warn of a fit that should not be relied on, and say what to do.
@@ -327,9 +332,16 @@ def _doubts(selection):
             "Observe more often or with less noise, or try other operators or kernels; "
             "do not rely on the equations."
         )
-    doubts = undetermined(selection.best.learned)
+    fit = selection.best
+    doubts = undetermined(fit.learned)
     rivals = rivals_in_words(selection.rivals)
     doubts += [rivals] if rivals else []
+    residuals = residuals_of_equations(fit.learned, fit.is_exact)
+    names = [terms.name for terms in fit.learned.setup.equations]
+    given = [fit.hypothesis.of_equation(n).equation_noise is not None for n in names]
+    own = zip(residuals.items(), given, strict=True)
+    found = {name: residual for (name, residual), is_given in own if not is_given}
+    doubts += unexplained(found, selection.criteria.unexplained)
     return f"found that {'; '.join(doubts)}." if doubts else ""
 
 

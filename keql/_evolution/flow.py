@@ -27,6 +27,8 @@ class Flow:
         first = self.equations[0]
         self.n_unknown = first.n_unknown_features
         self.sizes = [len(equation.weights) for equation in self.equations]
+        highest = [self.layout.offset + j for j, _ in self.layout.solved_for]
+        self._only_known_has_highest = min(highest) >= self.n_unknown
 
     @property
     def n_states(self):
@@ -47,7 +49,12 @@ class Flow:
         """
         layout, n, D = self.layout, len(t), self.n_states
         S = layout.features(t, y.T, 0.0)
-        gradients = [equation.gradient(S) for equation in self.equations]
+        if with_slopes or not self._only_known_has_highest:
+            gradients = [equation.gradient(S) for equation in self.equations]
+        else:
+            gradients = [
+                equation.known_part.gradient(S).T for equation in self.equations
+            ]
         M = np.stack([layout.slopes(gradient) for gradient in gradients], axis=1)
         parts = [e.basis(S[:, : self.n_unknown]) for e in self.equations]
         left = [

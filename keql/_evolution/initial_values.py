@@ -180,6 +180,11 @@ class InitialValueRegression:
         """Mean square of the residuals in units of the noise levels."""
         return float(np.mean(np.concatenate(self._residuals) ** 2))
 
+    @property
+    def n_free(self):
+        """Number of observations less that of the initial values."""
+        return max(1, sum(len(own.index) - len(own.initial) for own in self.rows))
+
     def log_evidence(self):
         """Log likelihood of the observations, weights and initial values averaged."""
         factors = [self._solved[1], *(block.R for block in self._blocks)]

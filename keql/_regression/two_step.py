@@ -323,12 +323,13 @@ def _bind_equation_kernel(hypothesis, terms, setup, unknown, size, variables):
     return as_kernel(kernel).bind(names, default=columns).scaled_to(unknown)
 
 
-def polynomial_kernel(size, degree=2):
-    """A kernel of polynomials in the operators, with a free variance.
+def polynomial_kernel(size, degree=2, columns=None):
+    """A kernel of polynomials, with a free variance.
 
-    `size` is the root mean square of what P has to explain.
+    `size` is the root mean square of what P has to explain. `columns` are the positions
+    of the features that they depend on; None: the inputs and operators.
     """
-    return _variance(size) * Polynomial(degree)
+    return _variance(size) * Polynomial(degree, active_dims=columns)
 
 
 def varying_coefficient_kernel(size, points, length=1.0):

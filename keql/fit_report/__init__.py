@@ -1,7 +1,15 @@
 """What a fit has chosen and why, how well it meets its data, and what looks wrong."""
 
-from keql.fit_report._describe import SearchSummary, describe_fit
-from keql.fit_report._report import FitReport
-from keql.fit_report._undetermined import rivals_in_words, undetermined
+from keql.fit_report._describe import (
+    SearchSummary,
+    describe_fit,
+    residuals_of_equations,
+)
+from keql.fit_report._report import FitReport, ReportCriteria
+from keql.fit_report._undetermined import (
+    rivals_in_words,
+    undetermined,
+    unexplained,
+)
 
 __all__ = ["FitReport"]

@@ -27,10 +27,13 @@ from keql.fit_report._report import (
     FitReport,
     ReportCriteria,
     Residual,
-    percent,
     times,
 )
-from keql.fit_report._undetermined import rivals_in_words, undetermined
+from keql.fit_report._undetermined import (
+    rivals_in_words,
+    undetermined,
+    unexplained,
+)
 
 
 @dataclass(frozen=True)
@@ -60,15 +63,16 @@ class SearchSummary:
     criteria: dict = field(default_factory=dict)
 
 
-def describe_fit(model, learned, search=None):
+def describe_fit(model, learned, search=None, criteria=None):
     """Make the report of a fit.
 
     The estimator `model` has its parameters, and all fitted attributes but the report;
     `learned` is the LearnedModel that it has stored, and `search` the SearchSummary of
-    what was tried; None: nothing was searched.
+    what was tried; None: nothing was searched. `criteria` is a ReportCriteria; None:
+    the default one.
     """
-    search = search or SearchSummary()
-    criteria, setup = ReportCriteria(), learned.setup
+    search, setup = search or SearchSummary(), learned.setup
+    criteria = criteria or ReportCriteria()
     data, is_exact = learned.observations.functions, search.exact_error is not None
     title = f"{type(model).__name__}, {sum(len(d.values) for d in data)} observations"
     if len(data) > 1:
@@ -76,7 +80,7 @@ def describe_fit(model, learned, search=None):
     residuals, terms = _residuals_of_observations(learned), None
     if setup is not None:
         title += f", {sum(map(len, setup.collocation_points))} collocation points"
-        residuals |= _residuals_of_equations(learned, is_exact)
+        residuals |= residuals_of_equations(learned, is_exact)
         terms = [
             identify_terms(learned, e, is_exact, criteria)
             for e in range(len(learned.equations))
@@ -115,7 +119,7 @@ def _residuals_of_observations(learned):
     return residuals
 
 
-def _residuals_of_equations(learned, is_exact):
+def residuals_of_equations(learned, is_exact):
     """Residuals by name: "equation", with its own name if there are several."""
     residuals, setup = {}, learned.setup
     parts = learned.equations, learned.targets, learned.equation_noise, setup.equations
@@ -230,7 +234,7 @@ def find_concerns(model, residuals, identifiability, criteria):
     return [
         *(text for name, own in each.items() for text in _dependent_terms(own, name)),
         *_residuals_above_noise(residuals, criteria),
-        *_unexplained_parts(residuals, criteria),
+        *unexplained(residuals, criteria.large_part),
         *_disagreement(model, criteria),
         *_at_bounds(model, criteria),
         *([] if getattr(model, "converged_", True) else [model.message_]),
@@ -267,18 +271,6 @@ def _residuals_above_noise(residuals, criteria):
                 f"the {name} {'are' if is_plural else 'is'} missed by "
                 f"{times(residual.rms, residual.noise)} the noise level: a larger "
                 f"{parameter}, another kernel or other operators are called for"
-            )
-
-
-def _unexplained_parts(residuals, criteria):
-    """Residuals of equations that are large beside their terms."""
-    for name, residual in residuals.items():
-        is_equation = name.startswith("equation")
-        if is_equation and residual.rms > criteria.large_part * residual.size:
-            part = percent(residual.rms, residual.size)
-            yield (
-                f"the {name} leaves {part} of its terms unexplained: operators are "
-                "missing, or derivatives are poorly known"
             )
 
 

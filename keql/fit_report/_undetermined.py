@@ -5,6 +5,7 @@ from math import exp
 import numpy as np
 
 from keql.equation import terms_of
+from keql.fit_report._report import percent
 
 
 def undetermined(learned, significant=3.0):
@@ -46,6 +47,24 @@ def _largest_ratio(learned, equation):
     unit = max(1.0, 2 * equation.posterior.loss / n_observed) ** 0.5
     ratios = [abs(v) / (unit * errors[name]) for name, v in values.items()]
     return max(ratios)
+
+
+def unexplained(residuals, most):
+    """Equations of which a part is not explained, each in a sentence.
+
+    residuals : dict of str to Residual. Those of equations are named so.
+    most : float. The largest part of the size of its terms by which one may be missed.
+    """
+    sentences = []
+    for name, residual in residuals.items():
+        if name.startswith("equation") and residual.rms > most * residual.size:
+            part = percent(residual.rms, residual.size)
+            sentences.append(
+                f"the {name} leaves {part} of its terms unexplained: operators or "
+                "terms are missing, or derivatives are poorly known. Try more "
+                "operators, or an equation_kernel of a higher degree or another form"
+            )
+    return sentences
 
 
 def rivals_in_words(rivals, most=3):

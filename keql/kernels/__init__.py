@@ -13,7 +13,12 @@ from keql.kernels._function import FunctionKernel
 from keql.kernels._multi_index import leibniz
 from keql.kernels._polynomial import Constant, Polynomial
 from keql.kernels._radial import RBF, Matern, RadialKernel, RationalQuadratic
-from keql.kernels._restriction import Restriction, parse_monomial, unrestricted
+from keql.kernels._restriction import (
+    Restriction,
+    feature_slopes,
+    parse_monomial,
+    unrestricted,
+)
 from keql.kernels._states import ProjectedKernel, SystemKernel, map_states
 from keql.kernels._stationary import Periodic
 

@@ -1,7 +1,7 @@
 """Constant and polynomial kernels: exact features, exact monomials."""
 
 from functools import lru_cache
-from itertools import product
+from itertools import combinations_with_replacement, product
 from math import comb, perm, prod
 from numbers import Integral
 
@@ -116,16 +116,9 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
 
     def feature_polynomials(self, d):
         columns = self._columns(d)
-        center, scale = self._center_and_scale(len(columns))
-        own = self._exponents(len(columns))
-        raw = _monomials(len(columns), self.degree, True)
-        # prod_i ((s_i - c_i) / b_i)^e_i, expanded by the binomial theorem; comb is 0
-        # where the power of s_i exceeds e_i.
-        coefficients = np.tile(self._weights(len(columns)), (len(raw), 1))
-        for powers, exponents, c, b in zip(raw.T, own.T, center, scale, strict=True):
-            rest = np.maximum(exponents - powers[:, None], 0)
-            factor = binom(exponents, powers[:, None])
-            coefficients *= factor * (-c) ** rest / b**exponents
+        center, scale = map(tuple, self._center_and_scale(len(columns)))
+        offset = float(self.offset)
+        raw, coefficients = _expanded(self.degree, offset, center, scale)
         full = np.zeros((len(raw), d), dtype=int)
         full[:, columns] = raw
         return merge_monomials(full, coefficients)
@@ -139,13 +132,26 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         if np.any(a[~self.depends_on(d)]):
             return np.zeros((len(S), len(own)))
         Z, scale = self._standardise(S[:, columns])
-        features = np.tile(self._weights(len(columns)), (len(S), 1))
-        for z, b, order, exponents in zip(Z.T, scale, a[columns], own.T, strict=True):
-            powers = np.vander(z, self.degree + 1, increasing=True)
-            factors = np.array([perm(int(e), int(order)) for e in exponents])
-            lowered = np.maximum(exponents - order, 0)
-            features *= powers[:, lowered] * factors / b**order
-        return features
+        places, factors = self._derived(a[columns])
+        weights = self._weights(len(columns)) / np.prod(scale ** a[columns])
+        return _values_of_monomials(Z, self.degree)[:, places] * (factors * weights)
+
+    def _feature_slopes(self, S, weights):
+        """Slopes (d, n) of `feature_map(S) @ weights` in the columns of S (n, d)."""
+        slopes, columns = np.zeros(S.T.shape), self._columns(S.shape[1])
+        Z, scale = self._standardise(S[:, columns])
+        values = _values_of_monomials(Z, self.degree)
+        weights = weights * self._weights(len(columns))
+        combined = np.zeros((values.shape[1], len(columns)))
+        for i, unit in enumerate(np.eye(len(columns), dtype=int)):
+            places, factors = self._derived(unit)
+            np.add.at(combined[:, i], places, factors * weights / scale[i])
+        slopes[columns] = (values @ combined).T
+        return slopes
+
+    def _derived(self, order):
+        """The monomials that those of the kernel become, and factors, if derived."""
+        return _derived(self.degree, bool(self.offset > 0), tuple(order.tolist()))
 
     def _exponents(self, d):
         """Exponents (p, d) of the monomials in z that the kernel contains."""
@@ -229,11 +235,77 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
 @lru_cache(maxsize=64)
 def _monomials(d, degree, lower):
     """Exponents (p, d) of the monomials of a degree, and of lower ones if wanted."""
-    lowest = 0 if lower else degree
-    exponents = product(range(degree + 1), repeat=d)
-    table = np.array([e for e in exponents if lowest <= sum(e) <= degree])
+    table = []
+    for k in range(0 if lower else degree, degree + 1):
+        for factors in combinations_with_replacement(range(d), k):
+            table.append(np.bincount(np.array(factors, dtype=int), minlength=d))
+    table = np.array(sorted(map(tuple, table))).reshape(-1, d)
     table.setflags(write=False)
     return table
+
+
+@lru_cache(maxsize=8)
+def _expanded(degree, offset, center, scale):
+    """Exponents (q, d) of the monomials in s, and their coefficients (q, p).
+
+    The p functions prod_i ((s_i - c_i) / b_i)^e_i with their weights, expanded by the
+    binomial theorem.
+    """
+    d = len(center)
+    raw, own = _monomials(d, degree, True), _monomials(d, degree, offset > 0)
+    powers = np.arange(degree + 1)
+    ways = binom(powers, powers[:, None])  # 0 where the power of s_i exceeds e_i
+    coefficients = np.tile(_multinomial_roots(d, degree, offset), (len(raw), 1))
+    for i, (c, b) in enumerate(zip(center, scale, strict=True)):
+        rest = np.maximum(powers - powers[:, None], 0)
+        factors = ways * (-c) ** rest / b**powers
+        coefficients *= factors[np.ix_(raw[:, i], own[:, i])]
+    coefficients.setflags(write=False)
+    return raw, coefficients
+
+
+@lru_cache(maxsize=64)
+def _recursion(d, degree):
+    """How monomials up to a degree are made of those of one degree less.
+
+    For each degree from one on three arrays: positions of monomials, of those that they
+    are multiples of, and the columns by which.
+    """
+    table = _monomials(d, degree, True)
+    place = {tuple(powers): i for i, powers in enumerate(table.tolist())}
+    steps = []
+    for k in range(1, degree + 1):
+        own = np.flatnonzero(table.sum(axis=1) == k)
+        columns = np.argmax(table[own] > 0, axis=1)
+        before = table[own] - np.eye(d, dtype=int)[columns]
+        steps.append((own, [place[tuple(row)] for row in before.tolist()], columns))
+    return steps
+
+
+def _values_of_monomials(Z, degree):
+    """Values (n, p) of all monomials up to a degree at points (n, d)."""
+    n, d = Z.shape
+    values = np.ones((n, len(_monomials(d, degree, True))))
+    for own, before, columns in _recursion(d, degree):
+        values[:, own] = values[:, before] * Z[:, columns]
+    return values
+
+
+@lru_cache(maxsize=256)
+def _derived(degree, lower, order):
+    """Derivatives of the monomials of a degree, and of lower ones if wanted.
+
+    Their positions among all monomials up to the degree, and their factors.
+    """
+    d = len(order)
+    place = {tuple(e): i for i, e in enumerate(_monomials(d, degree, True).tolist())}
+    places, factors = [], []
+    for powers in _monomials(d, degree, lower).tolist():
+        factor = prod(perm(e, k) for e, k in zip(powers, order, strict=True))
+        rest = [e - k for e, k in zip(powers, order, strict=True)]
+        places.append(place[tuple(rest)] if factor else 0)
+        factors.append(float(factor))
+    return np.array(places), np.array(factors)
 
 
 @lru_cache(maxsize=64)

@@ -1,12 +1,14 @@
 """A polynomial kernel that keeps some monomials only."""
 
 import re
+from functools import lru_cache
 
 import numpy as np
 from scipy import linalg
 
-from keql.kernels._base import as_kernel
+from keql.kernels._base import Product, as_kernel
 from keql.kernels._features import FeatureKernel
+from keql.kernels._polynomial import Constant, Polynomial
 
 
 class Restriction(FeatureKernel):
@@ -86,13 +88,13 @@ class Restriction(FeatureKernel):
                 f"the exponents {missing[0]}."
             )
         rows = [row_of[tuple(powers)] for powers in wanted]
-        weights = _weights_of(coefficients, rows)
-        if weights is None:
+        shape, entries = coefficients.shape, coefficients.tobytes()
+        directions = _orthonormal_weights(entries, shape, tuple(rows))
+        if directions is None:
             raise ValueError(
                 f"{self.kernel} does not contain the monomials {list(self.monomials)} "
                 "one by one: use an offset above 0, or center=0."
             )
-        directions = linalg.qr(weights, mode="economic")[0]
         return directions, coefficients[rows] @ directions
 
     def _exponents(self, d):
@@ -123,6 +125,22 @@ class Restriction(FeatureKernel):
             for monomial in self.monomials
         ]
         return Restriction(self.kernel, resolved)
+
+
+@lru_cache(maxsize=16)
+def _orthonormal_weights(entries, shape, rows):
+    """Directions (p, q) of the weights of q monomials, or None (see `_weights_of`).
+
+    From the entries, as bytes, of an array of this shape: found once for all kernels
+    that differ in their variance only.
+    """
+    coefficients = np.frombuffer(entries).reshape(shape)
+    weights = _weights_of(coefficients, list(rows))
+    if weights is None:
+        return None
+    directions = linalg.qr(weights, mode="economic")[0]
+    directions.setflags(write=False)
+    return directions
 
 
 def _weights_of(coefficients, rows, rounding=1e-13, tolerance=1e-6):
@@ -201,3 +219,22 @@ def unrestricted(kernel, weights, d):
         directions, _ = kernel._directions(d)
         kernel, weights = as_kernel(kernel.kernel), directions @ weights
     return kernel, weights
+
+
+def feature_slopes(kernel, S, weights):
+    """Slopes (d, n) of a combination of exact features at points.
+
+    They are those of `feature_map(S) @ weights` in the columns of S (n, d), for weights
+    (p,); polynomials know all of them at once.
+    """
+    d = S.shape[1]
+    kernel, weights = unrestricted(kernel, weights, d)
+    if isinstance(kernel, Product) and isinstance(kernel.k1, Constant):
+        variance = kernel.k1.constant_value
+        return feature_slopes(kernel.k2, S, variance**0.5 * weights)
+    if isinstance(kernel, Polynomial):
+        return kernel._feature_slopes(S, weights)
+    slopes, units = np.zeros(S.T.shape), np.eye(d, dtype=int).tolist()
+    for column in np.flatnonzero(kernel.depends_on(d)):
+        slopes[column] = kernel.feature_map(S, tuple(units[column])) @ weights
+    return slopes

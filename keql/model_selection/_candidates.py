@@ -58,15 +58,42 @@ def candidates(two_step, given, settings):
     is_open = _is_open(two_step, given)
     first = given if is_open else replace(given, name="as given")
     kernel_given = "" if is_open else "equation_kernel is given"
-    cubic_not = kernel_given or _why_not_cubic(two_step)
+    cubic_not = exact_cubic_not = kernel_given or _why_not_cubic(two_step)
+    names = [t.name for t in two_step.setup.equations if t.depends_on is not None]
+    if all(given.of_equation(name).n_terms is not None for name in names):
+        exact_cubic_not = kernel_given  # of many terms the most probable are searched
     not_exact = _why_not_exact(two_step, given, settings)
     return [
         Candidate(_exact(first), not_exact),
-        Candidate(_exact(cubic), not_exact or cubic_not),
+        Candidate(_exact(cubic), not_exact or exact_cubic_not),
         Candidate(first),
         Candidate(cubic, cubic_not),
         Candidate(varying, kernel_given or _why_not_varying(two_step, given)),
+        *_wider(two_step, given, not_exact or kernel_given),
     ]
+
+
+def _wider(two_step, given, why_not):
+    """Exact states of a single ordinary differential equation with more terms.
+
+    Products of four operators, and those that depend on time. Each has all terms of
+    the one before.
+    """
+    columns = tuple(range(len(two_step.setup.unknown_names(two_step.variables))))
+    kernels = {
+        "quartic polynomial": partial(polynomial_kernel, degree=4),
+        "quartic polynomial of time too": partial(
+            polynomial_kernel, degree=4, columns=columns
+        ),
+    }
+    if two_step.setup.is_system or len(two_step.variables) > 1:
+        why_not = "it is tried for single ordinary differential equations only"
+    elif given.n_terms is None:
+        why_not = why_not or "n_terms=None keeps all terms"
+    for name, make in kernels.items():
+        kernel = default_kernels(two_step, given, make)
+        hypothesis = replace(given, equation_kernel=kernel, name=name)
+        yield Candidate(_exact(hypothesis), why_not)
 
 
 def default_kernels(two_step, given, make):

@@ -21,10 +21,10 @@ from scipy import linalg
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import FullSteps, minimise
+from keql._numerics.subsets import TermOdds
 from keql._observations.data import PredictionScale, left_out_errors
 from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
 from keql.kernels import Restriction
-from keql.model_selection._criteria import log_odds
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit
 from keql.model_selection._trajectory_terms import fit_trajectories
@@ -65,6 +65,7 @@ class CandidateTerms:
     def __init__(self, equation):
         n_columns = len(equation.variables) + equation.n_operators
         self.exponents = find_terms(equation.basis.kernel, n_columns, "auto")
+        self.log_odds = TermOdds(self.exponents.sum(axis=1))
         self.equation = copy(equation)
         self.equation.weights = np.zeros_like(equation.weights)
         # Weights of each term alone.
@@ -156,10 +157,6 @@ class CandidateTerms:
             loss = determinant - self.log_odds(terms) - 0.5 * z @ z
             losses.append((loss, terms))
         return [terms for _, terms in sorted(losses)]
-
-    def log_odds(self, terms):
-        """Log prior probability of a set of terms, by their degrees."""
-        return log_odds(self.exponents.sum(axis=1), terms)
 
 
 class TermSearch:

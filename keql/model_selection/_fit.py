@@ -109,12 +109,6 @@ class Fit:
         return self.two_step.observations
 
     @property
-    def terms(self):
-        """Pairs (position of an equation, term)."""
-        equations = enumerate(self.result.solution.equations)
-        return {(e, name) for e, equation in equations for name in equation.terms()}
-
-    @property
     def n_weights(self):
         """Number of free weights of the equation."""
         return len(self.result.solution.weights)
@@ -180,6 +174,45 @@ class Fit:
             self.problem, self.result.solution, self.error, self.observations, criteria
         )
         return replace(self, problem=self.problem.with_dispersion(dispersion))
+
+    @property
+    def term_names(self):
+        """Names of the terms; those of a system after the names of its equations."""
+        names = []
+        setup, equations = self.two_step.setup, self.result.solution.equations
+        for terms, equation in zip(setup.equations, equations, strict=True):
+            own = equation.terms() if terms.depends_on is not None else {}
+            names += [f"{terms.name}: {n}" if setup.is_system else n for n in own]
+        return names
+
+    @property
+    def log_evidences(self):
+        """The highest log evidence of each set of terms that was solved for, a dict."""
+        best = {}
+        for step in self.terms_path:
+            if np.isfinite(step.log_evidence):
+                key = frozenset(step.terms)
+                best[key] = max(best.get(key, -np.inf), step.log_evidence)
+        return best
+
+    def or_more_probable(self, other, odds):
+        """The fit, or another one of a wider hypothesis whose evidence is higher.
+
+        `odds` are the prior log odds of this hypothesis to the wider one. Either is
+        told beside all sets of terms that were solved for.
+        """
+        own, evidence = self.log_evidences, other.log_evidences
+        chosen, best = (frozenset(f.term_names) for f in (self, other))
+        if chosen not in own or not {chosen, best} <= {*evidence}:
+            return self
+        shift = own[chosen] - evidence[chosen] - odds
+        steps = [
+            step._replace(log_evidence=step.log_evidence + shift)
+            for step in other.terms_path
+            if frozenset(step.terms) not in own
+        ]
+        better = best not in own and evidence[best] + shift > own[chosen]
+        return replace(other if better else self, terms_path=[*self.terms_path, *steps])
 
     def stopped(self, stop):
         """The fit as the outcome of a search that was stopped."""
@@ -437,20 +470,17 @@ class Selection:
     def rivals(self):
         """Terms that explain the data about as well, if terms were chosen by evidence.
 
-        A list of (terms, log odds), the most probable first: those of the fit, with the
-        log odds zero, and others of lower odds by less than the criterion allows.
+        A list of (terms, log odds): those of the fit, with the log odds zero, and
+        others, the most probable first, if they are as probable as the criterion says.
         """
-        best = {}
-        for step in self.best.terms_path:
-            if np.isfinite(step.log_evidence):
-                key = frozenset(step.terms)
-                best[key] = max(best.get(key, -np.inf), step.log_evidence)
-        ranked = sorted(best.items(), key=lambda item: -item[1])
-        return [
-            (terms, value - ranked[0][1])
-            for terms, value in ranked
-            if value > ranked[0][1] - self.criteria.rival
-        ]
+        fit, evidence = self.best, self.best.log_evidences
+        chosen = frozenset(fit.term_names)
+        if chosen not in evidence:
+            return []
+        odds = {terms: value - evidence[chosen] for terms, value in evidence.items()}
+        ranked = sorted(odds.items(), key=lambda item: -item[1])
+        near = [(terms, o) for terms, o in ranked if o > -self.criteria.rival]
+        return [(chosen, 0.0), *((t, o) for t, o in near if t != chosen)]
 
     def or_better(self, other, factor=1.0):
         """This, or another one with smaller errors, `factor` times its own at most."""

@@ -33,13 +33,16 @@ from keql.model_selection._fit import (
     refit_states,
     with_better_equation,
 )
-from keql.model_selection._from_diffusion import fit_from_diffusion
+from keql.model_selection._from_diffusion import or_from_diffusion
 from keql.model_selection._state_kernels import (
     KernelCandidate,
     compare_kernels,
     warm_start,
 )
-from keql.model_selection._trajectory_terms import fit_trajectories
+from keql.model_selection._trajectory_terms import (
+    TrajectorySearchSettings,
+    fit_trajectories,
+)
 
 
 def fit_hypothesis(hypothesis, two_step, context, learned=None):
@@ -99,10 +102,10 @@ class _Search:
 
     def run(self):
         """The selection."""
-        by_elimination = self._is_in_time or self._is_of_fields
-        exact = self._trajectories() if by_elimination else self._exact_states()
+        by_terms = self._is_in_time or self._is_of_fields
+        exact = self._trajectories() if by_terms else self._exact_states()
         if exact is not None and self._is_enough(exact):
-            self._leave_out(self.table[2:], "exact states predict well enough")
+            self._leave_out(self.table[2:5], "exact states predict well enough")
             selection = Selection(exact=exact)
         else:
             selection = self._joint(exact)
@@ -110,12 +113,10 @@ class _Search:
 
     def _is_enough(self, exact):
         """Whether nothing else is tried beside exact states."""
-        if exact.result.interrupted:
+        if exact.result.interrupted or (self._is_of_fields and self.agreed):
             return True
-        if self._is_in_time:
+        if self._is_in_time or self._is_of_fields:
             return self._misses_nothing(exact)
-        if self._is_of_fields:
-            return self.agreed or self._misses_nothing(exact)
         return predicts_within_noise(exact, self.two_step, self.criteria)
 
     def _leave_out(self, rows, reason):
@@ -154,19 +155,18 @@ class _Search:
         points lead to, these imposed more and more strictly; then, for systems, from
         those of compared kernels, which are tried for single equations anyway.
         """
-        starts, best = [None, anneal], None
-        starts += [compare_kernels] if self.two_step.setup.is_system else []
-        rows = [
-            joint.hypothesis
-            for row, joint in zip(self.table[:2], self.table[2:4], strict=True)
-            if not (row.why_not or joint.why_not)
-        ]
+        rows = [row.hypothesis for row in self.table[:2] if not row.why_not]
+        wider = [row.hypothesis for row in self.table[5:] if not row.why_not]
+        pairs = zip(self.table[:2], self.table[2:4], strict=True)
+        joint = [a.hypothesis for a, b in pairs if not (a.why_not or b.why_not)]
         if self._is_of_fields and len(rows) > 1 and rows[0].n_terms is not None:
             self._leave_out(self.table[:1], "its terms are among the cubic ones")
-            rows = rows[1:]
-        for find_kernels in starts:
+            rows, joint = rows[1:], joint[1:]
+        starts, best = [(None, [*rows, *wider]), (anneal, joint)], None
+        starts += [(compare_kernels, joint)] if self.two_step.setup.is_system else []
+        for find_kernels, tried in starts:
             before = best
-            for hypothesis in rows:
+            for hypothesis in tried:
                 fit = self._trajectories_from(find_kernels, hypothesis)
                 clearly = 1.0 if best is None else self.criteria.clearly_better
                 if fit is not None and (
@@ -176,7 +176,7 @@ class _Search:
                 if best is not None and best.result.interrupted:
                     return best
                 if best is not None and self._misses_nothing(best):
-                    return self._or_more_terms(best, rows)
+                    return self._or_more_terms(best, rows, wider)
                 if before is not None and self._agree(fit, before):
                     self.agreed = True
                     return before
@@ -184,24 +184,32 @@ class _Search:
 
     def _agree(self, fit, other):
         """Whether trajectories from another start are those that predict well."""
-        if fit is None or fit.terms != other.terms or self._in_doubt(other.error):
+        doubts = fit is None or self._in_doubt(other.error)
+        if doubts or {*fit.term_names} != {*other.term_names}:
             return False
         return abs(fit.error - other.error) < self.criteria.agreement * other.error
 
-    def _or_more_terms(self, fit, rows):
+    def _or_more_terms(self, fit, rows, wider):
         """Trajectories that predict as well as noise allows, or others with more terms.
 
-        By their evidence: errors of prediction hardly tell terms within the noise.
+        By their evidence: errors of prediction hardly tell terms within the noise. The
+        wider hypotheses are less probable before data are seen.
         """
-        names = [row.name for row in rows]
-        higher = rows[names.index(fit.hypothesis.name) + 1 :]
-        if not higher or higher[0].n_terms is None:
+        names = [row.name for row in (*rows, *wider)]
+        place = names.index(fit.hypothesis.name)
+        for row in rows[place + 1 :]:
+            if row.n_terms is None or fit.result.interrupted:
+                return fit
+            two_step = self._two_steps(row)
+            fit = fit_trajectories(two_step, row, self.context, simpler=fit) or fit
+        last = place == len(names) - 1
+        if last or not wider or not self._sees_noise or fit.result.interrupted:
             return fit
-        two_step = self._two_steps(higher[0])
-        other = fit_trajectories(two_step, higher[0], self.context, simpler=fit)
-        if other is None or other.terms <= fit.terms:
+        two_step, few = self._two_steps(wider[-1]), TrajectorySearchSettings(n_tried=2)
+        other = fit_trajectories(two_step, wider[-1], self.context, few, simpler=fit)
+        if other is None:
             return fit
-        return other
+        return fit.or_more_probable(other, self.criteria.wider)
 
     def _trajectories_from(self, find_kernels, hypothesis):
         """Exact trajectories from two steps, or from a joint fit with all terms."""
@@ -223,19 +231,19 @@ class _Search:
         return fit.error < min(limit, self.criteria.explains * scale.spread)
 
     def _misses_nothing(self, fit):
-        """The same of trajectories.
-
-        Where two steps find no noise, exact states have to predict to more digits than
-        interpolation does.
-        """
-        if not self._is_in_time:
+        """The same of trajectories: to more digits than interpolation, without noise."""
+        if self._is_of_fields:
             own = fit.problem.prior.noise
             return predicts_within_noise(fit, self.two_step, self.criteria, own)
-        observations = self.two_step.observations
-        lowest, _ = noise_range(observations.sizes())
-        if np.any(self.two_step.observation_noise > 2 * lowest):
+        if self._sees_noise:
             return self._convinces(fit)
         return fit.error < self.criteria.nothing_missed * self.size
+
+    @property
+    def _sees_noise(self):
+        """Whether two steps find more noise than they take exact data to have."""
+        lowest, _ = noise_range(self.two_step.observations.sizes())
+        return bool(np.any(self.two_step.observation_noise > 2 * lowest))
 
     def _exact_states(self):
         """Exact states with a quadratic, or a cubic equation if clearly better."""
@@ -257,16 +265,10 @@ class _Search:
         """Exact states from those of two steps, or from a diffusion if that is poor."""
         two_step = self._two_steps(hypothesis)
         best = fit_hypothesis(hypothesis, two_step, self.context)
-        convinces = best is not None and (
-            best.result.interrupted
-            or predicts_within_noise(best, self.two_step, self.criteria)
-        )
-        if convinces or not self.context.settings.n_restarts:
+        given = self.two_step, self.criteria
+        if best is not None and predicts_within_noise(best, *given):
             return best
-        grown = fit_from_diffusion(two_step, hypothesis, self.context)
-        if best is None or (grown is not None and grown.error < best.error):
-            return grown
-        return best
+        return or_from_diffusion(best, two_step, hypothesis, self.context)
 
     # --- the equation at collocation points -----------------------------------------
 
@@ -274,7 +276,7 @@ class _Search:
         """The joint fit with the best kernels, or exact states if it promises less."""
         if self.two_step.setup.is_system:
             return self._joint_system().or_exact(exact)
-        _, _, first, cubic, varying = self.table
+        _, _, first, cubic, varying = self.table[:5]
         family = JointFamily(self.two_step, first.hypothesis, self.context)
         kernels = compare_kernels(family)
         if not cubic.why_not and self._in_doubt(kernels[0].error):
@@ -303,7 +305,7 @@ class _Search:
         do not predict within the noise; and state kernels are compared as for a single
         equation where predictions are poor.
         """
-        _, _, first, cubic, varying = self.table
+        _, _, first, cubic, varying = self.table[:5]
         self._leave_out([varying], "it is tried for single equations only")
         family, start = self._imposed(first.hypothesis)
         other = None
@@ -333,11 +335,7 @@ class _Search:
         return best
 
     def _imposed(self, hypothesis):
-        """The joint problems of a hypothesis, and their solution with a first kernel.
-
-        The length scales of that are not compared with others yet: where the degree is
-        too low, none predict well.
-        """
+        """The joint problems of a hypothesis, and a solution with a first kernel."""
         family = JointFamily(self._two_steps(hypothesis), hypothesis, self.context)
         return family, impose_gradually(family)
 

@@ -9,6 +9,7 @@ linearises.
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 from scipy import linalg
@@ -20,11 +21,12 @@ from keql._evolution.trajectories import (
     why_no_trajectories,
 )
 from keql._joint.assembly import joint_basis, joint_weights
-from keql._numerics.linalg import cholesky, rms
+from keql._numerics.linalg import rms
 from keql._numerics.optimisation import RelaxedSteps, minimise
+from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
+from keql._regression.screening import with_most_probable_terms
 from keql.equation import WeightPosterior
-from keql.model_selection._criteria import log_odds
 from keql.model_selection._fewer_terms import TermsStep, TermTable
 from keql.model_selection._fit import Fit
 
@@ -37,6 +39,10 @@ class TrajectorySearchSettings:
     n_tried, margin : int, float. In each, so many sets are solved for at most, as long
         as their log evidence is lower than that of the best one by at most the margin,
         linearised: a difference of five is decisive, and it may be as far off.
+    n_small : int. Of each equation, all sets of few terms are compared, up to a size of
+        which there are not more than this with the smaller ones.
+    n_compared : int. Of all neighbours of a set, the best ones by a formula for all of
+        them are compared by their own evidence: rounding errors are smaller.
     few, share : int, float. Of more terms than `few`, this part is taken out at once,
         those that cost least.
     max_steps : int. Steps to solve for one set of terms: they converge linearly where
@@ -48,17 +54,16 @@ class TrajectorySearchSettings:
     n_resolutions : int. How often steps in time are divided where they are too long.
     hopeless : float. Error of predictions, in units of the standard deviation of the
         observations, from which on the search is given up.
-    divides_early : bool. Whether steps in time are divided during the search, or at its
-        end only.
-    tries_fewer : bool. Whether sets of fewer and fewer terms are solved for where the
-        most probable ones lead nowhere.
-    first_grid : tuple. Steps in time and points in space with which fields are searched
-        for terms.
+    divides_early : bool. Whether steps are divided during the search, or at its end.
+    tries_fewer : bool. Whether ever fewer terms are tried if the best lead nowhere.
+    first_grid : tuple. Steps in time and points in space of the search among fields.
     """
 
     n_rounds: int = 20
     n_tried: int = 6
     margin: float = 10.0
+    n_small: int = 10_000
+    n_compared: int = 40
     few: int = 60
     share: float = 0.1
     max_steps: int = 60
@@ -74,8 +79,7 @@ class TrajectorySearchSettings:
     def of_fields(cls):
         """For states in time and space, each of whose steps takes a second.
 
-        The noise and the kernels of boundary values, found anew in each step, are known
-        to some digits only, and with them the states.
+        Kernels and noise, found anew in each, are known to some digits only.
         """
         more = {"divides_early": False, "tries_fewer": True}
         return cls(max_steps=15, tol=30.0, part=3e-2, **more)
@@ -100,6 +104,7 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     if settings is None:
         of_fields = TrajectorySearchSettings.of_fields
         settings = of_fields() if is_field else TrajectorySearchSettings()
+    learned = with_most_probable_terms(learned, hypothesis)
     operators = [operator.name for operator in learned.observations.operators]
     given = [hypothesis.of_state(name).observation_noise for name in operators]
     given = np.array(given, dtype=float)
@@ -130,6 +135,17 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
         learned.state_kernel,
         terms_path=sorted(search.steps, key=lambda step: -len(step.terms)),
     )
+
+
+def _without_terms(equation):
+    """An equation whose weights are zero.
+
+    Many weights that two steps find may make trajectories diverge at once; without them
+    the linearised problem is that of integrals of all terms along the states.
+    """
+    equation = copy(equation)
+    equation.weights = np.zeros_like(equation.weights)
+    return equation
 
 
 def _solve(learned, context, settings, problem, start):
@@ -164,6 +180,7 @@ class _TermSearch:
         self.basis = joint_basis(problem.learned.equations)
         everything = list(range(len(table.groups)))
         self.single = table.weights(self.basis, everything, np.eye(len(everything)))
+        self.odds = TermOdds(table.kinds)
         self.best, self.score, self.kept = None, -np.inf, None
         self.best_converged = None, -np.inf, None
         self.steps, self.tried = [], set()
@@ -193,9 +210,13 @@ class _TermSearch:
         for _ in range(self.settings.n_rounds):
             before = self.score
             model = problem.linearise(problem.evaluate(iterate))
+            if model is None and self.kept is None:
+                without = [_without_terms(equation) for equation in iterate.equations]
+                iterate = replace(iterate, equations=tuple(without))
+                model = problem.linearise(problem.evaluate(iterate))
             if model is None:
                 return
-            score = self._scores(model)
+            score = self._scores(model, self.odds)
             if self.kept is None:
                 offers = [self._best_set(score)]
             else:
@@ -238,7 +259,7 @@ class _TermSearch:
                 return
             self.best = result
             if self.kept is not None:
-                self.score = result.model.log_evidence() + self._log_odds(self.kept)
+                self.score = result.model.log_evidence() + self.odds(self.kept)
 
     def _best_with_all_terms(self):
         """The problem of the best solution, and that with the features of all terms."""
@@ -246,16 +267,24 @@ class _TermSearch:
         equations = self._complete(self.kept, result.solution.equations)
         return result.model.problem, replace(result.solution, equations=equations)
 
-    def _scores(self, model):
-        """The evidence of sets of terms in a linearised problem."""
+    def _scores(self, model, odds):
+        """The evidence of sets of terms in a linearised problem, with their odds."""
         target, features = model.regression.whitened()
-        return _Score(features @ self.single, target, self.single, self._log_odds)
+        norms, prior = self.single.T @ self.single, model.regression.prior
+        levels, n_free = (1.0, 1.0), None
+        # Kernels of boundary values are those of one noise level, not of any.
+        if self.problem.boundary_kernel is None and np.all(prior.free_noise):
+            levels = np.max(prior.lowest / prior.noise), np.inf
+            n_free = model.regression.n_free
+        effects = features @ self.single
+        return SubsetEvidence(effects, target, norms, odds, levels, n_free)
 
     def _try(self, kept, model, score, iterate):
         """Solve for a set of terms."""
         self.tried.add(tuple(kept))
-        weights = model.regression.prior.scale * score.weights(kept)
-        start = replace(iterate, equations=self._restricted(kept, weights))
+        values = model.regression.prior.scale * score.values(kept)
+        basis = self.table.restricted(self.basis, kept)
+        start = replace(iterate, equations=self._with(basis, kept, values))
         result = self.solve(model.problem, start)
         if result is not None:
             self._record(kept, result)
@@ -265,8 +294,7 @@ class _TermSearch:
 
         Those of the highest evidence, however many; or all.
         """
-        target, features = model.regression.whitened()
-        even = _Score(features @ self.single, target, self.single, lambda _: 0.0)
+        even = self._scores(model, TermOdds(np.full(len(self.table.groups), -1)))
         for offer in (self._best_set(even), list(range(len(self.table.groups)))):
             if self.best is None and tuple(offer) not in self.tried:
                 self._try(offer, model, even, iterate)
@@ -274,8 +302,7 @@ class _TermSearch:
     def _try_fewer(self, model, score, iterate):
         """Solve for fewer and fewer terms, until there is a solution.
 
-        Of the most probable terms near states that are known poorly some are there for
-        the errors of these, and let short waves grow.
+        Some of many are there for the errors of states, and let short waves grow.
         """
         kept = self._best_set(score)
         while self.best is None and self.table.removable(kept):
@@ -287,16 +314,50 @@ class _TermSearch:
         """Sets that have not been solved for, the best first.
 
         Those near the best one, that which a search among all terms finds where the
-        solution is now, and the terms of the best one that do not cancel each other.
+        solution is now, and the terms of the best one that do not cancel each other. A
+        search among many terms may end far from the solution, where its linearisation
+        does not hold: if that leads to nothing better, those near the best one again.
         """
-        offers = [*self._neighbours(self.kept), self._best_set(score)]
-        offers = {tuple(kept): kept for kept in offers}
-        offers = [kept for key, kept in offers.items() if key not in self.tried]
-        ranked = sorted(((score(offer), offer) for offer in offers), reverse=True)
-        highest = max([score(self.kept), *(each for each, _ in ranked[:1])])
-        near = [k for each, k in ranked if each > highest - self.settings.margin]
-        near, plain = near[: self.settings.n_tried], self._without_cancelling(model)
-        return near if plain in near or tuple(plain) in self.tried else [plain, *near]
+        before, first = self.score, self._best_set(score)
+        others = self._neighbours(self.kept, score)
+        others = (o for o in others if tuple(o) not in self.tried and o != first)
+        ranked = [(score(o), o) for o in islice(others, self.settings.n_compared)]
+        ranked += self._with_few_terms(score, [first, *(o for _, o in ranked)])
+        ranked, here = sorted(ranked, reverse=True), score(self.kept)
+        nearest = [here, *(each for each, _ in ranked[:1])]
+        highest = max(nearest)
+        if tuple(first) not in self.tried:
+            ranked = sorted([*ranked, (score(first), first)], reverse=True)
+            highest = max(highest, score(first))
+        near, plain = self._within(ranked, highest), self._without_cancelling(model)
+        yield from (
+            near if plain in near or tuple(plain) in self.tried else [plain, *near]
+        )
+        if not self.score > before and len({*first} ^ {*self.kept}) > 2:
+            left = [pair for pair in ranked if tuple(pair[1]) not in self.tried]
+            yield from self._within(left, max(nearest))
+
+    def _with_few_terms(self, score, others):
+        """Pairs (score, set) in which one equation has any few terms, but for others.
+
+        Where some terms stand in for others, all sets between may be poor.
+        """
+        table, sets = self.table, set()
+        for e, fewest in enumerate(table.fewest):
+            own = np.flatnonzero(table.groups == e).tolist()
+            rest = [i for i in self.kept if table.groups[i] != e]
+            sizes = [fewest] if table.is_fixed(e) else range(1, len(own) + 1)
+            for subset in small_subsets(own, sizes, self.settings.n_small):
+                sets.add(tuple(sorted([*rest, *subset])))
+        sets = sorted(sets - self.tried - {*map(tuple, others)})
+        scores = score.many(sets) if sets else []
+        best = np.argsort(scores)[-self.settings.n_compared :]
+        return [(scores[i], list(sets[i])) for i in best]
+
+    def _within(self, ranked, highest):
+        """The sets of (score, set), best first, that are within the margin."""
+        near = [kept for each, kept in ranked if each > highest - self.settings.margin]
+        return near[: self.settings.n_tried]
 
     def _without_cancelling(self, model):
         """The best set without terms that cancel along the trajectories.
@@ -333,7 +394,7 @@ class _TermSearch:
 
     def _record(self, kept, result):
         """Keep a result if it is the best so far."""
-        score = result.model.log_evidence() + self._log_odds(kept)
+        score = result.model.log_evidence() + self.odds(kept)
         errors = left_out_errors(result.model, self.problem.learned.observations)
         names = tuple(self.table.names[i] for i in kept)
         misfit = result.model.regression.misfit
@@ -349,11 +410,6 @@ class _TermSearch:
         interrupted = self.best is not None and self.best.interrupted
         if not interrupted and self.best_converged[0] is not None:
             self.best, self.score, self.kept = self.best_converged
-
-    def _log_odds(self, kept):
-        """Log prior probability of a set of terms, by degrees in each equation."""
-        table = self.table
-        return log_odds(np.stack([table.groups, table.degrees], axis=1), kept)
 
     def _best_set(self, score):
         """Positions of the terms of the best set by a score.
@@ -377,13 +433,12 @@ class _TermSearch:
             kept = self._without_one(kept, self.table.removable(kept), score)
             if score(kept) > highest:
                 best, highest = kept, score(kept)
-        improved = True
-        while improved:
-            improved = False
-            for offer in self._neighbours(best):
-                if score(offer) > highest + 1e-9:
-                    best, highest, improved = offer, score(offer), True
-        return best
+        while True:
+            offers = islice(self._neighbours(best, score), self.settings.n_compared)
+            offer = max(offers, key=score, default=best)
+            if not score(offer) > highest + 1e-9:
+                return best
+            best, highest = offer, score(offer)
 
     def _surplus(self, kept):
         """Positions of terms that equations have beyond the number that is given."""
@@ -392,8 +447,9 @@ class _TermSearch:
 
     def _without_one(self, kept, removable, score):
         """The best set by a score without one of the removable terms."""
-        offers = [[i for i in kept if i != j] for j in sorted(removable)]
-        return max(offers, key=score)
+        values = zip(score.less(kept), kept, strict=True)
+        _, out = max((value, i) for value, i in values if i in removable)
+        return [i for i in kept if i != out]
 
     def _without_least(self, kept, score):
         """The terms kept if some that cost least are taken out at once."""
@@ -404,26 +460,23 @@ class _TermSearch:
                 kept = [j for j in kept if j != i]
         return kept
 
-    def _neighbours(self, kept):
-        """Sets with a term more, a term less, or a term exchanged for another."""
-        groups = self.table.groups
-        unused = [i for i in range(len(groups)) if i not in kept and groups[i] >= 0]
-        removable = self.table.removable(kept)
-        less = [[i for i in kept if i != j] for j in removable]
-        free = [i for i in unused if not self.table.is_fixed(groups[i])]
-        more = [sorted([*kept, i]) for i in free]
-        exchanged = [
-            sorted([i for i in kept if i != j] + [added])
-            for added in unused
-            for j in kept
-            if groups[j] == groups[added] or (added in free and j in removable)
-        ]
-        return [*less, *more, *exchanged]
+    def _neighbours(self, kept, score):
+        """Sets with a term more, a term less, or a term exchanged for another.
 
-    def _restricted(self, kept, weights):
-        """The equations with the terms kept, from weights in all features."""
-        values = self.table.coefficients(self.basis, kept) @ weights
-        return self._with(self.table.restricted(self.basis, kept), kept, values)
+        The best first, by a score of all of them at once.
+        """
+        groups, removable = self.table.groups, self.table.removable(kept)
+        unused = np.setdiff1d(np.flatnonzero(groups >= 0), kept)
+        free = ~np.isin(groups[unused], self.table.fixed)
+        less = np.array([i in removable for i in kept])
+        allowed = np.zeros((len(kept) + 1, len(unused) + 1), dtype=bool)
+        allowed[:-1, -1], allowed[-1, :-1] = less, free
+        allowed[:-1, :-1] = groups[kept][:, None] == groups[unused]
+        allowed[:-1, :-1] |= less[:, None] & free
+        values = np.where(allowed, score.neighbours(kept, unused), -np.inf)
+        order = np.argsort(-values, axis=None, kind="stable")[: np.sum(allowed)]
+        for i, j in zip(*np.unravel_index(order, values.shape), strict=True):
+            yield sorted([*kept[:i], *kept[i + 1 :], *unused[j : j + 1].tolist()])
 
     def _complete(self, kept, equations):
         """Equations with some of the terms as ones in the features of all terms."""
@@ -445,47 +498,3 @@ class _TermSearch:
             equation.basis, equation.weights = own, part
             equations.append(equation)
         return tuple(equations)
-
-
-class _Score:
-    """Log evidence of sets of terms in a whitened regression, with their odds.
-
-    The effects (N, q) of single terms on the target (N,) are in units of the noise, and
-    `single` (p, q) are their weights, whose scale is one.
-    """
-
-    def __init__(self, effects, target, single, log_odds):
-        self.gram, self.right = effects.T @ effects, effects.T @ target
-        self.norms, self.log_odds = single.T @ single, log_odds
-        self.single = single
-
-    def __call__(self, kept):
-        L, z, half_log_norms = self._solve(kept)
-        volume = np.sum(np.log(np.diag(L))) - half_log_norms
-        return 0.5 * z @ z - volume + self.log_odds(kept)
-
-    def costs(self, kept):
-        """By how much the loss rises without each term, all others kept."""
-        L, z, _ = self._solve(kept)
-        values = linalg.solve_triangular(L, z, lower=True, trans="T")
-        inverse = linalg.solve_triangular(L, np.eye(len(L)), lower=True)
-        return 0.5 * values**2 / np.sum(inverse**2, axis=0)
-
-    def _solve(self, kept):
-        """Factor of the precision of the terms, whitened target, and of the prior."""
-        rows = np.ix_(kept, kept)
-        # Coefficients c of the terms have the prior precision single^T single.
-        scale = np.sqrt(np.diag(self.norms)[kept])
-        prior = self.norms[rows] / scale / scale[:, None]
-        precision = prior + self.gram[rows] / scale / scale[:, None]
-        L = cholesky(precision)
-        z = linalg.solve_triangular(L, self.right[kept] / scale, lower=True)
-        half = np.sum(np.log(np.diag(cholesky(prior))))
-        return L, z, half
-
-    def weights(self, kept):
-        """The most probable weights (p,) of all features."""
-        L, z, _ = self._solve(kept)
-        scale = np.sqrt(np.diag(self.norms)[kept])
-        values = linalg.solve_triangular(L, z, lower=True, trans="T") / scale
-        return self.single[:, kept] @ values

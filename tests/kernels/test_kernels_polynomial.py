@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from keql.kernels import RBF, Constant, FunctionKernel, Matern, Polynomial
+from keql.kernels import (
+    RBF,
+    Constant,
+    FunctionKernel,
+    Matern,
+    Polynomial,
+    Restriction,
+    feature_slopes,
+)
 
 X = np.random.RandomState(0).normal(size=(6, 2))
 Y = np.random.RandomState(1).normal(size=(4, 2))
@@ -53,6 +61,20 @@ def test_features_of_polynomials(name):
             kernel.derivative(X, Y, a, (0, 1)),
             atol=1e-11 * (1 + np.abs(exact).max() ** 2),
         )
+
+
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_slopes_of_combinations_of_features(name):
+    """Of polynomials, of sums and products of them, and of some of their monomials."""
+    kernel = POLYNOMIALS[name]
+    linear = Constant(2.0) * Polynomial(1, 2.0, 0.5, active_dims=1)
+    some = Restriction(Polynomial(2, 1.0, 0.0), [(1, 1), (0, 2)])
+    for each in (kernel, 3.0 * kernel, kernel * linear, linear + kernel, some):
+        weights = np.random.RandomState(0).standard_normal(each.n_features(2))
+        slopes = feature_slopes(each, X, weights)
+        expected = [each.feature_map(X, a) @ weights for a in ((1, 0), (0, 1))]
+        atol = 1e-11 * (1 + np.abs(expected).max())
+        assert_allclose(slopes, expected, atol=atol)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5])

@@ -1,5 +1,6 @@
 """Terms of equations whose trajectories are exact, and how they are searched."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import combinations
 
@@ -7,11 +8,12 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from keql import Equation, OneStepKEqL, TwoStepKEqL
+from keql import Equation, IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._evolution.initial_values import InitialValueRegression
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._joint.assembly import joint_basis
 from keql._regression.two_step import FitSettings, Hypothesis
+from keql.kernels import Polynomial
 from keql.model_selection._fewer_terms import TermTable
 from keql.model_selection._fit import Context
 from keql.model_selection._trajectory_terms import (
@@ -57,10 +59,38 @@ def search_of(learned, n_terms, noise=np.nan):
     return _TermSearch(problem, table, None, TrajectorySearchSettings())
 
 
+class AnyScore:
+    """Any function of sets as a score, one set after the other."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, kept):
+        return self.function(kept)
+
+    def less(self, kept):
+        return np.array([self([i for i in kept if i != j]) for j in kept])
+
+    def neighbours(self, kept, added):
+        table = np.empty((len(kept) + 1, len(added) + 1))
+        for i, out in enumerate([*kept, None]):
+            rest = [k for k in kept if k != out]
+            table[i] = [*(self([*rest, j]) for j in added), self(rest)]
+        return table
+
+
 @pytest.mark.parametrize("n_terms", ["auto", {"x_t": 2, "y_t": 3}])
 def test_terms_of_lotka_volterra(n_terms):
-    """From 25 values in two cycles, four for the fastest part of each."""
-    model = OneStepKEqL(**PAIR, n_terms=n_terms).fit(TIMES[:, None], cycles(TIMES))
+    """From 25 values in two cycles, four for the fastest part of each.
+
+    A third term of the predators is not needed, and any will do.
+    """
+    model = OneStepKEqL(**PAIR, n_terms=n_terms)
+    expected = nullcontext()
+    if n_terms != "auto":
+        expected = pytest.warns(IdentifiabilityWarning, match="do not tell the terms")
+    with expected:
+        model.fit(TIMES[:, None], cycles(TIMES))
     terms = model.equation_.terms()
     if n_terms == "auto":
         assert terms["x_t"] == pytest.approx(TRUTH["x_t"], rel=1e-3)
@@ -130,7 +160,7 @@ def test_a_given_number_of_terms_is_kept_whatever_the_evidence(
 ):
     """With an evidence that calls for all terms."""
     search = search_of(two_step, n_terms)
-    best = search._best_set(lambda kept: len(kept) + 1e-3 * sum(kept))
+    best = search._best_set(AnyScore(lambda kept: len(kept) + 1e-3 * sum(kept)))
     counts = [sum(1 for i in best if (i >= 6) == second) for second in (False, True)]
     assert tuple(counts) == wanted
 
@@ -142,12 +172,15 @@ def test_the_best_set_is_found(two_step, n_terms):
     target = {1, 4, 7, 11}
     values = np.random.RandomState(0).uniform(0.1, 1.0, 12)
 
-    def score(kept):
+    def value(kept):
         return sum(v if i in target else -v for i, v in enumerate(values) if i in kept)
 
+    score = AnyScore(value)
     assert set(search._best_set(score)) == target
-    for neighbour in search._neighbours(sorted(target)):
-        assert score(neighbour) < score(sorted(target))
+    scores = [*map(score, search._neighbours(sorted(target), score))]
+    assert scores[0] < score(sorted(target)) and np.all(np.diff(scores) <= 1e-12)
+    for neighbour in search._neighbours(sorted(target), score):
+        assert len(set(neighbour) ^ target) <= 2
         if n_terms == 2:
             assert len(neighbour) == 4 and sum(i < 6 for i in neighbour) == 2
 
@@ -161,11 +194,11 @@ def test_the_odds_of_all_sets_sum_to_one(two_step):
     by_size = []
     for size in range(4):
         sets = [list(chosen) for chosen in combinations(quadratic, size)]
-        odds = [search._log_odds(kept) for kept in sets]
+        odds = [search.odds(kept) for kept in sets]
         assert np.ptp(odds) < 1e-12
         by_size.append(np.sum(np.exp(odds)))
     # In six kinds, a degree of an equation each, half of the sets is the empty one.
-    assert search._log_odds([]) == pytest.approx(6 * np.log(0.5))
+    assert search.odds([]) == pytest.approx(6 * np.log(0.5))
     assert sum(by_size) == pytest.approx(0.5**5)
     assert np.all(np.diff(by_size) < 0)
 
@@ -175,7 +208,7 @@ def test_the_score_is_the_evidence_of_the_linearised_problem(two_step):
     search = search_of(two_step, "auto", 0.1)
     problem = search.problem
     model = problem.linearise(problem.evaluate(problem.start()))
-    score, rows = search._scores(model), model.regression.rows
+    score, rows = search._scores(model, search.odds), model.regression.rows
     differences = []
     for kept in ([0, 1, 6, 7], [2], list(range(12)), [3, 4, 5, 9]):
         # A basis of weights of least norm, orthonormal, of these terms.
@@ -190,10 +223,11 @@ def test_the_score_is_the_evidence_of_the_linearised_problem(two_step):
         ]
         center = np.zeros(span.shape[1])
         whole = InitialValueRegression(fewer, center, model.regression.prior)
-        value = whole.log_evidence() + search._log_odds(kept)
+        value = whole.log_evidence() + search.odds(kept)
         differences.append(score(kept) - value)
         expected = span @ whole.weights
-        found = model.regression.prior.scale * score.weights(kept)
+        found = search.single[:, kept] @ score.values(kept)
+        found = model.regression.prior.scale * found
         np.testing.assert_allclose(found, expected, atol=1e-5 * abs(expected).max())
     assert np.ptp(differences) < 1e-6
 
@@ -227,3 +261,31 @@ def test_cubic_terms_within_the_noise():
     truth = {"u": 1.0, "u^3": 0.8, "u_t": 0.1}
     assert set(terms) == set(truth)
     assert all(abs(terms[name] - truth[name]) < 4 * std[name] for name in truth)
+
+
+def test_the_most_probable_of_many_terms_are_searched():
+    """Of two oscillators with cubic springs, of 35 products each."""
+    rng, times = np.random.RandomState(0), np.linspace(0, 8, 60)
+
+    def rate(_, y):
+        x, speed = y[:2], y[2:]
+        return [*speed, *(-2 * x - x**3 + 0.5 * np.roll(x, 1))]
+
+    how = {"rtol": 1e-10, "atol": 1e-10, "t_eval": times}
+    y = solve_ivp(rate, (0, 8), [1.0, -0.5, 0, 0], **how).y[:2].T
+    states = ("a", "b")
+    operators = [*states, *(f"{name}_t" for name in states)]
+    known = tuple(f"{name}_tt" for name in states)
+    kernel = Polynomial(3)
+    model = TwoStepKEqL(operators, known, states=states, equation_kernel=kernel)
+    model.set_params(variables=("t",), collocation_points=80)
+    y = y + 0.001 * rng.standard_normal(y.shape)
+    learned = model._learn_in_two_steps(times[:, None], y, None)
+    settings = TrajectorySearchSettings(most=12)
+    fit = fit_trajectories(learned, Hypothesis(n_terms="auto"), CONTEXT, settings)
+    for i, equation in enumerate(fit.result.solution.equations):
+        own, other = states[i], states[i - 1]
+        truth = {own: 2.0, f"{own}^3": 1.0, other: -0.5}
+        found, std = equation.terms(return_std=True)
+        assert set(found) == set(truth)
+        assert all(abs(found[k] - truth[k]) < 4 * std[k] for k in truth)

@@ -1,0 +1,217 @@
+"""Sets of columns in a linear regression: prior odds, evidence, neighbours."""
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from scipy import linalg
+from scipy.special import betaln
+
+from keql._numerics.linalg import cholesky
+
+
+class SubsetEvidence:
+    """Log evidence of sets of columns of a whitened regression, with their odds.
+
+    The coefficients of the chosen columns are normal with the precision of their rows
+    and columns of `prior`; those of all others are zero. Evidence is up to a constant.
+
+    effects : ndarray of shape (n, q). Columns, in units of the noise.
+    target : ndarray of shape (n,). What they explain.
+    prior : ndarray of shape (q, q). Prior precision of the coefficients.
+    odds : callable. Log prior probability of a set of columns; with `more`, those (q,)
+        of the set with each of the columns added, and `less`, with each taken out.
+    levels : pair of float. The noise, and with it the scale of the coefficients, is of
+        maximum likelihood for each set, between so many times what it is taken for:
+        that of a regression with many columns is too low for one with few.
+    n : int. The number of free observations in the target; None: n.
+    """
+
+    def __init__(self, effects, target, prior, odds, levels=(1.0, 1.0), n=None):
+        self.odds, self.levels = odds, levels
+        self.n = len(target) if n is None else n
+        self.square = target @ target
+        # Coefficients are in units of their prior standard deviations.
+        self.scale = np.sqrt(np.diag(prior))
+        self.prior = prior / self.scale / self.scale[:, None]
+        effects = effects / self.scale
+        self.precision = self.prior + effects.T @ effects
+        self.right = effects.T @ target
+
+    def __call__(self, kept):
+        """The log evidence of a set."""
+        L, z = self._solve(kept)
+        volume = _half_log_volume(L, self._factor(self.prior, kept))
+        return self._fit(self.square - z @ z) - volume + self.odds(kept)
+
+    def many(self, sets):
+        """The log evidence (m,) of many sets."""
+        scores, sizes = np.empty(len(sets)), np.array([*map(len, sets)])
+        for size in np.unique(sizes):
+            rows = np.flatnonzero(sizes == size)
+            kept = np.array([sets[i] for i in rows])
+            at = kept[:, :, None], kept[:, None, :]
+            try:
+                L = np.linalg.cholesky(self.precision[at])
+                prior = np.linalg.cholesky(self.prior[at])
+            except np.linalg.LinAlgError:  # some need jitter
+                scores[rows] = [self(sets[i]) for i in rows]
+                continue
+            z = np.linalg.solve(L, self.right[kept][:, :, None])[:, :, 0]
+            fit = self._fit(self.square - np.sum(z**2, axis=1))
+            odds = [self.odds(sets[i]) for i in rows]
+            scores[rows] = fit - _half_log_volume(L, prior) + odds
+        return scores
+
+    def values(self, kept):
+        """The most probable coefficients of a set."""
+        L, z = self._solve(kept)
+        values = linalg.solve_triangular(L, z, lower=True, trans="T")
+        return values / self.scale[kept]
+
+    def costs(self, kept):
+        """By how much the loss rises without each column, all others kept."""
+        return self._costs(*self._solve(kept))[0]
+
+    def less(self, kept):
+        """The log evidence (k,) of a set without each of its columns."""
+        L, z = self._solve(kept)
+        costs, variances = self._costs(L, z)
+        prior = self._factor(self.prior, kept)
+        volume = _half_log_volume(L, prior)
+        volume = volume + 0.5 * np.log(variances / _inverse_squares(prior))
+        fit = self._fit(self.square - z @ z + 2 * costs)
+        return fit - volume + self.odds.less(kept)[kept]
+
+    def more(self, kept, added):
+        """The log evidence (m,) of a set with each of other columns."""
+        L, z = self._solve(kept)
+        prior = self._factor(self.prior, kept)
+        rest, V = _schur(self.precision, L, kept, added)
+        of_prior, _ = _schur(self.prior, prior, kept, added)
+        gain = (self.right[added] - V.T @ z) ** 2 / rest
+        volume = _half_log_volume(L, prior) + 0.5 * np.log(rest / of_prior)
+        return (
+            self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[added]
+        )
+
+    def neighbours(self, kept, added):
+        """The log evidence of all sets that differ by one column, or by an exchange.
+
+        An array (k + 1, m + 1) for the k columns kept and m others that may be added:
+        in row i is what the i-th is taken out of, in column j what the j-th is added
+        to; the last ones are those of no column, their entry the set itself.
+        """
+        table = np.empty((len(kept) + 1, len(added) + 1))
+        table[:-1, -1], table[-1, -1] = self.less(kept), self(kept)
+        table[-1, :-1] = self.more(kept, added)
+        for i in range(len(kept)):
+            table[i, :-1] = self.more(kept[:i] + kept[i + 1 :], added)
+        return table
+
+    def _costs(self, L, z):
+        """Rises of the loss without each column, and their posterior variances."""
+        values = linalg.solve_triangular(L, z, lower=True, trans="T")
+        variances = _inverse_squares(L)
+        return 0.5 * values**2 / variances, variances
+
+    def _fit(self, square):
+        """Log likelihood of squared residuals, with the noise that suits them."""
+        level = np.clip(square / self.n, *np.square(self.levels))
+        return -0.5 * (self.n * np.log(level) + square / level)
+
+    def _solve(self, kept):
+        """Factor of the posterior precision, and the target in its columns."""
+        L = self._factor(self.precision, kept)
+        return L, linalg.solve_triangular(L, self.right[kept], lower=True)
+
+    def _factor(self, matrix, kept):
+        return cholesky(matrix[np.ix_(kept, kept)])
+
+
+def small_subsets(members, sizes, most):
+    """Subsets of members of rising sizes, as tuples, while there are few in all."""
+    subsets, count = [], 0
+    for size in sizes:
+        count += comb(len(members), size)
+        if count > most:
+            break
+        subsets += combinations(members, size)
+    return subsets
+
+
+def _half_log_volume(L, prior):
+    """Half the log ratio of the determinants of posterior and prior precisions."""
+    diagonals = (np.diagonal(factor, axis1=-2, axis2=-1) for factor in (L, prior))
+    posterior, prior = (np.sum(np.log(each), axis=-1) for each in diagonals)
+    return posterior - prior
+
+
+def _inverse_squares(L):
+    """The diagonal of the inverse of L L^T."""
+    inverse = linalg.solve_triangular(L, np.eye(len(L)), lower=True)
+    return np.sum(inverse**2, axis=0)
+
+
+def _schur(matrix, L, kept, added):
+    """What each added row has of its diagonal element beside those kept, and V.
+
+    L L^T is the matrix in the rows kept, and L V in the added columns.
+    """
+    V = linalg.solve_triangular(L, matrix[np.ix_(kept, added)], lower=True)
+    diagonal = np.diag(matrix)[added]
+    least = np.finfo(float).eps * diagonal
+    return np.maximum(diagonal - np.sum(V**2, axis=0), least), V
+
+
+class TermOdds:
+    """Log prior probabilities of sets of terms.
+
+    kinds : ndarray of shape (q, ...). Of each of the q terms what it is, such as the
+        equation and the degree; a negative one if the term is not chosen.
+
+    Each of the n terms of one kind has the same probability p to be in an equation, and
+    p, which is unknown, the density n (1 - p)^(n - 1), so that one of them is expected.
+    As there are more products of high degree than of low, each is less probable. Scott
+    and Berger, "Bayes and empirical-Bayes multiplicity adjustment in the
+    variable-selection problem", Annals of Statistics 38, 2010.
+    """
+
+    def __init__(self, kinds):
+        kinds = np.reshape(kinds, (len(kinds), -1))
+        chosen = np.flatnonzero(np.all(kinds >= 0, axis=1))
+        _, own = np.unique(kinds[chosen], axis=0, return_inverse=True)
+        sizes = np.bincount(np.ravel(own))
+        # Those that are not chosen are of the last kind, whose odds are zero.
+        self.kind = np.full(len(kinds), len(sizes))
+        self.kind[chosen] = np.ravel(own)
+        # Odds by kind and number of terms, one more than there may be.
+        counts = np.arange(max([len(kinds), *sizes]) + 2)
+        self.table = np.zeros((len(sizes) + 1, len(counts)))
+        for row, n in zip(self.table, sizes, strict=False):
+            k = counts[: n + 1]
+            row[: n + 1] = betaln(k + 1, 2 * n - k) - betaln(1, n)
+            row[n + 1 :] = -np.inf
+
+    def __call__(self, kept):
+        """The odds of a set, a sequence of positions."""
+        counts = self._counts(kept)
+        return float(np.sum(self.table[np.arange(len(counts)), counts]))
+
+    def more(self, kept):
+        """The odds (q,) of a set with each of the terms that it lacks."""
+        return self._changed(kept, 1)
+
+    def less(self, kept):
+        """The odds (q,) of a set without each of the terms that it has."""
+        return self._changed(kept, -1)
+
+    def _counts(self, kept):
+        return np.bincount(self.kind[list(kept)], minlength=len(self.table))
+
+    def _changed(self, kept, by):
+        counts = self._counts(kept)
+        kinds = np.arange(len(counts))
+        moved = np.maximum(counts + by, 0)
+        change = self.table[kinds, moved] - self.table[kinds, counts]
+        return self(kept) + change[self.kind]

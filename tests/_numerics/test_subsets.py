@@ -1,0 +1,85 @@
+"""Evidence of sets of columns, and of all their neighbours at once."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.stats import multivariate_normal
+
+from keql._numerics.subsets import SubsetEvidence, TermOdds
+
+KINDS = np.array([0, 0, 0, 1, 1, 1, 1, -1])
+LEVELS = [(1e-2, np.inf), (1.0, 1.0 + 1e-9), (0.5, 3.0)]
+
+
+@pytest.fixture(scope="module")
+def regression():
+    """Effects (12, 8) of sizes that differ much, a target and a prior precision."""
+    rng = np.random.RandomState(0)
+    effects = rng.standard_normal((12, 8)) * 10.0 ** np.arange(-2, 6)
+    root = rng.standard_normal((8, 8)) * 10.0 ** np.arange(-2, 6)
+    target = effects @ (10.0 ** -np.arange(-2.0, 6)) + rng.standard_normal(12)
+    return effects, target, root.T @ root
+
+
+def evidence_of(effects, target, prior, kept, levels):
+    """From the normal distribution of the target, with the best level of noise."""
+    own, precision = effects[:, kept], prior[np.ix_(kept, kept)]
+    covariance = np.eye(len(target)) + own @ np.linalg.solve(precision, own.T)
+
+    def minus(log_level):
+        level = np.exp(2 * log_level)
+        return -multivariate_normal(cov=level * covariance).logpdf(target)
+
+    bounds = np.log(levels[0]), min(np.log(levels[1]), 8.0)
+    return -minimize_scalar(minus, bounds=bounds, method="bounded").fun
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("kept", [[7], [0, 3, 7], [1, 2, 4, 5, 7], [0, 1, 2, 4, 6, 7]])
+def test_evidence_is_that_of_the_target(regression, kept, levels):
+    odds = TermOdds(KINDS)
+    score = SubsetEvidence(*regression, odds, levels)
+    expected = evidence_of(*regression, kept, levels) + odds(kept)
+    constant = 0.5 * 12 * np.log(2 * np.pi)
+    assert score(kept) == pytest.approx(expected + constant, abs=1e-4)
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("kept", [[1, 7], [2, 3, 7], [0, 1, 4, 5, 6, 7]])
+def test_neighbours_are_sets_with_their_own_evidence(regression, kept, levels):
+    score = SubsetEvidence(*regression, TermOdds(KINDS), levels)
+    added = np.setdiff1d(np.arange(8), kept)
+    table = score.neighbours(kept, added)
+    for i, out in enumerate([*kept, None]):
+        rest = [k for k in kept if k != out]
+        for j, new in enumerate([*added, None]):
+            own = sorted([*rest, *([] if new is None else [new])])
+            # A term that is not chosen has no odds, also where it is taken out.
+            assert table[i, j] == pytest.approx(score(own), abs=1e-6)
+
+
+def test_coefficients_and_costs(regression):
+    """Of the ridge regression, and what its loss is without a column."""
+    effects, target, prior = regression
+    score, kept = SubsetEvidence(*regression, TermOdds(KINDS)), [0, 2, 5, 7]
+
+    def solve(kept):
+        own, precision = effects[:, kept], prior[np.ix_(kept, kept)]
+        values = np.linalg.solve(own.T @ own + precision, own.T @ target)
+        loss = np.sum((target - own @ values) ** 2) + values @ precision @ values
+        return values, 0.5 * loss
+
+    values, loss = solve(kept)
+    np.testing.assert_allclose(score.values(kept), values, rtol=1e-6)
+    without = [solve([i for i in kept if i != j])[1] - loss for j in kept]
+    np.testing.assert_allclose(score.costs(kept), without, rtol=1e-6)
+
+
+def test_odds_with_a_term_more_or_less():
+    odds = TermOdds(KINDS)
+    for kept in ([], [0], [1, 3, 7], [0, 1, 2, 3, 6]):
+        unused = np.setdiff1d(np.arange(8), kept)
+        more = [odds([*kept, i]) for i in unused]
+        np.testing.assert_allclose(odds.more(kept)[unused], more)
+        less = [odds([k for k in kept if k != i]) for i in kept]
+        np.testing.assert_allclose(odds.less(kept)[kept], less)

@@ -1,0 +1,129 @@
+"""Default fits of a suite: which problems are solved, and which are wrong in silence.
+
+One call for each problem, nothing given but what describes it. A fit is
+
+- solved, if the terms are right and the errors of state and equation are small: 1e-3
+  with exact data, and with noise 5 % in the equation;
+- partly solved, if the errors are small, but the terms are not those of the truth;
+- warned, if it is neither and says so;
+- silent, if it is neither and says nothing. There should be none.
+
+    python tests/benchmarks/bench_suite.py --families ode field --draws 2
+    python tests/benchmarks/bench_suite.py --random 60 --families oscillator evolution
+"""
+
+import argparse
+import time
+import warnings
+from collections import Counter, defaultdict
+
+import numpy as np
+from joblib import Parallel, delayed
+from suite_problems import suite
+
+from keql import OneStepKEqL
+
+ROW = "{:14} {:22} {:>4} {:>8} {:>9} {:>9} {:>6} {:>7} {:>7}"
+HEADING = "family", "problem", "draw", "outcome", "state", "equation", "terms", "CPU s"
+OUTCOMES = "solved", "partly", "warned", "silent"
+
+
+def main():
+    """Print a row for each fit, and the counts of each family."""
+    options = read_options()
+    problems = {
+        key: make
+        for key, make in suite(options.random).items()
+        if options.families is None or key[0].startswith(tuple(options.families))
+        if options.names is None or key[1].startswith(tuple(options.names))
+    }
+    fits = (
+        delayed(one_fit)(key, make, draw, options)
+        for key, make in problems.items()
+        for draw in range(options.draws)
+    )
+    counts, times = defaultdict(Counter), defaultdict(list)
+    print(ROW.format(*HEADING, "warned"))
+    for family, outcome, seconds, row in Parallel(options.jobs, return_as="generator")(
+        fits
+    ):
+        print(row, flush=True)
+        counts[family][outcome] += 1
+        times[family].append(seconds)
+    print("\n" + "family".ljust(16), *(o.rjust(7) for o in OUTCOMES), "median s, most")
+    for family, count in counts.items():
+        cells = (f"{count[outcome]:7}" for outcome in OUTCOMES)
+        seconds = f"{np.median(times[family]):8.1f} {max(times[family]):6.1f}"
+        print(family.ljust(16), *cells, seconds)
+
+
+def read_options():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--families", nargs="*", default=None)
+    parser.add_argument("--names", nargs="*", default=None)
+    parser.add_argument("--random", type=int, default=6)
+    parser.add_argument("--draws", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--n-terms", choices=("default", "auto"), default="default")
+    parser.add_argument("--equations", action="store_true")
+    return parser.parse_args()
+
+
+def one_fit(key, make, draw, options):
+    """The family, the outcome, the CPU time and a row for one problem."""
+    problem, start = make(draw), time.process_time()
+    settings = dict(problem.settings)
+    if options.n_terms == "auto":
+        settings.setdefault("n_terms", "auto")
+    model, failure = OneStepKEqL(**settings), ""
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        try:
+            model.fit(problem.X, problem.y)
+        except ValueError as error:
+            failure = str(error)
+    seconds = time.process_time() - start
+    warned = bool(caught or failure)
+    state, equation, right = np.nan, np.nan, False
+    if not failure:
+        with warnings.catch_warnings(record=True):
+            predicted = model.predict(problem.X_test)
+        state = problem.state_error(predicted.reshape(problem.y_test.shape))
+        equation = problem.equation_error(model.equation_)
+        right = problem.has_right_terms(model.equation_)
+    outcome = judge(problem, state, equation, right, warned)
+    row = ROW.format(
+        *key,
+        draw,
+        outcome,
+        f"{state:.1e}",
+        f"{equation:.1e}",
+        {True: "right", False: "wrong", None: "-"}[right],
+        f"{seconds:.1f}",
+        "yes" if warned else "no",
+    )
+    if options.equations:
+        found = failure or str(model.equation_)
+        told = [str(w.message) for w in caught]
+        row += f"\n    {found}\n    {problem.terms}\n    {told}"
+    return key[0], outcome, seconds, row
+
+
+def judge(problem, state, equation, right, warned):
+    """Which of the outcomes a fit has."""
+    if not problem.is_determined:
+        return "solved" if warned else "silent"
+    exact = problem.noise == 0
+    small = state < (1e-3 if exact else 2 * problem.noise + 0.01)
+    if not np.isnan(equation):
+        small &= equation < (1e-3 if exact else 0.05)
+    if small:
+        return "partly" if right is False else "solved"
+    # Right terms with coefficients as uncertain as the noise makes them are not wrong.
+    if right and not exact:
+        return "partly"
+    return "warned" if warned else "silent"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,529 @@
+"""The problems of `bench_suite.py`: observations, descriptions, and the truth.
+
+Equations of one kind are drawn at random, with the number of the draw as their seed.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from scipy.integrate import solve_ivp
+from system_problems import cubic_oscillator, fitzhugh_nagumo, lorenz_scarce
+
+from keql.datasets import make_burgers, make_darcy, make_lotka_volterra
+from keql.kernels import parse_monomial
+
+
+@dataclass(frozen=True)
+class SuiteProblem:
+    """Observations, arguments of a learner that describe the problem, and the truth.
+
+    `terms` are those of P, {equation: {term: coefficient}}; None if P is no polynomial
+    or the observations do not determine it. P has the values `parts` (n, E) at the
+    features (n, d + Q); None if the terms say all. `is_determined` says whether an
+    equation can be learned at all: where it is not, a warning is the right answer.
+    """
+
+    settings: dict
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    terms: dict | None = None
+    features: np.ndarray | None = None
+    parts: np.ndarray | None = None
+    noise: float = 0.0
+    is_determined: bool = True
+
+    def with_noise(self, noise, draw):
+        """The problem with noise of a part of the standard deviation of each state."""
+        rng = np.random.default_rng((draw, 77))
+        size = np.nanstd(self.y, axis=0)
+        y = self.y + noise * size * rng.standard_normal(self.y.shape)
+        return replace(self, y=y, noise=noise)
+
+    def state_error(self, predicted):
+        """Relative L2 error of the states."""
+        return np.linalg.norm(predicted - self.y_test) / np.linalg.norm(self.y_test)
+
+    def has_right_terms(self, equation):
+        """Whether the terms are exactly the true ones; None if that is not asked."""
+        if self.terms is None:
+            return None
+        return all(
+            _parsed(_of(equation, name, self.terms).terms(), equation.feature_names)
+            == _parsed(terms, equation.feature_names)
+            for name, terms in self.terms.items()
+        )
+
+    def equation_error(self, equation):
+        """Relative error of P at the test features, or else of its coefficients."""
+        if self.parts is not None:
+            found = equation.unknown_part(self.features).reshape(self.parts.shape)
+            return np.linalg.norm(found - self.parts) / np.linalg.norm(self.parts)
+        if self.terms is None:
+            return np.nan
+        differences, true_values = [], []
+        for name, terms in self.terms.items():
+            try:
+                learned = _of(equation, name, self.terms).terms()
+            except ValueError:  # it is no sum of terms
+                return np.nan
+            for term in {*terms, *learned}:
+                true_values.append(terms.get(term, 0.0))
+                differences.append(learned.get(term, 0.0) - true_values[-1])
+        return np.linalg.norm(differences) / np.linalg.norm(true_values)
+
+
+def _of(equation, name, terms):
+    return equation[name] if len(terms) > 1 else equation
+
+
+def _parsed(terms, names):
+    """Terms as powers of features, or names where they are no products."""
+    found = set()
+    for name, value in terms.items():
+        if value:
+            try:
+                found.add(tuple(parse_monomial(name, names)))
+            except ValueError:
+                found.add(name)
+    return found
+
+
+# --- ordinary differential equations ------------------------------------------------
+
+
+def ode(rate, initial, t_end, n, terms=None, forcing=None, operators=None):
+    """u^(k) = rate(t, u, ..., u^(k-1)) + forcing, seen at n equal times."""
+    order = len(initial)
+    names = tuple("u" + ("_" if i else "") + "t" * i for i in range(order + 1))
+
+    def slopes(t, state):
+        force = 0.0 if forcing is None else forcing(np.array([[t]]))[0]
+        return [*state[1:], rate(t, *state) + force]
+
+    solution = solve_ivp(
+        slopes, (0, t_end), initial, "DOP853", dense_output=True, rtol=1e-12, atol=1e-12
+    ).sol
+    t, t_test = np.linspace(0, t_end, n), np.linspace(0, t_end, 500)
+    states = solution(t_test)
+    operators = names[:-1] if operators is None else operators
+    settings = {"operators": operators, "known_part": names[-1], "variables": ("t",)}
+    if forcing is not None:
+        settings["forcing"] = forcing
+    used = [states[names.index(name)] for name in operators]
+    return SuiteProblem(
+        settings,
+        t[:, None],
+        solution(t)[0],
+        t_test[:, None],
+        states[0],
+        None if terms is None else {names[-1]: terms},
+        np.column_stack([t_test, *used]),
+        -np.asarray([rate(*row) for row in np.column_stack([t_test, *states])]),
+    )
+
+
+def drive(X):
+    """The moment that drives the pendulum."""
+    return 1.2 * np.cos(2 / 3 * X[:, 0])
+
+
+ODES = {
+    "logistic": lambda: ode(
+        lambda t, u: u - u**2, [0.1], 6, 25, {"u": -1.0, "u^2": 1.0}
+    ),
+    "gompertz": lambda: ode(lambda t, u: -0.8 * u * np.log(u / 3), [0.1], 8, 30),
+    "allee": lambda: ode(
+        lambda t, u: u * (1 - u) * (u - 0.2),
+        [0.25],
+        15,
+        25,
+        {"u": 0.2, "u^2": -1.2, "u^3": 1.0},
+    ),
+    "rational": lambda: ode(lambda t, u: u / (1 + u**2) - 0.4 * u, [0.1], 12, 30),
+    "riccati": lambda: ode(
+        lambda t, u: -2 * t * u + u**2, [0.5], 3, 30, {"t u": 2.0, "u^2": -1.0}
+    ),
+    "van_der_pol": lambda: ode(
+        lambda t, u, v: (1 - u**2) * v - u,
+        [0.5, 0.0],
+        15,
+        40,
+        {"u^2 u_t": 1.0, "u_t": -1.0, "u": 1.0},
+    ),
+    "pendulum": lambda: ode(lambda t, u, v: -np.sin(u), [2.5, 0.0], 20, 40),
+    "damped_pendulum": lambda: ode(
+        lambda t, u, v: -np.sin(u) - 0.2 * v, [2.5, 0.0], 20, 40
+    ),
+    "driven_pendulum": lambda: ode(
+        lambda t, u, v: -np.sin(u) - 0.5 * v, [0.5, 0.0], 20, 40, forcing=drive
+    ),
+    "duffing": lambda: ode(
+        lambda t, u, v: u - u**3 - 0.2 * v,
+        [2.0, 0.0],
+        12,
+        30,
+        {"u": -1.0, "u^3": 1.0, "u_t": 0.2},
+    ),
+}
+
+
+def random_oscillator(draw):
+    """u'' = a cubic polynomial of u and u' with three to five random terms, bounded."""
+    rng = np.random.default_rng(draw)
+    powers = [(i, j) for i in range(4) for j in range(4) if 0 < i + j <= 3]
+    names = [_product(i, j) for i, j in powers]
+    while True:
+        chosen = rng.choice(len(powers), size=rng.integers(3, 6), replace=False)
+        values = rng.choice([-1, 1], len(chosen)) * rng.uniform(0.2, 2.0, len(chosen))
+        pairs = [(powers[i], value) for i, value in zip(chosen, values, strict=True)]
+
+        def rate(t, u, v, pairs=pairs):
+            return sum(value * u**i * v**j for (i, j), value in pairs)
+
+        initial = rng.uniform(-1.5, 1.5, 2)
+        if not _stays_bounded(rate, initial, 10.0):
+            continue
+        terms = {names[i]: -v for i, v in zip(chosen, values, strict=True)}
+        problem = ode(rate, initial, 10.0, 30, terms)
+        if np.std(problem.y_test[250:]) > 0.2:  # it moves to the end
+            return problem
+
+
+def _product(i, j):
+    factors = [("u", i), ("u_t", j)]
+    return " ".join(n if p == 1 else f"{n}^{p}" for n, p in factors if p)
+
+
+def _stays_bounded(rate, initial, t_end, most=4.0):
+    def leaves(t, state):
+        return most - np.max(np.abs(state))
+
+    leaves.terminal = True
+    found = solve_ivp(
+        lambda t, s: [s[1], rate(t, *s)], (0, t_end), initial, events=leaves, rtol=1e-6
+    )
+    return found.status == 0
+
+
+# --- evolution equations in one space dimension --------------------------------------
+
+
+def on_ring(terms, initial, t_end, length, n, box, n_modes=128, seed=0):
+    """u_t = a polynomial of u and its derivatives, periodic; seen at n points in a box.
+
+    None if the solution grows or is not resolved.
+    """
+    x = length * np.arange(n_modes) / n_modes
+    wave = 2j * np.pi / length * np.fft.rfftfreq(n_modes, 1 / n_modes)
+    names = ["u", "u_x", "u_xx", "u_xxx", "u_xxxx"]
+    products = [(parse_monomial(name, names), c) for name, c in terms.items()]
+    keep = np.arange(len(wave)) <= n_modes // 3
+
+    def derivatives(u):
+        modes = np.fft.rfft(u)
+        return [np.fft.irfft(wave**k * modes, n_modes) for k in range(len(names))]
+
+    def rate(t, u):
+        D = derivatives(u)
+        total = sum(
+            c * np.prod([d**p for d, p in zip(D, powers, strict=True)], axis=0)
+            for powers, c in products
+        )
+        return np.fft.irfft(keep * np.fft.rfft(total), n_modes)
+
+    def leaves(t, u):
+        return 6.0 - np.max(np.abs(u))
+
+    leaves.terminal = True
+    found = solve_ivp(
+        rate,
+        (0, t_end),
+        initial(x),
+        "LSODA",
+        dense_output=True,
+        events=leaves,
+        rtol=1e-10,
+        atol=1e-11,
+    )
+    if found.status != 0:
+        return None
+    modes = np.abs(np.fft.rfft(found.y[:, -1]))
+    if np.max(modes[len(wave) // 3 - 5 : len(wave) // 3]) > 1e-7 * np.max(modes):
+        return None
+
+    def truth(X):
+        phases = np.exp(np.outer(X[:, 1], wave)) / n_modes
+        modes = np.fft.rfft(found.sol(X[:, 0]), axis=0).T
+        modes[:, 1:-1] *= 2
+        return np.real(np.sum(phases * modes, axis=1))
+
+    (t0, t1), (x0, x1) = (0.0, t_end), box
+    rng = np.random.default_rng((seed, 5))
+    X = rng.uniform((t0, x0), (t1, x1), (n, 2))
+    inside = np.linspace(0.03, 0.97, 40)
+    axes = t0 + (t1 - t0) * inside, x0 + (x1 - x0) * inside
+    grid = np.meshgrid(*axes, indexing="ij")
+    X_test = np.column_stack([g.ravel() for g in grid])
+    orders = [max(k for k in range(5) if p[k]) for p, _ in products]
+    settings = {
+        "operators": tuple(names[: max(2, *orders) + 1]),
+        "known_part": "u_t",
+        "variables": ("t", "x"),
+    }
+    left = {name: -c for name, c in terms.items()}
+    return SuiteProblem(settings, X, truth(X), X_test, truth(X_test), {"u_t": left})
+
+
+def random_evolution(draw):
+    """Two to four of u, u^2, u_x, u_xx, u u_x, u_xxx with random coefficients."""
+    rng = np.random.default_rng((draw, 3))
+    names = ["u", "u^2", "u_x", "u_xx", "u u_x", "u_xxx"]
+    while True:
+        chosen = rng.choice(names, size=rng.integers(2, 5), replace=False)
+        sizes = {"u_xx": (0.03, 0.2), "u_xxx": (0.01, 0.05)}
+        terms = {}
+        for name in chosen:
+            value = rng.uniform(*sizes.get(name, (0.3, 1.0)))
+            terms[str(name)] = value if name == "u_xx" else value * rng.choice([-1, 1])
+        if not {"u_xx", "u_xxx"} & {*terms}:
+            continue
+        heights, phases = rng.uniform(0.2, 0.7, 3), rng.uniform(0, 2 * np.pi, 3)
+
+        def initial(x, heights=heights, phases=phases):
+            k = np.arange(1, 4)
+            return np.cos(x[:, None] * k + phases) @ heights
+
+        problem = on_ring(
+            terms, initial, 2.0, 2 * np.pi, 150, (1.0, 5.0), seed=int(draw)
+        )
+        if problem is not None:
+            return problem
+
+
+def soliton():
+    """One soliton: it is a solution of u_t = -c u_x as well."""
+
+    def truth(X):
+        return 2 / np.cosh(X[:, 1] - 4 * X[:, 0]) ** 2
+
+    return _moving(truth, ("u", "u_x", "u_xx", "u_xxx"), False)
+
+
+def klein_gordon(cubic=1.0, n=120):
+    """u_tt = u_xx - u - cubic u^3, standing waves in a box, seen at n points inside."""
+    x = 2 * np.pi * np.arange(64) / 64
+    wave = np.fft.rfftfreq(64, 1 / 64)
+
+    def rate(t, state):
+        u, v = np.split(state, 2)
+        u_xx = np.fft.irfft(-(wave**2) * np.fft.rfft(u), 64)
+        return np.concatenate([v, u_xx - u - cubic * u**3])
+
+    start = np.concatenate([1.2 * np.cos(x) + 0.5 * np.sin(2 * x), 0.3 * np.cos(x)])
+    found = solve_ivp(
+        rate, (0, 3), start, "DOP853", dense_output=True, rtol=1e-11, atol=1e-11
+    ).sol
+
+    def truth(X):
+        modes = np.fft.rfft(found(X[:, 0])[:64], axis=0).T / 64
+        modes[:, 1:-1] *= 2
+        return np.real(np.sum(np.exp(1j * np.outer(X[:, 1], wave)) * modes, axis=1))
+
+    rng = np.random.default_rng(5)
+    X = rng.uniform((0, 1), (3, 5), (n, 2))
+    X_test = rng.uniform((0.1, 1.1), (2.9, 4.9), (1000, 2))
+    settings = {"operators": ("u", "u_xx"), "known_part": "u_tt"}
+    terms = {"u": 1.0, "u_xx": -1.0} | ({"u^3": cubic} if cubic else {})
+    return SuiteProblem(
+        settings | {"variables": ("t", "x")},
+        X,
+        truth(X),
+        X_test,
+        truth(X_test),
+        {"u_tt": terms},
+    )
+
+
+def _moving(truth, operators, is_determined):
+    rng = np.random.default_rng(11)
+    X, X_test = (rng.uniform((-1, -6), (1, 6), (n, 2)) for n in (120, 1000))
+    settings = {"operators": operators, "known_part": "u_t", "variables": ("t", "x")}
+    return SuiteProblem(
+        settings,
+        X,
+        truth(X),
+        X_test,
+        truth(X_test),
+        is_determined=is_determined,
+    )
+
+
+def heat():
+    """u_t = 0.1 u_xx, four modes."""
+    heights = np.array([1.0, 0.6, -0.5, 0.3])
+
+    def initial(x):
+        return np.cos(np.outer(x, np.arange(1, 5)) + np.arange(4)) @ heights
+
+    return on_ring({"u_xx": 0.1}, initial, 2.0, 2 * np.pi, 60, (1.0, 5.0))
+
+
+def fisher():
+    """u_t = 0.05 u_xx + u - u^2."""
+    terms = {"u_xx": 0.05, "u": 1.0, "u^2": -1.0}
+    return on_ring(
+        terms,
+        lambda x: 0.15 + 0.1 * np.cos(x) + 0.05 * np.sin(3 * x),
+        4.0,
+        2 * np.pi,
+        60,
+        (1.0, 5.0),
+    )
+
+
+def allen_cahn():
+    """u_t = 0.05 u_xx + u - u^3."""
+    terms = {"u_xx": 0.05, "u": 1.0, "u^3": -1.0}
+    return on_ring(
+        terms,
+        lambda x: 0.6 * np.cos(x) + 0.4 * np.sin(3 * x),
+        3.0,
+        2 * np.pi,
+        80,
+        (1.0, 5.0),
+    )
+
+
+# --- from the data sets of the package -----------------------------------------------
+
+
+def of_data_set(data, terms=None):
+    """A data set of one state, its terms those of P."""
+    test = np.random.default_rng(0).permutation(len(data.X_test))[:2000]
+    X, y = data.X_test[test], data.y_test[test]
+    return SuiteProblem(dict(data.problem), data.X, data.y, X, y, terms)
+
+
+def burgers(n):
+    """Burgers' equation as published, n observations inside."""
+    data = make_burgers(n, random_state=1)
+    return of_data_set(data, {"u_t": {"u u_x": -1.0, "u_xx": -0.01}})
+
+
+def of_system(make, draw):
+    """A problem of `system_problems`, its right-hand sides on the left."""
+    problem = make(draw)
+    terms = problem.terms and {
+        name: {term: -c for term, c in terms.items()}
+        for name, terms in problem.terms.items()
+    }
+    return SuiteProblem(
+        problem.settings,
+        problem.X,
+        problem.y,
+        problem.X_test,
+        problem.y_test,
+        terms,
+    )
+
+
+def elliptic(n=60):
+    """u_xx + u_yy = f + u^3 on a square, f known."""
+
+    def truth(X):
+        return np.sin(np.pi * X[:, 0]) * np.cos(2 * X[:, 1]) + X[:, 1]
+
+    def forcing(X):
+        wave = np.sin(np.pi * X[:, 0]) * np.cos(2 * X[:, 1])
+        return -(np.pi**2 + 4) * wave - truth(X) ** 3
+
+    rng = np.random.default_rng(4)
+    X, X_test = rng.uniform(0, 1, (n, 2)), rng.uniform(0.05, 0.95, (1000, 2))
+    side = np.linspace(0.02, 0.98, 14)
+    settings = {
+        "operators": ("u", "u_x", "u_y"),
+        "known_part": "u_xx + u_yy",
+        "variables": ("x", "y"),
+        "forcing": forcing,
+        "collocation_points": np.array([(a, b) for a in side for b in side]),
+    }
+    terms = {"u_xx + u_yy": {"u^3": -1.0}}
+    return SuiteProblem(settings, X, truth(X), X_test, truth(X_test), terms)
+
+
+def undetermined(y, operators=("u", "u_t"), known_part="u_tt"):
+    """Values that determine no equation, at equal times."""
+    t = np.linspace(0, 10, len(y))[:, None]
+    settings = {"operators": operators, "known_part": known_part, "variables": ("t",)}
+    return SuiteProblem(settings, t, y, t, y, is_determined=False)
+
+
+def lotka_volterra(noise, draw):
+    """Predators and prey, 25 times over two periods."""
+    data = make_lotka_volterra(25, t_end=24.0, noise=noise, random_state=draw)
+    terms = {
+        name: {term: -c for term, c in terms.items()}
+        for name, terms in data.terms.items()
+    }
+    test = data.X_test, data.y_test
+    return SuiteProblem(dict(data.problem), data.X, data.y, *test, terms, noise=noise)
+
+
+def suite(n_random):
+    """Functions from the number of a draw to a problem, by family and name."""
+    problems = {}
+    for name, make in ODES.items():
+        problems["ode", name] = lambda draw, make=make: make()
+        problems["ode", f"{name} 2%"] = lambda draw, make=make: make().with_noise(
+            0.02, draw
+        )
+    for seed in range(n_random):
+        make = partial(random_oscillator, seed)
+        problems["oscillator", f"{seed}"] = lambda draw, make=make: make()
+        problems["oscillator 2%", f"{seed}"] = lambda draw, make=make: (
+            make().with_noise(0.02, draw)
+        )
+    for seed in range(n_random):
+        make = partial(random_evolution, seed)
+        problems["evolution", f"{seed}"] = lambda draw, make=make: make()
+    fields = {
+        "heat": heat,
+        "fisher": fisher,
+        "allen_cahn": allen_cahn,
+        "klein_gordon": klein_gordon,
+        "klein_gordon linear": partial(klein_gordon, 0.0),
+        "burgers 30": partial(burgers, 30),
+        "burgers 100": partial(burgers, 100),
+    }
+    for name, make in fields.items():
+        problems["field", name] = lambda draw, make=make: make()
+        if name not in ("burgers 30",):
+            problems["field", f"{name} 2%"] = lambda draw, make=make: make().with_noise(
+                0.02, draw
+            )
+    problems["system", "lotka_volterra"] = partial(lotka_volterra, 0.0)
+    problems["system", "lotka_volterra 2%"] = partial(lotka_volterra, 0.02)
+    problems["system", "lorenz"] = partial(of_system, lorenz_scarce)
+    problems["system", "cubic 0.08"] = partial(
+        of_system, partial(cubic_oscillator, 0.08)
+    )
+    problems["system", "fitzhugh_nagumo"] = partial(
+        of_system, partial(fitzhugh_nagumo, 0.0)
+    )
+    problems["elliptic", "cubic"] = lambda draw: elliptic()
+    problems["elliptic", "cubic 1%"] = lambda draw: elliptic().with_noise(0.01, draw)
+    problems["elliptic", "darcy"] = lambda draw: of_data_set(
+        make_darcy(4, n_interior=12, random_state=draw)
+    )
+    noise = np.random.default_rng(8).standard_normal(30)
+    problems["undetermined", "soliton"] = lambda draw: soliton()
+    problems["undetermined", "two values"] = lambda draw: undetermined(noise[:2])
+    problems["undetermined", "constant"] = lambda draw: undetermined(np.ones(30))
+    problems["undetermined", "pure noise"] = lambda draw: undetermined(noise)
+    problems["undetermined", "steady"] = lambda draw: undetermined(
+        np.full(30, 2.0) + 1e-3 * noise, ("u",), "u_t"
+    )
+    return problems
