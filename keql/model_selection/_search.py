@@ -231,7 +231,7 @@ class _Search:
         return fit.error < min(limit, self.criteria.explains * scale.spread)
 
     def _misses_nothing(self, fit):
-        """The same of trajectories: to more digits than interpolation, without noise."""
+        """The same of trajectories; to more digits than interpolation if exact."""
         if self._is_of_fields:
             own = fit.problem.prior.noise
             return predicts_within_noise(fit, self.two_step, self.criteria, own)
