@@ -55,7 +55,7 @@ class SubsetEvidence:
                 L = np.linalg.cholesky(self.precision[at])
                 prior = np.linalg.cholesky(self.prior[at])
             except np.linalg.LinAlgError:  # some need jitter
-                scores[rows] = [self(sets[i]) for i in rows]
+                scores[rows] = [self(list(sets[i])) for i in rows]
                 continue
             z = np.linalg.solve(L, self.right[kept][:, :, None])[:, :, 0]
             fit = self._fit(self.square - np.sum(z**2, axis=1))

@@ -179,7 +179,8 @@ class Fit:
     def term_names(self):
         """Names of the terms; those of a system after the names of its equations."""
         names = []
-        setup, equations = self.two_step.setup, self.result.solution.equations
+        source = self.result.solution if self.is_exact else self.learned
+        setup, equations = self.two_step.setup, source.equations
         for terms, equation in zip(setup.equations, equations, strict=True):
             own = equation.terms() if terms.depends_on is not None else {}
             names += [f"{terms.name}: {n}" if setup.is_system else n for n in own]
@@ -473,8 +474,8 @@ class Selection:
         A list of (terms, log odds): those of the fit, with the log odds zero, and
         others, the most probable first, if they are as probable as the criterion says.
         """
-        fit, evidence = self.best, self.best.log_evidences
-        chosen = frozenset(fit.term_names)
+        evidence = self.best.log_evidences
+        chosen = frozenset(self.best.term_names if evidence else ())
         if chosen not in evidence:
             return []
         odds = {terms: value - evidence[chosen] for terms, value in evidence.items()}

@@ -188,7 +188,7 @@ def test_the_best_set_is_found(two_step, n_terms):
 def test_the_odds_of_all_sets_sum_to_one(two_step):
     """Of the terms of one degree in one equation; fewer are more probable than many."""
     search = search_of(two_step, "auto")
-    degrees = search.table.degrees
+    degrees = search.table.kinds[:, 1]
     assert sorted(degrees) == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
     quadratic = [i for i in range(6) if degrees[i] == 2]
     by_size = []
@@ -281,8 +281,11 @@ def test_the_most_probable_of_many_terms_are_searched():
     model.set_params(variables=("t",), collocation_points=80)
     y = y + 0.001 * rng.standard_normal(y.shape)
     learned = model._learn_in_two_steps(times[:, None], y, None)
-    settings = TrajectorySearchSettings(most=12)
-    fit = fit_trajectories(learned, Hypothesis(n_terms="auto"), CONTEXT, settings)
+    hypothesis = Hypothesis(n_terms="auto")
+    few = with_most_probable_terms(learned, hypothesis, ScreeningSettings(most=12))
+    counts = [len(find_terms(e.basis.kernel, 5, "auto")) for e in few.equations]
+    assert counts == [12, 12]
+    fit = fit_trajectories(few, hypothesis, CONTEXT)
     for i, equation in enumerate(fit.result.solution.equations):
         own, other = states[i], states[i - 1]
         truth = {own: 2.0, f"{own}^3": 1.0, other: -0.5}
