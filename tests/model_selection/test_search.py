@@ -15,7 +15,7 @@ from keql.datasets import make_burgers
 from keql.equation._basis import FixedUnknownPart, PolynomialBasis
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
-from keql.model_selection import _search
+from keql.model_selection import _exact_states, _search
 from keql.model_selection._candidates import Candidate
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._fit import Context, JointFamily, Selection
@@ -249,7 +249,8 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_search, "fit_jointly", fit)
     monkeypatch.setattr(_search, "compare_kernels", compare)
     monkeypatch.setattr(_search, "warm_start", start)
-    monkeypatch.setattr(_search, "fit_hypothesis", lambda *_: next(exact, None))
+    monkeypatch.setattr(_exact_states, "fit_hypothesis", lambda *_: next(exact, None))
+    monkeypatch.setattr(_exact_states, "replace", with_changes)
     monkeypatch.setattr(_search, "replace", with_changes)
     of_state = np.zeros(3, dtype=int), [identity_of("u", 1)]
     data = FunctionData(np.zeros((3, 1)), np.ones(3), np.ones(3), *of_state)
@@ -386,7 +387,7 @@ def test_exact_states_are_taken_if_they_predict_better(
 def test_an_interrupted_fit_is_not_made_exact(monkeypatch):
     search, _ = make_search(monkeypatch, [Found(0.01)])
     stopped = Found(0.1, interrupted=True)
-    assert search._exact_from(FakeFamily([]), stopped) is None
+    assert search.exact.from_joint_fit(FakeFamily([]), stopped) is None
     selection = Selection(stopped)
     assert selection.or_exact(Found(0.01)) is selection
 
@@ -394,7 +395,7 @@ def test_an_interrupted_fit_is_not_made_exact(monkeypatch):
 @pytest.mark.parametrize(
     "quadratic, cubic, chosen",
     [
-        (0.05, 0.01, 0),
+        (0.004, 0.001, 0),
         (0.2, 0.1, 1),
         (0.2, 0.19, 0),
         (0.2, None, 0),
@@ -408,16 +409,16 @@ def test_a_cubic_equation_is_taken_if_clearly_better(
     search, _ = make_search(monkeypatch)
     found = [None if error is None else Found(error) for error in (quadratic, cubic)]
     fits = iter(found)
-    monkeypatch.setattr(search, "_exact_from_anywhere", lambda _: next(fits))
-    assert search._exact_states() is (None if chosen is None else found[chosen])
-    reasons = dict(search.not_tried)
-    assert bool(reasons) == (quadratic == 0.05)
+    monkeypatch.setattr(search.exact, "_exact_from_anywhere", lambda _: next(fits))
+    assert search.exact._exact_states() is (None if chosen is None else found[chosen])
+    reasons = dict(search.exact.not_tried)
+    assert bool(reasons) == (quadratic == 0.004)
 
 
 def test_hypotheses_that_are_not_tried_have_reasons(monkeypatch):
     search, _ = make_search(monkeypatch, why_not="a forcing is given")
-    assert search._exact_states() is None
-    assert search.not_tried[0] == ("quadratic polynomial", "a forcing is given")
+    assert search.exact._exact_states() is None
+    assert search.exact.not_tried[0] == ("quadratic polynomial", "a forcing is given")
 
 
 def test_a_fixed_equation_has_values_and_slopes_but_no_features():
