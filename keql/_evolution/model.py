@@ -139,6 +139,7 @@ class EvolutionModel:
             kept = variances > negligible * variances[-1]
             root = directions[:, kept] * np.sqrt(variances[kept])
             values = values.reshape(grid.n_steps, 4, grid.size)
-            equations = self.solution.equations
-            states.append(EvolvedState(grid, values, equations, root, outside))
+            own = self.solution.equations
+            own = own if len(own) > 1 else own[0]
+            states.append(EvolvedState(grid, values, own, root, outside))
         return states

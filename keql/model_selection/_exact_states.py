@@ -12,7 +12,7 @@ from keql.model_selection._evolution_terms import (
     predicts_within_noise,
 )
 from keql.model_selection._fit import JointFamily, fit_jointly
-from keql.model_selection._from_diffusion import fit_from_diffusion
+from keql.model_selection._from_diffusion import or_from_diffusion
 from keql.model_selection._state_kernels import compare_kernels, warm_start
 from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
@@ -223,16 +223,10 @@ class ExactSearch:
         """Exact states from those of two steps, or from a diffusion if that is poor."""
         two_step = self.two_steps(hypothesis)
         best = fit_hypothesis(hypothesis, two_step, self.context)
-        convinces = best is not None and (
-            best.result.interrupted
-            or predicts_within_noise(best, self.two_step, self.criteria)
-        )
-        if convinces or not self.context.settings.n_restarts:
+        given = self.two_step, self.criteria
+        if best is not None and predicts_within_noise(best, *given):
             return best
-        grown = fit_from_diffusion(two_step, hypothesis, self.context)
-        if best is None or (grown is not None and grown.error < best.error):
-            return grown
-        return best
+        return or_from_diffusion(best, two_step, hypothesis, self.context)
 
     def from_joint_fit(self, family, fit):
         """Exact states from those of a joint fit; None if there are none."""

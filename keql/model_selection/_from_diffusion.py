@@ -52,6 +52,20 @@ class DiffusionSettings:
     fine_steps: int = 19
 
 
+def or_from_diffusion(fit, learned, hypothesis, context):
+    """A fit, or one from a diffusion if there is none, or that predicts better.
+
+    fit : Fit or None. From the states of the learned model; else as below.
+    """
+    interrupted = fit is not None and fit.result.interrupted
+    if interrupted or not context.settings.n_restarts:
+        return fit
+    grown = fit_from_diffusion(learned, hypothesis, context)
+    if fit is None or (grown is not None and grown.error < fit.error):
+        return grown
+    return fit
+
+
 def fit_from_diffusion(learned, hypothesis, context, settings=None):
     """Exact states wherever the learned model's states are.
 

@@ -54,12 +54,9 @@ class TrajectorySearchSettings:
     n_resolutions : int. How often steps in time are divided where they are too long.
     hopeless : float. Error of predictions, in units of the standard deviation of the
         observations, from which on the search is given up.
-    divides_early : bool. Whether steps in time are divided during the search, or at its
-        end only.
-    tries_fewer : bool. Whether sets of fewer and fewer terms are solved for where the
-        most probable ones lead nowhere.
-    first_grid : tuple. Steps in time and points in space with which fields are searched
-        for terms.
+    divides_early : bool. Whether steps are divided during the search, or at its end.
+    tries_fewer : bool. Whether ever fewer terms are tried if the best lead nowhere.
+    first_grid : tuple. Steps in time and points in space of the search among fields.
     """
 
     n_rounds: int = 20
@@ -82,8 +79,7 @@ class TrajectorySearchSettings:
     def of_fields(cls):
         """For states in time and space, each of whose steps takes a second.
 
-        The noise and the kernels of boundary values, found anew in each step, are known
-        to some digits only, and with them the states.
+        Kernels and noise, found anew in each, are known to some digits only.
         """
         more = {"divides_early": False, "tries_fewer": True}
         return cls(max_steps=15, tol=30.0, part=3e-2, **more)
@@ -301,8 +297,7 @@ class _TermSearch:
     def _try_fewer(self, model, score, iterate):
         """Solve for fewer and fewer terms, until there is a solution.
 
-        Of the most probable terms near states that are known poorly some are there for
-        the errors of these, and let short waves grow.
+        Some of many are there for the errors of states, and let short waves grow.
         """
         kept = self._best_set(score)
         while self.best is None and self.table.removable(kept):
