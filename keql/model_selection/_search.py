@@ -14,6 +14,7 @@ from itertools import islice
 import numpy as np
 
 from keql._observations.data import PredictionScale, noise_range
+from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
 from keql.equation import find_terms
 from keql.model_selection._annealing import (
@@ -142,12 +143,14 @@ class _Search:
     def _trajectories(self):
         """Exact trajectories with quadratic, or cubic equations if they are better.
 
-        From the states of two steps; then from those that the equations at collocation
-        points lead to, these imposed more and more strictly; then, for systems, from
-        those of compared kernels, which are tried for single equations anyway.
+        From the states of two steps; for systems, if that predicts poorly, from states
+        that repeat themselves; then from those that the equations at collocation points
+        lead to, these imposed more and more strictly; then, for systems, from those of
+        compared kernels, which are tried for single equations anyway.
         """
         starts, best = [None, anneal], None
-        starts += [compare_kernels] if self.two_step.setup.is_system else []
+        if self.two_step.setup.is_system:
+            starts = [None, repeated_states, anneal, compare_kernels]
         pairs = zip(self.table[:2], self.table[2:4], strict=True)
         rows = [
             (joint.hypothesis, joint.why_not) for row, joint in pairs if not row.why_not
@@ -155,9 +158,9 @@ class _Search:
         for find_kernels in starts:
             before = best
             for hypothesis, joint_not in rows:
-                if joint_not and find_kernels is not None:
+                if joint_not and find_kernels in (anneal, compare_kernels):
                     continue
-                fit = self._trajectories_from(find_kernels, hypothesis)
+                fit = self._trajectories_from(find_kernels, hypothesis, best)
                 clearly = 1.0 if best is None else self.criteria.clearly_better
                 if fit is not None and (
                     best is None or fit.error < clearly * best.error
@@ -173,7 +176,7 @@ class _Search:
 
     def _agree(self, fit, other):
         """Whether trajectories from another start are those that predict well."""
-        if fit is None or _terms(fit) != _terms(other) or self._in_doubt(other.error):
+        if fit is None or fit.terms != other.terms or self._in_doubt(other.error):
             return False
         return abs(fit.error - other.error) < self.criteria.agreement * other.error
 
@@ -189,12 +192,14 @@ class _Search:
             return fit
         two_step = self._two_steps(higher[0])
         other = fit_trajectories(two_step, higher[0], self.context, simpler=fit)
-        if other is None or _terms(other) <= _terms(fit):
+        if other is None or other.terms <= fit.terms:
             return fit
         return other
 
-    def _trajectories_from(self, find_kernels, hypothesis):
+    def _trajectories_from(self, find_kernels, hypothesis, best):
         """Exact trajectories from two steps, or from a joint fit with all terms."""
+        if find_kernels is repeated_states:
+            return self._repeated_trajectories(hypothesis, best)
         two_step = self._two_steps(hypothesis)
         if find_kernels is None:
             return fit_trajectories(two_step, hypothesis, self.context)
@@ -205,6 +210,16 @@ class _Search:
         if fit.result.interrupted:
             return None
         return fit_trajectories(fit.learned, hypothesis, self.context)
+
+    def _repeated_trajectories(self, hypothesis, best):
+        """Exact trajectories from periodic states, if these alone predict well."""
+        if best is not None and not self._in_doubt(best.error):
+            return None
+        learned = repeated_states(self.two_step, hypothesis, self.context.settings)
+        scale = PredictionScale(self.two_step.observations)
+        if learned is None or self._in_doubt(scale.noise(learned.observation_noise)):
+            return None
+        return fit_trajectories(learned, hypothesis, self.context)
 
     def _convinces(self, fit):
         """Whether nothing that predicts better than a fit is to be looked for."""
@@ -483,9 +498,3 @@ class _Search:
         start = warm_start(kernels[0], held)
         states = refit_states(fit, *start[:3], self.context)
         return best.or_better(Selection(states, None, start.error, kernels))
-
-
-def _terms(fit):
-    """Pairs (position of an equation, term) of a fit."""
-    equations = enumerate(fit.result.solution.equations)
-    return {(e, name) for e, equation in equations for name in equation.terms()}
