@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from keql._observations.data import PredictionScale, noise_range
+from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
 from keql.model_selection._annealing import anneal
 from keql.model_selection._evolution_terms import (
@@ -103,9 +104,10 @@ class ExactSearch:
     def _trajectories(self):
         """Exact trajectories with quadratic, or cubic equations if they are better.
 
-        From the states of two steps; then from those that the equations at collocation
-        points lead to, these imposed more and more strictly; then, for systems, from
-        those of compared kernels, which are tried for single equations anyway.
+        From the states of two steps; for systems, if that predicts poorly, from states
+        that repeat themselves; then from those that the equations at collocation points
+        lead to, these imposed more and more strictly; then, for systems, from those of
+        compared kernels, which are tried for single equations anyway.
         """
         rows = [row.hypothesis for row in self.table[:2] if not row.why_not]
         wider = [row.hypothesis for row in self.table[5:] if not row.why_not]
@@ -115,11 +117,13 @@ class ExactSearch:
             self.leave_out(self.table[:1], "its terms are among the cubic ones")
             rows, joint = rows[1:], joint[1:]
         starts, best = [(None, [*rows, *wider]), (anneal, joint)], None
-        starts += [(compare_kernels, joint)] if self.two_step.setup.is_system else []
+        if self.two_step.setup.is_system:
+            repeated = [] if self._is_of_fields else [(repeated_states, rows)]
+            starts = [starts[0], *repeated, starts[1], (compare_kernels, joint)]
         for find_kernels, tried in starts:
             before = best
             for hypothesis in tried:
-                fit = self._trajectories_from(find_kernels, hypothesis)
+                fit = self._trajectories_from(find_kernels, hypothesis, best)
                 clearly = 1.0 if best is None else self.criteria.clearly_better
                 if fit is not None and (
                     best is None or fit.error < clearly * best.error
@@ -164,8 +168,10 @@ class ExactSearch:
             return fit
         return fit.or_more_probable(other, self.criteria.wider)
 
-    def _trajectories_from(self, find_kernels, hypothesis):
+    def _trajectories_from(self, find_kernels, hypothesis, best):
         """Exact trajectories from two steps, or from a joint fit with all terms."""
+        if find_kernels is repeated_states:
+            return self._repeated_trajectories(hypothesis, best)
         two_step = self.two_steps(hypothesis)
         if find_kernels is None:
             return fit_trajectories(two_step, hypothesis, self.context)
@@ -176,6 +182,16 @@ class ExactSearch:
         if fit.result.interrupted:
             return None
         return fit_trajectories(fit.learned, hypothesis, self.context)
+
+    def _repeated_trajectories(self, hypothesis, best):
+        """Exact trajectories from periodic states, if these alone predict well."""
+        if best is not None and not self.in_doubt(best.error):
+            return None
+        learned = repeated_states(self.two_step, hypothesis, self.context.settings)
+        scale = PredictionScale(self.two_step.observations)
+        if learned is None or self.in_doubt(scale.noise(learned.observation_noise)):
+            return None
+        return fit_trajectories(learned, hypothesis, self.context)
 
     def convinces(self, fit):
         """Whether nothing that predicts better than a fit is to be looked for."""
