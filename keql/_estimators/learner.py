@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from keql._estimators.base import BaseKEqL
-from keql._estimators.checks import check_entries, check_names
+from keql._estimators.checks import check_entries, check_names, texts_of
 from keql._estimators.equations import (
     describe_equations,
     is_several,
@@ -19,6 +19,7 @@ from keql._evolution.trajectory import Trajectory, integrated_from
 from keql._observations.columns import (
     coordinates_by_name,
     name_coordinates,
+    name_single_state,
     name_states,
     states_by_name,
 )
@@ -29,6 +30,7 @@ from keql._observations.data import (
     refuse_conflicts,
     sorted_labels,
 )
+from keql._observations.grids import as_grid, read_grid
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
 from keql.equation import LearnedSystem
 from keql.operators import identity_of
@@ -119,18 +121,19 @@ class Learner(BaseKEqL):
             named[name].set_params(**changes)
         return super().set_params(**params)
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Fit the states and the equation.
 
         Parameters
         ----------
-        X : {array-like, dataframe} of shape (n_samples, n_columns)
+        X : {array-like, dataframe} of shape (n_samples, n_columns), or grid
             Points of all functions, stacked; with the columns that `function_column`,
-            `operator_column` and `inputs` name, if there are such.
+            `operator_column` and `inputs` name, if there are such. An xarray DataArray
+            or Dataset holds points and values, of which NaN are left out.
         y : {array-like, dataframe} of shape (n_samples,) or (n_samples, S)
             Observed values of the states, one column for each; NaN where a state was
             not measured, but not in a whole row. With an operator column, of shape
-            (n_samples,), values of the operators that it names.
+            (n_samples,), values of the operators that it names. None for a grid.
         sample_weight : array-like of shape (n_samples,), default=None
             Relative precisions: the noise variance of the values in a row is
             observation_noise^2 over its weight. Rows of weight 0 are left out.
@@ -321,10 +324,15 @@ class Learner(BaseKEqL):
         Equal rows are one row with the sum of their weights, so that a weight means a
         repetition; sorting makes the fit independent of the order of the rows.
         """
-        of_states = getattr(y, "columns", None)
+        grid = as_grid(X)
+        X, y = (X, y) if grid is None else read_grid(grid, y)
+        of_states, given = getattr(y, "columns", None), self.states
+        if given is None:
+            named = texts_of(self.operators, self.known_part, self.equations)
+            given = name_single_state(y, named)
         points, columns, y = self._read(X, y)
         by_row = self.operator_column is not None
-        states = name_states(self.states, of_states, y.shape[1], by_row)
+        states = name_states(given, of_states, y.shape[1], by_row)
         y = y if by_row else states_by_name(y, of_states, states)
         names = self._coordinate_columns()
         variables = name_coordinates(self.variables, None, names, points.shape[1])

@@ -223,7 +223,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.verbose, self.random_state = verbose, random_state
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         two_step = self._learn_in_two_steps(X, y, sample_weight)
         callbacks = self._init_callback_context(max_subtasks=None)
         callbacks.call_on_fit_task_begin(estimator=self, X=X, y=y)

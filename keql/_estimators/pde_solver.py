@@ -11,20 +11,24 @@ from keql._estimators.base import BaseKEqL, at_least
 from keql._estimators.boundary import (
     BoundaryData,
     bind_equation,
+    is_learned,
     order_inputs,
     refuse_unknown_noise,
     states_of_solver,
 )
+from keql._estimators.checks import texts_of
 from keql._estimators.equations import is_several
 from keql._numerics.parallel import parallel_map
 from keql._observations.columns import (
     coordinates_by_name,
     name_coordinates,
+    name_single_state,
     operators_of_columns,
     operators_of_rows,
     states_by_name,
 )
 from keql._observations.data import sorted_labels
+from keql._observations.grids import as_grid, read_grid
 from keql._solving.conditions import box_of, observe
 from keql._solving.default_kernel import choose_kernel, kernel_of_states
 from keql._solving.noise_levels import NoiseLevels, solve_all
@@ -222,14 +226,15 @@ class KernelPDESolver(BaseKEqL):
         tags.target_tags.multi_output = not single
         return tags
 
-    def fit(self, X, y):
+    def fit(self, X, y=None):
         """Solve the equation.
 
         Parameters
         ----------
-        X : {array-like, dataframe} of shape (n_samples, n_columns)
+        X : {array-like, dataframe} of shape (n_samples, n_columns), or grid
             Points with boundary or initial data, of all functions, stacked; with
-            columns of labels and operators if there are such.
+            columns of labels and operators if there are such; or a grid, as the
+            learners take it.
         y : {array-like, dataframe} of shape (n_samples,) or (n_samples, S)
             Values of the state there, or of the operator that the row names; of several
             states one column for each, with NaN where one is not given.
@@ -340,11 +345,15 @@ class KernelPDESolver(BaseKEqL):
 
     def _read_boundary(self, X, y):
         """The BoundaryData of X and y."""
-        of_states = getattr(y, "columns", None)
+        grid = as_grid(X)
+        X, y = (X, y) if grid is None else read_grid(grid, y)
+        of_states, given = getattr(y, "columns", None), self.states
+        if given is None and not is_learned(self.equation):
+            given = name_single_state(y, texts_of(self.equation))
         points, columns, y = self._read(X, y)
         by_row = self.operator_column is not None
         shape = of_states, y.shape[1], by_row
-        states = states_of_solver(self.equation, self.states, *shape)
+        states = states_of_solver(self.equation, given, *shape)
         labels, entries = columns["function_column"], columns["operator_column"]
         own, learned = self.variables, getattr(self.equation, "variables", None)
         names = self._coordinate_columns()

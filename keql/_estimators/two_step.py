@@ -34,7 +34,8 @@ class TwoStepKEqL(Learner):
         with several equations a tuple of these, or one for all.
     variables : tuple of str, default=None
         Names of the coordinates by position, or in any order if the columns of a data
-        frame are called so; None: these columns, otherwise x0, x1, ...
+        frame are called so; None: these columns, otherwise x0, x1, ... A string is a
+        tuple of one, here and of operators and states.
     function_column : int or str, default=None
         Column of `X` that labels the function a row belongs to.
     operator_column : int or str, default=None
@@ -49,7 +50,8 @@ class TwoStepKEqL(Learner):
     states : tuple of str, default=None
         Names of the states: those of the columns of `y`, then of states that were never
         measured; in any order if the columns of a data frame are called so. None: the
-        columns of a data frame `y`, otherwise u1, u2, ...; a single state is u.
+        columns of a data frame `y`, otherwise u1, u2, ...; a single state is u, or
+        called as its column if operators are and none of them is one of u.
     equations : list of (str, Equation), default=None
         Equations that differ in more than the known part, each a :class:`keql.Equation`
         with a name; parameters that describe a single equation then stay None.
@@ -173,7 +175,7 @@ class TwoStepKEqL(Learner):
         self.optimizer, self.n_restarts = optimizer, n_restarts
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         learned = self._learn_in_two_steps(X, y, sample_weight, self.n_restarts)
         self._store(learned)
         self.fit_report_ = describe_fit(self, learned)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from keql._observations.data import by_label
+from keql._observations.tables import refuse_dates
 
 
 class Inputs:
@@ -71,6 +72,7 @@ def as_source(name, given):
     if callable(given):
         return given
     if isinstance(given, tuple) and len(given) == 2:
+        refuse_dates(given[0], f"inputs[{name!r}] has a list of times that")
         times, values = (np.asarray(part, dtype=float).ravel() for part in given)
         if len(times) != len(values) or np.any(np.diff(times) <= 0):
             raise ValueError(
