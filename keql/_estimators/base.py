@@ -50,6 +50,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         "function_column": [None, Integral, str],
         "operator_column": [None, Integral, str],
         "inputs": [None, dict],
+        "units": [None, dict],
         "states": [None, tuple, list, str],
         "equations": [None, list],
         "observation_noise": [None, at_least(0, Real), dict],
@@ -75,8 +76,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n, n_columns), or grid
-            Points, with the column of function labels if there was one in `fit`; or the
-            coordinates of an xarray DataArray or Dataset.
+            Points, with the columns that there were in `fit`; or an xarray grid.
         return_std : bool, default=False
             Whether the posterior standard deviations of the states are returned too.
 

@@ -31,6 +31,7 @@ from keql._observations.data import (
     sorted_labels,
 )
 from keql._observations.grids import as_grid, read_grid
+from keql._observations.units import Units
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
 from keql.equation import LearnedSystem
 from keql.operators import identity_of
@@ -157,6 +158,9 @@ class Learner(BaseKEqL):
         observations, variables, inputs = self._read_observations(X, y, sample_weight)
         check_names(variables, observations.states, inputs.names)
         check_entries(self, [each.name for each in named], observations)
+        if self.units is not None:
+            names = (*variables, *observations.states, *inputs.names)
+            Units(self.units).check(names)
         setup = describe_equations(self, named, observations, variables, inputs)
         return fit_two_steps(
             self._hypothesis, observations, variables, setup, self._settings, n_restarts
@@ -179,6 +183,9 @@ class Learner(BaseKEqL):
         )
         self.collocation_points_ = None if setup is None else setup.collocation_points
         self.equation_ = self.equation_noise_ = self.equation_kernel_ = None
+        units = None if self.units is None else Units(self.units)
+        for equation in learned.equations:
+            equation.units = units
         if setup is not None:
             self.inputs_ = setup.inputs
             names = [terms.name for terms in setup.equations]
@@ -300,6 +307,7 @@ class Learner(BaseKEqL):
             "variables": self.variables_,
             "function_column": self.function_column,
             "states": self.state_names_,
+            "units": self.units,
             "inputs": inputs or None,
             "forcing": forcing or None,
         }

@@ -47,9 +47,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
     variables, function_column, operator_column : optional
         Names of the coordinates, and the columns of `X` with the label of the function
         and with the operator that was observed, as for :class:`keql.TwoStepKEqL`.
-    inputs, states, equations : optional
-        Known quantities, names of the states, and named equations that differ, as for
-        :class:`keql.TwoStepKEqL`.
+    inputs, states, equations, units : optional
+        Known quantities, names of the states, named equations that differ, and units,
+        as for :class:`keql.TwoStepKEqL`.
     state_kernel : kernel or dict, default=None
         Kernel of the states, ``{state: kernel}`` if they differ; free hyperparameters
         are fitted by maximum marginal likelihood of the observations. None: states of
@@ -191,6 +191,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         inputs=None,
         states=None,
         equations=None,
+        units=None,
         state_kernel=None,
         equation_kernel=None,
         observation_noise=None,
@@ -212,7 +213,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.collocation_points, self.forcing = collocation_points, forcing
         self.variables, self.function_column = variables, function_column
         self.operator_column, self.inputs = operator_column, inputs
-        self.states, self.equations = states, equations
+        self.states, self.equations, self.units = states, equations, units
         self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.state_penalty, self.n_inducing = state_penalty, n_inducing

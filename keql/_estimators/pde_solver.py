@@ -29,6 +29,7 @@ from keql._observations.columns import (
 )
 from keql._observations.data import sorted_labels
 from keql._observations.grids import as_grid, read_grid
+from keql._observations.units import Units
 from keql._solving.conditions import box_of, observe
 from keql._solving.default_kernel import choose_kernel, kernel_of_states
 from keql._solving.noise_levels import NoiseLevels, solve_all
@@ -86,6 +87,8 @@ class KernelPDESolver(BaseKEqL):
         Known quantities that the equation depends on, by name: a function of points
         (n, d), a number, a pair (times, values) of samples, {label: one of these} if
         functions differ, or the name of a column of `X`.
+    units : dict of str to str, default=None
+        Units of coordinates and states by their names, for the axes of displays.
     boundary_operators : operator or list of operators, default=None
         What the values in `y` are values of; None: the states themselves. Any linear
         operator with constant coefficients, such as "u_x" or "u + 0.5 u_x". If there
@@ -196,6 +199,7 @@ class KernelPDESolver(BaseKEqL):
         function_column=None,
         states=None,
         inputs=None,
+        units=None,
         boundary_operators=None,
         operator_column=None,
         state_kernel=None,
@@ -211,7 +215,7 @@ class KernelPDESolver(BaseKEqL):
         self.collocation_points, self.variables = collocation_points, variables
         self.boundary_operators, self.state_kernel = boundary_operators, state_kernel
         self.function_column, self.operator_column = function_column, operator_column
-        self.states, self.inputs = states, inputs
+        self.states, self.inputs, self.units = states, inputs, units
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.n_windows, self.n_jobs = n_windows, n_jobs
         self.max_iter, self.tol = max_iter, tol
@@ -380,6 +384,8 @@ class KernelPDESolver(BaseKEqL):
             conditions.append(observe(*given, operators, noise))
         names = order_inputs(self.equation, self.inputs)
         inputs = self._read_inputs(columns, labels, functions, names)
+        if self.units is not None:
+            Units(self.units).check((*variables, *states, *inputs.names))
         return BoundaryData(tuple(functions), variables, states, conditions, inputs)
 
     def _choose_kernel(self, equation, data, conditions, boxes, noise):

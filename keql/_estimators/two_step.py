@@ -55,6 +55,12 @@ class TwoStepKEqL(Learner):
     equations : list of (str, Equation), default=None
         Equations that differ in more than the known part, each a :class:`keql.Equation`
         with a name; parameters that describe a single equation then stay None.
+    units : dict of str to str, default=None
+        Units of coordinates, states and inputs by their names, and of the forcing as
+        "f", such as ``{"t": "h", "u": "mV"}``; what has no entry is a pure number. The
+        printed equation, tables, the report and displays then have units, and the
+        printed equation standard errors: "d2u/dt2 = -1.095(7) h^-2 u". Nothing is
+        converted.
     state_kernel : kernel or dict, default=None
         Kernel of the states, ``{state: kernel}`` if they differ. Its free
         hyperparameters are a start and are fitted by maximum marginal likelihood over
@@ -154,6 +160,7 @@ class TwoStepKEqL(Learner):
         inputs=None,
         states=None,
         equations=None,
+        units=None,
         state_kernel=None,
         equation_kernel=None,
         observation_noise=None,
@@ -168,7 +175,7 @@ class TwoStepKEqL(Learner):
         self.collocation_points, self.forcing = collocation_points, forcing
         self.variables, self.function_column = variables, function_column
         self.operator_column, self.inputs = operator_column, inputs
-        self.states, self.equations = states, equations
+        self.states, self.equations, self.units = states, equations, units
         self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.state_penalty, self.n_inducing = state_penalty, n_inducing

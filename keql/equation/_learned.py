@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keql._numerics.extrapolation import coverage_ratio
+from keql._observations.inputs import input_columns
 from keql.equation._basis import PolynomialBasis, WeightPosterior
-from keql.equation._extrapolation import coverage_ratio
-from keql.equation._inputs import input_columns
 from keql.equation._ode import simulate
 from keql.equation._readout import ReadableEquation
 from keql.operators import apply_operator
@@ -54,6 +54,8 @@ class LearnedEquation(ReadableEquation):
         How many of them, the first ones, P sees: d + Q.
     equation_kernel : Kernel or None
         Kernel of the RKHS of P; None if the equation is known and P = 0.
+    units, unit : Units, Unit
+        Those that were given to the estimator, and that of both sides; None without.
     original : LearnedEquation or None
         What `sparse` or `project` made this equation from.
     unexplained, loss_ratio : float

@@ -81,7 +81,8 @@ class ReadableEquation(PrintableEquation):
             One row for each term, in order of falling contribution, with the columns
             `coefficient` (of P on the left-hand side), `standard_error`,
             `contribution` (root mean square of the term at the learned states, in
-            units of the forcing) and `share` (of the sum of all contributions).
+            units of the forcing) and `share` (of the sum of all contributions); and
+            with units the column `unit`, that of the coefficient.
         """
         pandas = import_optional("pandas")
         terms, posterior = self._terms(), self.posterior
@@ -97,6 +98,9 @@ class ReadableEquation(PrintableEquation):
             "contribution": sizes,
             "share": sizes / (sizes.sum() or 1.0),
         }
+        if self.units is not None:
+            units = map(self._unit_of_coefficient, terms.products)
+            columns["unit"] = ["" if unit is None else str(unit) for unit in units]
         frame = pandas.DataFrame(columns, pandas.Index(terms.names, name="term"))
         return frame.iloc[np.argsort(sizes)[::-1]]
 

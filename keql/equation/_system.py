@@ -5,7 +5,7 @@ from copy import copy
 
 import numpy as np
 
-from keql.equation._extrapolation import coverage_ratio
+from keql._numerics.extrapolation import coverage_ratio
 from keql.equation._formulas import import_optional
 from keql.equation._known import EquationMapping
 from keql.equation._ode import simulate

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import NamedTuple
 
+from keql._observations.units import with_unit
 from keql.equation import number
 
 
@@ -80,6 +81,8 @@ class FitReport:
     criteria : dict of str to float, default={}
         By which hypotheses were compared, such as the factor of the error of
         predictions from which on one is clearly better.
+    units : dict of str to str, default={}
+        Units of the residuals, by the names that they have there.
 
     Examples
     --------
@@ -111,6 +114,7 @@ class FitReport:
     concerns: list
     not_tried: list = ()
     criteria: dict = field(default_factory=dict)
+    units: dict = field(default_factory=dict)
 
     def sections(self):
         """The report as a table.
@@ -139,7 +143,8 @@ class FitReport:
             is_equation = name.startswith("equation")
             sized = "known part and forcing" if is_equation else "values"
             remark = f"{times(error, noise)} the noise level, {percent(error, size)} of"
-            rows.append((name, number(error), f"{remark} the {sized}"))
+            value = with_unit(number(error), self.units.get(name))
+            rows.append((name, value, f"{remark} the {sized}"))
         return rows
 
     def _told_apart(self):
