@@ -29,10 +29,10 @@ ORDER = [
     "_evolution",
     "_solving",
     "model_selection",
+    "plotting",
     "fit_report",
     "_estimators",
     "datasets",
-    "plotting",
     "keql",
 ]
 

@@ -358,6 +358,7 @@ def _summary(selection):
     return SearchSummary(
         alternatives=tuple(compared),
         error=selection.promised,
+        final_error=selection.error,
         learned_with=selection.joint.learned_with if searched else None,
         dispersion=1.0 if fit.is_exact else fit.problem.dispersion,
         exact_error=fit.error if fit.is_exact else None,

@@ -71,12 +71,23 @@ class PrintableEquation:
         """Solved for the known part: "u_t = 0.500 u u_x + 0.0100 u_xx"."""
         if self.units is None:
             return self._write(Notation(text_product))
+        return self.to_text()
+
+    def to_text(self):
+        """The equation as text, with standard errors.
+
+        Returns
+        -------
+        text : str
+            Such as "u_t = 0.500(2) u u_x + 0.0100(3) u_xx": the errors are in the last
+            digits of the coefficients. With units as it is printed.
+        """
         names = {}
-        for operator in self.operators:
+        for operator in self.operators if self.units is not None else ():
             written = text_derivative(operator, self.variables)
             names[operator.name] = names[as_factor(operator.name)] = written
         product = partial(text_product, names=names)
-        return self._write(Notation(product, unit=" {}".format))
+        return self._write(Notation(product, unit=" {}".format), errors=True)
 
     def __repr__(self):
         remarks = [self._loss_of_fit()] if self.original is not None else []
@@ -172,9 +183,10 @@ class PrintableEquation:
                 table[name] = sympy.Function(function)(*arguments)
         return table
 
-    def _write(self, notation, equals=" = "):
-        """Both sides; with units, coefficients of P have these and standard errors."""
-        measured = {} if self.units is None else self._measured_coefficients()
+    def _write(self, notation, equals=" = ", errors=False):
+        """Both sides; coefficients have standard errors if asked, and with units."""
+        errors = errors or self.units is not None
+        measured = self._measured_coefficients() if errors else {}
         sides = self._sides()
         written = []
         for position, side in enumerate(sides):
@@ -226,6 +238,8 @@ class PrintableEquation:
         None if it is unknown: that of the equation is, or that of a factor.
         """
         unit, names = self.unit, (*self.variables, *self.inputs)
+        if unit is None:
+            return None
         operators = {as_factor(L.name): L for L in self.operators}
         for name, power in product:
             factor = None

@@ -383,6 +383,16 @@ class LearnedSystem(EquationMapping):
         lines = [equation._write_latex(" &= ") for equation in self._marked()]
         return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
 
+    def to_text(self):
+        """The equations as text, with standard errors.
+
+        Returns
+        -------
+        text : str
+            A line for each equation, as of :meth:`LearnedEquation.to_text`.
+        """
+        return "\n".join(equation.to_text() for equation in self._marked())
+
     def to_sympy(self):
         """The equations as sympy objects, solved for the known parts.
 

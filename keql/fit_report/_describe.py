@@ -6,6 +6,7 @@ terms trade off against one another, and the fit is as good with other coefficie
 """
 
 from dataclasses import dataclass, field
+from datetime import date
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -15,8 +16,10 @@ from scipy import linalg
 from keql._joint.assembly import size_of_constraint
 from keql._joint.restarts import RestartSettings
 from keql._numerics.linalg import rms, size_or_one
-from keql._observations.units import Units, with_unit
+from keql._numerics.versions import computing_versions
+from keql._observations.units import with_unit
 from keql.equation import number, terms_of
+from keql.fit_report._found import Fitted, ReportUnits
 from keql.fit_report._reasons import (
     why_equation_kernel,
     why_equation_noise,
@@ -43,9 +46,11 @@ class SearchSummary:
 
     The `alternatives`, state kernels or equations (or their names) that were compared,
     come with the root mean square error of predicting each observation from all others,
-    in the units of the values; `error` is that of the state kernel chosen, and
-    `exact_error` that of states that obey the equation exactly, with the
-    `boundary_kernel` of their initial and boundary values (None: they do not). The
+    in the units of the values; `error` is that of the state kernel chosen, at the stage
+    at which kernels were compared, `final_error` that of the states and equations that
+    came out in the end, and `exact_error` that of states that obey the equation
+    exactly, with the `boundary_kernel` of their initial and boundary values (None: they
+    do not). The
     equation was learned with the state kernel `learned_with`; None: none was searched.
     All variances were raised by the factor `dispersion` to that of the residuals.
     Hypotheses were compared by the named `criteria`, and those `not_tried` have a
@@ -55,6 +60,7 @@ class SearchSummary:
 
     alternatives: tuple = ()
     error: float | None = None
+    final_error: float | None = None
     learned_with: object = None
     dispersion: float = 1.0
     exact_error: float | None = None
@@ -96,39 +102,18 @@ def describe_fit(model, learned, search=None, criteria=None):
     concerns += [rivals] if rivals else []
     concerns += find_concerns(model, residuals, terms, criteria)
     tried = list(search.not_tried), dict(search.criteria)
-    own = units.of_residuals(learned)
-    return FitReport(title, choices, residuals, terms, compared, concerns, *tried, own)
-
-
-class ReportUnits:
-    """Units of what a report says of a model; all None if it has none."""
-
-    def __init__(self, model, learned):
-        self.units = None if model.units is None else Units(model.units)
-        self.variables = learned.variables
-
-    def of(self, name):
-        """The unit of a coordinate."""
-        return None if self.units is None else self.units.of(name)
-
-    def of_operator(self, operator):
-        """The unit of an operator's values."""
-        if self.units is None:
-            return None
-        return self.units.of_operator(operator, self.variables)
-
-    def of_residuals(self, learned):
-        """Units as text, by the names of the residuals."""
-        units = {}
-        for operator in learned.observations.operators:
-            single = learned.observations.n_operators == 1
-            name = "observations" if single else f"observations of {operator.name}"
-            units[name] = self.of_operator(operator)
-        for i, equation in enumerate(learned.equations):
-            setup = learned.setup
-            name = f"equation {setup.equations[i].name}" if setup.is_system else ""
-            units[name or "equation"] = equation.unit
-        return {name: str(unit) for name, unit in units.items() if unit}
+    return FitReport(
+        title,
+        choices,
+        residuals,
+        terms,
+        compared,
+        concerns,
+        *tried,
+        units=units.of_residuals(learned),
+        versions={"date": date.today().isoformat()} | computing_versions(),
+        fitted=Fitted.from_fit(model, learned, search.final_error),
+    )
 
 
 def _residuals_of_observations(learned):
