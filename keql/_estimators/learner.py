@@ -267,6 +267,46 @@ class Learner(BaseKEqL):
         time = self.last_times_[m]
         return integrated_from(state, time, equations, inputs, forcing).alone()
 
+    def simulate(self, t_eval, initial, forcing=None, inputs=None, **options):
+        """Integrate the learned ordinary differential equations from initial values.
+
+        Parameters
+        ----------
+        t_eval, initial, forcing, inputs : array-like, dict, callable, dict
+            As for :meth:`keql.LearnedEquation.simulate`, or that of a
+            :class:`keql.LearnedSystem`.
+        **options : dict
+            Of the integration, as there.
+
+        Returns
+        -------
+        states : ndarray of shape (n, sum of orders)
+            The states, each followed by its derivatives below the highest.
+        """
+        return self._learned_equation().simulate(
+            t_eval, initial, forcing, inputs, **options
+        )
+
+    def to_latex(self):
+        """The learned equation, or all of a system, in LaTeX.
+
+        Returns
+        -------
+        latex : str
+            That of :meth:`keql.LearnedEquation.to_latex`.
+        """
+        return self._learned_equation().to_latex()
+
+    def _learned_equation(self):
+        """What was learned; refused if states were fitted without an equation."""
+        check_is_fitted(self)
+        if self.equation_ is None:
+            raise ValueError(
+                f"{type(self).__name__} was fitted without operators: it has no "
+                "equation to solve."
+            )
+        return self.equation_
+
     def pde_solver(self, **params):
         """Make a solver of the learned equation.
 
@@ -285,13 +325,7 @@ class Learner(BaseKEqL):
             those that were given), and the forcing and inputs if these are functions,
             numbers or columns of X, which are defined for new data too.
         """
-        check_is_fitted(self)
-        if self.equation_ is None:
-            raise ValueError(
-                f"{type(self).__name__} was fitted without operators: it has no "
-                "equation to solve."
-            )
-        named = list_equations(self)
+        equation, named = self._learned_equation(), list_equations(self)
         forcing = {e.name: e.given.forcing for e in named if callable(e.given.forcing)}
         if len(named) == 1:
             forcing = forcing.get(named[0].name)
@@ -301,8 +335,8 @@ class Learner(BaseKEqL):
             if not isinstance(values, dict)
         }
         settings = {
-            "equation": self.equation_,
-            "state_kernel": self.equation_.state_kernel,
+            "equation": equation,
+            "state_kernel": equation.state_kernel,
             "collocation_points": self._places_for_solver(named),
             "variables": self.variables_,
             "function_column": self.function_column,

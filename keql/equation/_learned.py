@@ -9,6 +9,7 @@ from keql._numerics.extrapolation import coverage_ratio
 from keql._observations.inputs import input_columns
 from keql.equation._basis import PolynomialBasis, WeightPosterior
 from keql.equation._ode import simulate
+from keql.equation._plain import equation_from_plain, equation_to_plain
 from keql.equation._readout import ReadableEquation
 from keql.operators import apply_operator
 
@@ -277,6 +278,49 @@ class LearnedEquation(ReadableEquation):
             If features leave the region of the training features.
         """
         return simulate(self, t_eval, initial, forcing, inputs, **options)
+
+    def to_dict(self):
+        """The equation as numbers, texts, lists and dicts, for JSON.
+
+        Returns
+        -------
+        plain : dict
+            What :meth:`from_dict` makes the same equation of, in later versions too;
+            nothing in it is code.
+
+        Raises
+        ------
+        ValueError
+            If the known part, or a kernel, is a function: save the model with pickle.
+
+        Examples
+        --------
+        >>> import json
+        >>> import numpy as np
+        >>> from keql import LearnedEquation, TwoStepKEqL
+        >>> t = np.linspace(0, 2, 30)[:, None]
+        >>> model = TwoStepKEqL("u", "u_t", variables="t").fit(t, np.exp(-t[:, 0]))
+        >>> text = json.dumps(model.equation_.sparse(n_terms=1).to_dict())
+        >>> print(LearnedEquation.from_dict(json.loads(text)))
+        u_t = -1.00 u
+        """
+        return equation_to_plain(self)
+
+    @classmethod
+    def from_dict(cls, plain):
+        """The equation of which :meth:`to_dict` gave the values.
+
+        Parameters
+        ----------
+        plain : dict
+            The values.
+
+        Returns
+        -------
+        equation : LearnedEquation
+            That gives the same numbers.
+        """
+        return equation_from_plain(cls, plain)
 
     def _simplified(self, kernel, posterior, weights=None):
         """The equation with another P, which remembers this one."""

@@ -8,7 +8,9 @@ import numpy as np
 from keql._numerics.extrapolation import coverage_ratio
 from keql.equation._formulas import import_optional
 from keql.equation._known import EquationMapping
+from keql.equation._learned import LearnedEquation
 from keql.equation._ode import simulate
+from keql.equation._plain import SYSTEM, check_format
 
 
 class LearnedSystem(EquationMapping):
@@ -392,6 +394,36 @@ class LearnedSystem(EquationMapping):
             A line for each equation, as of :meth:`LearnedEquation.to_text`.
         """
         return "\n".join(equation.to_text() for equation in self._marked())
+
+    def to_dict(self):
+        """The equations as numbers, texts, lists and dicts, for JSON.
+
+        Returns
+        -------
+        plain : dict
+            What :meth:`from_dict` makes the same system of; see
+            :meth:`LearnedEquation.to_dict`.
+        """
+        equations = {name: equation.to_dict() for name, equation in self.items()}
+        return {"format": SYSTEM, "equations": equations}
+
+    @classmethod
+    def from_dict(cls, plain):
+        """The system of which :meth:`to_dict` gave the values.
+
+        Parameters
+        ----------
+        plain : dict
+            The values.
+
+        Returns
+        -------
+        system : LearnedSystem
+            That gives the same numbers.
+        """
+        check_format(plain, SYSTEM)
+        equations = plain["equations"].items()
+        return cls({name: LearnedEquation.from_dict(each) for name, each in equations})
 
     def to_sympy(self):
         """The equations as sympy objects, solved for the known parts.

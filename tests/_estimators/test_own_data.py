@@ -257,3 +257,16 @@ def test_a_solver_takes_a_grid():
     given = fake(np.array([1.0, np.nan, np.exp(-1)]), ("t",), {"t": t}, "T", {})
     solver = KernelPDESolver({"T_t": 1, "T": 1}).fit(given)
     assert_allclose(solver.predict(given).values, np.exp(-t), atol=1e-6)
+
+
+def test_what_people_call_on_other_models():
+    """`simulate` and `to_latex` are those of the equation."""
+    model = oscillator().fit(T[:, None], Y)
+    start = [0.0, 1.5]
+    expected = model.equation_.simulate(T, start)
+    assert_array_equal(model.simulate(T, start), expected)
+    assert model.to_latex() == model.equation_.to_latex()
+    states = TwoStepKEqL().fit(T[:, None], Y)
+    for ask in (states.to_latex, lambda: states.simulate(T, start), states.pde_solver):
+        with pytest.raises(ValueError, match="fitted without operators: it has no"):
+            ask()
