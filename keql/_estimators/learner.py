@@ -15,6 +15,7 @@ from keql._estimators.equations import (
     named_equations,
 )
 from keql._estimators.pde_solver import KernelPDESolver
+from keql._estimators.progress import Progress, words_for_data
 from keql._evolution.trajectory import Trajectory, integrated_from
 from keql._observations.columns import (
     coordinates_by_name,
@@ -151,9 +152,10 @@ class Learner(BaseKEqL):
         """
         raise NotImplementedError
 
-    def _learn_in_two_steps(self, X, y, sample_weight, n_restarts=0):
+    def _learn_in_two_steps(self, X, y, sample_weight, n_restarts=0, progress=None):
         """The states by kernel ridge regression, then the equations."""
         self._validate_params()
+        progress = progress or Progress(self.verbose)
         named = list_equations(self)
         observations, variables, inputs = self._read_observations(X, y, sample_weight)
         check_names(variables, observations.states, inputs.names)
@@ -162,6 +164,7 @@ class Learner(BaseKEqL):
             names = (*variables, *observations.states, *inputs.names)
             Units(self.units).check(names)
         setup = describe_equations(self, named, observations, variables, inputs)
+        progress.say(f"two steps, {words_for_data(observations)}")
         return fit_two_steps(
             self._hypothesis, observations, variables, setup, self._settings, n_restarts
         )

@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from keql._estimators.callbacks import CallbackSupportMixin, with_callbacks
 from keql._estimators.learner import Learner
+from keql._estimators.progress import Progress
 from keql._joint.restarts import RestartSettings
 from keql._observations.data import PredictionScale
 from keql.equation import LearnedSystem
@@ -113,7 +114,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         number of observations and collocation points; exact states in space, the same
         box. Those of ordinary differential equations always start anew.
     n_jobs, verbose : int, default=None, 0
-        Threads that work on different functions; whether each accepted step is printed.
+        Threads that work on different functions; what is printed with the elapsed time:
+        1, a line for each stage of the fit, and every five seconds of a stage; 2, a
+        line for each accepted step as well.
     random_state : int, RandomState instance or None, default=None
         Draws inducing points, and the states to try again from.
 
@@ -225,19 +228,21 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
 
     @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
-        two_step = self._learn_in_two_steps(X, y, sample_weight)
+        progress = Progress(self.verbose)
+        two_step = self._learn_in_two_steps(X, y, sample_weight, progress=progress)
         callbacks = self._init_callback_context(max_subtasks=None)
         callbacks.call_on_fit_task_begin(estimator=self, X=X, y=y)
         doubts = ""
         if two_step.setup is None:
             self._store_states(two_step)
         else:
-            report = partial(self._report, callbacks, X, y)
+            report = partial(self._report, progress, callbacks, X, y)
             settings = self._settings.with_own_seed()
             context = Context(settings, report, self._previous())
             selection = search(two_step, self._hypothesis, context)
             doubts = _doubts(selection)
             self._store_selection(selection, bool(doubts))
+        progress.done(self.equation_, doubts)
         self._warn_of_failure(doubts)
         callbacks.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
@@ -296,13 +301,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             text = f"{type(self).__name__} {advice}"
             warnings.warn(text, category, stacklevel=4)
 
-    def _report(self, callbacks, X, y, two_step, problem, result):
+    def _report(self, progress, callbacks, X, y, two_step, problem, result):
         """Tell a user, and callbacks, about an accepted step."""
-        if self.verbose:
-            print(
-                f"step {result.n_iter:4d}  loss {result.loss:.6g}  "
-                f"damping {result.damping_curve[-1]:.2g}"
-            )
+        progress.step(problem, result)
         step = callbacks.subcontext(task_name="step")
         step.call_on_fit_task_begin(estimator=self, X=X, y=y)
 

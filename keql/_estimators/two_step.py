@@ -1,6 +1,7 @@
 """Two-step kernel equation learning: the states first, then the equations."""
 
 from keql._estimators.learner import Learner
+from keql._estimators.progress import Progress
 from keql.fit_report import describe_fit
 
 
@@ -85,6 +86,8 @@ class TwoStepKEqL(Learner):
         :class:`sklearn.gaussian_process.GaussianProcessRegressor`.
     n_restarts : int, default=0
         Further starts of the optimiser of the state kernel, drawn within its bounds.
+    verbose : int, default=0
+        1: whether a line is printed for each stage, with the elapsed time.
     random_state : int, RandomState instance or None, default=None
         Draws restarts and inducing points.
 
@@ -169,6 +172,7 @@ class TwoStepKEqL(Learner):
         n_inducing=500,
         optimizer="fmin_l_bfgs_b",
         n_restarts=0,
+        verbose=0,
         random_state=None,
     ):
         self.operators, self.known_part = operators, known_part
@@ -180,10 +184,13 @@ class TwoStepKEqL(Learner):
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.state_penalty, self.n_inducing = state_penalty, n_inducing
         self.optimizer, self.n_restarts = optimizer, n_restarts
-        self.random_state = random_state
+        self.verbose, self.random_state = verbose, random_state
 
     def fit(self, X, y=None, sample_weight=None):
-        learned = self._learn_in_two_steps(X, y, sample_weight, self.n_restarts)
+        progress = Progress(self.verbose)
+        given = X, y, sample_weight, self.n_restarts, progress
+        learned = self._learn_in_two_steps(*given)
         self._store(learned)
         self.fit_report_ = describe_fit(self, learned)
+        progress.done(self.equation_)
         return self
