@@ -115,8 +115,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         box. Those of ordinary differential equations always start anew.
     n_jobs, verbose : int, default=None, 0
         Threads that work on different functions; what is printed with the elapsed time:
-        1, a line for each stage of the fit, and every five seconds of a stage; 2, a
-        line for each accepted step as well.
+        1, a line for each stage of the fit, and every few seconds of a stage; 2, a line
+        for each accepted step as well.
     random_state : int, RandomState instance or None, default=None
         Draws inducing points, and the states to try again from.
 
@@ -228,7 +228,11 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
 
     @with_callbacks
     def fit(self, X, y=None, sample_weight=None):
-        progress = Progress(self.verbose)
+        with Progress(self.verbose) as progress:
+            return self._fit(progress, X, y, sample_weight)
+
+    def _fit(self, progress, X, y, sample_weight):
+        """Fit, and tell of progress."""
         two_step = self._learn_in_two_steps(X, y, sample_weight, progress=progress)
         callbacks = self._init_callback_context(max_subtasks=None)
         callbacks.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -299,7 +303,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             )
         if advice:
             text = f"{type(self).__name__} {advice}"
-            warnings.warn(text, category, stacklevel=4)
+            warnings.warn(text, category, stacklevel=5)
 
     def _report(self, progress, callbacks, X, y, two_step, problem, result):
         """Tell a user, and callbacks, about an accepted step."""

@@ -1,5 +1,6 @@
 """Lines that say what a fit is doing."""
 
+import threading
 import time
 
 
@@ -7,7 +8,8 @@ class Progress:
     """Prints a line for each stage of a fit, and others while a stage takes long.
 
     With `verbose` 0 nothing is printed, with 2 a line for each step. Otherwise a stage
-    that goes on has a line every `interval` seconds. Each has the elapsed time.
+    that goes on has a line every `interval` seconds, about its last step, or, inside of
+    a with statement, that it goes on. Each has the elapsed time.
     """
 
     def __init__(self, verbose, interval=5.0):
@@ -15,6 +17,21 @@ class Progress:
         self.begin = self.last = time.perf_counter()
         self.stage, self.problem = None, None
         self.n_fits = self.n_steps = 0
+        self.is_over = threading.Event()
+
+    def __enter__(self):
+        if self.verbose:
+            threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(self, *error):
+        self.is_over.set()
+
+    def _watch(self):
+        """Say that a stage goes on for as long as nothing else is said."""
+        while not self.is_over.wait(self.interval / 10):
+            if time.perf_counter() - self.last >= 1.5 * self.interval:
+                self.say(f"{self.stage or 'two steps'}: goes on")
 
     def say(self, text):
         """Print a line with the elapsed time in seconds."""

@@ -187,10 +187,10 @@ class TwoStepKEqL(Learner):
         self.verbose, self.random_state = verbose, random_state
 
     def fit(self, X, y=None, sample_weight=None):
-        progress = Progress(self.verbose)
-        given = X, y, sample_weight, self.n_restarts, progress
-        learned = self._learn_in_two_steps(*given)
-        self._store(learned)
-        self.fit_report_ = describe_fit(self, learned)
-        progress.done(self.equation_)
+        with Progress(self.verbose) as progress:
+            given = X, y, sample_weight, self.n_restarts, progress
+            learned = self._learn_in_two_steps(*given)
+            self._store(learned)
+            self.fit_report_ = describe_fit(self, learned)
+            progress.done(self.equation_)
         return self

@@ -1,6 +1,8 @@
 """Lines that say what a fit is doing."""
 
 import re
+import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -61,6 +63,27 @@ def test_systems_have_a_line_for_each_equation(capsys):
     model = TwoStepKEqL(("u1", "u2"), ("u1_t", "u2_t"), variables="t", verbose=1)
     lines = str(model.fit(T, y).equation_).splitlines()
     assert lines_of(capsys)[1:] == [f"found {line}" for line in lines]
+
+
+def test_a_stage_that_says_nothing_goes_on(capsys):
+    with Progress(1, interval=0.02) as progress:
+        time.sleep(0.2)
+    assert lines_of(capsys)[0] == "two steps: goes on"
+    time.sleep(0.1)
+    assert lines_of(capsys) == [] and progress.is_over.is_set()
+    with Progress(0, interval=0.01):
+        time.sleep(0.1)
+    assert lines_of(capsys) == []
+
+
+def test_an_error_ends_the_lines(capsys):
+    with pytest.raises(ValueError, match="requires y"):
+        TwoStepKEqL("u", "u_t", verbose=1).fit(T)
+    threads = [thread for thread in threading.enumerate() if thread.daemon]
+    deadline = time.perf_counter() + 5
+    while any("_watch" in thread.name for thread in threads if thread.is_alive()):
+        assert time.perf_counter() < deadline
+    assert lines_of(capsys) == []
 
 
 def steps(progress):
