@@ -7,6 +7,7 @@ they are first named, as in ``keql.datasets.make_burgers()``.
 """
 
 import importlib
+from typing import Any
 
 from keql._estimators.equations import Equation
 from keql._estimators.one_step import OneStepKEqL
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """Import a public module when it is named for the first time."""
     if name in _MODULES:
         return importlib.import_module(f"keql.{name}")

@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 import tomllib
+import typing
 from pathlib import Path
 
 import pytest
 
 import keql
+from keql.fit_report import FitReport
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "doc" / "api.rst"
@@ -149,3 +151,13 @@ def test_settings_of_the_project_can_be_read():
     for path in paths:
         if path.is_file():
             assert yaml.safe_load(path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.parametrize("name", ["fit", "predict", "score", "simulate", "pde_solver"])
+def test_types_are_said_and_can_be_resolved(name):
+    """For type checkers, which read them because of py.typed."""
+    for learner in (keql.TwoStepKEqL, keql.OneStepKEqL, keql.ReducedOneStepKEqL):
+        method = getattr(learner, name)
+        given = set(inspect.signature(method).parameters) - {"self"}
+        assert {"return", *given} == set(typing.get_type_hints(method))
+    assert typing.get_type_hints(keql.OneStepKEqL)["fit_report_"] is FitReport

@@ -4,6 +4,7 @@ The only module that imports private helpers of scikit-learn.
 """
 
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -41,6 +42,16 @@ def at_least(lowest, kind=Integral):
 class BaseKEqL(RegressorMixin, BaseEstimator):
     """Base class of the estimators."""
 
+    # Set by `fit`; those of the subclasses are there.
+    collocation_points_: list[np.ndarray] | None
+    converged_: bool
+    functions_: tuple
+    n_features_in_: int
+    n_iter_: int
+    state_names_: tuple[str, ...]
+    states_: list
+    variables_: tuple[str, ...]
+
     _parameter_constraints: dict = {
         "operators": [None, str, tuple, list],
         "known_part": [None, str, tuple, list, dict, callable, DifferentialOperator],
@@ -70,7 +81,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         "random_state": ["random_state"],
     }
 
-    def predict(self, X, return_std=False):
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Values of the fitted states.
 
         Parameters
@@ -121,7 +132,9 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             return np.column_stack(asked)
         return tuple(np.column_stack(part) for part in zip(*asked, strict=True))
 
-    def predict_derivative(self, X, operator, return_std=False):
+    def predict_derivative(
+        self, X: Any, operator: Any, return_std: bool = False
+    ) -> Any:
         """Values of an operator applied to the fitted states.
 
         Parameters
@@ -158,7 +171,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         index = np.zeros(len(points), dtype=int)
         return self._evaluate(points, labels, [operator], index, return_std)
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination R^2 of the predictions.
 
         Parameters
@@ -219,7 +232,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
     def _warn(self, points, labels):
         """Warn of predictions that go too far; of learned states none does."""
 
-    def coordinates(self, X):
+    def coordinates(self, X: Any) -> np.ndarray:
         """Coordinates of points: `X` without the column of function labels.
 
         Parameters
@@ -235,7 +248,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._read_points(X)[0]
 
-    def input_values(self, X):
+    def input_values(self, X: Any) -> np.ndarray:
         """Values of the inputs at points.
 
         Parameters

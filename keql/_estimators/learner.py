@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -35,11 +36,17 @@ from keql._observations.grids import as_grid, read_grid
 from keql._observations.units import Units
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
 from keql.equation import LearnedSystem
+from keql.fit_report import FitReport
 from keql.operators import identity_of
 
 
 class Learner(BaseKEqL):
     """Base class of the estimators that learn states and an equation."""
+
+    # Set by `fit`. An equation of a single state is no system, and there is one unless
+    # states are all that was asked for: users need no test of what they know.
+    equation_: Any
+    fit_report_: FitReport
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -123,7 +130,7 @@ class Learner(BaseKEqL):
             named[name].set_params(**changes)
         return super().set_params(**params)
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the states and the equation.
 
         Parameters
@@ -197,7 +204,7 @@ class Learner(BaseKEqL):
             self.equation_noise_ = _by_name(names, learned.equation_noise)
             self.equation_kernel_ = _by_name(names, kernels)
 
-    def forecast(self, X, return_std=False):
+    def forecast(self, X: Any, return_std: bool = False) -> Any:
         """States at later times: the learned equations, integrated on.
 
         Those of ordinary differential equations, in each function from its states at
@@ -270,7 +277,14 @@ class Learner(BaseKEqL):
         time = self.last_times_[m]
         return integrated_from(state, time, equations, inputs, forcing).alone()
 
-    def simulate(self, t_eval, initial, forcing=None, inputs=None, **options):
+    def simulate(
+        self,
+        t_eval: Any,
+        initial: Any,
+        forcing: Any = None,
+        inputs: dict | None = None,
+        **options: Any,
+    ) -> np.ndarray:
         """Integrate the learned ordinary differential equations from initial values.
 
         Parameters
@@ -290,7 +304,7 @@ class Learner(BaseKEqL):
             t_eval, initial, forcing, inputs, **options
         )
 
-    def to_latex(self):
+    def to_latex(self) -> str:
         """The learned equation, or all of a system, in LaTeX.
 
         Returns
@@ -310,7 +324,7 @@ class Learner(BaseKEqL):
             )
         return self.equation_
 
-    def pde_solver(self, **params):
+    def pde_solver(self, **params: Any) -> KernelPDESolver:
         """Make a solver of the learned equation.
 
         Parameters

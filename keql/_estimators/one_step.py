@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import asdict
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -227,7 +227,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.verbose, self.random_state = verbose, random_state
 
     @with_callbacks
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         with Progress(self.verbose) as progress:
             return self._fit(progress, X, y, sample_weight)
 

@@ -2,6 +2,7 @@
 
 import warnings
 from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -230,7 +231,7 @@ class KernelPDESolver(BaseKEqL):
         tags.target_tags.multi_output = not single
         return tags
 
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Solve the equation.
 
         Parameters
@@ -286,7 +287,7 @@ class KernelPDESolver(BaseKEqL):
         has_column = self.operator_column is not None
         return operators_of_rows(given, entries, variables, has_column, states)
 
-    def extrapolation(self, X):
+    def extrapolation(self, X: Any) -> np.ndarray:
         """How far the features of the solution are from those learned from.
 
         Parameters

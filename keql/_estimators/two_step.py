@@ -1,5 +1,7 @@
 """Two-step kernel equation learning: the states first, then the equations."""
 
+from typing import Any, Self
+
 from keql._estimators.learner import Learner
 from keql._estimators.progress import Progress
 from keql.fit_report import describe_fit
@@ -186,7 +188,7 @@ class TwoStepKEqL(Learner):
         self.optimizer, self.n_restarts = optimizer, n_restarts
         self.verbose, self.random_state = verbose, random_state
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         with Progress(self.verbose) as progress:
             given = X, y, sample_weight, self.n_restarts, progress
             learned = self._learn_in_two_steps(*given)

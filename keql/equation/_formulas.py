@@ -5,6 +5,7 @@ A table of names says how each format writes the features in a product.
 
 import importlib
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -67,13 +68,13 @@ class PrintableEquation:
     # Units of coordinates, states and inputs, if they were given: set as well.
     units = None
 
-    def __str__(self):
+    def __str__(self) -> str:
         """Solved for the known part: "u_t = 0.500 u u_x + 0.0100 u_xx"."""
         if self.units is None:
             return self._write(Notation(text_product))
         return self.to_text()
 
-    def to_text(self):
+    def to_text(self) -> str:
         """The equation as text, with standard errors.
 
         Returns
@@ -95,7 +96,7 @@ class PrintableEquation:
         text = f" ({'; '.join(remarks)})" if remarks else ""
         return f"<LearnedEquation {self}{text}>"
 
-    def to_latex(self):
+    def to_latex(self) -> str:
         r"""The equation in LaTeX, solved for the known part.
 
         Returns
@@ -138,7 +139,7 @@ class PrintableEquation:
             lines.append(f"<div>{self._loss_of_fit()}</div>")
         return "\n".join(lines)
 
-    def to_sympy(self):
+    def to_sympy(self) -> Any:
         """The equation as a sympy object, solved for the known part.
 
         Returns

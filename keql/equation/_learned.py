@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -98,13 +99,13 @@ class LearnedEquation(ReadableEquation):
         self.states, self.inputs = tuple(self.states), tuple(self.inputs)
 
     @property
-    def feature_names(self):
+    def feature_names(self) -> list[str]:
         """Names of the columns of the features."""
         names = [operator.name for operator in self.operators]
         return [*self.variables, *self.inputs, *names]
 
     @property
-    def n_unknown_features(self):
+    def n_unknown_features(self) -> int:
         """How many of the first columns of the features P sees."""
         return len(self.variables) + len(self.inputs) + self.n_operators
 
@@ -113,7 +114,7 @@ class LearnedEquation(ReadableEquation):
         """Kernel of the RKHS of P; None if the equation is known and P = 0."""
         return self.basis.kernel
 
-    def __call__(self, S):
+    def __call__(self, S: Any) -> np.ndarray:
         """Left-hand side (P + Pbar)(S).
 
         Parameters
@@ -129,7 +130,7 @@ class LearnedEquation(ReadableEquation):
         S = self._check_features(S)
         return self.unknown_part(S) + self.known_part(S)
 
-    def unknown_part(self, S):
+    def unknown_part(self, S: Any) -> np.ndarray:
         """Learned part P(S).
 
         Parameters
@@ -145,7 +146,7 @@ class LearnedEquation(ReadableEquation):
         """
         return self.basis.values(self._unknown_columns(S), self.weights)
 
-    def gradient(self, S):
+    def gradient(self, S: Any) -> np.ndarray:
         """Partial derivatives of P + Pbar with respect to the features.
 
         Parameters
@@ -164,7 +165,7 @@ class LearnedEquation(ReadableEquation):
         gradient[: len(unknown)] += unknown
         return gradient.T
 
-    def features(self, w, X, inputs=None):
+    def features(self, w: Any, X: Any, inputs: dict | None = None) -> np.ndarray:
         """Features of a function at points.
 
         Parameters
@@ -197,7 +198,7 @@ class LearnedEquation(ReadableEquation):
         given = input_columns(self.inputs, inputs, X)
         return np.column_stack([X, given, *columns])
 
-    def apply(self, w, X, inputs=None):
+    def apply(self, w: Any, X: Any, inputs: dict | None = None) -> np.ndarray:
         """Left-hand side of the equation for a function, (P + Pbar)(Phi(w, X)).
 
         Parameters
@@ -216,7 +217,7 @@ class LearnedEquation(ReadableEquation):
         """
         return self(self.features(w, X, inputs))
 
-    def extrapolation(self, S):
+    def extrapolation(self, S: Any) -> np.ndarray:
         """How far features lie from those that the equation was learned from.
 
         Parameters
@@ -238,7 +239,14 @@ class LearnedEquation(ReadableEquation):
         active = self.equation_kernel.depends_on(S.shape[1])
         return coverage_ratio(self._unknown_columns(training)[:, active], S[:, active])
 
-    def simulate(self, t_eval, initial, forcing=None, inputs=None, **options):
+    def simulate(
+        self,
+        t_eval: Any,
+        initial: Any,
+        forcing: Any = None,
+        inputs: dict | None = None,
+        **options: Any,
+    ) -> np.ndarray:
         """Integrate an ordinary differential equation from initial values.
 
         Parameters
@@ -279,7 +287,7 @@ class LearnedEquation(ReadableEquation):
         """
         return simulate(self, t_eval, initial, forcing, inputs, **options)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """The equation as numbers, texts, lists and dicts, for JSON.
 
         Returns
@@ -307,7 +315,7 @@ class LearnedEquation(ReadableEquation):
         return equation_to_plain(self)
 
     @classmethod
-    def from_dict(cls, plain):
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
         """The equation of which :meth:`to_dict` gave the values.
 
         Parameters

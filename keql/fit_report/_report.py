@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from html import escape
+from os import PathLike
 from typing import NamedTuple
 
 from keql._observations.units import with_unit
@@ -123,7 +124,7 @@ class FitReport:
     versions: dict = field(default_factory=dict)
     fitted: object = None
 
-    def sections(self, n_compared=5):
+    def sections(self, n_compared: int = 5) -> dict[str, list]:
         """The report as a table.
 
         Parameters
@@ -182,7 +183,7 @@ class FitReport:
                 lines.append("  " + text + (f"  ({remark})" if remark else ""))
         return "\n".join(lines)
 
-    def to_html(self, path=None):
+    def to_html(self, path: str | PathLike | None = None) -> str:
         """A page with the report and pictures, which needs no other file.
 
         Parameters
@@ -197,7 +198,7 @@ class FitReport:
         """
         return write_page(html_page(self), path)
 
-    def to_markdown(self, path=None):
+    def to_markdown(self, path: str | PathLike | None = None) -> str:
         """The report with pictures as Markdown, which needs no other file.
 
         Parameters
