@@ -1,6 +1,7 @@
 """Versions of the package and of what it computes with."""
 
 import platform
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from threadpoolctl import threadpool_info
@@ -17,8 +18,12 @@ def versions_of(names):
     return found
 
 
+@cache
 def computing_versions():
-    """Versions of Python, of the package and of what its results depend on."""
+    """Versions of Python, of the package and of what its results depend on.
+
+    They are looked up once: every report has them.
+    """
     names = ("keql", "numpy", "scipy", "scikit-learn", "autograd", "joblib")
     return {"python": platform.python_version()} | versions_of(names)
 
@@ -56,8 +61,7 @@ def show_versions() -> None:
 def _packages(optional):
     """Names and versions: of what results depend on first, then of the others."""
     packages = computing_versions() | versions_of(optional)
-    del packages["python"]
-    return packages.items()
+    return [pair for pair in packages.items() if pair[0] != "python"]
 
 
 def _described(pool):
