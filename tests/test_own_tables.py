@@ -13,7 +13,6 @@ import pytest
 from keql import LearnedEquation, LearnedSystem, OneStepKEqL
 
 
-
 def hand_on(model, tmp_path):
     """The equation after a way through a file; the report is a page with pictures."""
     page = tmp_path / "report.html"
