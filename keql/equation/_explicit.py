@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from keql._numerics.linalg import rms
-from keql.equation._inputs import input_columns
+from keql._observations.inputs import input_columns
 
 
 class Layout:
