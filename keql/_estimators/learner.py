@@ -18,6 +18,7 @@ from keql._estimators.equations import (
 from keql._estimators.pde_solver import KernelPDESolver
 from keql._estimators.progress import Progress, words_for_data
 from keql._evolution.trajectory import Trajectory, integrated_from
+from keql._numerics.parallel import threads_for
 from keql._observations.columns import (
     coordinates_by_name,
     name_coordinates,
@@ -172,9 +173,9 @@ class Learner(BaseKEqL):
             Units(self.units).check(names)
         setup = describe_equations(self, named, observations, variables, inputs)
         progress.say(f"two steps, {words_for_data(observations)}")
-        return fit_two_steps(
-            self._hypothesis, observations, variables, setup, self._settings, n_restarts
-        )
+        given = self._hypothesis, observations, variables, setup, self._settings
+        with threads_for(max(len(data.values) for data in observations.functions)):
+            return fit_two_steps(*given, n_restarts)
 
     def _store(self, learned, state_kernel=None):
         """Set the fitted attributes, all at once.

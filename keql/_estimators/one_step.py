@@ -11,6 +11,7 @@ from keql._estimators.callbacks import CallbackSupportMixin, with_callbacks
 from keql._estimators.learner import Learner
 from keql._estimators.progress import Progress
 from keql._joint.restarts import RestartSettings
+from keql._numerics.parallel import threads_for
 from keql._observations.data import PredictionScale
 from keql.equation import LearnedSystem
 from keql.exceptions import IdentifiabilityWarning
@@ -243,7 +244,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             report = partial(self._report, progress, callbacks, X, y)
             settings = self._settings.with_own_seed()
             context = Context(settings, report, self._previous())
-            selection = search(two_step, self._hypothesis, context)
+            with threads_for(_size_of(two_step)):
+                selection = search(two_step, self._hypothesis, context)
             doubts = _doubts(selection)
             self._store_selection(selection, bool(doubts))
         progress.done(self.equation_, doubts)
@@ -319,6 +321,13 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         return step.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=attributes
         )
+
+
+def _size_of(two_step):
+    """The largest number of functionals of a function, observed and imposed."""
+    setup, functions = two_step.setup, two_step.observations.functions
+    pairs = zip(functions, setup.collocation_points, strict=True)
+    return max(len(d.values) + len(setup.operators) * len(x) for d, x in pairs)
 
 
 class EarlierSolution(NamedTuple):
