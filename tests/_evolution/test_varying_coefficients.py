@@ -71,7 +71,7 @@ def test_a_diffusion_that_varies_in_space(form):
     kernel, n_terms = Polynomial(2, active_dims=names), "auto"
     if form == "free":
         kernel, n_terms = RBF(0.5, active_dims=("x",)) * Polynomial(1), None
-    X, y, X_test, y_test = diffusions(3, 40)
+    X, y, X_test, y_test = diffusions(2, 60)
     model = OneStepKEqL(
         names[1:],
         "u_t",
