@@ -74,10 +74,9 @@ class BoundaryValueRegression:
         self.levels = [prior.levels(data) for data in functions]
         levels = np.concatenate(self.levels)
         values = np.concatenate([data.values for data in functions])
-        self.sizes, self.counts = (
-            np.ones(np.size(prior.noise)),
-            np.bincount(levels, minlength=np.size(prior.noise)),
-        )
+        n_levels = np.size(prior.noise)
+        self.sizes = np.ones(n_levels)
+        self.counts = np.bincount(levels, minlength=n_levels)
         for j in np.unique(levels):
             self.sizes[j] = size_or_one(values[levels == j])
         self.targets = [

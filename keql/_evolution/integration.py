@@ -156,11 +156,8 @@ def _linear_steps(grid, equations, state, forcing):
     its Radau points; `right` has the shape (3 size, 1 + p).
     """
     equations, S, n = _as_tuple(equations), len(grid.states), grid.n_points
-    shape, factors = (
-        (grid.n_steps, 4, grid.size, 1),
-        grid.factors(equations[0].operators),
-    )
-    state = grid.with_slopes(state.reshape(shape))
+    factors = grid.factors(equations[0].operators)
+    state = grid.with_slopes(state.reshape(grid.n_steps, 4, grid.size, 1))
     slopes, right = _linearise(grid, equations, factors, state[..., 0], forcing)
     for step, h in enumerate(grid.steps):
         J = np.zeros((3, S, n, 3 + grid.order, S, n))

@@ -259,12 +259,13 @@ class EvolutionProblem:
 
         `unknowns` has, for each function, (1, weights, boundary values).
         """
-        return [
-            linear_solution(
-                self.grid, iterate.equations, state, unknowns[m], self.forcing_of(m)
-            )
-            for m, state in enumerate(iterate.states)
-        ]
+        with np.errstate(over="ignore", invalid="ignore"):  # of states that diverge
+            return [
+                linear_solution(
+                    self.grid, iterate.equations, state, unknowns[m], self.forcing_of(m)
+                )
+                for m, state in enumerate(iterate.states)
+            ]
 
     def change(self, before, after):
         """Largest root mean square change of a state between iterates, relatively.
