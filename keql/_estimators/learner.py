@@ -15,6 +15,8 @@ from keql._estimators.equations import (
     named_equations,
 )
 from keql._estimators.pde_solver import KernelPDESolver
+from keql._evolution.forecast import Forecast
+from keql._evolution.integration import EvolvedState
 from keql._evolution.trajectory import Trajectory, integrated_from
 from keql._observations.columns import (
     coordinates_by_name,
@@ -187,18 +189,18 @@ class Learner(BaseKEqL):
     def forecast(self, X, return_std=False):
         """States at later times: the learned equations, integrated on.
 
-        Those of ordinary differential equations, in each function from its states at
-        the last observed time. States that obey their equations exactly are what
-        `predict` gives, there and at earlier times; others are integrated from there,
-        their uncertainty taken to be independent of that of the equations.
+        Exact states go on from where they are; values at both ends in space, beyond the
+        data, are those of their prior given the known ones. Other states of ordinary
+        differential equations are integrated from the last observed time, and taken to
+        be uncertain independently of the equations.
 
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n, n_columns)
             Points, as `predict` takes them.
         return_std : bool, default=False
-            Whether standard deviations are returned too: those of the states, from the
-            uncertainty of states and equations, linearised.
+            Whether standard deviations are returned too, from the uncertainty of
+            states, equations and values at the ends, linearised.
 
         Returns
         -------
@@ -210,8 +212,8 @@ class Learner(BaseKEqL):
         Raises
         ------
         ValueError
-            If the learned equations cannot be integrated in time alone: solve them with
-            :meth:`pde_solver`.
+            If the equations cannot be integrated in time, as where states in space are
+            not exact: use :meth:`pde_solver`. Or if a point is outside in space.
         SimulationError
             If the solution ends before, or the forcing is not known so far.
 
@@ -227,35 +229,44 @@ class Learner(BaseKEqL):
         True
         """
         check_is_fitted(self)
+        points, labels = self._read_points(X)
         forecaster = copy(self)
-        forecaster.states_ = [self._integrated(m) for m in range(len(self.functions_))]
+        forecaster.states_ = list(self.states_)
+        for m, rows in self._rows_of_functions(labels):
+            forecaster.states_[m] = self._integrated(m, points[rows])
         return forecaster.predict(X, return_std)
 
-    def _integrated(self, m):
-        """The state of a function, integrated on from the last observed time."""
+    def _integrated(self, m, points):
+        """The state of a function, integrated on to the last time of points (n, d)."""
         state = self.states_[m]
         if isinstance(state, Trajectory):
             return state.alone()
+        if isinstance(state, EvolvedState):
+            until = float(np.max(points[:, state.grid.axis]))
+            return Forecast(state, until, *self._forcing_of(m))
         equations = self.equation_
         if equations is None or len(self.variables_) != 1:
             raise ValueError(
-                "forecast integrates learned ordinary differential equations, and the "
-                f"states of this fit depend on {', '.join(self.variables_)}"
+                "forecast integrates learned ordinary differential equations, and "
+                "states in space that obey their equation exactly. The states of this "
+                f"fit depend on {', '.join(self.variables_)} and do not"
                 f"{'' if equations is not None else ', without an equation'}: solve "
                 "learned equations of several coordinates with pde_solver()."
             )
         several = isinstance(equations, LearnedSystem)
         equations = tuple(equations.values()) if several else (equations,)
-        forcing = [
+        given = self.inputs_.of_function(m), self._forcing_of(m)
+        return integrated_from(state, self.last_times_[m], equations, *given).alone()
+
+    def _forcing_of(self, m):
+        """Right-hand sides of all equations for a function, as functions or None."""
+        every = [
             forcing_functions(
                 e.given.forcing, self.functions_, self.collocation_points_
             )
             for e in list_equations(self)
         ]
-        forcing = tuple(own[m] for own in forcing)
-        inputs = self.inputs_.of_function(m)
-        time = self.last_times_[m]
-        return integrated_from(state, time, equations, inputs, forcing).alone()
+        return tuple(own[m] for own in every)
 
     def pde_solver(self, **params):
         """Make a solver of the learned equation.

@@ -9,6 +9,8 @@ function is a polynomial through Chebyshev points.
 Trefethen, Spectral Methods in MATLAB, 2000, chapter 6.
 """
 
+from copy import copy
+
 import numpy as np
 from scipy.interpolate import BarycentricInterpolator
 from scipy.sparse import csr_array
@@ -59,6 +61,14 @@ class EvolutionGrid:
         left, right = lower[1 - axis], upper[1 - axis]
         angles = np.linspace(0, np.pi, n_points)
         self.x = left + (right - left) * (1 - np.cos(angles)) / 2
+
+    def with_edges(self, edges):
+        """A grid of the same points in space, whose steps end at other times."""
+        grid = copy(self)
+        grid.edges, grid.steps, grid.n_steps = edges, np.diff(edges), len(edges) - 1
+        grid.lower, grid.upper = self.lower.copy(), self.upper.copy()
+        grid.lower[self.axis], grid.upper[self.axis] = edges[0], edges[-1]
+        return grid
 
     @property
     def points(self):

@@ -397,8 +397,9 @@ class EvolutionModel:
         Directions of a smaller part of the largest posterior variance are left out.
         """
         grid, states = self.problem.grid, []
-        for values, covariance, outside in zip(
+        for values, boundary, covariance, outside in zip(
             self.solution.states,
+            self.solution.boundary,
             self.regression.covariances(),
             self.problem.learned.states,
             strict=True,
@@ -407,8 +408,8 @@ class EvolutionModel:
             kept = variances > negligible * variances[-1]
             root = directions[:, kept] * np.sqrt(variances[kept])
             values = values.reshape(grid.n_steps, 4, grid.n_points)
-            equation = self.solution.equation
-            states.append(EvolvedState(grid, values, equation, root, outside))
+            given = self.solution.equation, root, outside, boundary
+            states.append(EvolvedState(grid, values, *given, self.problem.prior))
         return states
 
 

@@ -1,0 +1,212 @@
+"""States of an evolution equation after the last time that they were found at.
+
+The equation goes on from the last state of the grid. What it leaves open there, the
+values at both ends in space, follows the prior of boundary values given those at the
+times of the grid, which are uncertain themselves. With z the c known boundary values, k
+those that come, and K their prior covariance,
+
+    z_k = A z + e,   A = K_kz K_zz^-1,   cov(e) = K_kk - A K_zk :
+
+the mean is integrated, and the linearised equation carries the covariance of weights,
+last state and z_k, which all depend on the same observations.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from keql._evolution.boundary_values import PointsWithSlopes
+from keql._evolution.integration import EvolvedState, integrate
+from keql._numerics.linalg import cholesky, size_or_one, solve_lower
+from keql.exceptions import SimulationError
+
+
+@dataclass(frozen=True)
+class ForecastLimits:
+    """How finely a forecast is integrated.
+
+    accuracy : float. Largest difference to steps of twice the length, in units of the
+        size of the state; above the errors of the Newton steps. Those of the order 5 of
+        the method make the forecast 30 times as accurate.
+    halvings : int. How often steps are halved; first they are twice the longest of the
+        fit.
+    steps : int. The most of them: what both ends leave open in all takes memory that
+        grows with their square, 70 MB for these.
+    window : int. Steps that are linearised at once, for the same reason.
+    """
+
+    accuracy: float = 1e-6
+    halvings: int = 6
+    steps: int = 500
+    window: int = 20
+
+
+class Forecast:
+    """A fitted state, and after its last time the equation integrated on.
+
+    state : EvolvedState. As it was fitted.
+    until : float. The last time.
+    forcing : callable or None. Right-hand side as a function of points; None: zero.
+    limits : ForecastLimits, default=None. None: the default ones.
+
+    Raises SimulationError if the solution cannot be integrated so far.
+    """
+
+    def __init__(self, state, until, forcing=None, limits=None):
+        self.state, self.limits = state, limits or ForecastLimits()
+        self.later = None
+        if until > state.grid.edges[-1]:
+            self.later, self.values = self._integrate(until, forcing)
+
+    def evaluate(self, points, operator):
+        """Values (n,) of an operator applied to the state at points (n, 2)."""
+        self._refuse_outside(points)
+        after, values = self._is_after(points), np.empty(len(points))
+        values[~after] = self.state.evaluate(points[~after], operator)
+        if after.any():
+            later = self.later.grid.apply(
+                self.values[..., None], points[after], operator
+            )
+            values[after] = later[:, 0]
+        return values
+
+    def variance(self, points, operator):
+        """Posterior variances (n,) of these values, without observation noise."""
+        after, variances = self._is_after(points), np.empty(len(points))
+        if not after.all():
+            variances[~after] = self.state.variance(points[~after], operator)
+        if after.any():
+            variances[after] = self._variance_after(points[after], operator)
+        return variances
+
+    def _is_after(self, points):
+        grid = self.state.grid
+        return points[:, grid.axis] > grid.edges[-1]
+
+    def _refuse_outside(self, points):
+        """Refuse points where no equation can be integrated to."""
+        grid = self.state.grid
+        upper = grid.upper.copy()
+        upper[grid.axis] = np.inf
+        outside = np.any((points < grid.lower) | (points > upper), axis=1)
+        if outside.any():
+            first, (t, x) = points[outside][0], (grid.axis, 1 - grid.axis)
+            raise ValueError(
+                f"X has {outside.sum()} point(s) such as {tuple(first.tolist())} that "
+                "the equation cannot be integrated to: forecasts begin at "
+                f"{grid.lower[t]:g} in time, and in space are between "
+                f"{grid.lower[x]:g} and {grid.upper[x]:g}."
+            )
+
+    # --- the mean -------------------------------------------------------------------
+
+    def _integrate(self, until, forcing):
+        """The values at both ends from the last time on, and the state on their grid.
+
+        Steps are halved until the state does not depend on their length.
+        """
+        grid, coarse = self.state.grid, None
+        size, begin = size_or_one(self.state.values), grid.edges[-1]
+        n = int(np.ceil((until - begin) / (2 * np.max(grid.steps))))
+        counts = [n * 2**k for k in range(self.limits.halvings + 1)]
+        counts = [n for n in counts if n <= self.limits.steps]
+        for n in counts:
+            edges = np.linspace(begin, until, n + 1)
+            later = LaterBoundary(self.state, grid.with_edges(edges))
+            fine = self._solve(later, forcing)
+            if fine is not None and coarse is not None:
+                difference = np.max(np.abs(fine[1::2, -1] - coarse[:, -1])) / size
+                if difference < self.limits.accuracy:
+                    return later, fine
+            coarse = fine
+        most = max(counts, default=n)
+        raise SimulationError(
+            f"the equation cannot be integrated to {until:g} in {most} steps: its "
+            "solution ends or leaves all bounds before, or changes too fast, or it is "
+            "too far away. Ask for earlier times.",
+            float(begin),
+        )
+
+    def _solve(self, later, forcing):
+        """The state (n_steps, 4, n_points) with the most probable values at both ends.
+
+        None if it is not found.
+        """
+        state, grid, right = self.state, later.grid, 0.0
+        slopes = state.grid.last_slopes(state.values[-1, ..., None], _last_step(state))
+        boundary = np.concatenate([state.values[-1, -1], slopes[:, 0], later.mean])
+        if forcing is not None:
+            right = np.ravel(forcing(grid.points[:, 1:].reshape(-1, 2)))
+        with np.errstate(over="ignore", invalid="ignore"):  # Newton looks at changes
+            found = integrate(grid, state.equation, boundary, None, right)
+        return None if found is None else found.reshape(grid.n_steps, 4, grid.n_points)
+
+    # --- the covariance -------------------------------------------------------------
+
+    def _variance_after(self, points, operator):
+        """Variances (n,) at points (n, 2) after the last time of the fit."""
+        grid, window = self.later.grid, self.limits.window
+        times, variances = points[:, grid.axis], np.empty(len(points))
+        last = self.state.deviations()[-1]
+        in_ends = self.later.root(self.state.root)
+        step, added = _last_step(self.state), in_ends.shape[1] - last.shape[-1]
+        last = np.pad(last, ((0, 0), (0, 0), (0, added)))
+        p = len(self.state.equation.weights)
+        weights = np.pad(self.state.root[:p], ((0, 0), (0, added)))
+        n_open = 3 * len(grid.ends)
+        for steps in np.array_split(
+            np.arange(grid.n_steps), -(-grid.n_steps // window)
+        ):
+            own = slice(steps[0], steps[-1] + 1)
+            edges = grid.edges[own.start : own.stop + 1]
+            slopes = self.state.grid.last_slopes(last, step)
+            ends = in_ends[n_open * own.start : n_open * own.stop]
+            root = np.concatenate([weights, last[-1], slopes, ends])
+            here = grid.with_edges(edges)
+            given = self.values[own], self.state.equation, root
+            deviations = EvolvedState(here, *given, None, None, None).deviations()
+            rows = (times >= edges[0]) & (times <= edges[-1])
+            roots = here.apply(deviations, points[rows], operator)
+            variances[rows] = np.sum(roots**2, axis=1)
+            last, step = deviations[-1], here.steps[-1]
+        return variances
+
+
+def _last_step(state):
+    return state.grid.steps[-1]
+
+
+class LaterBoundary:
+    """Values at both ends in space at later times, given those that were found.
+
+    state : EvolvedState. With its boundary values and their prior.
+    grid : EvolutionGrid. That of the later times.
+    """
+
+    def __init__(self, state, grid):
+        self.grid, self.kernel = grid, state.prior.kernel
+        known = state.grid.boundary
+        self.points = grid.boundary[grid.order * grid.n_points :]
+        if grid.order == 2:
+            known = PointsWithSlopes(known, grid.rows_of_slopes, grid.axis)
+            cross = known.covariance_with(self.kernel, self.points)
+        else:
+            cross = self.kernel(known, self.points)
+        self._factor = cholesky(state.prior.covariance(known))
+        self._explained = solve_lower(self._factor, cross)
+        self.mean = self._explained.T @ solve_lower(self._factor, state.boundary)
+
+    def root(self, root, negligible=1e-10):
+        """A root (k, r + q) of their covariance, that of weights and known ones given.
+
+        The first r columns go with those of `root` (p + c, r), the others are of what
+        the prior leaves open; directions of a smaller part of its largest variance are
+        left out.
+        """
+        known = solve_lower(self._factor, root[-len(self._factor) :])
+        left = self.kernel(self.points) - self._explained.T @ self._explained
+        variances, directions = linalg.eigh(left)
+        kept = variances > negligible * max(variances[-1], np.finfo(float).tiny)
+        added = directions[:, kept] * np.sqrt(variances[kept])
+        return np.column_stack([self._explained.T @ known, added])
