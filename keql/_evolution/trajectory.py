@@ -31,13 +31,7 @@ def integrated_from(state, time, equations, inputs, forcing):
     ]
     initial = np.concatenate([state.evaluate(at, operator) for operator in operators])
     variances = np.concatenate([state.variance(at, L) for L in operators])
-    weights = [
-        linalg.solve_triangular(
-            e.posterior.factor, np.eye(len(e.weights)), lower=True
-        ).T
-        for e in equations
-        if len(e.weights)
-    ]
+    weights = [e.posterior.root() for e in equations if len(e.weights)]
     root = linalg.block_diag(*weights, np.diag(np.sqrt(variances)))
     return Trajectory(flow, np.array([time]), initial[None], root, state)
 

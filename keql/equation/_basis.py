@@ -274,6 +274,10 @@ class WeightPosterior:
         factor = self.factor / dispersion**0.5
         return WeightPosterior(self.weights, factor, self.loss / dispersion)
 
+    def root(self):
+        """A matrix (p, p) whose product with its transpose is the covariance."""
+        return solve_lower(self.factor, np.eye(len(self.factor))).T
+
     def std(self, A):
         """Standard deviations of A w for A of shape (n, p)."""
         return linalg.norm(solve_lower(self.factor, A.T), axis=0)

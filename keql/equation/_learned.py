@@ -235,7 +235,9 @@ class LearnedEquation(ReadableEquation):
         active = self.equation_kernel.depends_on(S.shape[1])
         return coverage_ratio(self._unknown_columns(training)[:, active], S[:, active])
 
-    def simulate(self, t_eval, initial, forcing=None, inputs=None, **options):
+    def simulate(
+        self, t_eval, initial, forcing=None, inputs=None, return_std=False, **options
+    ):
         """Integrate an ordinary differential equation from initial values.
 
         Parameters
@@ -243,38 +245,46 @@ class LearnedEquation(ReadableEquation):
         t_eval : array-like of shape (n,)
             Times in rising order; the initial values belong to the first.
         initial : array-like of shape (order,), or dict
-            Values of u, u_t, ... at the first time, as many as the equation's order;
-            or these by the name of the state.
+            Values of u, u_t, ... at the first time, or these by the name of the state.
         forcing : callable, default=None
-            Right-hand side as a function of points (n, 1), needed if the equation
-            was learned with one.
+            Right-hand side of points (n, 1), needed if the equation has one.
         inputs : dict, default=None
             Each input's name with a number or a function of points (n, 1).
+        return_std : bool, default=False
+            Whether standard deviations are returned too.
         **options : dict
             `method` of :func:`scipy.integrate.solve_ivp` ("DOP853"; "Radau" for stiff
-            equations), `rtol` (1e-9), `max_evaluations` (200,000) and `max_seconds`
-            (60), beyond which the integration is given up.
+            equations), `rtol` (1e-9), and the budget, `max_evaluations` (200,000) and
+            `max_seconds` (60).
 
         Returns
         -------
         states : ndarray of shape (n, order)
             Values of u, u_t, ... at the times, in columns.
+        std : ndarray of shape (n, order)
+            Only if `return_std`: from the posterior of P, linearised; all that is given
+            counts as exact.
 
         Raises
         ------
         SimulationError
-            If the solution ends or the budget is spent; its `time` is how far the
-            integration came.
+            If the solution ends or the budget is spent; its `time` is how far it came.
         ValueError
-            If there are several variables, or the highest derivative does not enter
-            linearly.
+            If this is no ordinary differential equation, linear in its highest order.
 
         Warns
         -----
         ExtrapolationWarning
             If features leave the region of the training features.
+
+        Examples
+        --------
+        >>> from keql import TwoStepKEqL
+        >>> X, y = [[0.0], [0.5], [1.0], [1.5], [2.0]], [1.00, 0.61, 0.36, 0.23, 0.13]
+        >>> model = TwoStepKEqL(("u",), "u_t", variables=("t",)).fit(X, y)
+        >>> u, std = model.equation_.simulate([0.0, 1.0], [0.8], return_std=True)
         """
-        return simulate(self, t_eval, initial, forcing, inputs, **options)
+        return simulate(self, t_eval, initial, forcing, inputs, return_std, **options)
 
     def _simplified(self, kernel, posterior, weights=None):
         """The equation with another P, which remembers this one."""

@@ -230,7 +230,9 @@ class LearnedSystem(EquationMapping):
                 ratios.append(coverage_ratio(training[:, active], S[:, active]))
         return np.max(ratios, axis=0)
 
-    def simulate(self, t_eval, initial, forcing=None, inputs=None, **options):
+    def simulate(
+        self, t_eval, initial, forcing=None, inputs=None, return_std=False, **options
+    ):
         """Integrate ordinary differential equations from initial values.
 
         Parameters
@@ -246,6 +248,8 @@ class LearnedSystem(EquationMapping):
             of points (n, 1); or a tuple with an entry for each equation.
         inputs : dict, default=None
             Each input's name with a number or a function of points (n, 1).
+        return_std : bool, default=False
+            Whether standard deviations are returned too.
         **options : dict
             As of :meth:`LearnedEquation.simulate`.
 
@@ -254,6 +258,9 @@ class LearnedSystem(EquationMapping):
         states : ndarray of shape (n, sum of orders)
             State by state, each followed by its derivatives below the highest: one
             column for each state if all equations are of first order.
+        std : ndarray of the same shape
+            Only if `return_std`: from the uncertainty of the unknown parts, linearised
+            and independent of each other; all that is given counts as exact.
 
         Raises
         ------
@@ -270,7 +277,7 @@ class LearnedSystem(EquationMapping):
         ExtrapolationWarning
             If features leave the region of the training features.
         """
-        return simulate(self, t_eval, initial, forcing, inputs, **options)
+        return simulate(self, t_eval, initial, forcing, inputs, return_std, **options)
 
     # --- reading --------------------------------------------------------------------
 
