@@ -1,5 +1,6 @@
 """What the estimators that learn an equation share."""
 
+import warnings
 from copy import copy
 from dataclasses import replace
 
@@ -15,8 +16,7 @@ from keql._estimators.equations import (
     named_equations,
 )
 from keql._estimators.pde_solver import KernelPDESolver
-from keql._evolution.forecast import Forecast
-from keql._evolution.integration import EvolvedState
+from keql._evolution.forecast import EvolvedState, Forecast
 from keql._evolution.trajectory import Trajectory, integrated_from
 from keql._observations.columns import (
     coordinates_by_name,
@@ -28,16 +28,21 @@ from keql._observations.data import (
     FunctionData,
     Observations,
     forcing_functions,
+    reach_of,
     refuse_conflicts,
     sorted_labels,
 )
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
 from keql.equation import LearnedSystem
+from keql.exceptions import ExtrapolationWarning
 from keql.operators import identity_of
 
 
 class Learner(BaseKEqL):
     """Base class of the estimators that learn states and an equation."""
+
+    # Whether states follow the equation at its collocation points.
+    _imposes_equations = True
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -171,12 +176,13 @@ class Learner(BaseKEqL):
         self.variables_, self.states_ = learned.variables, learned.states
         self.functions_, self.state_names_ = observations.labels, observations.states
         self.last_times_ = [data.points[:, 0].max() for data in observations.functions]
+        self.domain_ = np.array(self._domains(learned))
         self.state_kernel_ = state_kernel or learned.state_kernel
         self.observation_noise_ = _by_name(
             [operator.name for operator in observations.operators],
             learned.observation_noise,
         )
-        self.collocation_points_ = None if setup is None else setup.collocation_points
+        self.collocation_points_ = None if setup is None else setup.given_points
         self.equation_ = self.equation_noise_ = self.equation_kernel_ = None
         if setup is not None:
             self.inputs_ = setup.inputs
@@ -185,6 +191,31 @@ class Learner(BaseKEqL):
             self.equation_ = _by_name(names, learned.equations, LearnedSystem)
             self.equation_noise_ = _by_name(names, learned.equation_noise)
             self.equation_kernel_ = _by_name(names, kernels)
+
+    def _domains(self, learned):
+        """For each function, corners (2, d) of the box beyond which `predict` warns."""
+        imposed = [np.empty((0, len(learned.variables)))] * len(learned.states)
+        if learned.setup is not None and self._imposes_equations:
+            imposed = learned.setup.collocation_points
+        observed = [data.points for data in learned.observations.functions]
+        return [reach_of(*pair) for pair in zip(observed, imposed, strict=True)]
+
+    def _warn(self, points, labels):
+        """Warn of points outside of the box of what was observed."""
+        outside = np.zeros(len(points), dtype=bool)
+        for m, rows in self._rows_of_functions(labels):
+            lower, upper = self.domain_[m]
+            x = points[rows]
+            outside[rows] = np.any((x < lower) | (x > upper), axis=1)
+        if outside.any():
+            warnings.warn(
+                f"{outside.sum()} of {len(points)} points lie outside of the data, by "
+                f"more than a mean gap between observations, such as "
+                f"{points[outside][0]}: states are extrapolated there. How they go on "
+                "after the last time is what the method forecast tells.",
+                ExtrapolationWarning,
+                stacklevel=3,
+            )
 
     def forecast(self, X, return_std=False):
         """States at later times: the learned equations, integrated on.
@@ -234,7 +265,7 @@ class Learner(BaseKEqL):
         forecaster.states_ = list(self.states_)
         for m, rows in self._rows_of_functions(labels):
             forecaster.states_[m] = self._integrated(m, points[rows])
-        return forecaster.predict(X, return_std)
+        return forecaster._predict(X, return_std)
 
     def _integrated(self, m, points):
         """The state of a function, integrated on to the last time of points (n, d)."""
@@ -243,7 +274,7 @@ class Learner(BaseKEqL):
             return state.alone()
         if isinstance(state, EvolvedState):
             until = float(np.max(points[:, state.grid.axis]))
-            return Forecast(state, until, *self._forcing_of(m))
+            return Forecast(state, until)
         equations = self.equation_
         if equations is None or len(self.variables_) != 1:
             raise ValueError(

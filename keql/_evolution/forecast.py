@@ -11,13 +11,14 @@ the mean is integrated, and the linearised equation carries the covariance of we
 last state and z_k, which all depend on the same observations.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
 
 from keql._evolution.boundary_values import PointsWithSlopes
-from keql._evolution.integration import EvolvedState, integrate
+from keql._evolution.integration import integrate, linear_response
 from keql._numerics.linalg import cholesky, size_or_one, solve_lower
 from keql.exceptions import SimulationError
 
@@ -42,28 +43,132 @@ class ForecastLimits:
     window: int = 20
 
 
+class EvolvedState:
+    """A state that follows from its equation by integration.
+
+    Its posterior covariance on the grid is R R^T with R the product of the linear
+    response and a root of the posterior covariance of weights and boundary values. R
+    takes more memory than all else together and is computed whenever variances are
+    asked for.
+
+    grid : EvolutionGrid. Where it is known.
+    values : ndarray of shape (n_steps, 4, n_points). Its values there.
+    equation : LearnedEquation. That it obeys, with p weights.
+    root : ndarray of shape (p + c, r). Of the posterior covariance of the weights and
+        the c boundary values.
+    outside : KernelExpansion. The state outside of the box, where it does not go on.
+    boundary : ndarray of shape (c,). The boundary values.
+    prior : BoundaryPrior. That these were found with.
+    forcing : callable or None. Right-hand side as a function of points; None: zero.
+    """
+
+    def __init__(
+        self, grid, values, equation, root, outside, boundary, prior, forcing=None
+    ):
+        self.grid = grid
+        self.values = values
+        self.equation = equation
+        self.root = root
+        self.outside = outside
+        self.boundary = boundary
+        self.prior = prior
+        self.forcing = forcing
+
+    def __getstate__(self):
+        # The root is by far the largest part; seven digits of it are enough.
+        scale = np.max(np.abs(self.root), initial=0.0) or 1.0
+        return vars(self) | {"root": (scale, np.float32(self.root / scale))}
+
+    def __setstate__(self, state):
+        scale, root = state["root"]
+        vars(self).update(state, root=scale * root.astype(float))
+
+    def evaluate(self, points, operator):
+        """Values (n,) of an operator applied to the state at points (n, 2)."""
+
+        def inside(own):
+            return self.grid.apply(self.values[..., None], own, operator)[:, 0]
+
+        return self._gather(points, operator, "evaluate", inside)
+
+    def variance(self, points, operator):
+        """Posterior variances (n,) of these values, without observation noise."""
+
+        def inside(own):
+            return np.sum(
+                self.grid.apply(self.deviations(), own, operator) ** 2, axis=1
+            )
+
+        return self._gather(points, operator, "variance", inside)
+
+    def _gather(self, points, operator, name, inside):
+        """What is known in the box, after it by a forecast, and elsewhere."""
+        own, values = self.grid.contains(points), np.empty(len(points))
+        if own.any():
+            values[own] = inside(points[own])
+        after, left = ~own & self.grid.is_after(points), ~own
+        if after.any():
+            values[after] = self._after(points[after], operator, name)
+            left[after] = np.isnan(values[after])
+        if left.any():
+            values[left] = getattr(self.outside, name)(points[left], operator)
+        return values
+
+    def _after(self, points, operator, name):
+        """The same at points (n, 2) after the last time; nan where a solution ended."""
+        times, values = points[:, self.grid.axis], np.full(len(points), np.nan)
+        with suppress(SimulationError):
+            forecast = Forecast(self, float(times.max()))
+            return getattr(forecast, name)(points, operator)
+        different = np.unique(times)
+        early = times < different[len(different) // 2]
+        if early.any():
+            values[early] = self._after(points[early], operator, name)
+            if not np.any(np.isnan(values[early])):
+                values[~early] = self._after(points[~early], operator, name)
+        return values
+
+    def deviations(self):
+        """R on the grid, of shape (n_steps, 4, n_points, r).
+
+        Raises SimulationError if the linearised equation has no solution.
+        """
+        growth = np.inf  # that of states which were found is as it is
+        with np.errstate(over="ignore", invalid="ignore"):
+            response = linear_response(
+                self.grid, self.equation, self.values, max_growth=growth
+            )
+        if response is None:
+            raise SimulationError(
+                "small changes of the state grow beyond all numbers: its uncertainty "
+                "cannot be told. Ask for earlier times.",
+                float(self.grid.edges[0]),
+            )
+        return response[..., 1:] @ self.root
+
+
 class Forecast:
     """A fitted state, and after its last time the equation integrated on.
 
     state : EvolvedState. As it was fitted.
     until : float. The last time.
-    forcing : callable or None. Right-hand side as a function of points; None: zero.
     limits : ForecastLimits, default=None. None: the default ones.
 
     Raises SimulationError if the solution cannot be integrated so far.
     """
 
-    def __init__(self, state, until, forcing=None, limits=None):
+    def __init__(self, state, until, limits=None):
         self.state, self.limits = state, limits or ForecastLimits()
         self.later = None
         if until > state.grid.edges[-1]:
-            self.later, self.values = self._integrate(until, forcing)
+            self.later, self.values = self._integrate(until)
 
     def evaluate(self, points, operator):
         """Values (n,) of an operator applied to the state at points (n, 2)."""
         self._refuse_outside(points)
-        after, values = self._is_after(points), np.empty(len(points))
-        values[~after] = self.state.evaluate(points[~after], operator)
+        after, values = self.state.grid.is_after(points), np.empty(len(points))
+        if not after.all():
+            values[~after] = self.state.evaluate(points[~after], operator)
         if after.any():
             later = self.later.grid.apply(
                 self.values[..., None], points[after], operator
@@ -73,23 +178,17 @@ class Forecast:
 
     def variance(self, points, operator):
         """Posterior variances (n,) of these values, without observation noise."""
-        after, variances = self._is_after(points), np.empty(len(points))
+        after, variances = self.state.grid.is_after(points), np.empty(len(points))
         if not after.all():
             variances[~after] = self.state.variance(points[~after], operator)
         if after.any():
             variances[after] = self._variance_after(points[after], operator)
         return variances
 
-    def _is_after(self, points):
-        grid = self.state.grid
-        return points[:, grid.axis] > grid.edges[-1]
-
     def _refuse_outside(self, points):
         """Refuse points where no equation can be integrated to."""
         grid = self.state.grid
-        upper = grid.upper.copy()
-        upper[grid.axis] = np.inf
-        outside = np.any((points < grid.lower) | (points > upper), axis=1)
+        outside = ~(grid.contains(points) | grid.is_after(points))
         if outside.any():
             first, (t, x) = points[outside][0], (grid.axis, 1 - grid.axis)
             raise ValueError(
@@ -101,7 +200,7 @@ class Forecast:
 
     # --- the mean -------------------------------------------------------------------
 
-    def _integrate(self, until, forcing):
+    def _integrate(self, until):
         """The values at both ends from the last time on, and the state on their grid.
 
         Steps are halved until the state does not depend on their length.
@@ -114,7 +213,7 @@ class Forecast:
         for n in counts:
             edges = np.linspace(begin, until, n + 1)
             later = LaterBoundary(self.state, grid.with_edges(edges))
-            fine = self._solve(later, forcing)
+            fine = self._solve(later)
             if fine is not None and coarse is not None:
                 difference = np.max(np.abs(fine[1::2, -1] - coarse[:, -1])) / size
                 if difference < self.limits.accuracy:
@@ -128,7 +227,7 @@ class Forecast:
             float(begin),
         )
 
-    def _solve(self, later, forcing):
+    def _solve(self, later):
         """The state (n_steps, 4, n_points) with the most probable values at both ends.
 
         None if it is not found.
@@ -136,8 +235,8 @@ class Forecast:
         state, grid, right = self.state, later.grid, 0.0
         slopes = state.grid.last_slopes(state.values[-1, ..., None], _last_step(state))
         boundary = np.concatenate([state.values[-1, -1], slopes[:, 0], later.mean])
-        if forcing is not None:
-            right = np.ravel(forcing(grid.points[:, 1:].reshape(-1, 2)))
+        if state.forcing is not None:
+            right = np.ravel(state.forcing(grid.points[:, 1:].reshape(-1, 2)))
         with np.errstate(over="ignore", invalid="ignore"):  # Newton looks at changes
             found = integrate(grid, state.equation, boundary, None, right)
         return None if found is None else found.reshape(grid.n_steps, 4, grid.n_points)

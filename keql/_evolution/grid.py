@@ -106,6 +106,12 @@ class EvolutionGrid:
         """Which of the points (n, 2) lie in the box, of shape (n,)."""
         return np.all((points >= self.lower) & (points <= self.upper), axis=1)
 
+    def is_after(self, points):
+        """Which of the points (n, 2) are after the last time, between both ends."""
+        time, x = points[:, self.axis], points[:, 1 - self.axis]
+        between = (x >= self.lower[1 - self.axis]) & (x <= self.upper[1 - self.axis])
+        return between & (time > self.edges[-1])
+
     def matrices(self, operators):
         """Operators at the Radau points of a step, from the values of the step.
 

@@ -29,6 +29,7 @@ from keql._evolution.boundary_values import (
     boundary_kernels,
     boundary_loss,
 )
+from keql._evolution.forecast import EvolvedState
 from keql._evolution.form import (
     grows_without_bounds,
     order_in_space,
@@ -36,11 +37,7 @@ from keql._evolution.form import (
     time_axis,
 )
 from keql._evolution.grid import EvolutionGrid
-from keql._evolution.integration import (
-    EvolvedState,
-    integrate,
-    linear_response,
-)
+from keql._evolution.integration import integrate, linear_response
 from keql._numerics.linalg import rms, size_or_one
 from keql._observations.data import box_around
 
@@ -397,11 +394,12 @@ class EvolutionModel:
         Directions of a smaller part of the largest posterior variance are left out.
         """
         grid, states = self.problem.grid, []
-        for values, boundary, covariance, outside in zip(
+        for values, boundary, covariance, outside, forcing in zip(
             self.solution.states,
             self.solution.boundary,
             self.regression.covariances(),
             self.problem.learned.states,
+            self.problem.forcing,
             strict=True,
         ):
             variances, directions = linalg.eigh(covariance)
@@ -409,7 +407,8 @@ class EvolutionModel:
             root = directions[:, kept] * np.sqrt(variances[kept])
             values = values.reshape(grid.n_steps, 4, grid.n_points)
             given = self.solution.equation, root, outside, boundary
-            states.append(EvolvedState(grid, values, *given, self.problem.prior))
+            given = *given, self.problem.prior, forcing
+            states.append(EvolvedState(grid, values, *given))
         return states
 
 

@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._estimators.one_step import EarlierSolution
 from keql._evolution.boundary_values import BoundaryValueRegression
-from keql._evolution.integration import EvolvedState
+from keql._evolution.forecast import EvolvedState
 from keql._evolution.problem import (
     IntegrationLimits,
     time_axis,

@@ -156,6 +156,14 @@ def test_a_saved_state_has_the_same_forecast(state, forecast):
     assert_allclose(saved, std, rtol=1e-3)
 
 
+def test_the_state_itself_goes_on(state, forecast):
+    points = np.concatenate([later(20), [[1.2, 3.0]]])
+    for name in ("evaluate", "variance"):
+        found = getattr(state, name)(points, U)
+        assert_allclose(found[:-1], getattr(forecast, name)(points[:-1], U), rtol=1e-2)
+        assert found[-1] == getattr(state.outside, name)(points[-1:], U)[0]
+
+
 def test_points_that_no_equation_leads_to_are_refused(forecast):
     for point in ([1.2, 1.5], [1.2, -0.1], [-0.5, 0.5]):
         with pytest.raises(ValueError, match="in space are between 0 and 1"):
@@ -180,6 +188,12 @@ def test_it_ends_where_the_solution_does():
     with pytest.raises(SimulationError, match="cannot be integrated to 3") as caught:
         Forecast(state, 3.0)
     assert caught.value.time == 1.0
+    # Predictions go on as long as there is a solution, whatever else is asked for.
+    points = np.array([[1.5, 0.5], [1.001, 0.5], [3.0, 0.2], [1.002, 0.5]])
+    found = state.evaluate(points, U)
+    assert_allclose(found[[0, 2]], state.outside.evaluate(points[[0, 2]], U))
+    expected = Forecast(state, 1.002).evaluate(points[[1, 3]], U)
+    assert_allclose(found[[1, 3]], expected, rtol=1e-5)
     with pytest.raises(SimulationError, match="too far away"):
         Forecast(state, 1e4)
 
@@ -204,7 +218,8 @@ def test_a_forcing_goes_on():
     )
     state = solve(learned, equation, heated)[1].posterior_states()[0]
     points = later()
-    found = Forecast(state, 1.5, forcing).evaluate(points, U)
+    found = Forecast(state, 1.5).evaluate(points, U)
     assert_allclose(found, heated(*points.T), atol=2e-2)
+    state.forcing = None
     without = Forecast(state, 1.5).evaluate(points, U)
     assert np.abs(without - heated(*points.T)).max() > 0.2
