@@ -271,7 +271,7 @@ class Learner(BaseKEqL):
         """The state of a function, integrated on to the last time of points (n, d)."""
         state = self.states_[m]
         if isinstance(state, Trajectory):
-            return state.alone()
+            return state.alone(points[:, 0])
         if isinstance(state, EvolvedState):
             until = float(np.max(points[:, state.grid.axis]))
             return Forecast(state, until)
@@ -287,7 +287,8 @@ class Learner(BaseKEqL):
         several = isinstance(equations, LearnedSystem)
         equations = tuple(equations.values()) if several else (equations,)
         given = self.inputs_.of_function(m), self._forcing_of(m)
-        return integrated_from(state, self.last_times_[m], equations, *given).alone()
+        state = integrated_from(state, self.last_times_[m], equations, *given)
+        return state.alone(points[:, 0])
 
     def _forcing_of(self, m):
         """Right-hand sides of all equations for a function, as functions or None."""
