@@ -310,13 +310,11 @@ def mean_gap(points):
 def reach_of(observed, placed):
     """Corners (2, d) of the box in which a state counts as known.
 
-    That of observed points (n, d), wider on all sides by their mean gap, and what
-    placed points (K, d) fill.
+    That of observed points (n, d) and placed ones (K, d), wider on all sides by the
+    mean gap of the observed.
     """
-    gap = mean_gap(observed)
-    beside = [observed.min(axis=0) - gap, observed.max(axis=0) + gap]
-    corners = np.concatenate([beside, placed])
-    return np.array([corners.min(axis=0), corners.max(axis=0)])
+    gap, points = mean_gap(observed), np.concatenate([observed, placed])
+    return np.array([points.min(axis=0) - gap, points.max(axis=0) + gap])
 
 
 def inside_of(observed, placed, axis, both_sides):
