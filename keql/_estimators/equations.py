@@ -243,7 +243,7 @@ def describe_equations(model, named, observations, variables, inputs):
         Imposed.system(points, inputs.at(m, points), places.rows[m])
         for m, points in enumerate(places.points)
     ]
-    setup = EquationSetup(
+    return EquationSetup(
         tuple(terms),
         every,
         len(operators),
@@ -254,10 +254,9 @@ def describe_equations(model, named, observations, variables, inputs):
         inputs,
         places.points,
     )
-    return _where_observed(setup, observations, len(variables))
 
 
-def _where_observed(setup, observations, d):
+def where_observed(setup, observations, d):
     """The setup without collocation points far beyond the data in time.
 
     The state of an equation of evolution is unknown there, and follows from it: such

@@ -14,6 +14,7 @@ from keql._estimators.equations import (
     is_several,
     list_equations,
     named_equations,
+    where_observed,
 )
 from keql._estimators.pde_solver import KernelPDESolver
 from keql._evolution.forecast import EvolvedState, Forecast
@@ -162,9 +163,15 @@ class Learner(BaseKEqL):
         check_names(variables, observations.states, inputs.names)
         check_entries(self, [each.name for each in named], observations)
         setup = describe_equations(self, named, observations, variables, inputs)
+        if setup is not None and self._learns_where_observed(setup, observations):
+            setup = where_observed(setup, observations, len(variables))
         return fit_two_steps(
             self._hypothesis, observations, variables, setup, self._settings, n_restarts
         )
+
+    def _learns_where_observed(self, setup, observations):
+        """Whether collocation points far beyond the data are left out."""
+        return True
 
     def _store(self, learned, state_kernel=None):
         """Set the fitted attributes, all at once.

@@ -28,7 +28,8 @@ class TwoStepKEqL(Learner):
         number of low-discrepancy points, or None for the observation points and a
         low-discrepancy fill (5 points for each observation, between 200 and 1000 for
         one function; several equations share them). Those that reach beyond the data in
-        time by more than a mean gap do not take part: nothing is learned there.
+        time by more than a mean gap are left out where states are found without the
+        equation, or may obey it exactly: nothing is learned there.
     forcing : callable, array-like, dict or tuple, default=None
         The right-hand side f: a function of points (K, d), an array (K,) that goes with
         an array of collocation points, ``{label: one of these}``, or None for zero;

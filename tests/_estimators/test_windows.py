@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from keql import Equation, OneStepKEqL, TwoStepKEqL
 from keql._observations.data import inside_of, mean_gap
-from keql.kernels import Polynomial, Restriction
+from keql.kernels import RBF, Polynomial, Restriction
 
 HOURS = np.linspace(0, 24, 33)[:, None]
 GROWTH = 1 / (1 + 9 * np.exp(-HOURS[:, 0] / 4))
@@ -41,6 +41,17 @@ def test_a_day_of_data_tells_one_equation(estimator):
     title = str(other.fit_report_).splitlines()[0]
     assert "49 collocation points of 85, the others being beyond the data" in title
     assert "beyond" not in str(model.fit_report_)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"equation_noise": 0.01}, {"state_kernel": RBF(6.0)}, {"solver": "primal"}],
+)
+def test_states_follow_the_equation_where_the_user_says(given):
+    """At collocation points, which are kept then; predictions there do not warn."""
+    model = OneStepKEqL(**LOGISTIC, collocation_points=every(0.5, 30), **given)
+    setup = model._learn_in_two_steps(HOURS, NOISY, None).setup
+    assert len(setup.collocation_points[0]) == 61
 
 
 def test_a_field_tells_one_equation_and_goes_on():
