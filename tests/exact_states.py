@@ -1,6 +1,6 @@
 """Exact states of two-step solutions, as a search finds them."""
 
-from keql._evolution.problem import why_not_integrated
+from keql._evolution.form import why_not_integrated
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.model_selection._evolution_terms import fit_exact_states
 from keql.model_selection._fit import Context

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from keql._evolution.boundary_values import PointsWithSlopes
-from keql._evolution.integration import integrate, linear_response
+from keql._evolution.boundary_prior import PointsOfStates, PointsWithSlopes
+from keql._evolution.integration import integrate, linear_response, linear_solution
 from keql._numerics.linalg import cholesky, size_or_one, solve_lower
 from keql.exceptions import SimulationError
 
@@ -52,22 +52,22 @@ class EvolvedState:
     asked for.
 
     grid : EvolutionGrid. Where it is known.
-    values : ndarray of shape (n_steps, 4, n_points). Its values there.
-    equation : LearnedEquation. That it obeys, with p weights.
+    values : ndarray of shape (n_steps, 4, size). Its values there.
+    equations : tuple of LearnedEquation. That it obeys, with p weights in all.
     root : ndarray of shape (p + c, r). Of the posterior covariance of the weights and
         the c boundary values.
     outside : KernelExpansion. The state outside of the box, where it does not go on.
     boundary : ndarray of shape (c,). The boundary values.
     prior : BoundaryPrior. That these were found with.
-    forcing : callable or None. Right-hand side as a function of points; None: zero.
+    forcing : tuple. Right-hand side of each equation, as a function of points, or None.
     """
 
     def __init__(
-        self, grid, values, equation, root, outside, boundary, prior, forcing=None
+        self, grid, values, equations, root, outside, boundary, prior, forcing=None
     ):
         self.grid = grid
         self.values = values
-        self.equation = equation
+        self.equations = equations
         self.root = root
         self.outside = outside
         self.boundary = boundary
@@ -136,7 +136,7 @@ class EvolvedState:
         growth = np.inf  # that of states which were found is as it is
         with np.errstate(over="ignore", invalid="ignore"):
             response = linear_response(
-                self.grid, self.equation, self.values, max_growth=growth
+                self.grid, self.equations, self.values, max_growth=growth
             )
         if response is None:
             raise SimulationError(
@@ -206,7 +206,7 @@ class Forecast:
         Steps are halved until the state does not depend on their length.
         """
         grid, coarse = self.state.grid, None
-        size, begin = size_or_one(self.state.values), grid.edges[-1]
+        sizes, begin = sizes_of_states(self.state), grid.edges[-1]
         n = int(np.ceil((until - begin) / (2 * np.max(grid.steps))))
         counts = [n * 2**k for k in range(self.limits.halvings + 1)]
         counts = [n for n in counts if n <= self.limits.steps]
@@ -215,8 +215,8 @@ class Forecast:
             later = LaterBoundary(self.state, grid.with_edges(edges))
             fine = self._solve(later)
             if fine is not None and coarse is not None:
-                difference = np.max(np.abs(fine[1::2, -1] - coarse[:, -1])) / size
-                if difference < self.limits.accuracy:
+                difference = np.abs(fine[1::2, -1] - coarse[:, -1]) / sizes
+                if np.max(difference) < self.limits.accuracy:
                     return later, fine
             coarse = fine
         most = max(counts, default=n)
@@ -228,18 +228,22 @@ class Forecast:
         )
 
     def _solve(self, later):
-        """The state (n_steps, 4, n_points) with the most probable values at both ends.
+        """The state (n_steps, 4, size) with the most probable values at both ends.
 
         None if it is not found.
         """
-        state, grid, right = self.state, later.grid, 0.0
+        state, grid = self.state, later.grid
         slopes = state.grid.last_slopes(state.values[-1, ..., None], _last_step(state))
         boundary = np.concatenate([state.values[-1, -1], slopes[:, 0], later.mean])
-        if state.forcing is not None:
-            right = np.ravel(state.forcing(grid.points[:, 1:].reshape(-1, 2)))
+        points = grid.points[:, 1:].reshape(-1, 2)
+        right = [0.0 if f is None else np.ravel(f(points)) for f in state.forcing]
+        right = np.stack([np.broadcast_to(f, len(points)) for f in right])
         with np.errstate(over="ignore", invalid="ignore"):  # Newton looks at changes
-            found = integrate(grid, state.equation, boundary, None, right)
-        return None if found is None else found.reshape(grid.n_steps, 4, grid.n_points)
+            if len(state.equations) > 1:
+                given = state.equations, boundary, right, sizes_of_states(state)
+                return integrate_fields(grid, *given)
+            found = integrate(grid, state.equations[0], boundary, None, right[0])
+        return None if found is None else found.reshape(grid.n_steps, 4, grid.size)
 
     # --- the covariance -------------------------------------------------------------
 
@@ -251,7 +255,7 @@ class Forecast:
         in_ends = self.later.root(self.state.root)
         step, added = _last_step(self.state), in_ends.shape[1] - last.shape[-1]
         last = np.pad(last, ((0, 0), (0, 0), (0, added)))
-        p = len(self.state.equation.weights)
+        p = sum(len(equation.weights) for equation in self.state.equations)
         weights = np.pad(self.state.root[:p], ((0, 0), (0, added)))
         n_open = 3 * len(grid.ends)
         for steps in np.array_split(
@@ -263,7 +267,7 @@ class Forecast:
             ends = in_ends[n_open * own.start : n_open * own.stop]
             root = np.concatenate([weights, last[-1], slopes, ends])
             here = grid.with_edges(edges)
-            given = self.values[own], self.state.equation, root
+            given = self.values[own], self.state.equations, root
             deviations = EvolvedState(here, *given, None, None, None).deviations()
             rows = (times >= edges[0]) & (times <= edges[-1])
             roots = here.apply(deviations, points[rows], operator)
@@ -276,6 +280,44 @@ def _last_step(state):
     return state.grid.steps[-1]
 
 
+def sizes_of_states(state):
+    """Root mean squares (size,) of the states of an EvolvedState, at each point."""
+    grid = state.grid
+    values = state.values.reshape(-1, len(grid.states), grid.n_points)
+    sizes = [size_or_one(values[:, k]) for k in range(len(grid.states))]
+    return np.repeat(sizes, grid.n_points)
+
+
+def integrate_fields(
+    grid, equations, boundary, forcing, sizes, n_newton=8, precision=1e-4, wild=100.0
+):
+    """Several states of first order in time, from given boundary values (c,).
+
+    An array (n_steps, 4, size), or None if Newton steps, from where each time step
+    starts, do not find it. Changes are in units of the sizes (size,) of the states;
+    `forcing` (E, n_steps * 3 * n_points) and the rest are as of :func:`integrate`.
+    """
+    weights = np.concatenate([equation.weights for equation in equations])
+    ends = boundary[grid.size :].reshape(grid.n_steps, -1)
+    forcing = forcing.reshape(len(equations), grid.n_steps, -1)
+    states, start = np.empty((grid.n_steps, 4, grid.size)), boundary[: grid.size]
+    for step in range(grid.n_steps):
+        here = grid.with_edges(grid.edges[step : step + 2])
+        unknowns = np.concatenate([[1.0], weights, start, ends[step]])
+        state = np.tile(start, 4)
+        for _ in range(n_newton):
+            given = here, equations, state, unknowns, forcing[:, step]
+            before, state = state, linear_solution(*given)
+            changed = np.max(np.abs(state - before).reshape(4, -1) / sizes)
+            if not changed < wild or changed < precision:
+                break
+        if not changed < precision:
+            return None
+        states[step] = state.reshape(4, -1)
+        start = states[step, -1]
+    return states
+
+
 class LaterBoundary:
     """Values at both ends in space at later times, given those that were found.
 
@@ -285,13 +327,18 @@ class LaterBoundary:
 
     def __init__(self, state, grid):
         self.grid, self.kernel = grid, state.prior.kernel
-        known = state.grid.boundary
-        self.points = grid.boundary[grid.order * grid.n_points :]
-        if grid.order == 2:
+        known, n = state.grid.boundary, grid.order * grid.size
+        self.points = grid.boundary[n:]
+        if len(grid.states) > 1:
+            self.points = PointsOfStates(self.points, grid.states_of_boundary[n:])
+            known = PointsOfStates(known, state.grid.states_of_boundary)
+            cross = known.covariance_with(self.kernel, self.points)
+        elif grid.order == 2:
             known = PointsWithSlopes(known, grid.rows_of_slopes, grid.axis)
             cross = known.covariance_with(self.kernel, self.points)
         else:
             cross = self.kernel(known, self.points)
+        self._own = state.prior.covariance(self.points)
         self._factor = cholesky(state.prior.covariance(known))
         self._explained = solve_lower(self._factor, cross)
         self.mean = self._explained.T @ solve_lower(self._factor, state.boundary)
@@ -304,7 +351,7 @@ class LaterBoundary:
         left out.
         """
         known = solve_lower(self._factor, root[-len(self._factor) :])
-        left = self.kernel(self.points) - self._explained.T @ self._explained
+        left = self._own - self._explained.T @ self._explained
         variances, directions = linalg.eigh(left)
         kept = variances > negligible * max(variances[-1], np.finfo(float).tiny)
         added = directions[:, kept] * np.sqrt(variances[kept])

@@ -1,11 +1,106 @@
 """Which equations are of evolution: a coordinate is their time."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 
-def time_axis(setup, n_variables):
-    """Which of two coordinates is the time of an evolution equation; None for others.
+@dataclass(frozen=True)
+class IntegrationLimits:
+    """Data for which exact states would take too long.
 
+    observations : int. Of one function: each step factors their covariance some 50
+        times. There may be any number of functions, one of which is integrated after
+        another.
+    """
+
+    observations: int = 2000
+
+
+def why_not_integrated(learned, limits=None):
+    """Why states cannot obey the equations exactly, as a clause; empty if they can.
+
+    learned : LearnedModel. Observations and equations.
+    limits : IntegrationLimits, default=None. None: the default ones.
+    """
+    limits = limits or IntegrationLimits()
+    setup, functions = learned.setup, learned.observations.functions
+    n_values = max(len(data.values) for data in functions)
+    if setup.is_system or len(learned.observations.states) > 1:
+        why_not = _why_no_fields(learned)
+    else:
+        why_not = _why_no_field(learned)
+    if why_not:
+        return why_not
+    if n_values > limits.observations:
+        return (
+            f"there are {n_values} observations of a function, more than "
+            f"{limits.observations}"
+        )
+    points = np.concatenate([data.points for data in functions])
+    if np.any(np.ptp(points, axis=0) == 0):
+        return "all observations are at one time or at one place"
+    if not setup.is_system and grows_without_bounds(learned, time_axis(setup, 2)):
+        return "short waves would grow without bounds, as those of u_xx + u_yy = 0 do"
+    return ""
+
+
+def _why_no_field(learned):
+    """The same of what a single equation of a single state is made of."""
+    setup = learned.setup
+    if not learned.observations.is_plain or setup.inputs.names:
+        return "there are inputs, or values of other operators than the state"
+    if setup.equations[0].depends_on is None:
+        return "the equation has no unknown part"
+    if len(setup.rows[0].coordinates) < len(setup.collocation_points[0]):
+        return "the equation is not imposed everywhere"
+    if not _has_forcing_everywhere(setup):
+        return "the forcing is known at the collocation points only"
+    if len(learned.variables) != 2:
+        return "the equation does not have one coordinate of time and one of space"
+    if time_axis(setup, 2) is None:
+        return "the equation is not of order 1 or 2 in time and 2 to 4 in space"
+    return ""
+
+
+def _why_no_fields(learned):
+    """The same of several equations of several states."""
+    setup, observations = learned.setup, learned.observations
+    states, n_equations = observations.states, len(setup.equations)
+    if n_equations != len(states):
+        return "there are not as many equations as states"
+    named = [operator.name in states for operator in observations.operators]
+    if not all(named) or setup.inputs.names:
+        return "there are inputs, or values of other operators than the states"
+    if len(setup.rows[0].coordinates) < n_equations * len(setup.collocation_points[0]):
+        return "an equation is not imposed everywhere"
+    if not _has_forcing_everywhere(setup):
+        return "a forcing is known at the collocation points only"
+    if len(learned.variables) != 2:
+        return "the equations do not have one coordinate of time and one of space"
+    if time_axis(setup, 2) is None:
+        return (
+            "the equations are not one for the time derivative of each state, of order "
+            "0 or 2 to 4 in space"
+        )
+    return ""
+
+
+def _has_forcing_everywhere(setup):
+    """Whether right-hand sides that are given are known as functions of points."""
+    pairs = zip(*setup.forcing_functions, strict=True)
+    return all(
+        f is not None
+        for terms, given in zip(setup.equations, pairs, strict=True)
+        if terms.has_forcing
+        for f in given
+    )
+
+
+def time_axis(setup, n_variables):
+    """Which of two coordinates is the time of evolution equations; None for others.
+
+    Of several equations each is solved for the first time derivative of another state.
     The equation is of first or second order in time and of second to fourth order in
     space. One of first order in space leaves values open at one end only, where waves
     come in: with those of both ends, as a grid has them, states are worse than with the
@@ -15,6 +110,8 @@ def time_axis(setup, n_variables):
     """
     if n_variables != 2:
         return None
+    if setup.is_system:
+        return next((axis for axis in (0, 1) if _are_of_evolution(setup, axis)), None)
     orders = np.max(_orders(setup.operators), axis=0)
     known = getattr(setup.equations[0].known_part, "operators", [])
     in_known = np.max(_orders(known), axis=0, initial=0)
@@ -28,6 +125,25 @@ def time_axis(setup, n_variables):
         if explicit and in_unknown[axis] < 2 and 2 <= orders[1 - axis] <= 4:
             return axis
     return None
+
+
+def _are_of_evolution(setup, axis):
+    """Whether a coordinate is the time of several equations, all of first order in it.
+
+    As for a single equation, states of first order in space are left out.
+    """
+    evolving = []
+    for terms in setup.equations:
+        known = getattr(terms.known_part, "operators", [])
+        evolving += [s for L in known for s, orders, _ in L.parts if orders[axis]]
+    unknown = setup.operators[: setup.n_operators]
+    if np.max(_orders(unknown)[:, axis], initial=0) > 0:
+        return False
+    if order_in_time(setup, axis) != 1 or len(set(evolving)) != len(setup.equations):
+        return False
+    orders = [order_in_space(setup, axis, state) for state in evolving]
+    highest = len(evolving) == len(setup.equations) and max(orders, default=0)
+    return bool(2 <= highest <= 4) and 1 not in orders
 
 
 def grows_without_bounds(learned, axis, certainty=3.0):
@@ -74,6 +190,13 @@ def order_in_time(setup, axis):
     return int(np.max(_orders(setup.operators), axis=0)[axis])
 
 
-def order_in_space(setup, axis):
-    """The highest order of a derivative in space, `axis` being that of time."""
-    return int(np.max(_orders(setup.operators), axis=0)[1 - axis])
+def order_in_space(setup, axis, state=None):
+    """The highest order of a derivative in space, `axis` being that of time.
+
+    Of one state if it is named.
+    """
+    parts = [part for operator in setup.operators for part in operator.parts]
+    return max(
+        (orders[1 - axis] for name, orders, _ in parts if state in (None, name)),
+        default=0,
+    )

@@ -22,19 +22,21 @@ STAGES = np.array([0.0, (4 - 6**0.5) / 10, (4 + 6**0.5) / 10, 1.0])
 class EvolutionGrid:
     """Points in time and space, with interpolation and derivatives.
 
-    An array of values on the grid has shape (n_steps, 4, n_points): in time those of
-    each step, its start included.
+    An array of values on the grid has shape (n_steps, 4, size): in time those of each
+    step, its start included; in space those of all states, one after another, `size` =
+    n_states n_points in all.
 
     lower, upper : ndarray of shape (2,). Corners of the box.
     axis : {0, 1}. Which coordinate is the time.
     n_steps, n_points : int, default=40, 80. Steps in time and points in space: two of
         Burgers' equation with a diffusion of 0.01 of the box agree to 1e-6 with twice
         as many.
-    n_ends : int, default=1. Points at either end in space whose values the equation
-        leaves open: half of its order in space.
+    n_ends : int or tuple of int, default=1. Points at either end in space whose values
+        the equation leaves open: half of its order in space. Of each state.
     order : {1, 2}, default=1. Of the equation in time.
     grading : float, default=None. Step k of n ends at (k / n)^grading of the time;
         None: 2 if the order is 1, and 1 if it is 2.
+    states : tuple of str, default=("u",). Names of the states.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class EvolutionGrid:
         n_ends=1,
         order=1,
         grading=None,
+        states=("u",),
     ):
         self.lower, self.upper, self.axis = lower, upper, axis
         self.order = order
@@ -54,12 +57,21 @@ class EvolutionGrid:
         self.to_slopes = _lagrange(STAGES, STAGES[1:], 1)
         grading = 3.0 - order if grading is None else grading
         self.n_steps, self.n_points = n_steps, n_points
-        self.ends = np.r_[:n_ends, n_points - n_ends : n_points]
+        self.states, self.size = tuple(states), len(states) * n_points
+        self.n_ends = np.broadcast_to(n_ends, len(states))
+        # Positions among the values of all states.
+        self.ends = np.concatenate(
+            [
+                k * n_points + np.r_[:n, n_points - n : n_points]
+                for k, n in enumerate(self.n_ends)
+            ]
+        )
         begin, end = lower[axis], upper[axis]
         self.edges = begin + (end - begin) * np.linspace(0, 1, n_steps + 1) ** grading
         self.steps = np.diff(self.edges)
         left, right = lower[1 - axis], upper[1 - axis]
         angles = np.linspace(0, np.pi, n_points)
+        self._in_space = {}  # derivative matrices by their orders
         self.x = left + (right - left) * (1 - np.cos(angles)) / 2
 
     def with_edges(self, edges):
@@ -81,26 +93,41 @@ class EvolutionGrid:
     def boundary(self):
         """Points (c, 2) where an evolution equation leaves the solution open.
 
-        Those of the initial time, and once more for the slopes there if the equation is
-        of second order; then both ends in space at all Radau points.
+        Those of the initial time for all states, and once more for the slopes there if
+        the equation is of second order; then both ends in space at all Radau points.
         """
-        ends = self.points[:, 1:][:, :, self.ends].reshape(-1, 2)
-        return np.concatenate([*self.order * [self.points[0, 0]], ends])
+        ends = self.points[:, 1:][:, :, self.ends % self.n_points].reshape(-1, 2)
+        initial = self.order * len(self.states) * [self.points[0, 0]]
+        return np.concatenate([*initial, ends])
+
+    @property
+    def states_of_boundary(self):
+        """Position of the state (c,) that each of these points belongs to."""
+        initial = np.repeat(np.arange(len(self.states)), self.n_points)
+        ends = np.tile(self.ends // self.n_points, 3 * self.n_steps)
+        return np.concatenate([*self.order * [initial], ends])
 
     @property
     def rows_of_slopes(self):
         """Which of these points stand for slopes in time."""
-        return slice(self.n_points, self.order * self.n_points)
+        return slice(self.size, self.order * self.size)
 
     @property
     def rows_of_ends(self):
         """Rows of the equation of a step that give way to values at the ends."""
-        return (self.n_points * np.arange(3)[:, None] + self.ends).ravel()
+        return (self.size * np.arange(3)[:, None] + self.ends).ravel()
 
     def equals(self, other):
-        """Whether another object is a grid of the same points."""
+        """Whether another object is a grid of the same points and states."""
         points = getattr(other, "points", None)
-        return points is not None and np.array_equal(points, self.points)
+        same = points is not None and np.array_equal(points, self.points)
+        return same and other.states == self.states
+
+    def resized(self, n_steps, n_points):
+        """A grid of the same box and states with other numbers of steps and points."""
+        size = n_steps, n_points, self.n_ends, self.order
+        box = self.lower, self.upper, self.axis
+        return EvolutionGrid(*box, *size, states=self.states)
 
     def contains(self, points):
         """Which of the points (n, 2) lie in the box, of shape (n,)."""
@@ -112,8 +139,37 @@ class EvolutionGrid:
         between = (x >= self.lower[1 - self.axis]) & (x <= self.upper[1 - self.axis])
         return between & (time > self.edges[-1])
 
+    def factors(self, operators):
+        """Operators as sums of products of a matrix in time and one in space.
+
+        A list of (position of the operator, that of the state, order in time k, matrix
+        (3, 3 + order), matrix (n_points, n_points)): the operator at the Radau points
+        of a step of the length h is the sum of in_time @ values @ in_space.T / h^k of
+        the values of its states.
+        """
+        return [
+            (
+                q,
+                self.states.index(state),
+                orders[self.axis],
+                factor * self._at_radau_points(orders[self.axis]),
+                self._derivative(orders[1 - self.axis]),
+            )
+            for q, operator in enumerate(operators)
+            for state, orders, factor in operator.parts
+        ]
+
+    def _derivative(self, order):
+        """Derivatives in space at the points (n_points, n_points), kept once found."""
+        if order not in self._in_space:
+            self._in_space[order] = _lagrange(self.x, self.x, order)
+        return self._in_space[order]
+
+    def __getstate__(self):
+        return vars(self) | {"_in_space": {}}
+
     def matrices(self, operators):
-        """Operators at the Radau points of a step, from the values of the step.
+        """Operators of a single state at the Radau points, from the values of a step.
 
         1 + order arrays of shape (len(operators), 3 n_points, 4 n_points): the parts
         without and with a derivative in time, of which there is at most one. In a step
@@ -130,7 +186,7 @@ class EvolutionGrid:
                 in_time, in_space = orders[self.axis], orders[1 - self.axis]
                 matrices[in_time, q] += np.kron(
                     factor * self._at_radau_points(in_time),
-                    _lagrange(self.x, self.x, in_space),
+                    self._derivative(in_space),
                 )
         return matrices
 
@@ -149,7 +205,7 @@ class EvolutionGrid:
         )
 
     def with_slopes(self, functions):
-        """Values (n_steps, 4, n_points, m) with what each step starts from in front.
+        """Values (n_steps, 4, size, m) with what each step starts from in front.
 
         If the order is 2 this is the slope in time, times the length of the step.
         """
@@ -165,7 +221,7 @@ class EvolutionGrid:
         return np.concatenate([starts[:, None], functions], axis=1)
 
     def last_slopes(self, functions, h):
-        """Slopes in time (..., n_points, m) at the end of steps of the length h.
+        """Slopes in time (..., size, m) at the end of steps of the length h.
 
         None at all, (0, m), if the equation is of first order.
         """
@@ -174,7 +230,7 @@ class EvolutionGrid:
         return np.einsum("j,...jnm->...nm", self.to_slopes[-1], functions) / h
 
     def first_slopes(self, functions):
-        """Slopes in time (n_points, m) at the initial time.
+        """Slopes in time (size, m) at the initial time.
 
         Those of the cubic through the slopes at the next four Radau points.
         """
@@ -188,7 +244,7 @@ class EvolutionGrid:
     def boundary_of(self, functions):
         """Values (c, m) at the points of the boundary of functions on the grid.
 
-        Functions have shape (n_steps, 4, n_points, m).
+        Functions have shape (n_steps, 4, size, m).
         """
         ends = functions[:, 1:, self.ends].reshape(-1, functions.shape[-1])
         initial = [functions[0, 0]]
@@ -199,10 +255,19 @@ class EvolutionGrid:
     def interpolation(self, points, operator):
         """An operator at points (n, 2) of the box, from the values on the grid.
 
-        A sparse matrix of shape (n, n_steps * 4 * n_points). The operator may be of any
+        A sparse matrix of shape (n, n_steps * 4 * size). The operator may be of any
         order; above those of the equation it is rough. If the equation is of second
         order in time, derivatives in time are those of the slopes.
         """
+        matrices = [
+            self._interpolation(points, operator.of_state(state), k)
+            for k, state in enumerate(self.states)
+            if operator.of_state(state) is not None
+        ]
+        return sum(matrices[1:], start=matrices[0])
+
+    def _interpolation(self, points, operator, k):
+        """The part of it for an operator that acts on the state at position `k`."""
         time, x = points[:, self.axis], points[:, 1 - self.axis]
         step = np.searchsorted(self.edges, time, side="right") - 1
         step = np.clip(step, 0, self.n_steps - 1)
@@ -220,10 +285,11 @@ class EvolutionGrid:
                 in_time = (factor * h**-order)[:, None] * in_time
             used = in_time.shape[1]
             entries[:, :used] += in_time[:, :, None] * in_space[:, None]
-        size = 4 * self.n_points
-        columns = size * steps[:, :, None] + np.arange(size)
-        starts = size * steps.shape[1] * np.arange(len(points) + 1)
-        shape = len(points), self.n_steps * size
+        stages = self.size * np.arange(4)[:, None] + np.arange(self.n_points)
+        own = self.n_points * k + stages.ravel()
+        columns = 4 * self.size * steps[:, :, None] + own
+        starts = own.size * steps.shape[1] * np.arange(len(points) + 1)
+        shape = len(points), self.n_steps * 4 * self.size
         return csr_array((entries.ravel(), columns.ravel(), starts), shape=shape)
 
     def _through_slopes(self, step, time, order):
@@ -249,7 +315,7 @@ class EvolutionGrid:
     def apply(self, functions, points, operator):
         """An operator applied to functions on the grid at points (n, 2) of the box.
 
-        Functions (n_steps, 4, n_points, m) give an array (n, m).
+        Functions (n_steps, 4, size, m) give an array (n, m).
         """
         flat = functions.reshape(-1, functions.shape[-1])
         return self.interpolation(points, operator) @ flat

@@ -20,31 +20,28 @@ def linear_response(grid, equation, state, forcing=0.0, max_growth=1e4):
     """The equation, linearised at a state, integrated from any boundary values.
 
     grid : EvolutionGrid. Where.
-    equation : LearnedEquation. With p weights.
-    state : ndarray of shape (n_steps * 4 * n_points,). Values on the grid.
-    forcing : ndarray of shape (n_steps * 3 * n_points,), default=0. Right-hand side at
-        the Radau points.
+    equation : LearnedEquation or tuple of them. With p weights in all; of several
+        states one equation for each, the known part of which has its time derivative.
+    state : ndarray of shape (n_steps * 4 * size,). Values on the grid.
+    forcing : ndarray of shape (E, n_steps * 3 * n_points), default=0. Right-hand side
+        of each equation at the Radau points.
     max_growth : float, default=1e4. By which a change of a boundary value may grow
         before it counts as unstable.
 
-    Returns response : ndarray of shape (n_steps, 4, n_points, 1 + p + c) or None. Its
+    Returns response : ndarray of shape (n_steps, 4, size, 1 + p + c) or None. Its
         product with 1, the weights and the c boundary values is the solution; None if
         small changes of them grow beyond bounds, as if time ran backwards.
     """
-    n, n_steps, p = grid.n_points, grid.n_steps, len(equation.weights)
-    matrices, n_initial = grid.matrices(equation.operators), grid.order * n
-    state = grid.with_slopes(state.reshape(n_steps, 4, n, 1)).reshape(n_steps, -1)
-    slopes, right = _linearise(grid, equation, matrices, state, forcing)
-    ends, n_open = grid.rows_of_ends, 3 * len(grid.ends)
+    n, n_steps, p = grid.size, grid.n_steps, _n_weights(equation)
+    n_initial, n_open = grid.order * n, 3 * len(grid.ends)
     response = np.zeros((n_steps, 4, n, 1 + p + n_initial + n_open * n_steps))
     response[0, 0, :, 1 + p : 1 + p + n] = np.eye(n)
     # Of the slopes in time where a step starts, if the equation is of second order.
     moving = np.zeros((n_initial - n, response.shape[-1]))
     moving[:, 1 + p + n : 1 + p + n_initial] = np.eye(n_initial - n)
-    for step, h in enumerate(grid.steps):
-        J = np.einsum("kq,qkj->kj", slopes[step], _in_step(matrices, h))
-        right[step][:, 0] += J @ state[step]
-        solved = _solve_linear_step(J, right[step], ends)
+    for step, (J, right) in enumerate(_linear_steps(grid, equation, state, forcing)):
+        h = grid.steps[step]
+        solved = _solve_linear_step(J, right, grid.rows_of_ends)
         if solved is None:
             return None
         # The columns belong to what is known, to what the step starts from, and to the
@@ -65,6 +62,64 @@ def linear_response(grid, equation, state, forcing=0.0, max_growth=1e4):
             response[step + 1, 0] = response[step, -1]
             moving = grid.last_slopes(response[step], h)
     return response
+
+
+def linear_solution(grid, equation, state, unknowns, forcing=0.0):
+    """The solution of the linearised equation for one set of weights, boundary values.
+
+    The product of the linear response with `unknowns` (1 + p + c,), of which the first
+    is 1, without the response; all else is as there. An array of the shape of `state`.
+    """
+    n, p = grid.size, _n_weights(equation)
+    boundary, known = unknowns[1 + p :], unknowns[: 1 + p]
+    start, slopes = boundary[:n], boundary[n : grid.order * n]
+    at_ends = boundary[grid.order * n :].reshape(grid.n_steps, -1)
+    solution, ends = np.empty((grid.n_steps, 4, n)), grid.rows_of_ends
+    for step, (J, right) in enumerate(_linear_steps(grid, equation, state, forcing)):
+        h, unknown = grid.steps[step], J[:, -3 * n :].copy()
+        values = right @ known - J[:, : -3 * n] @ np.r_[h * slopes, start]
+        unknown[ends] = 0.0
+        unknown[ends, ends] = 1.0
+        values[ends] = at_ends[step]
+        solution[step] = [start, *np.linalg.solve(unknown, values).reshape(3, n)]
+        start = solution[step, -1]
+        slopes = grid.last_slopes(solution[step, ..., None], h).ravel()
+    return solution.ravel()
+
+
+def _as_tuple(equations):
+    return equations if isinstance(equations, tuple) else (equations,)
+
+
+def _n_weights(equations):
+    return sum(len(equation.weights) for equation in _as_tuple(equations))
+
+
+def _linear_steps(grid, equations, state, forcing):
+    """Equations linearised at a state, step by step: J values = right (1, weights).
+
+    J (3 size, (3 + order) size) acts on what the step starts from and on the values at
+    its Radau points; `right` has the shape (3 size, 1 + p).
+    """
+    equations, S, n = _as_tuple(equations), len(grid.states), grid.n_points
+    shape, factors = (
+        (grid.n_steps, 4, grid.size, 1),
+        grid.factors(equations[0].operators),
+    )
+    state = grid.with_slopes(state.reshape(shape))
+    slopes, right = _linearise(grid, equations, factors, state[..., 0], forcing)
+    for step, h in enumerate(grid.steps):
+        J = np.zeros((3, S, n, 3 + grid.order, S, n))
+        for q, k, order, in_time, in_space in factors:
+            for row in range(S):
+                if not slopes[row, q, step].any():
+                    continue
+                own = slopes[row, q, step, :, :, None] * in_space / h**order
+                for i, j in zip(*np.nonzero(in_time), strict=True):
+                    J[i, row, :, j, k] += in_time[i, j] * own[i]
+        J = J.reshape(3 * grid.size, -1)
+        right[step][:, 0] += J @ state[step].ravel()
+        yield J, right[step]
 
 
 def _growth(grid, from_boundary, from_ends):
@@ -173,20 +228,54 @@ def _newton_step(equation, matrices, points, forcing, ends, moving, values):
     return np.max(np.abs(change))
 
 
-def _linearise(grid, equation, matrices, state, forcing):
-    """Slopes (n_steps, 3n, Q') at the Radau points, and (f - F + psi . w, -psi) there.
+def _linearise(grid, equations, factors, state, forcing):
+    """Slopes of equations in operators, and (f - F + psi . w, -psi), where they hold.
 
-    `state` has shape (n_steps, (3 + order) n); F is the equation, psi are its features.
+    F are the equations, psi their features; `state` has shape (n_steps, 3 + order,
+    size). Slopes (S, Q', n_steps, 3, n_points) and the right-hand sides (n_steps, 3
+    size, 1 + p) are ordered by the states that equations are those of.
     """
-    features = [
-        (_in_step(matrices, h) @ values).T
-        for h, values in zip(grid.steps, state, strict=True)
-    ]
+    n_steps, n, names = grid.n_steps, grid.n_points, equations[0].operators
+    values = np.zeros((len(names), n_steps, 3, n))
+    state = state.reshape(n_steps, -1, len(grid.states), n)
+    for q, k, order, in_time, in_space in factors:
+        part = in_time @ (state[:, :, k] @ in_space.T)
+        values[q] += part / grid.steps[:, None, None] ** order
     points = grid.points[:, 1:].reshape(-1, 2)
-    S = np.column_stack([points, np.concatenate(features)])
-    slopes = equation.gradient(S)[:, 2:]
-    psi = equation.basis(S[:, : 2 + equation.n_operators])
-    known = forcing + psi @ equation.weights - equation(S)
-    right = np.column_stack([known, -psi])
-    shape = grid.n_steps, 3 * grid.n_points, -1
-    return slopes.reshape(shape), right.reshape(shape)
+    S = np.column_stack([points, values.reshape(len(names), -1).T])
+    slopes = np.zeros((len(grid.states), *values.shape))
+    right = np.zeros((len(grid.states), len(S), 1 + _n_weights(equations)))
+    start, forcing = 1, np.broadcast_to(forcing, (len(equations), len(S)))
+    for equation, f in zip(equations, forcing, strict=True):
+        row, stop = evolving_state(grid, equation), start + len(equation.weights)
+        psi = equation.basis(S[:, : 2 + equation.n_operators])
+        slopes[row] = equation.gradient(S)[:, 2:].T.reshape(values.shape)
+        right[row, :, 0] = f + psi @ equation.weights - equation(S)
+        right[row, :, start:stop] = -psi
+        start = stop
+    right = right.reshape(len(grid.states), n_steps, 3, n, -1)
+    return slopes, np.moveaxis(right, 0, 2).reshape(n_steps, 3 * grid.size, -1)
+
+
+def effects_on_rates(grid, equations, state):
+    """Slopes (S, n_steps * 3 * n_points, p) of time derivatives in the weights.
+
+    At the Radau points, along a `state` (n_steps * 4 * size,) on the grid.
+    """
+    factors = grid.factors(equations[0].operators)
+    state = grid.with_slopes(state.reshape(grid.n_steps, 4, grid.size, 1))
+    slopes, right = _linearise(grid, equations, factors, state[..., 0], 0.0)
+    right = right.reshape(grid.n_steps, 3, len(grid.states), grid.n_points, -1)
+    right = np.moveaxis(right[..., 1:], 2, 0)
+    inertia = sum(slopes[:, q] for q, _, k, *_ in factors if k == grid.order)
+    effects = right / inertia[..., None]
+    return effects.reshape(len(grid.states), -1, right.shape[-1])
+
+
+def evolving_state(grid, equation):
+    """Position of the state whose highest time derivative an equation is solved for."""
+    for operator in getattr(equation.known_part, "operators", []):
+        for state, orders, _ in operator.parts:
+            if orders[grid.axis] == grid.order:
+                return grid.states.index(state)
+    return 0  # of a single state, whatever the equation

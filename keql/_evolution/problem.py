@@ -20,98 +20,31 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg
+from scipy.sparse import vstack
 
-from keql._evolution.boundary_values import (
-    BoundaryPrior,
-    BoundaryValueRegression,
+from keql._evolution.boundary_prior import (
+    PointsOfStates,
     PointsWithSlopes,
-    boundary_kernels,
-    boundary_loss,
+    boundary_priors,
 )
-from keql._evolution.forecast import EvolvedState
-from keql._evolution.form import (
-    grows_without_bounds,
-    order_in_space,
-    order_in_time,
-    time_axis,
-)
+from keql._evolution.boundary_values import BoundaryValueRegression, boundary_loss
+from keql._evolution.form import order_in_space, order_in_time, time_axis
 from keql._evolution.grid import EvolutionGrid
-from keql._evolution.integration import integrate, linear_response
+from keql._evolution.integration import (
+    effects_on_rates,
+    integrate,
+    linear_response,
+    linear_solution,
+)
+from keql._evolution.model import (
+    EvolutionEvaluation,
+    EvolutionIterate,
+    EvolutionModel,
+)
 from keql._numerics.linalg import rms, size_or_one
 from keql._observations.data import box_around
-
-
-@dataclass(frozen=True)
-class IntegrationLimits:
-    """Data for which exact states would take too long or too much memory.
-
-    observations : int. Each step factors the covariance of all observations some 50
-        times.
-    functions : int. The linearised solution of each function takes about 50 MB.
-    """
-
-    observations: int = 2000
-    functions: int = 12
-
-
-def why_not_integrated(learned, limits=None):
-    """Why states cannot obey the equation exactly, as a clause; empty if they can.
-
-    learned : LearnedModel. Observations and equation.
-    limits : IntegrationLimits, default=None. None: the default ones.
-    """
-    limits = limits or IntegrationLimits()
-    setup, functions = learned.setup, learned.observations.functions
-    n_values = sum(len(data.values) for data in functions)
-    if setup.is_system or len(learned.observations.states) > 1:
-        return "there are several states or equations"
-    if not learned.observations.is_plain or setup.inputs.names:
-        return "there are inputs, or values of other operators than the state"
-    if setup.equations[0].depends_on is None:
-        return "the equation has no unknown part"
-    if len(setup.rows[0].coordinates) < len(setup.collocation_points[0]):
-        return "the equation is not imposed everywhere"
-    if setup.has_forcing and any(f is None for (f,) in setup.forcing_functions):
-        return "the forcing is known at the collocation points only"
-    if len(learned.variables) != 2:
-        return "the equation does not have one coordinate of time and one of space"
-    if time_axis(setup, 2) is None:
-        return "the equation is not of order 1 or 2 in time and 2 to 4 in space"
-    if n_values > limits.observations:
-        return f"there are {n_values} observations, more than {limits.observations}"
-    if len(functions) > limits.functions:
-        return f"there are {len(functions)} functions, more than {limits.functions}"
-    points = np.concatenate([data.points for data in functions])
-    if np.any(np.ptp(points, axis=0) == 0):
-        return "all observations are at one time or at one place"
-    if grows_without_bounds(learned, time_axis(setup, 2)):
-        return "short waves would grow without bounds, as those of u_xx + u_yy = 0 do"
-    return ""
-
-
-@dataclass(frozen=True)
-class EvolutionIterate:
-    """An equation, and states on the grid with their boundary values.
-
-    equation : LearnedEquation. With its weights.
-    states : list of ndarray of shape (n_steps * 4 * n_points,). Values of each function
-        on the grid.
-    boundary : list of ndarray of shape (c,). Those on the boundary.
-    """
-
-    equation: object
-    states: list
-    boundary: list
-
-
-@dataclass(frozen=True)
-class EvolutionEvaluation:
-    """An iterate, observations less its states (N,), and the objective."""
-
-    iterate: EvolutionIterate
-    residuals: np.ndarray
-    loss: float
+from keql.kernels import SystemKernel
+from keql.operators import identity_of
 
 
 @dataclass(frozen=True)
@@ -121,12 +54,12 @@ class EvolutionProblem:
     learned : LearnedModel. Observations and equation; its states are those outside of
         the box.
     grid : EvolutionGrid. The box of all observations and collocation points.
-    observed : tuple of sparse matrices of shape (N_m, n_steps * 4 * n_points). Values
-        at the observations of each function, from those on the grid.
+    observed : tuple of sparse matrices of shape (N_m, n_steps * 4 * size). Values at
+        the observations of each function, from those on the grid.
     priors : tuple of BoundaryPrior. From which a linearisation takes the one of maximum
         likelihood.
-    forcing : tuple. The right-hand side of each function, as a function of points,
-        or None for zero.
+    forcing : tuple. For each function the right-hand side of each equation, as a
+        function of points, or None for zero.
     """
 
     learned: object
@@ -139,19 +72,23 @@ class EvolutionProblem:
     @property
     def boundary_kernel(self):
         """Prior covariance of the initial values and of those at both ends."""
-        return self.prior.kernel
+        kernel = self.prior.kernel
+        if len(self.grid.states) == 1:
+            return kernel
+        return SystemKernel(dict(zip(self.grid.states, kernel.kernels, strict=True)))
 
     def assemble(self, model):
         """The learned model whose states are those of a linearisation's solution."""
-        states = model.posterior_states()
-        equation = model.solution.equation
-        equation.training_features = self.learned.setup.features_of(states)
+        states, setup = model.posterior_states(), self.learned.setup
+        features = setup.split(setup.features_of(states))
+        for equation, S in zip(model.solution.equations, features, strict=True):
+            equation.training_features = S
         return replace(
             self.learned,
             states=states,
-            equations=(equation,),
-            observation_noise=np.array([model.problem.prior.noise]),
-            equation_noise=np.zeros(1),
+            equations=model.solution.equations,
+            observation_noise=np.reshape(model.problem.prior.noise, -1),
+            equation_noise=np.zeros(len(features)),
         )
 
     @property
@@ -168,55 +105,101 @@ class EvolutionProblem:
     def boundary(self):
         """Points of the boundary, as its prior takes them."""
         grid = self.grid
+        if len(grid.states) > 1:
+            return PointsOfStates(grid.boundary, grid.states_of_boundary)
         if grid.order == 1:
             return grid.boundary
         return PointsWithSlopes(grid.boundary, grid.rows_of_slopes, grid.axis)
 
     @cached_property
-    def size(self):
-        """Root mean square of the observations, in their units."""
-        return size_or_one(np.concatenate([data.values for data in self.functions]))
+    def sizes(self):
+        """Root mean squares of the observed values of each state; 0 if there are none.
 
-    @cached_property
-    def identity(self):
-        """The operator that leaves the state as it is."""
-        return self.learned.observations.operators[0]
+        An array of shape (S,), in the units of the states.
+        """
+        observations = self.learned.observations
+        sizes = dict.fromkeys(self.grid.states, 0.0)
+        for j, operator in enumerate(observations.operators):
+            values = [data.values[data.index == j] for data in self.functions]
+            values = np.concatenate(values)
+            sizes[operator.state] = size_or_one(values) if len(values) else 0.0
+        return np.array([*sizes.values()])
+
+    @property
+    def identities(self):
+        """The operators that leave a state as it is, one for each."""
+        return [identity_of(state, 2) for state in self.grid.states]
 
     def start(self, learned=None):
-        """The iterate of a learned model's equation and states."""
+        """The iterate of a learned model's equations and states."""
         learned = learned or self.learned
         points = self.grid.points.reshape(-1, 2)
-        states = [state.evaluate(points, self.identity) for state in learned.states]
-        return self.iterate(learned.equation, states)
 
-    def iterate(self, equation, states):
-        """An iterate whose boundary values are those of its states."""
-        shape = self.grid.n_steps, 4, self.grid.n_points, 1
+        def values(state):
+            return [state.evaluate(points, identity) for identity in self.identities]
+
+        states = [self._stacked(values(state)) for state in learned.states]
+        return self.iterate(tuple(learned.equations), states)
+
+    def start_without_terms(self):
+        """The states of the learned model, with equations whose weights are zero.
+
+        In these the effects of terms are their integrals in time along the states,
+        which do not grow whatever the learned weights are.
+        """
+        start, equations = self.start(), []
+        for equation in start.equations:
+            equation = copy(equation)
+            equation.weights = np.zeros_like(equation.weights)
+            equations.append(equation)
+        return replace(start, equations=tuple(equations))
+
+    def _stacked(self, values):
+        """Values of each state at all points of the grid, as they are kept there."""
+        grid = self.grid
+        shape = grid.n_steps, 4, grid.n_points
+        return np.concatenate([v.reshape(shape) for v in values], axis=2).ravel()
+
+    def iterate(self, equations, states):
+        """An iterate whose boundary values are those of its states.
+
+        `equations` is a tuple, or the only equation.
+        """
+        equations = equations if isinstance(equations, tuple) else (equations,)
+        shape = self.grid.n_steps, 4, self.grid.size, 1
         boundary = [self.grid.boundary_of(s.reshape(shape))[:, 0] for s in states]
-        return EvolutionIterate(equation, states, boundary)
+        return EvolutionIterate(equations, states, boundary)
 
     def forcing_of(self, m):
-        """The right-hand side of a function at all Radau points, one after another."""
-        if self.forcing[m] is None:
-            return 0.0
-        return np.ravel(self.forcing[m](self.grid.points[:, 1:].reshape(-1, 2)))
+        """The right-hand sides of a function at all Radau points: (E, 3 n_steps n)."""
+        points = self.grid.points[:, 1:].reshape(-1, 2)
+        known = np.zeros((len(self.forcing[m]), len(points)))
+        for row, f in zip(known, self.forcing[m], strict=True):
+            if f is not None:
+                row[:] = np.ravel(f(points))
+        return known
 
     def with_grid(self, n_steps, n_points):
         """The same problem on another number of steps in time and points in space."""
-        grid = self.grid
-        size = n_steps, n_points, len(grid.ends) // 2, grid.order
-        grid = EvolutionGrid(grid.lower, grid.upper, grid.axis, *size)
+        grid = self.grid.resized(n_steps, n_points)
         return replace(self, grid=grid, observed=_observed(grid, self.learned))
 
     def interpolate_from(self, other, iterate):
         """An iterate of a problem on another grid, on this grid."""
         points = self.grid.points.reshape(-1, 2)
-        matrix = other.grid.interpolation(points, self.identity)
-        states = [matrix @ state for state in iterate.states]
-        return self.iterate(iterate.equation, states)
+        matrices = [other.grid.interpolation(points, u) for u in self.identities]
+        states = [
+            self._stacked([matrix @ state for matrix in matrices])
+            for state in iterate.states
+        ]
+        return self.iterate(iterate.equations, states)
 
     def evaluate(self, iterate):
         """Residuals and objective of an iterate, its states taken as they are."""
+        return self.evaluate_states(iterate)
+
+    def evaluate_states(self, iterate):
+        """The same, whatever problem it is."""
         residuals = np.concatenate(
             [
                 data.values - matrix @ state
@@ -228,27 +211,21 @@ class EvolutionProblem:
         loss = boundary_loss(
             self.prior,
             self.boundary,
-            iterate.equation.weights,
+            iterate.weights,
             iterate.boundary,
             residuals,
-            np.concatenate([data.weights for data in self.functions]),
+            np.concatenate([*map(self.prior.variances, self.functions)]),
         )
         return EvolutionEvaluation(iterate, residuals, loss)
 
     def linearise(self, evaluation):
         """The model at an evaluation; None if the equation cannot be integrated."""
-        iterate = evaluation.iterate
-        with np.errstate(over="ignore", invalid="ignore"):  # growth is looked at
-            responses = [
-                linear_response(self.grid, iterate.equation, state, self.forcing_of(m))
-                for m, state in enumerate(iterate.states)
-            ]
-        if any(response is None for response in responses):
-            return None
-        maps = [
-            matrix @ response.reshape(matrix.shape[1], -1)
-            for matrix, response in zip(self.observed, responses, strict=True)
-        ]
+        iterate, maps = evaluation.iterate, []
+        for m in range(len(iterate.states)):
+            own = self._map(iterate, m)
+            if own is None:
+                return None
+            maps.append(own)
         try:
             fits = [
                 BoundaryValueRegression(
@@ -258,18 +235,88 @@ class EvolutionProblem:
             ]
             regression, loss = min(fits, key=lambda fit: fit[1])
             problem = replace(self, priors=(regression.prior,))
-            model = EvolutionModel(problem, iterate, responses, regression, loss)
+            model = EvolutionModel(problem, iterate, regression, loss)
             return model if np.isfinite(model.evaluation.loss) else None
         except np.linalg.LinAlgError:  # of weights with effects beyond bounds
             return None
 
-    def change(self, before, after):
-        """Root mean square change of states between iterates, relative to their size.
+    def _map(self, iterate, m):
+        """Observations (N_m, 1 + p + c) of a function as effects of all unknowns.
 
-        The size is that of the observations.
+        None if it cannot be integrated. The linear response, which takes some 50 MB, is
+        not kept: it is needed at the observations only.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # growth is looked at
+            response = linear_response(
+                self.grid, iterate.equations, iterate.states[m], self.forcing_of(m)
+            )
+        if response is None:
+            return None
+        return self.observed[m] @ response.reshape(self.observed[m].shape[1], -1)
+
+    def solution_of(self, iterate, unknowns):
+        """States that solve the equation linearised at an iterate, for its unknowns.
+
+        `unknowns` has, for each function, (1, weights, boundary values).
+        """
+        return [
+            linear_solution(
+                self.grid, iterate.equations, state, unknowns[m], self.forcing_of(m)
+            )
+            for m, state in enumerate(iterate.states)
+        ]
+
+    def change(self, before, after):
+        """Largest root mean square change of a state between iterates, relatively.
+
+        The size of a state is that of its observations; the unit of one that was never
+        observed is free.
         """
         moved = np.concatenate(after.states) - np.concatenate(before.states)
-        return rms(moved) / self.size
+        moved = moved.reshape(-1, len(self.grid.states), self.grid.n_points)
+        pairs = zip(np.moveaxis(moved, 1, 0), self.sizes, strict=True)
+        return max(rms(change) / size for change, size in pairs if size)
+
+    def resolved(self, iterate, part_of_noise=0.1, finest=80):
+        """The problem and the iterate on a grid that is fine enough; None if this is.
+
+        The solution on twice as many steps and points has to agree at the observations
+        to a part of the noise, root mean square; `finest` is the largest number of
+        points in space.
+        """
+        grid = self.grid
+        if grid.n_points >= finest:
+            return None
+        finer = self.with_grid(2 * grid.n_steps, 2 * grid.n_points)
+        there = finer.interpolate_from(self, iterate)
+        unknowns = [np.r_[1.0, iterate.weights, z] for z in there.boundary]
+        solved = finer.solution_of(there, unknowns)
+        change = [
+            (own @ after - here @ before) ** 2 / self.prior.variances(data)
+            for own, after, here, before, data in zip(
+                finer.observed,
+                solved,
+                self.observed,
+                iterate.states,
+                self.functions,
+                strict=True,
+            )
+        ]
+        if np.mean(np.concatenate(change)) < part_of_noise**2:
+            return None
+        return finer, there
+
+    def effects_on_highest(self, iterate):
+        """Slopes (n, p) of time derivatives at all points in the weights.
+
+        Each state in units of the size of its time derivative.
+        """
+        effects = np.concatenate(
+            [effects_on_rates(self.grid, iterate.equations, u) for u in iterate.states],
+            axis=1,
+        )
+        sizes = [size_or_one(values @ iterate.weights) for values in effects]
+        return np.concatenate(effects / np.reshape(sizes, (-1, 1, 1)))
 
     def interpolate(self, start, end, fraction):
         """An iterate on the straight line between two others."""
@@ -277,10 +324,13 @@ class EvolutionProblem:
         def between(first, second):
             return (1 - fraction) * first + fraction * second
 
-        equation = copy(start.equation)
-        equation.weights = between(start.equation.weights, end.equation.weights)
+        equations = []
+        for first, second in zip(start.equations, end.equations, strict=True):
+            equation = copy(first)
+            equation.weights = between(first.weights, second.weights)
+            equations.append(equation)
         return EvolutionIterate(
-            equation,
+            tuple(equations),
             [*map(between, start.states, end.states)],
             [*map(between, start.boundary, end.boundary)],
         )
@@ -304,148 +354,42 @@ class IntegratedProblem(EvolutionProblem):
             for m, given in enumerate(
                 zip(iterate.boundary, iterate.states, strict=True)
             ):
-                forcing = self.forcing_of(m)
+                (forcing,) = self.forcing_of(m)
                 states.append(integrate(self.grid, iterate.equation, *given, forcing))
         if any(state is None for state in states):
             return None
-        return super().evaluate(replace(iterate, states=states))
+        return self.evaluate_states(replace(iterate, states=states))
 
 
-class EvolutionModel:
-    """An evolution problem with the equation linearised at an iterate.
+def make_evolution_problem(
+    learned, noise=None, sizes=(40, 80), first_noise=1e-3, exact=1e-9
+):
+    """The problem of exact states for a learned model's observations and equations.
 
-    problem : EvolutionProblem. With the prior of maximum likelihood.
-    iterate : EvolutionIterate. Where.
-    responses : list of ndarray. Of each function, as :func:`linear_response` has them.
-    regression : BoundaryValueRegression. Weights and boundary values from the
-        observations.
-    loss : float. Minus the log likelihood of the observations.
+    The equations are of evolution (:func:`why_not_integrated` says so). `noise` is the
+    standard deviation of an observation, or an array (J,) of those of the observed
+    operators; None or nan: it is found, from `first_noise` on. A level is at least
+    `exact`; both are relative to the observations' size. The grid has `sizes`, steps in
+    time and points in space.
     """
-
-    def __init__(self, problem, iterate, responses, regression, loss):
-        self.problem = problem
-        self.iterate = iterate
-        self.regression = regression
-        self.loss = loss
-        equation = copy(iterate.equation)
-        equation.weights = regression.weights
-        equation.posterior = regression.posterior_weights()
-        p = len(regression.weights)
-        states = [
-            (response @ unknowns).ravel()
-            for response, unknowns in zip(responses, regression.unknowns, strict=True)
-        ]
-        boundary = [unknowns[1 + p :] for unknowns in regression.unknowns]
-        self.solution = EvolutionIterate(equation, states, boundary)
-
-    @cached_property
-    def evaluation(self):
-        """The iterate with the objective that the problem's prior gives."""
-        return EvolutionProblem.evaluate(self.problem, self.iterate)
-
-    def step(self, damping):
-        """The full Gauss-Newton iterate, and the predicted decrease of the loss."""
-        if damping:
-            raise ValueError(f"damping={damping}: full steps are not damped.")
-        decrease = self.evaluation.loss - self.solution.equation.posterior.loss
-        return self.solution, decrease
-
-    def leave_one_out(self):
-        """Errors of predicting each observation from all others, for each function."""
-        return self.regression.leave_one_out()
-
-    def log_evidence(self):
-        """Log likelihood of the observations, weights and boundary values averaged."""
-        return -self.loss
-
-    def laplace_log_evidence(self):
-        """The same at the iterate itself, by Laplace's approximation.
-
-        The likelihood of the linearised problem is too high as long as steps are long:
-        the noise is taken to be no less than the residuals are.
-        """
-        here, prior = self.evaluation, self.problem.prior
-        prior = replace(prior, noise=max(prior.noise, rms(here.residuals)))
-        noisier = self.regression.with_prior(prior)
-        loss = boundary_loss(
-            prior,
-            noisier.boundary,
-            here.iterate.equation.weights,
-            here.iterate.boundary,
-            here.residuals,
-            1 / noisier.variances,
-        )
-        shift = len(here.residuals) * np.log(noisier.size)
-        return shift - loss - noisier.log_volume()
-
-    def with_laplace_evidence(self):
-        """The model whose evidence is that of the iterate itself."""
-        model = copy(self)
-        model.loss = -self.laplace_log_evidence()
-        return model
-
-    def posterior_weights(self):
-        """What the observations say about the weights."""
-        return self.solution.equation.posterior
-
-    def posterior_states(self, negligible=1e-10):
-        """States on the grid with their uncertainty, one for each function.
-
-        Directions of a smaller part of the largest posterior variance are left out.
-        """
-        grid, states = self.problem.grid, []
-        for values, boundary, covariance, outside, forcing in zip(
-            self.solution.states,
-            self.solution.boundary,
-            self.regression.covariances(),
-            self.problem.learned.states,
-            self.problem.forcing,
-            strict=True,
-        ):
-            variances, directions = linalg.eigh(covariance)
-            kept = variances > negligible * variances[-1]
-            root = directions[:, kept] * np.sqrt(variances[kept])
-            values = values.reshape(grid.n_steps, 4, grid.n_points)
-            given = self.solution.equation, root, outside, boundary
-            given = *given, self.problem.prior, forcing
-            states.append(EvolvedState(grid, values, *given))
-        return states
-
-
-def make_evolution_problem(learned, noise=None, first_noise=1e-3, exact=1e-9):
-    """The problem of exact states for a learned model's observations and equation.
-
-    The equation is one of evolution (:func:`why_not_integrated` says so). `noise` is
-    the standard deviation of an observation; None: it is found, from `first_noise` on.
-    A level is at least `exact`; both are relative to the observations' size.
-    """
-    functions = learned.observations.functions
-    values = np.concatenate([data.values for data in functions])
+    observations, setup = learned.observations, learned.setup
+    functions, states = observations.functions, observations.states
     observed = np.unique(np.concatenate([d.points for d in functions]), axis=0)
-    placed = np.concatenate(learned.setup.collocation_points)
+    placed = np.concatenate(setup.collocation_points)
     points = np.concatenate([placed, observed])
-    axis, size = time_axis(learned.setup, points.shape[1]), size_or_one(values)
-    order = order_in_time(learned.setup, axis)
-    level = first_noise * size if noise is None else noise
-    priors = tuple(
-        BoundaryPrior(
-            kernel,
-            max(level, exact * size),
-            free_noise=noise is None,
-            free_scale=learned.equation.equation_kernel.n_dims > 0,
-        )
-        for kernel in boundary_kernels(points, values, order)
-    )
-    n_ends = (order_in_space(learned.setup, axis) + 1) // 2
+    axis = time_axis(setup, points.shape[1])
+    order = order_in_time(setup, axis)
+    n_ends = [(order_in_space(setup, axis, s) + 1) // 2 for s in states]
+    priors = boundary_priors(learned, points, order, noise, first_noise, exact)
     box = box_around(observed, placed)
-    grid = EvolutionGrid(*box, axis, n_ends=n_ends, order=order)
-    forcing = tuple(f for (f,) in learned.setup.forcing_functions)
+    grid = EvolutionGrid(*box, axis, *sizes, n_ends, order, states=states)
+    forcing = tuple(setup.forcing_functions)
     return EvolutionProblem(learned, grid, _observed(grid, learned), priors, forcing)
 
 
 def _observed(grid, learned):
-    """Interpolation to the observations of each function."""
+    """Interpolation to the observations of each function, sorted by operator."""
     return tuple(
-        grid.interpolation(data.points, data.operators[0])
+        vstack([grid.interpolation(*each) for each in data.functionals], format="csr")
         for data in learned.observations.functions
     )

@@ -6,7 +6,7 @@ from math import comb
 
 import numpy as np
 
-from keql._evolution.problem import why_not_integrated
+from keql._evolution.form import why_not_integrated
 from keql._evolution.trajectories import why_no_trajectories
 from keql._numerics.linalg import size_or_one
 from keql._regression.two_step import (
@@ -143,7 +143,7 @@ def _why_not_exact(two_step, given, settings):
     reason = why_at_collocation_points(given, settings, states, names)
     if reason:
         return reason
-    if two_step.setup.is_system or len(two_step.variables) == 1:
+    if len(two_step.variables) == 1:
         return why_no_trajectories(two_step)
     return why_not_integrated(two_step)
 

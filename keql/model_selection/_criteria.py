@@ -45,6 +45,9 @@ class Criteria:
         higher by at most this part of the standard error of the difference.
     n_finalists : int. State kernels that are fitted to the last term while predictions
         are poor.
+    n_functions : int. Functions in space and time whose exact states are compared for
+        all sets of few terms on a fine grid; of more, terms are taken out one by one on
+        a coarse grid, as those of several fields are.
     """
 
     clearly_better: float = 0.75
@@ -62,3 +65,4 @@ class Criteria:
     less_noise: float = 0.1
     ties: float = 0.25
     n_finalists: int = 8
+    n_functions: int = 12

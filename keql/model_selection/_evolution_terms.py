@@ -27,6 +27,7 @@ from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
 from keql.kernels import Restriction
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit
+from keql.model_selection._trajectory_terms import fit_trajectories
 
 
 @dataclass(frozen=True)
@@ -260,6 +261,8 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
 
     Returns fit : Fit or None. None if the equation cannot be integrated.
     """
+    if are_many(learned, context):
+        return fit_trajectories(learned, hypothesis, context)
     settings = settings or TermSearchSettings()
     problem = make_evolution_problem(learned, hypothesis.observation_noise)
     solve = partial(solve_exactly, learned, context, settings)
@@ -275,6 +278,11 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
         search.run(start.states)
         result, steps = polished(search), search.steps
     return exact_fit(learned, hypothesis, result, steps)
+
+
+def are_many(learned, context):
+    """Whether functions are too many for all sets of terms and a fine grid."""
+    return len(learned.observations.functions) > context.criteria.n_functions
 
 
 def _start(problem, previous):
@@ -336,12 +344,18 @@ def exact_fit(learned, hypothesis, result, steps):
     )
 
 
-def predicts_within_noise(fit, two_step, criteria):
+def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):
     """Whether nothing better than exact states is to be looked for.
 
     Observations are predicted to a small part of their size, or as well as their
-    noise, as it would be without an equation, allows.
+    noise, as it would be without an equation, allows; `own_noise` is that with it, if
+    it counts where the other one confirms it.
     """
     scale = PredictionScale(two_step.observations)
-    noise = criteria.exact_noise * scale.noise(two_step.observation_noise)
-    return fit.error < max(criteria.exact_size * scale.size, noise)
+    noise = scale.noise(two_step.observation_noise)
+    own_noise = scale.noise(own_noise)
+    if own_noise < criteria.exact_noise * noise:
+        noise = max(noise, own_noise)
+    return fit.error < max(
+        criteria.exact_size * scale.size, criteria.exact_noise * noise
+    )

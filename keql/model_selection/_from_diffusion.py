@@ -24,6 +24,7 @@ from keql.model_selection._evolution_terms import (
     CandidateTerms,
     TermSearch,
     TermSearchSettings,
+    are_many,
     exact_fit,
     polished,
     solve_exactly,
@@ -51,6 +52,20 @@ class DiffusionSettings:
     fine_steps: int = 19
 
 
+def or_from_diffusion(fit, learned, hypothesis, context):
+    """A fit, or one from a diffusion if there is none, or that predicts better.
+
+    fit : Fit or None. From the states of the learned model; else as below.
+    """
+    interrupted = fit is not None and fit.result.interrupted
+    if interrupted or not context.settings.n_restarts:
+        return fit
+    grown = fit_from_diffusion(learned, hypothesis, context)
+    if fit is None or (grown is not None and grown.error < fit.error):
+        return grown
+    return fit
+
+
 def fit_from_diffusion(learned, hypothesis, context, settings=None):
     """Exact states wherever the learned model's states are.
 
@@ -64,7 +79,8 @@ def fit_from_diffusion(learned, hypothesis, context, settings=None):
         one of its terms, or cannot be integrated.
     """
     settings = settings or DiffusionSettings()
-    if not isinstance(learned.equation.basis, PolynomialBasis):
+    is_polynomial = isinstance(learned.equation.basis, PolynomialBasis)
+    if not is_polynomial or are_many(learned, context):
         return None
     problem = make_evolution_problem(learned, hypothesis.observation_noise)
     candidates = CandidateTerms(learned.equation)

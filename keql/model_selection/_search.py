@@ -33,7 +33,7 @@ from keql.model_selection._fit import (
     refit_states,
     with_better_equation,
 )
-from keql.model_selection._from_diffusion import fit_from_diffusion
+from keql.model_selection._from_diffusion import or_from_diffusion
 from keql.model_selection._state_kernels import (
     KernelCandidate,
     compare_kernels,
@@ -95,14 +95,15 @@ class _Search:
         self.two_step, self.context = two_step, context
         self.criteria = context.criteria
         self.size = PredictionScale(two_step.observations).size
-        self.table = table
+        self.table, self.agreed = table, False
         self.not_tried = [
             (row.hypothesis.name, row.why_not) for row in table if row.why_not
         ]
 
     def run(self):
         """The selection."""
-        exact = self._trajectories() if self._is_in_time else self._exact_states()
+        by_terms = self._is_in_time or self._is_of_fields
+        exact = self._trajectories() if by_terms else self._exact_states()
         if exact is not None and self._is_enough(exact):
             self._leave_out(self.table[2:5], "exact states predict well enough")
             selection = Selection(exact=exact)
@@ -112,9 +113,9 @@ class _Search:
 
     def _is_enough(self, exact):
         """Whether nothing else is tried beside exact states."""
-        if exact.result.interrupted:
+        if exact.result.interrupted or (self._is_of_fields and self.agreed):
             return True
-        if self._is_in_time:
+        if self._is_in_time or self._is_of_fields:
             return self._misses_nothing(exact)
         return predicts_within_noise(exact, self.two_step, self.criteria)
 
@@ -142,6 +143,11 @@ class _Search:
         """Whether equations are ordinary differential equations."""
         return len(self.two_step.variables) == 1
 
+    @property
+    def _is_of_fields(self):
+        """Whether they are several equations in space and time."""
+        return self.two_step.setup.is_system and not self._is_in_time
+
     def _trajectories(self):
         """Exact trajectories with quadratic, or cubic equations if they are better.
 
@@ -153,6 +159,9 @@ class _Search:
         wider = [row.hypothesis for row in self.table[5:] if not row.why_not]
         pairs = zip(self.table[:2], self.table[2:4], strict=True)
         joint = [a.hypothesis for a, b in pairs if not (a.why_not or b.why_not)]
+        if self._is_of_fields and len(rows) > 1 and rows[0].n_terms is not None:
+            self._leave_out(self.table[:1], "its terms are among the cubic ones")
+            rows, joint = rows[1:], joint[1:]
         starts, best = [(None, [*rows, *wider]), (anneal, joint)], None
         starts += [(compare_kernels, joint)] if self.two_step.setup.is_system else []
         for find_kernels, tried in starts:
@@ -169,12 +178,14 @@ class _Search:
                 if best is not None and self._misses_nothing(best):
                     return self._or_more_terms(best, rows, wider)
                 if before is not None and self._agree(fit, before):
+                    self.agreed = True
                     return before
         return best
 
     def _agree(self, fit, other):
         """Whether trajectories from another start are those that predict well."""
-        if fit is None or _terms(fit) != _terms(other) or self._in_doubt(other.error):
+        doubts = fit is None or self._in_doubt(other.error)
+        if doubts or {*fit.term_names} != {*other.term_names}:
             return False
         return abs(fit.error - other.error) < self.criteria.agreement * other.error
 
@@ -220,11 +231,10 @@ class _Search:
         return fit.error < min(limit, self.criteria.explains * scale.spread)
 
     def _misses_nothing(self, fit):
-        """The same of trajectories.
-
-        Where two steps find no noise, exact states have to predict to more digits than
-        interpolation does.
-        """
+        """The same of trajectories; to more digits than interpolation if exact."""
+        if self._is_of_fields:
+            own = fit.problem.prior.noise
+            return predicts_within_noise(fit, self.two_step, self.criteria, own)
         if self._sees_noise:
             return self._convinces(fit)
         return fit.error < self.criteria.nothing_missed * self.size
@@ -255,16 +265,10 @@ class _Search:
         """Exact states from those of two steps, or from a diffusion if that is poor."""
         two_step = self._two_steps(hypothesis)
         best = fit_hypothesis(hypothesis, two_step, self.context)
-        convinces = best is not None and (
-            best.result.interrupted
-            or predicts_within_noise(best, self.two_step, self.criteria)
-        )
-        if convinces or not self.context.settings.n_restarts:
+        given = self.two_step, self.criteria
+        if best is not None and predicts_within_noise(best, *given):
             return best
-        grown = fit_from_diffusion(two_step, hypothesis, self.context)
-        if best is None or (grown is not None and grown.error < best.error):
-            return grown
-        return best
+        return or_from_diffusion(best, two_step, hypothesis, self.context)
 
     # --- the equation at collocation points -----------------------------------------
 
@@ -331,11 +335,7 @@ class _Search:
         return best
 
     def _imposed(self, hypothesis):
-        """The joint problems of a hypothesis, and their solution with a first kernel.
-
-        The length scales of that are not compared with others yet: where the degree is
-        too low, none predict well.
-        """
+        """The joint problems of a hypothesis, and a solution with a first kernel."""
         family = JointFamily(self._two_steps(hypothesis), hypothesis, self.context)
         return family, impose_gradually(family)
 
@@ -494,9 +494,3 @@ class _Search:
         start = warm_start(kernels[0], held)
         states = refit_states(fit, *start[:3], self.context)
         return best.or_better(Selection(states, None, start.error, kernels))
-
-
-def _terms(fit):
-    """Pairs (position of an equation, term) of a fit."""
-    equations = enumerate(fit.result.solution.equations)
-    return {(e, name) for e, equation in equations for name in equation.terms()}

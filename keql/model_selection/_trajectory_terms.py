@@ -14,12 +14,13 @@ from itertools import islice
 import numpy as np
 from scipy import linalg
 
+from keql._evolution.form import why_not_integrated
+from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import (
-    TrajectoryIterate,
     make_trajectory_problem,
     why_no_trajectories,
 )
-from keql._joint.assembly import joint_basis
+from keql._joint.assembly import joint_basis, joint_weights
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import RelaxedSteps, minimise
 from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
@@ -53,6 +54,9 @@ class TrajectorySearchSettings:
     n_resolutions : int. How often steps in time are divided where they are too long.
     hopeless : float. Error of predictions, in units of the standard deviation of the
         observations, from which on the search is given up.
+    divides_early : bool. Whether steps are divided during the search, or at its end.
+    tries_fewer : bool. Whether ever fewer terms are tried if the best lead nowhere.
+    first_grid : tuple. Steps in time and points in space of the search among fields.
     """
 
     n_rounds: int = 20
@@ -67,6 +71,18 @@ class TrajectorySearchSettings:
     part: float = 3e-3
     n_resolutions: int = 3
     hopeless: float = 0.9
+    divides_early: bool = True
+    tries_fewer: bool = False
+    first_grid: tuple = (20, 40)
+
+    @classmethod
+    def of_fields(cls):
+        """For states in time and space, each of whose steps takes a second.
+
+        Kernels and noise, found anew in each, are known to some digits only.
+        """
+        more = {"divides_early": False, "tries_fewer": True}
+        return cls(max_steps=15, tol=30.0, part=3e-2, **more)
 
 
 def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
@@ -82,20 +98,28 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
 
     Returns fit : Fit or None. None if there are no trajectories near the states.
     """
-    if why_no_trajectories(learned):
+    is_field = len(learned.variables) > 1
+    if (why_not_integrated if is_field else why_no_trajectories)(learned):
         return None
-    settings = settings or TrajectorySearchSettings()
+    if settings is None:
+        of_fields = TrajectorySearchSettings.of_fields
+        settings = of_fields() if is_field else TrajectorySearchSettings()
     learned = with_most_probable_terms(learned, hypothesis)
     operators = [operator.name for operator in learned.observations.operators]
     given = [hypothesis.of_state(name).observation_noise for name in operators]
-    problem = make_trajectory_problem(learned, np.array(given, dtype=float))
+    given = np.array(given, dtype=float)
+    if is_field:
+        problem = make_evolution_problem(learned, given, settings.first_grid)
+    else:
+        problem = make_trajectory_problem(learned, given)
     solve = partial(_solve, learned, context, settings)
     table = TermTable(learned, joint_basis(learned.equations), hypothesis)
     search = _TermSearch(problem, table, solve, settings)
     if simpler is not None:
         search.extend(simpler)
     elif table.groups.size and np.any(table.groups >= 0):
-        search.run(problem, problem.start())
+        start = problem.start_without_terms() if is_field else problem.start()
+        search.run(problem, start)
     else:
         search.best = solve(problem, problem.start())
     search.settle()
@@ -198,16 +222,19 @@ class _TermSearch:
             else:
                 offers = self._best_neighbours(score, model)
             for offer in offers:
-                self._try(offer, model, score, iterate.nodes)
+                self._try(offer, model, score, iterate)
                 if self.best is not None and self.best.interrupted:
                     return
             if self.best is None:
-                self._try_more(model, iterate.nodes)
+                self._try_more(model, iterate)
+            if self.best is None and self.settings.tries_fewer:
+                self._try_fewer(model, score, iterate)
             if not self.score > before:
                 return
             if self._is_hopeless():
                 return
-            self.resolve()
+            if self.settings.divides_early:
+                self.resolve()
             problem, iterate = self._best_with_all_terms()
 
     def _is_hopeless(self):
@@ -244,24 +271,25 @@ class _TermSearch:
         """The evidence of sets of terms in a linearised problem, with their odds."""
         target, features = model.regression.whitened()
         norms, prior = self.single.T @ self.single, model.regression.prior
-        levels = 1.0, 1.0
-        if np.all(prior.free_noise):
+        levels, n_free = (1.0, 1.0), None
+        # Kernels of boundary values are those of one noise level, not of any.
+        if self.problem.boundary_kernel is None and np.all(prior.free_noise):
             levels = np.max(prior.lowest / prior.noise), np.inf
-        n_free = model.regression.n_free
+            n_free = model.regression.n_free
         effects = features @ self.single
         return SubsetEvidence(effects, target, norms, odds, levels, n_free)
 
-    def _try(self, kept, model, score, nodes):
+    def _try(self, kept, model, score, iterate):
         """Solve for a set of terms."""
         self.tried.add(tuple(kept))
         values = model.regression.prior.scale * score.values(kept)
         basis = self.table.restricted(self.basis, kept)
-        start = TrajectoryIterate(self._with(basis, kept, values), nodes)
+        start = replace(iterate, equations=self._with(basis, kept, values))
         result = self.solve(model.problem, start)
         if result is not None:
             self._record(kept, result)
 
-    def _try_more(self, model, nodes):
+    def _try_more(self, model, iterate):
         """Solve for more terms, where the most probable ones lead nowhere.
 
         Those of the highest evidence, however many; or all.
@@ -269,7 +297,18 @@ class _TermSearch:
         even = self._scores(model, TermOdds(np.full(len(self.table.groups), -1)))
         for offer in (self._best_set(even), list(range(len(self.table.groups)))):
             if self.best is None and tuple(offer) not in self.tried:
-                self._try(offer, model, even, nodes)
+                self._try(offer, model, even, iterate)
+
+    def _try_fewer(self, model, score, iterate):
+        """Solve for fewer and fewer terms, until there is a solution.
+
+        Some of many are there for the errors of states, and let short waves grow.
+        """
+        kept = self._best_set(score)
+        while self.best is None and self.table.removable(kept):
+            kept = self._without_one(kept, self.table.removable(kept), score)
+            if tuple(kept) not in self.tried:
+                self._try(kept, model, score, iterate)
 
     def _best_neighbours(self, score, model):
         """Sets that have not been solved for, the best first.
@@ -331,7 +370,7 @@ class _TermSearch:
         problem, kept = model.problem, self.kept
         effects = problem.effects_on_highest(model.iterate) @ self.single
         values = self.table.coefficients(self.basis, [*range(len(self.table.groups))])
-        values = values @ model.regression.center
+        values = values @ joint_weights(model.iterate.equations)
         used = effects[:, kept]
         noise = PredictionScale(problem.learned.observations).noise(problem.prior.noise)
         size = PredictionScale(problem.learned.observations).size

@@ -7,12 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import optimize, stats
 
-from keql._evolution.boundary_values import (
+from keql._evolution.boundary_prior import (
     BoundaryPrior,
-    BoundaryValueRegression,
     boundary_kernels,
-    boundary_loss,
 )
+from keql._evolution.boundary_values import BoundaryValueRegression, boundary_loss
 from keql._observations.data import Sample
 from keql.kernels import Constant, Matern
 
@@ -124,7 +123,7 @@ def test_the_loss_is_least_at_the_solution():
             factor * problem.weights,
             [each[1 + P :] for each in unknowns],
             np.concatenate(residuals),
-            np.concatenate([data.weights for data in functions]),
+            0.05**2 / np.concatenate([data.weights for data in functions]),
         )
 
     assert loss(1.0) == pytest.approx(problem.posterior_weights().loss)

@@ -5,11 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from known_equations import cole_hopf, learn_cole_hopf, make_equation, monomial
+from known_equations import (
+    cole_hopf,
+    learn_cole_hopf,
+    make_equation,
+    make_system,
+    monomial,
+)
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
 
 from keql import SimulationError, TwoStepKEqL
-from keql._evolution.boundary_values import BoundaryPrior
+from keql._evolution.boundary_prior import BoundaryPrior, StateKernels
 from keql._evolution.forecast import Forecast, ForecastLimits
 from keql._evolution.problem import make_evolution_problem
 from keql.kernels import Constant, Matern
@@ -40,14 +47,45 @@ def learn_vibration():
     return model._learn_in_two_steps(X, vibration(*X.T), None)
 
 
+def rotation(t, x, state=0):
+    """u_t = 0.1 u_xx + v, v_t = 0.1 v_xx - u: decay and rotation of one mode."""
+    wave = np.sin(np.pi * x + 0.5) * np.exp(-0.1 * np.pi**2 * t)
+    return wave * (np.cos(t) if state == 0 else -np.sin(t))
+
+
+def rotating():
+    equations = {
+        "u_t": ({"u_t": 1.0}, {"u_xx": -0.1, "v": -1.0}),
+        "v_t": ({"v_t": 1.0}, {"v_xx": -0.1, "u": 1.0}),
+    }
+    named = make_system(equations, ("u", "u_xx", "v", "v_xx"), ("u", "v"), ("t", "x"))
+    return tuple(named.values())
+
+
+def learn_rotation():
+    corners = [[0, 0], [0, 1], [1, 0], [1, 1]]
+    X = np.concatenate([np.random.RandomState(0).uniform(size=(50, 2)), corners])
+    y = np.column_stack([rotation(*X.T, state=k) for k in (0, 1)])
+    operators, known = ("u", "u_xx", "v", "v_xx"), ("u_t", "v_t")
+    model = TwoStepKEqL(operators, known, variables=("t", "x"), states=("u", "v"))
+    return model._learn_in_two_steps(X, y, None)
+
+
 def solve(learned, equation, truth, n_steps=8, n_points=20, length=0.5, steps=5):
     """The problem with a prior that is held, and its solution near a true state."""
     problem = make_evolution_problem(learned, noise=1e-3).with_grid(n_steps, n_points)
     kernel = Constant(1.0, "fixed") * Matern([2.0, length], "fixed", nu=2.5)
-    prior = BoundaryPrior(kernel, 1e-3, free_noise=False, free_scale=False)
+    noise, states = 1e-3, learned.observations.states
+    if len(states) > 1:
+        kernel, noise = StateKernels(2 * [kernel]), np.full(2, 1e-3)
+    free = np.zeros(np.shape(noise), bool)
+    prior = BoundaryPrior(kernel, noise, free_noise=free, free_scale=False)
     problem = replace(problem, priors=(prior,))
-    points = problem.grid.points
-    iterate = problem.iterate(equation, [truth(points[..., 0], points[..., 1]).ravel()])
+    t, x = np.moveaxis(problem.grid.points, -1, 0)
+    values = [truth(t, x)]
+    if len(states) > 1:
+        values.append(truth(t, x, state=1))
+    iterate = problem.iterate(equation, [np.concatenate(values, axis=2).ravel()])
     for _ in range(steps):
         model = problem.linearise(problem.evaluate(iterate))
         iterate = model.solution
@@ -57,6 +95,7 @@ def solve(learned, equation, truth, n_steps=8, n_points=20, length=0.5, steps=5)
 CASES = {
     "first order": (learn_cole_hopf, burgers, cole_hopf),
     "second order": (lambda _: learn_vibration(), vibrating, vibration),
+    "two fields": (lambda _: learn_rotation(), rotating, rotation),
 }
 
 
@@ -93,10 +132,11 @@ def test_it_is_what_the_problem_of_the_whole_time_says(case, state, forecast):
     edges = np.concatenate([problem.grid.edges, forecast.later.grid.edges[1:]])
     grid = problem.grid.with_edges(edges)
     data = problem.functions[0]
-    observed = (grid.interpolation(data.points, data.operators[0]),)
+    parts = [grid.interpolation(data.points, L).toarray() for L in data.operators]
+    observed = (csr_array(np.stack(parts)[data.index, np.arange(len(data.index))]),)
     whole = replace(problem, grid=grid, observed=observed)
     values = np.concatenate([state.values, forecast.values])
-    iterate = whole.iterate(state.equation, [values.ravel()])
+    iterate = whole.iterate(state.equations, [values.ravel()])
     expected = whole.linearise(whole.evaluate(iterate)).posterior_states()[0]
     points = later()
     for operator in (U, SLOPE):
@@ -105,8 +145,8 @@ def test_it_is_what_the_problem_of_the_whole_time_says(case, state, forecast):
         std = np.sqrt(forecast.variance(points, operator))
         whole_std = np.sqrt(expected.variance(points, operator))
         assert_allclose(std, whole_std, rtol=1e-3, atol=1e-6)
-    weights = model.posterior_weights()
-    assert_allclose(expected.equation.weights, weights.weights, rtol=1e-6)
+    found = np.concatenate([e.weights for e in expected.equations])
+    assert_allclose(found, model.posterior_weights().weights, rtol=1e-6)
 
 
 def test_it_goes_on_from_the_last_state(state, forecast):
@@ -184,7 +224,7 @@ def test_it_ends_where_the_solution_does():
     equation = make_equation(("u", "u_x", "u_xx"), "u_t", kernel, [-50.0, -0.1])
     _, model = solve(learn_cole_hopf(20), burgers(), cole_hopf, steps=2)
     state = model.posterior_states()[0]
-    state.equation, state.values = equation, -state.values
+    state.equations, state.values = (equation,), -state.values
     with pytest.raises(SimulationError, match="cannot be integrated to 3") as caught:
         Forecast(state, 3.0)
     assert caught.value.time == 1.0
@@ -220,6 +260,6 @@ def test_a_forcing_goes_on():
     points = later()
     found = Forecast(state, 1.5).evaluate(points, U)
     assert_allclose(found, heated(*points.T), atol=2e-2)
-    state.forcing = None
+    state.forcing = (None,)
     without = Forecast(state, 1.5).evaluate(points, U)
     assert np.abs(without - heated(*points.T)).max() > 0.2

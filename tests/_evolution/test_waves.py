@@ -7,10 +7,10 @@ from known_equations import make_equation, monomial
 from numpy.testing import assert_allclose
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._evolution.boundary_values import BoundaryPrior, PointsWithSlopes
+from keql._evolution.boundary_prior import BoundaryPrior, PointsWithSlopes
+from keql._evolution.form import why_not_integrated
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import integrate, linear_response
-from keql._evolution.problem import why_not_integrated
 from keql.kernels import RBF, Constant, Matern, Polynomial, Restriction
 from keql.operators import parse_operator
 

@@ -20,7 +20,7 @@ from scipy.stats import multivariate_normal, norm
 from test_primal import in_the_primal
 from test_problems import LINEAR_PART, OPERATORS, STATE_KERNEL, make_case
 
-from keql._evolution.boundary_values import BoundaryPrior
+from keql._evolution.boundary_prior import BoundaryPrior
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import linear_response
 from keql._evolution.problem import EvolutionIterate, EvolutionProblem
@@ -226,7 +226,7 @@ def evolution():
     observed = (grid.interpolation(X, u),)
     kernel = Constant(1.5, "fixed") * Matern([0.4, 0.8], "fixed", nu=1.5)
     prior = BoundaryPrior(kernel, 0.2, 3.0, free_noise=False, free_scale=False)
-    problem = EvolutionProblem(learned, grid, observed, (prior,), (None,))
+    problem = EvolutionProblem(learned, grid, observed, (prior,), ((None,),))
     response = linear_response(grid, equation, np.zeros(grid.points[..., 0].size))
     flat = response.reshape(-1, response.shape[-1])[:, 1:]
     root = np.linalg.cholesky(kernel(grid.boundary))
@@ -235,7 +235,7 @@ def evolution():
         weights, boundary = 3.0 * x[-2:], root @ x[:-2]
         new = copy(equation)
         new.weights = weights
-        return EvolutionIterate(new, [flat @ np.r_[weights, boundary]], [boundary])
+        return EvolutionIterate((new,), [flat @ np.r_[weights, boundary]], [boundary])
 
     def flatten(iterate):
         weights = iterate.equation.weights / 3.0
@@ -269,7 +269,7 @@ def evolution():
         points=rng.uniform(0, [1, 2], size=(15, 2)),
         variables=("t", "x"),
         is_damped=False,
-        evidence_shift=12 * np.log(problem.size),
+        evidence_shift=12 * np.log(problem.sizes[0]),
     )
 
 

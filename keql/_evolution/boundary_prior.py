@@ -1,0 +1,275 @@
+"""The prior of initial values, of those at both ends in space, and of weights."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from keql._numerics.linalg import extent_of, size_or_one
+from keql._observations.data import noise_range
+from keql.kernels import RBF, Constant, Matern
+
+
+@dataclass(frozen=True)
+class PointsWithSlopes:
+    """Points of the boundary, some of which stand for slopes in time.
+
+    points : ndarray of shape (c, 2). All of them.
+    slopes : slice. Which of them stand for slopes.
+    axis : {0, 1}. The coordinate of time.
+    """
+
+    points: np.ndarray
+    slopes: slice
+    axis: int
+
+    def __len__(self):
+        return len(self.points)
+
+    def covariance(self, kernel):
+        """Prior covariance (c, c), the kernel that of the function itself."""
+        return self._put(kernel(self.points), self._rows(kernel))
+
+    def covariance_with(self, kernel, points):
+        """Prior covariance (c, n) with values at other points (n, 2)."""
+        K, once = kernel(self.points, points), self._once
+        K[self.slopes] = kernel.derivative(self.points[self.slopes], points, once, None)
+        return K
+
+    def covariance_and_gradient(self, kernel, step=1e-4):
+        """With it, (c, c, n), its derivatives with respect to `kernel.theta`.
+
+        Those of slopes are differences over `step` to both sides: kernels do not tell
+        theirs.
+        """
+        K, layers = kernel(self.points, eval_gradient=True)
+        for k, change in enumerate(step * np.eye(kernel.n_dims)):
+            after, before = (
+                self._rows(kernel.clone_with_theta(kernel.theta + sign * change))
+                for sign in (1, -1)
+            )
+            self._put(layers[:, :, k], (after - before) / (2 * step))
+        return self._put(K, self._rows(kernel)), layers
+
+    @property
+    def _once(self):
+        """The multi-index of a derivative in time."""
+        return tuple(int(i == self.axis) for i in range(2))
+
+    def _rows(self, kernel):
+        """Prior covariances (s, c) of the slopes."""
+        moving, once = self.points[self.slopes], self._once
+        rows = kernel.derivative(moving, self.points, once, None)
+        rows[:, self.slopes] = kernel.derivative(moving, moving, once, once)
+        return rows
+
+    def _put(self, K, rows):
+        """K, with the rows and columns of slopes put in."""
+        K[self.slopes], K[:, self.slopes] = rows, rows.T
+        return K
+
+
+class StateKernels:
+    """The kernels of the boundary values of several states, independent of each other.
+
+    kernels : tuple of Kernel. Of each state. Hyperparameters follow one another.
+    """
+
+    def __init__(self, kernels):
+        self.kernels = tuple(kernels)
+
+    def __str__(self):
+        return ", ".join(map(str, self.kernels))
+
+    @property
+    def n_dims(self):
+        """Number of hyperparameters."""
+        return sum(kernel.n_dims for kernel in self.kernels)
+
+    @property
+    def theta(self):
+        """Logarithms (n,) of the hyperparameters of all kernels."""
+        return np.concatenate([kernel.theta for kernel in self.kernels])
+
+    @property
+    def bounds(self):
+        """Their bounds (n, 2)."""
+        return np.vstack([np.reshape(k.bounds, (-1, 2)) for k in self.kernels])
+
+    def clone_with_theta(self, theta):
+        """The kernels with other hyperparameters."""
+        ends = np.cumsum([kernel.n_dims for kernel in self.kernels])[:-1]
+        pairs = zip(self.kernels, np.split(theta, ends), strict=True)
+        return StateKernels([kernel.clone_with_theta(own) for kernel, own in pairs])
+
+
+@dataclass(frozen=True)
+class PointsOfStates:
+    """Points of the boundary of several states.
+
+    points : ndarray of shape (c, 2). All of them.
+    states : ndarray of shape (c,). Position of the state of each.
+    """
+
+    points: np.ndarray
+    states: np.ndarray
+
+    def __len__(self):
+        return len(self.points)
+
+    def covariance(self, kernel):
+        """Prior covariance (c, c), the kernel a StateKernels."""
+        K = np.zeros((len(self), len(self)))
+        for k, own in enumerate(kernel.kernels):
+            rows = np.flatnonzero(self.states == k)
+            K[np.ix_(rows, rows)] = own(self.points[rows])
+        return K
+
+    def covariance_with(self, kernel, others):
+        """Prior covariance (c, n) with values at other points of states."""
+        K = np.zeros((len(self), len(others)))
+        for k, own in enumerate(kernel.kernels):
+            rows, columns = (np.flatnonzero(p.states == k) for p in (self, others))
+            K[np.ix_(rows, columns)] = own(self.points[rows], others.points[columns])
+        return K
+
+    def covariance_and_gradient(self, kernel):
+        """With it, (c, c, n), its derivatives with respect to `kernel.theta`."""
+        K = np.zeros((len(self), len(self)))
+        layers, start = np.zeros((*K.shape, kernel.n_dims)), 0
+        for k, own in enumerate(kernel.kernels):
+            rows = np.flatnonzero(self.states == k)
+            places, stop = np.ix_(rows, rows), start + own.n_dims
+            K[places], part = own(self.points[rows], eval_gradient=True)
+            layers[(*places, slice(start, stop))] = part
+            start = stop
+        return K, layers
+
+
+@dataclass(frozen=True)
+class BoundaryPrior:
+    """The prior of boundary values and weights, and the noise of observations.
+
+    kernel : Kernel or StateKernels. Prior covariance on the boundary.
+    noise : float or ndarray of shape (J,). Standard deviation of an observation of
+        weight 1, in its units; of each of J observed operators if it is an array.
+    scale : float. Prior standard deviation of the weights, in units of what two steps
+        say: far from the true states equations seem to have no effect.
+    free_noise, free_scale : bool, or ndarray of shape (J,). Whether noise and scale are
+        of maximum likelihood, as the kernel is.
+    max_scale : float. The scale is between 1 and this.
+    """
+
+    kernel: object
+    noise: float | np.ndarray
+    scale: float = 1.0
+    free_noise: bool | np.ndarray = True
+    free_scale: bool = True
+    max_scale: float = 1e3
+
+    def levels(self, data):
+        """The noise level (N,) that each observation of a function has, by position."""
+        return np.zeros(len(data.values), int) if self._is_alike else data.index
+
+    def variances(self, data):
+        """Noise variances (N,) of the observations of a function."""
+        return np.reshape(self.noise, -1)[self.levels(data)] ** 2 / data.weights
+
+    @property
+    def _is_alike(self):
+        return np.ndim(self.noise) == 0
+
+    def bounds(self, sizes):
+        """Of the logarithms of all hyperparameters, free or not; values of sizes."""
+        levels = np.log(
+            [*np.reshape(noise_range(sizes), (2, -1)).T, (1, self.max_scale)]
+        )
+        return np.vstack([np.reshape(self.kernel.bounds, (-1, 2)), levels])
+
+    @cached_property
+    def theta(self):
+        """Logarithms of all hyperparameters: the kernel's, the noise, the scale."""
+        return np.r_[self.kernel.theta, np.log(np.r_[self.noise, self.scale])]
+
+    @cached_property
+    def is_free(self):
+        """Which of them are free."""
+        kernel = np.ones(self.kernel.n_dims, dtype=bool)
+        noise = np.broadcast_to(self.free_noise, np.size(self.noise))
+        return np.r_[kernel, noise, self.free_scale]
+
+    def covariance(self, boundary, eval_gradient=False):
+        """Prior covariance of boundary values, and its gradient if that is wanted.
+
+        `boundary` has the points (c, 2), or is a PointsWithSlopes or PointsOfStates.
+        """
+        if isinstance(boundary, np.ndarray):
+            return self.kernel(boundary, eval_gradient=eval_gradient)
+        if eval_gradient:
+            return boundary.covariance_and_gradient(self.kernel)
+        return boundary.covariance(self.kernel)
+
+    def with_theta(self, theta):
+        """The prior with other values of the free hyperparameters."""
+        values, n = self.theta.copy(), self.kernel.n_dims
+        values[self.is_free] = theta
+        noise = np.where(self.free_noise, np.exp(values[n:-1]), self.noise)
+        noise = float(noise[0]) if self._is_alike else noise
+        scale = np.exp(values[-1]) if self.free_scale else self.scale
+        kernel = self.kernel.clone_with_theta(values[:n])
+        return replace(self, kernel=kernel, noise=noise, scale=scale)
+
+
+def boundary_kernels(points, values, order=1, length=0.3):
+    """Kernels on the boundary to start from, of different smoothness.
+
+    An unknown offset and Matern kernels of some degrees; the first length scales are a
+    fraction of the extent of the points (n, 2) that cover the box, between 0.02 and 30
+    of it, and variances between 0.01 and 1,000 of the mean square of the values (N,).
+    If the equation is of second order in time, slopes have to exist; and as it does not
+    make states smoother than they are initially, one kernel is of smooth functions.
+    """
+    extent, square = extent_of(points), size_or_one(values) ** 2
+    offset = Constant(np.mean(values) ** 2, "fixed")
+    variance = Constant(square, (1e-2 * square, 1e3 * square))
+    bounds = np.outer(extent, (0.02, 30.0))
+    degrees = (1.5, 2.5) if order == 1 else (2.5,)
+    kernels = [Matern(length * extent, bounds, nu=nu) for nu in degrees]
+    if order == 2:
+        kernels.append(RBF(length * extent, bounds))
+    return [offset + variance * kernel for kernel in kernels]
+
+
+def boundary_priors(learned, points, order, noise, first_noise, exact):
+    """Priors of different smoothness; all states have kernels of the same one.
+
+    learned : LearnedModel. Observations and equations, of an order in time.
+    points : ndarray of shape (n, 2). They cover the box.
+    noise : float, ndarray of shape (J,) or None. Noise levels that are given; nan: not.
+    first_noise, exact : float. Others start at the first one, and all are no less than
+        the second one, in units of the size of the observations.
+    """
+    observations = learned.observations
+    functions, single = observations.functions, len(observations.states) == 1
+    sizes = observations.sizes()
+    given = np.full(len(sizes), np.nan) if noise is None else np.reshape(noise, -1)
+    given = given.astype(float)
+    levels = np.where(np.isnan(given), first_noise * sizes, given)
+    levels, is_free = np.maximum(levels, exact * sizes), np.isnan(given)
+    kernels = []
+    for state in observations.states:
+        names = [operator.state for operator in observations.operators]
+        values = [data.values[data.index == names.index(state)] for data in functions]
+        kernels.append(boundary_kernels(points, np.concatenate(values), order))
+    return tuple(
+        BoundaryPrior(
+            own[0] if single else StateKernels(own),
+            float(levels[0]) if single else levels,
+            free_noise=bool(is_free[0]) if single else is_free,
+            free_scale=any(
+                e.equation_kernel is not None and e.equation_kernel.n_dims > 0
+                for e in learned.equations
+            ),
+        )
+        for own in zip(*kernels, strict=True)
+    )
