@@ -158,6 +158,19 @@ class BoundaryValueRegression:
         whitened = self._whitened
         return np.concatenate(whitened.targets), np.concatenate(whitened.on_weights)
 
+    @property
+    def n_free(self):
+        """Number of observations: boundary values have a prior."""
+        return len(self.whitened()[0])
+
+    @property
+    def level_range(self):
+        """Between which multiples of theirs noise levels may be with other weights.
+
+        They are not changed without the kernels of boundary values.
+        """
+        return 1.0, 1.0
+
     @cached_property
     def unknowns(self):
         """The most probable (1, weights, boundary values) of each function."""

@@ -185,6 +185,14 @@ class InitialValueRegression:
         """Number of observations less that of the initial values."""
         return max(1, sum(len(own.index) - len(own.initial) for own in self.rows))
 
+    @property
+    def level_range(self):
+        """Between which multiples of theirs noise levels may be with other weights."""
+        prior = self.prior
+        if not np.all(prior.free_noise):
+            return 1.0, 1.0
+        return np.max(prior.lowest / prior.noise), np.inf
+
     def log_evidence(self):
         """Log likelihood of the observations, weights and initial values averaged."""
         factors = [self._solved[1], *(block.R for block in self._blocks)]

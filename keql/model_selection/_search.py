@@ -11,10 +11,6 @@ equation learned with the one may be held while states are found with the other.
 from dataclasses import replace
 from itertools import islice
 
-import numpy as np
-
-from keql._observations.data import PredictionScale, noise_range
-from keql._regression.two_step import refit_two_steps
 from keql.equation import find_terms
 from keql.model_selection._annealing import (
     anneal,
@@ -22,10 +18,7 @@ from keql.model_selection._annealing import (
     impose_gradually,
 )
 from keql.model_selection._candidates import candidates
-from keql.model_selection._evolution_terms import (
-    fit_exact_states,
-    predicts_within_noise,
-)
+from keql.model_selection._exact_states import ExactSearch, fit_hypothesis
 from keql.model_selection._fit import (
     JointFamily,
     Selection,
@@ -33,35 +26,11 @@ from keql.model_selection._fit import (
     refit_states,
     with_better_equation,
 )
-from keql.model_selection._from_diffusion import or_from_diffusion
 from keql.model_selection._state_kernels import (
     KernelCandidate,
     compare_kernels,
     warm_start,
 )
-from keql.model_selection._trajectory_terms import (
-    TrajectorySearchSettings,
-    fit_trajectories,
-)
-
-
-def fit_hypothesis(hypothesis, two_step, context, learned=None):
-    """The fit of one hypothesis whose kernels are given, or are those of two steps.
-
-    hypothesis : Hypothesis. What is supposed.
-    two_step : LearnedModel. The two-step solution with its equation kernel.
-    context : Context. How problems are solved.
-    learned : LearnedModel, default=None. States and equation to start exact states
-        from; None: those of two steps.
-
-    Returns fit : Fit or None. None if states cannot obey the equation exactly.
-    """
-    if hypothesis.constraint == "integration":
-        return fit_exact_states(two_step, learned or two_step, hypothesis, context)
-    family = JointFamily(two_step, hypothesis, context)
-    return fit_jointly(
-        family, two_step, *family.problem_of(two_step), context.settings.n_restarts
-    )
 
 
 def search(two_step, given, context):
@@ -93,184 +62,19 @@ class _Search:
 
     def __init__(self, two_step, table, context):
         self.two_step, self.context = two_step, context
-        self.criteria = context.criteria
-        self.size = PredictionScale(two_step.observations).size
-        self.table, self.agreed = table, False
-        self.not_tried = [
-            (row.hypothesis.name, row.why_not) for row in table if row.why_not
-        ]
+        self.criteria, self.table = context.criteria, table
+        self.exact = ExactSearch(two_step, table, context)
 
     def run(self):
         """The selection."""
-        by_terms = self._is_in_time or self._is_of_fields
-        exact = self._trajectories() if by_terms else self._exact_states()
-        if exact is not None and self._is_enough(exact):
-            self._leave_out(self.table[2:5], "exact states predict well enough")
+        exact = self.exact.run()
+        if exact is not None and self.exact.is_enough(exact):
+            self.exact.leave_out(self.table[2:5], "exact states predict well enough")
             selection = Selection(exact=exact)
         else:
             selection = self._joint(exact)
-        return replace(selection, not_tried=self.not_tried, criteria=self.criteria)
-
-    def _is_enough(self, exact):
-        """Whether nothing else is tried beside exact states."""
-        if exact.result.interrupted or (self._is_of_fields and self.agreed):
-            return True
-        if self._is_in_time or self._is_of_fields:
-            return self._misses_nothing(exact)
-        return predicts_within_noise(exact, self.two_step, self.criteria)
-
-    def _leave_out(self, rows, reason):
-        names = dict(self.not_tried)
-        for row in rows:
-            if row.hypothesis.name not in names:
-                self.not_tried.append((row.hypothesis.name, reason))
-
-    def _in_doubt(self, error):
-        """Whether an equation that predicts so poorly may be another one."""
-        return error >= self.criteria.predicts_well * self.size
-
-    def _two_steps(self, hypothesis):
-        """The two-step solution with the equation kernel of a hypothesis."""
-        if hypothesis.equation_kernel is self.table[0].hypothesis.equation_kernel:
-            return self.two_step
-        kernel, settings = self.two_step.state_kernel, self.context.settings
-        return refit_two_steps(self.two_step, hypothesis, settings, kernel)
-
-    # --- exact states ---------------------------------------------------------------
-
-    @property
-    def _is_in_time(self):
-        """Whether equations are ordinary differential equations."""
-        return len(self.two_step.variables) == 1
-
-    @property
-    def _is_of_fields(self):
-        """Whether they are several equations in space and time."""
-        return self.two_step.setup.is_system and not self._is_in_time
-
-    def _trajectories(self):
-        """Exact trajectories with quadratic, or cubic equations if they are better.
-
-        From the states of two steps; then from those that the equations at collocation
-        points lead to, these imposed more and more strictly; then, for systems, from
-        those of compared kernels, which are tried for single equations anyway.
-        """
-        rows = [row.hypothesis for row in self.table[:2] if not row.why_not]
-        wider = [row.hypothesis for row in self.table[5:] if not row.why_not]
-        pairs = zip(self.table[:2], self.table[2:4], strict=True)
-        joint = [a.hypothesis for a, b in pairs if not (a.why_not or b.why_not)]
-        if self._is_of_fields and len(rows) > 1 and rows[0].n_terms is not None:
-            self._leave_out(self.table[:1], "its terms are among the cubic ones")
-            rows, joint = rows[1:], joint[1:]
-        starts, best = [(None, [*rows, *wider]), (anneal, joint)], None
-        starts += [(compare_kernels, joint)] if self.two_step.setup.is_system else []
-        for find_kernels, tried in starts:
-            before = best
-            for hypothesis in tried:
-                fit = self._trajectories_from(find_kernels, hypothesis)
-                clearly = 1.0 if best is None else self.criteria.clearly_better
-                if fit is not None and (
-                    best is None or fit.error < clearly * best.error
-                ):
-                    best = fit
-                if best is not None and best.result.interrupted:
-                    return best
-                if best is not None and self._misses_nothing(best):
-                    return self._or_more_terms(best, rows, wider)
-                if before is not None and self._agree(fit, before):
-                    self.agreed = True
-                    return before
-        return best
-
-    def _agree(self, fit, other):
-        """Whether trajectories from another start are those that predict well."""
-        doubts = fit is None or self._in_doubt(other.error)
-        if doubts or {*fit.term_names} != {*other.term_names}:
-            return False
-        return abs(fit.error - other.error) < self.criteria.agreement * other.error
-
-    def _or_more_terms(self, fit, rows, wider):
-        """Trajectories that predict as well as noise allows, or others with more terms.
-
-        By their evidence: errors of prediction hardly tell terms within the noise. The
-        wider hypotheses are less probable before data are seen.
-        """
-        names = [row.name for row in (*rows, *wider)]
-        place = names.index(fit.hypothesis.name)
-        for row in rows[place + 1 :]:
-            if row.n_terms is None or fit.result.interrupted:
-                return fit
-            two_step = self._two_steps(row)
-            fit = fit_trajectories(two_step, row, self.context, simpler=fit) or fit
-        last = place == len(names) - 1
-        if last or not wider or not self._sees_noise or fit.result.interrupted:
-            return fit
-        two_step, few = self._two_steps(wider[-1]), TrajectorySearchSettings(n_tried=2)
-        other = fit_trajectories(two_step, wider[-1], self.context, few, simpler=fit)
-        if other is None:
-            return fit
-        return fit.or_more_probable(other, self.criteria.wider)
-
-    def _trajectories_from(self, find_kernels, hypothesis):
-        """Exact trajectories from two steps, or from a joint fit with all terms."""
-        two_step = self._two_steps(hypothesis)
-        if find_kernels is None:
-            return fit_trajectories(two_step, hypothesis, self.context)
-        everything = replace(hypothesis, n_terms=None)
-        family = JointFamily(two_step, everything, self.context)
-        kernels = find_kernels(family)
-        fit = fit_jointly(family, *warm_start(kernels[0], family)[:3])
-        if fit.result.interrupted:
-            return None
-        return fit_trajectories(fit.learned, hypothesis, self.context)
-
-    def _convinces(self, fit):
-        """Whether nothing that predicts better than a fit is to be looked for."""
-        scale = PredictionScale(self.two_step.observations)
-        limit = self.criteria.exact_noise * scale.noise(self.two_step.observation_noise)
-        return fit.error < min(limit, self.criteria.explains * scale.spread)
-
-    def _misses_nothing(self, fit):
-        """The same of trajectories; to more digits than interpolation if exact."""
-        if self._is_of_fields:
-            own = fit.problem.prior.noise
-            return predicts_within_noise(fit, self.two_step, self.criteria, own)
-        if self._sees_noise:
-            return self._convinces(fit)
-        return fit.error < self.criteria.nothing_missed * self.size
-
-    @property
-    def _sees_noise(self):
-        """Whether two steps find more noise than they take exact data to have."""
-        lowest, _ = noise_range(self.two_step.observations.sizes())
-        return bool(np.any(self.two_step.observation_noise > 2 * lowest))
-
-    def _exact_states(self):
-        """Exact states with a quadratic, or a cubic equation if clearly better."""
-        first, cubic = self.table[:2]
-        if first.why_not:
-            return None
-        best = self._exact_from_anywhere(first.hypothesis)
-        if best is None or cubic.why_not:
-            return best
-        if not self._in_doubt(best.error) or best.result.interrupted:
-            self._leave_out([cubic], "the lower degree predicts well")
-            return best
-        other = self._exact_from_anywhere(cubic.hypothesis)
-        clearly = self.criteria.clearly_better
-        better = other is not None and other.error < clearly * best.error
-        return other if better else best
-
-    def _exact_from_anywhere(self, hypothesis):
-        """Exact states from those of two steps, or from a diffusion if that is poor."""
-        two_step = self._two_steps(hypothesis)
-        best = fit_hypothesis(hypothesis, two_step, self.context)
-        given = self.two_step, self.criteria
-        if best is not None and predicts_within_noise(best, *given):
-            return best
-        return or_from_diffusion(best, two_step, hypothesis, self.context)
-
-    # --- the equation at collocation points -----------------------------------------
+        told = {"not_tried": self.exact.not_tried, "criteria": self.criteria}
+        return replace(selection, **told)
 
     def _joint(self, exact):
         """The joint fit with the best kernels, or exact states if it promises less."""
@@ -279,19 +83,21 @@ class _Search:
         _, _, first, cubic, varying = self.table[:5]
         family = JointFamily(self.two_step, first.hypothesis, self.context)
         kernels = compare_kernels(family)
-        if not cubic.why_not and self._in_doubt(kernels[0].error):
+        if not cubic.why_not and self.exact.in_doubt(kernels[0].error):
             other = JointFamily(
-                self._two_steps(cubic.hypothesis), cubic.hypothesis, self.context
+                self.exact.two_steps(cubic.hypothesis), cubic.hypothesis, self.context
             )
             others = compare_kernels(other)
             better = others[0].error < self.criteria.clearly_better * kernels[0].error
-            if better and not self._in_doubt(others[0].error):
+            if better and not self.exact.in_doubt(others[0].error):
                 family, kernels = other, others
         elif not cubic.why_not:
-            self._leave_out([cubic], "the lower degree predicts well")
-        if exact is not None and not self._in_doubt(exact.error):
+            self.exact.leave_out([cubic], "the lower degree predicts well")
+        if exact is not None and not self.exact.in_doubt(exact.error):
             if kernels[0].error > self.criteria.clearly_better * exact.error:
-                self._leave_out([first, cubic, varying], "exact states predict better")
+                self.exact.leave_out(
+                    [first, cubic, varying], "exact states predict better"
+                )
                 return Selection(exact=exact)
         best = self._with_best_kernel(family, kernels)
         if not varying.why_not:
@@ -306,24 +112,26 @@ class _Search:
         equation where predictions are poor.
         """
         _, _, first, cubic, varying = self.table[:5]
-        self._leave_out([varying], "it is tried for single equations only")
+        self.exact.leave_out([varying], "it is tried for single equations only")
         family, start = self._imposed(first.hypothesis)
         other = None
-        if not cubic.why_not and not self._convinces(start):
+        if not cubic.why_not and not self.exact.convinces(start):
             other = self._imposed(cubic.hypothesis)
             if self._is_clearly_better(other[1], start):
                 family, start, other = *other, None
         elif not cubic.why_not:
-            self._leave_out([cubic], "the lower degree predicts well")
+            self.exact.leave_out([cubic], "the lower degree predicts well")
         kernels = compare_lengths(family, start)
-        if other is not None and not self._convinces(kernels[0]):
+        if other is not None and not self.exact.convinces(kernels[0]):
             others = compare_lengths(*other)
             if self._is_clearly_better(others[0], kernels[0]):
                 family, kernels = other[0], others
-        if self._in_doubt(kernels[0].error) and not self._convinces(kernels[0]):
+        if self.exact.in_doubt(kernels[0].error) and not self.exact.convinces(
+            kernels[0]
+        ):
             kernels = min(kernels, compare_kernels(family), key=lambda k: k[0].error)
         start = warm_start(kernels[0], family)
-        poor = self._in_doubt(start.error) and not self._convinces(kernels[0])
+        poor = self.exact.in_doubt(start.error) and not self.exact.convinces(kernels[0])
         n_restarts = self.context.settings.n_restarts if poor else 0
         fit = fit_jointly(family, *start[:3], n_restarts)
         best = Selection(fit, None, start.error, kernels)
@@ -335,8 +143,12 @@ class _Search:
         return best
 
     def _imposed(self, hypothesis):
-        """The joint problems of a hypothesis, and a solution with a first kernel."""
-        family = JointFamily(self._two_steps(hypothesis), hypothesis, self.context)
+        """The joint problems of a hypothesis, and their solution with a first kernel.
+
+        The length scales of that are not compared with others yet: where the degree is
+        too low, none predict well.
+        """
+        family = JointFamily(self.exact.two_steps(hypothesis), hypothesis, self.context)
         return family, impose_gradually(family)
 
     def _is_clearly_better(self, candidate, other):
@@ -347,10 +159,10 @@ class _Search:
         fit, clearly = best.joint, self.criteria.clearly_better
         hopeless = fit.result.interrupted or fit.is_noise_limited(self.criteria)
         if hopeless or best.exact is not None:
-            self._leave_out([row], "nothing would be seen to predict better")
+            self.exact.leave_out([row], "nothing would be seen to predict better")
             return best
         family = JointFamily(
-            self._two_steps(row.hypothesis), row.hypothesis, self.context
+            self.exact.two_steps(row.hypothesis), row.hypothesis, self.context
         )
         kernels = compare_kernels(family)
         if kernels[0].error < clearly * best.error:
@@ -379,8 +191,8 @@ class _Search:
         if self._is_worth_more(best):
             best = self._or_held_equation(family, best)
         best = replace(best, joint=best.joint.with_residual_dispersion(self.criteria))
-        factor = 1.0 if not self._is_in_time else self._factor_of_exact
-        return best.or_exact(self._exact_from(family, best.joint), factor)
+        factor = 1.0 if not self.exact.is_in_time else self._factor_of_exact
+        return best.or_exact(self.exact.from_joint_fit(family, best.joint), factor)
 
     @property
     def _factor_of_exact(self):
@@ -391,24 +203,10 @@ class _Search:
         tried then.
         """
         clearly = self.criteria.clearly_better
-        return 1 / clearly if self._is_in_time else clearly
+        return 1 / clearly if self.exact.is_in_time else clearly
 
     def _is_worth_more(self, selection):
         return not selection.joint.needs_no_refinement(self.criteria)
-
-    def _exact_from(self, family, fit):
-        """Exact states from those of a joint fit; None if there are none."""
-        exact = self.table[0]
-        if exact.why_not or fit.result.interrupted:
-            return None
-        if self._is_in_time:
-            return fit_trajectories(fit.learned, family.hypothesis, self.context)
-        hypothesis = replace(
-            family.hypothesis,
-            constraint="integration",
-            name=f"exact states, {family.hypothesis.name}",
-        )
-        return fit_hypothesis(hypothesis, family.two_step, self.context, fit.learned)
 
     def _finalist(self, family, kernels):
         """The fit with the best kernel; if it is a poor one, with the best of some.
@@ -426,9 +224,9 @@ class _Search:
             selection = Selection(fit, None, start.error, kernels)
             if fit.result.interrupted:
                 return tried[0].or_better(selection) if tried else selection
-            exact = self._exact_from(family, fit)
+            exact = self.exact.from_joint_fit(family, fit)
             selection = selection.or_exact(exact, self._factor_of_exact)
-            poor = self._in_doubt(selection.error)
+            poor = self.exact.in_doubt(selection.error)
             if fit.is_noise_limited(self.criteria) or not poor:
                 return selection
             tried.append(selection)

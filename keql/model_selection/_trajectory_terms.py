@@ -101,10 +101,10 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     is_field = len(learned.variables) > 1
     if (why_not_integrated if is_field else why_no_trajectories)(learned):
         return None
+    learned = with_most_probable_terms(learned, hypothesis)
     if settings is None:
         of_fields = TrajectorySearchSettings.of_fields
         settings = of_fields() if is_field else TrajectorySearchSettings()
-    learned = with_most_probable_terms(learned, hypothesis)
     operators = [operator.name for operator in learned.observations.operators]
     given = [hypothesis.of_state(name).observation_noise for name in operators]
     given = np.array(given, dtype=float)
@@ -270,14 +270,9 @@ class _TermSearch:
     def _scores(self, model, odds):
         """The evidence of sets of terms in a linearised problem, with their odds."""
         target, features = model.regression.whitened()
-        norms, prior = self.single.T @ self.single, model.regression.prior
-        levels, n_free = (1.0, 1.0), None
-        # Kernels of boundary values are those of one noise level, not of any.
-        if self.problem.boundary_kernel is None and np.all(prior.free_noise):
-            levels = np.max(prior.lowest / prior.noise), np.inf
-            n_free = model.regression.n_free
-        effects = features @ self.single
-        return SubsetEvidence(effects, target, norms, odds, levels, n_free)
+        effects, norms = features @ self.single, self.single.T @ self.single
+        how = model.regression.level_range, model.regression.n_free
+        return SubsetEvidence(effects, target, norms, odds, *how)
 
     def _try(self, kept, model, score, iterate):
         """Solve for a set of terms."""

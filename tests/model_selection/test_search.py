@@ -15,7 +15,7 @@ from keql.datasets import make_burgers
 from keql.equation._basis import FixedUnknownPart, PolynomialBasis
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
-from keql.model_selection import _search
+from keql.model_selection import _exact_states, _search
 from keql.model_selection._candidates import Candidate
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._fit import Context, JointFamily, Selection
@@ -249,13 +249,17 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_search, "fit_jointly", fit)
     monkeypatch.setattr(_search, "compare_kernels", compare)
     monkeypatch.setattr(_search, "warm_start", start)
-    monkeypatch.setattr(_search, "fit_hypothesis", lambda *_: next(exact, None))
+    monkeypatch.setattr(_exact_states, "fit_hypothesis", lambda *_: next(exact, None))
+    monkeypatch.setattr(_exact_states, "replace", with_changes)
     monkeypatch.setattr(_search, "replace", with_changes)
     of_state = np.zeros(3, dtype=int), [identity_of("u", 1)]
     data = FunctionData(np.zeros((3, 1)), np.ones(3), np.ones(3), *of_state)
     setup = SimpleNamespace(is_system=False)
     two_step = SimpleNamespace(
-        observations=Observations((None,), [data]), setup=setup, variables=("x", "t")
+        observations=Observations((None,), [data]),
+        observation_noise=np.zeros(1),
+        setup=setup,
+        variables=("x", "t"),
     )
     context = replace(CONTEXT, settings=replace(CONTEXT.settings, n_restarts=7))
     table = [Candidate(Hypothesis(), why_not)] * 5
@@ -386,7 +390,7 @@ def test_exact_states_are_taken_if_they_predict_better(
 def test_an_interrupted_fit_is_not_made_exact(monkeypatch):
     search, _ = make_search(monkeypatch, [Found(0.01)])
     stopped = Found(0.1, interrupted=True)
-    assert search._exact_from(FakeFamily([]), stopped) is None
+    assert search.exact.from_joint_fit(FakeFamily([]), stopped) is None
     selection = Selection(stopped)
     assert selection.or_exact(Found(0.01)) is selection
 
@@ -394,7 +398,7 @@ def test_an_interrupted_fit_is_not_made_exact(monkeypatch):
 @pytest.mark.parametrize(
     "quadratic, cubic, chosen",
     [
-        (0.05, 0.01, 0),
+        (0.004, 0.001, 0),
         (0.2, 0.1, 1),
         (0.2, 0.19, 0),
         (0.2, None, 0),
@@ -408,16 +412,16 @@ def test_a_cubic_equation_is_taken_if_clearly_better(
     search, _ = make_search(monkeypatch)
     found = [None if error is None else Found(error) for error in (quadratic, cubic)]
     fits = iter(found)
-    monkeypatch.setattr(search, "_exact_from_anywhere", lambda _: next(fits))
-    assert search._exact_states() is (None if chosen is None else found[chosen])
-    reasons = dict(search.not_tried)
-    assert bool(reasons) == (quadratic == 0.05)
+    monkeypatch.setattr(search.exact, "_exact_from_anywhere", lambda _: next(fits))
+    assert search.exact._exact_states() is (None if chosen is None else found[chosen])
+    reasons = dict(search.exact.not_tried)
+    assert bool(reasons) == (quadratic == 0.004)
 
 
 def test_hypotheses_that_are_not_tried_have_reasons(monkeypatch):
     search, _ = make_search(monkeypatch, why_not="a forcing is given")
-    assert search._exact_states() is None
-    assert search.not_tried[0] == ("quadratic polynomial", "a forcing is given")
+    assert search.exact._exact_states() is None
+    assert search.exact.not_tried[0] == ("quadratic polynomial", "a forcing is given")
 
 
 def test_a_fixed_equation_has_values_and_slopes_but_no_features():
@@ -434,8 +438,8 @@ def test_a_fixed_equation_has_values_and_slopes_but_no_features():
 @pytest.mark.slow
 def test_the_equation_of_a_rougher_kernel(monkeypatch):
     """Defaults find it where states that fill the gaps alone would bend it."""
-    for name in ("fit_exact_states", "fit_from_diffusion"):
-        monkeypatch.setattr(_search, name, lambda *_: None)
+    for name in ("fit_exact_states", "or_from_diffusion"):
+        monkeypatch.setattr(_exact_states, name, lambda *_: None)
     data = make_burgers(60, collocation_shape=(14, 17), random_state=5)
     model = OneStepKEqL(**data.problem, n_terms="auto").fit(data.X, data.y)
     terms = model.equation_.terms()

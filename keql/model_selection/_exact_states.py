@@ -1,0 +1,259 @@
+"""The search among hypotheses whose states obey the equation exactly."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from keql._observations.data import PredictionScale, noise_range
+from keql._regression.periodic import repeated_states
+from keql._regression.two_step import refit_two_steps
+from keql.model_selection._annealing import anneal
+from keql.model_selection._evolution_terms import (
+    fit_exact_states,
+    predicts_within_noise,
+)
+from keql.model_selection._fit import JointFamily, fit_jointly
+from keql.model_selection._from_diffusion import or_from_diffusion
+from keql.model_selection._state_kernels import compare_kernels, warm_start
+from keql.model_selection._trajectory_terms import (
+    TrajectorySearchSettings,
+    fit_trajectories,
+)
+
+
+def fit_hypothesis(hypothesis, two_step, context, learned=None):
+    """The fit of one hypothesis whose kernels are given, or are those of two steps.
+
+    hypothesis : Hypothesis. What is supposed.
+    two_step : LearnedModel. The two-step solution with its equation kernel.
+    context : Context. How problems are solved.
+    learned : LearnedModel, default=None. States and equation to start exact states
+        from; None: those of two steps.
+
+    Returns fit : Fit or None. None if states cannot obey the equation exactly.
+    """
+    if hypothesis.constraint == "integration":
+        return fit_exact_states(two_step, learned or two_step, hypothesis, context)
+    family = JointFamily(two_step, hypothesis, context)
+    return fit_jointly(
+        family, two_step, *family.problem_of(two_step), context.settings.n_restarts
+    )
+
+
+class ExactSearch:
+    """The order in which exact states are tried, and when nothing else is.
+
+    two_step : LearnedModel. The two-step solution.
+    table : list of Candidate. The hypotheses.
+    context : Context. How problems are solved.
+
+    not_tried : list of (str, str). Names of hypotheses, and why they were left out.
+    """
+
+    def __init__(self, two_step, table, context):
+        self.two_step, self.context = two_step, context
+        self.criteria = context.criteria
+        self.size = PredictionScale(two_step.observations).size
+        self.table, self.agreed = table, False
+        self.not_tried = [
+            (row.hypothesis.name, row.why_not) for row in table if row.why_not
+        ]
+
+    def run(self):
+        """The best fit with exact states, or None."""
+        by_elimination = self.is_in_time or self._is_of_fields
+        return self._trajectories() if by_elimination else self._exact_states()
+
+    def is_enough(self, exact):
+        """Whether nothing else is tried beside exact states."""
+        if exact.result.interrupted:
+            return True
+        if self.is_in_time:
+            return self._misses_nothing(exact)
+        if self._is_of_fields:
+            return self.agreed or self._misses_nothing(exact)
+        return predicts_within_noise(exact, self.two_step, self.criteria)
+
+    def leave_out(self, rows, reason):
+        names = dict(self.not_tried)
+        for row in rows:
+            if row.hypothesis.name not in names:
+                self.not_tried.append((row.hypothesis.name, reason))
+
+    def in_doubt(self, error):
+        """Whether an equation that predicts so poorly may be another one."""
+        return error >= self.criteria.predicts_well * self.size
+
+    def two_steps(self, hypothesis):
+        """The two-step solution with the equation kernel of a hypothesis."""
+        if hypothesis.equation_kernel is self.table[0].hypothesis.equation_kernel:
+            return self.two_step
+        kernel, settings = self.two_step.state_kernel, self.context.settings
+        return refit_two_steps(self.two_step, hypothesis, settings, kernel)
+
+    @property
+    def is_in_time(self):
+        """Whether equations are ordinary differential equations."""
+        return len(self.two_step.variables) == 1
+
+    @property
+    def _is_of_fields(self):
+        """Whether they are several equations in space and time."""
+        return self.two_step.setup.is_system and not self.is_in_time
+
+    def _trajectories(self):
+        """Exact trajectories with quadratic, or cubic equations if they are better.
+
+        From the states of two steps; for systems, if that predicts poorly, from states
+        that repeat themselves; then from those that the equations at collocation points
+        lead to, these imposed more and more strictly; then, for systems, from those of
+        compared kernels, which are tried for single equations anyway.
+        """
+        rows = [row.hypothesis for row in self.table[:2] if not row.why_not]
+        wider = [row.hypothesis for row in self.table[5:] if not row.why_not]
+        pairs = zip(self.table[:2], self.table[2:4], strict=True)
+        joint = [a.hypothesis for a, b in pairs if not (a.why_not or b.why_not)]
+        if self._is_of_fields and len(rows) > 1 and rows[0].n_terms is not None:
+            self.leave_out(self.table[:1], "its terms are among the cubic ones")
+            rows, joint = rows[1:], joint[1:]
+        starts, best = [(None, [*rows, *wider]), (anneal, joint)], None
+        if self.two_step.setup.is_system:
+            repeated = [] if self._is_of_fields else [(repeated_states, rows)]
+            starts = [starts[0], *repeated, starts[1], (compare_kernels, joint)]
+        for find_kernels, tried in starts:
+            before = best
+            for hypothesis in tried:
+                fit = self._trajectories_from(find_kernels, hypothesis, best)
+                clearly = 1.0 if best is None else self.criteria.clearly_better
+                if fit is not None and (
+                    best is None or fit.error < clearly * best.error
+                ):
+                    best = fit
+                if best is not None and best.result.interrupted:
+                    return best
+                if best is not None and self._misses_nothing(best):
+                    return self._or_more_terms(best, rows, wider)
+                if before is not None and self._agree(fit, before):
+                    self.agreed = True
+                    return before
+        return best
+
+    def _agree(self, fit, other):
+        """Whether trajectories from another start are those that predict well."""
+        if fit is None or self.in_doubt(other.error):
+            return False
+        if set(fit.term_names) != set(other.term_names):
+            return False
+        return abs(fit.error - other.error) < self.criteria.agreement * other.error
+
+    def _or_more_terms(self, fit, rows, wider):
+        """Trajectories that predict as well as noise allows, or others with more terms.
+
+        By their evidence: errors of prediction hardly tell terms within the noise. The
+        wider hypotheses are less probable before data are seen.
+        """
+        names = [row.name for row in (*rows, *wider)]
+        place = names.index(fit.hypothesis.name)
+        for row in rows[place + 1 :]:
+            if row.n_terms is None or fit.result.interrupted:
+                return fit
+            two_step = self.two_steps(row)
+            fit = fit_trajectories(two_step, row, self.context, simpler=fit) or fit
+        last = place == len(names) - 1
+        if last or not wider or not self._sees_noise or fit.result.interrupted:
+            return fit
+        two_step, few = self.two_steps(wider[-1]), TrajectorySearchSettings(n_tried=2)
+        other = fit_trajectories(two_step, wider[-1], self.context, few, simpler=fit)
+        if other is None:
+            return fit
+        return fit.or_more_probable(other, self.criteria.wider)
+
+    def _trajectories_from(self, find_kernels, hypothesis, best):
+        """Exact trajectories from two steps, or from a joint fit with all terms."""
+        if find_kernels is repeated_states:
+            return self._repeated_trajectories(hypothesis, best)
+        two_step = self.two_steps(hypothesis)
+        if find_kernels is None:
+            return fit_trajectories(two_step, hypothesis, self.context)
+        everything = replace(hypothesis, n_terms=None)
+        family = JointFamily(two_step, everything, self.context)
+        kernels = find_kernels(family)
+        fit = fit_jointly(family, *warm_start(kernels[0], family)[:3])
+        if fit.result.interrupted:
+            return None
+        return fit_trajectories(fit.learned, hypothesis, self.context)
+
+    def _repeated_trajectories(self, hypothesis, best):
+        """Exact trajectories from periodic states, if these alone predict well."""
+        if best is not None and not self.in_doubt(best.error):
+            return None
+        learned = repeated_states(self.two_step, hypothesis, self.context.settings)
+        scale = PredictionScale(self.two_step.observations)
+        if learned is None or self.in_doubt(scale.noise(learned.observation_noise)):
+            return None
+        return fit_trajectories(learned, hypothesis, self.context)
+
+    def convinces(self, fit):
+        """Whether nothing that predicts better than a fit is to be looked for."""
+        scale = PredictionScale(self.two_step.observations)
+        limit = self.criteria.exact_noise * scale.noise(self.two_step.observation_noise)
+        return fit.error < min(limit, self.criteria.explains * scale.spread)
+
+    def _misses_nothing(self, fit):
+        """The same of trajectories.
+
+        Where two steps find no noise, exact states have to predict to more digits than
+        interpolation does.
+        """
+        if not self.is_in_time:
+            own = fit.problem.prior.noise
+            return predicts_within_noise(fit, self.two_step, self.criteria, own)
+        if self._sees_noise:
+            return self.convinces(fit)
+        return fit.error < self.criteria.nothing_missed * self.size
+
+    @property
+    def _sees_noise(self):
+        """Whether two steps find more noise than they take exact data to have."""
+        lowest, _ = noise_range(self.two_step.observations.sizes())
+        return bool(np.any(self.two_step.observation_noise > 2 * lowest))
+
+    def _exact_states(self):
+        """Exact states with a quadratic, or a cubic equation if clearly better."""
+        first, cubic = self.table[:2]
+        if first.why_not:
+            return None
+        best = self._exact_from_anywhere(first.hypothesis)
+        if best is None or cubic.why_not:
+            return best
+        enough = predicts_within_noise(best, self.two_step, self.criteria)
+        if enough or best.result.interrupted:
+            self.leave_out([cubic], "the lower degree predicts well")
+            return best
+        other = self._exact_from_anywhere(cubic.hypothesis)
+        clearly = self.criteria.clearly_better
+        better = other is not None and other.error < clearly * best.error
+        return other if better else best
+
+    def _exact_from_anywhere(self, hypothesis):
+        """Exact states from those of two steps, or from a diffusion if that is poor."""
+        two_step = self.two_steps(hypothesis)
+        best = fit_hypothesis(hypothesis, two_step, self.context)
+        given = self.two_step, self.criteria
+        if best is not None and predicts_within_noise(best, *given):
+            return best
+        return or_from_diffusion(best, two_step, hypothesis, self.context)
+
+    def from_joint_fit(self, family, fit):
+        """Exact states from those of a joint fit; None if there are none."""
+        exact = self.table[0]
+        if exact.why_not or fit.result.interrupted:
+            return None
+        if self.is_in_time:
+            return fit_trajectories(fit.learned, family.hypothesis, self.context)
+        hypothesis = replace(
+            family.hypothesis,
+            constraint="integration",
+            name=f"exact states, {family.hypothesis.name}",
+        )
+        return fit_hypothesis(hypothesis, family.two_step, self.context, fit.learned)
