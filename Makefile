@@ -24,15 +24,15 @@ RUFF_IGNORE := __init__.py:F401
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-oldest lint doc benchmark clean
+.PHONY: help demo test test-slow test-oldest coverage lint doc benchmark dist clean
 
 help:  ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 # One BLAS thread: the matrices are small, the tests run in several processes, and more
 # threads than free cores make all of them slow.
-demo test test-slow doc benchmark: export OMP_NUM_THREADS := 1
-demo test test-slow doc benchmark: export OPENBLAS_NUM_THREADS := 1
+demo test test-slow coverage doc benchmark dist: export OMP_NUM_THREADS := 1
+demo test test-slow coverage doc benchmark dist: export OPENBLAS_NUM_THREADS := 1
 
 demo: $(VENV)/stamp-core  ## learn an equation from scattered data and draw it
 	$(BIN)/python examples/demo.py
@@ -45,6 +45,9 @@ test-slow: $(VENV)/stamp-test  ## run the tests that take long, which "test" lea
 
 test-oldest:  ## run the tests with the oldest versions of what keql needs
 	@$(MAKE) --no-print-directory test VENV=.venv-oldest CONSTRAINTS=tests/oldest.txt
+
+coverage: $(VENV)/stamp-test  ## list the lines that no test runs; fails below 95 %
+	$(BIN)/python .ci/measure_coverage.py -m "not slow" $(PYTEST_ARGS)
 
 lint: $(VENV)/stamp-lint  ## check style, format and docstrings
 	$(BIN)/ruff check --select $(RUFF_RULES) --per-file-ignores $(RUFF_IGNORE) \
@@ -63,9 +66,22 @@ benchmark: $(VENV)/stamp-benchmark  ## run the benchmarks of tests/benchmarks
 	@set -e; for script in $(BENCHMARKS); do \
 	    echo "== $$script"; $(BIN)/python $$script $(BENCHMARK_ARGS); done
 
+# The tests of the source archive run with the wheel, in an environment with nothing
+# else: "pytest", unlike "python -m pytest", does not put the folder on the path.
+dist: $(VENV)/stamp-release  ## build both archives in dist, check and test them
+	rm -rf dist build .venv-wheel
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip --disable-pip-version-check -q install \
+	    "$$(ls dist/keql-*.whl)[test]"
+	mkdir -p build/source
+	tar -xzf dist/keql-*.tar.gz -C build/source --strip-components=1
+	cd build/source && ../../.venv-wheel/bin/pytest tests -m "not slow" $(PYTEST_ARGS)
+
 clean:  ## remove the environment and everything generated
-	rm -rf $(VENV) .venv-oldest keql.egg-info build dist doc/_build doc/generated doc/auto_examples
-	rm -rf .pytest_cache .ruff_cache .coverage htmlcov
+	rm -rf $(VENV) .venv-oldest .venv-wheel keql.egg-info build dist doc/_build doc/generated doc/auto_examples
+	rm -rf .pytest_cache .ruff_cache
 	find $(wildcard $(SOURCES)) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -5,6 +5,7 @@ square, averaged over functions: the published figures are these.
 """
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -39,7 +40,7 @@ def _relative(true, predicted, name):
     return float(np.linalg.norm(true - predicted) / norm)
 
 
-def relative_l2_error(y_true, y_pred, *, functions=None):
+def relative_l2_error(y_true: Any, y_pred: Any, *, functions: Any = None) -> float:
     """Relative L2 error, norm(y_true - y_pred) / norm(y_true).
 
     Parameters
@@ -106,7 +107,7 @@ def function_labels(estimator, X):
     return np.asarray(X)[:, column]
 
 
-def filtering_error(estimator, X, y):
+def filtering_error(estimator: Any, X: Any, y: Any) -> float:
     """Relative L2 error of a fitted state, averaged over functions.
 
     Parameters
@@ -188,7 +189,7 @@ def _true_values(unknown_part, features):
     return [_values(truth, "unknown_part") for truth in truths]
 
 
-def equation_error(equation, features, unknown_part):
+def equation_error(equation: Any, features: Any, unknown_part: Any) -> float:
     """Relative L2 error of the learned unknown part, averaged over functions.
 
     Parameters
@@ -263,7 +264,7 @@ def make_equation_scorer(features, unknown_part):
     return partial(_equation_score, features=features, unknown_part=unknown_part)
 
 
-def operator_error(solver, X, y, X_test, y_test):
+def operator_error(solver: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> float:
     """Relative L2 error of the solutions that a solver finds for new conditions.
 
     Parameters
@@ -309,7 +310,7 @@ def operator_error(solver, X, y, X_test, y_test):
     return float(np.mean(errors))
 
 
-def fill_distance(points, domain):
+def fill_distance(points: Any, domain: Any) -> float:
     """Largest distance from a point of the domain to the nearest of the points.
 
     The error bounds are powers of it: of the collocation points in the domain, and of

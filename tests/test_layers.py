@@ -29,10 +29,10 @@ ORDER = [
     "_evolution",
     "_solving",
     "model_selection",
+    "plotting",
     "fit_report",
     "_estimators",
     "datasets",
-    "plotting",
     "keql",
 ]
 
@@ -161,6 +161,7 @@ def test_every_module_belongs_to_a_package():
     assert FILES, f"no modules in {PACKAGE}"
     assert {path.name for path in PACKAGE.glob("*.py")} == {
         "__init__.py",
+        "_command_line.py",
         "exceptions.py",
         "metrics.py",
     }

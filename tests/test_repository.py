@@ -3,12 +3,16 @@
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 import tomllib
+import typing
 from pathlib import Path
 
 import pytest
 
 import keql
+from keql.fit_report import FitReport
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "doc" / "api.rst"
@@ -93,3 +97,67 @@ def test_the_tests_run_with_the_oldest_versions():
     pinned = pins((ROOT / "tests" / "oldest.txt").read_text(encoding="utf-8"))
     # Others may be pinned too, that these need in turn.
     assert {name: pinned.get(name) for name in bounds} == bounds
+
+
+def test_public_modules_are_imported_when_they_are_named():
+    script = (
+        "import sys, keql\n"
+        "assert 'keql.plotting' not in sys.modules and 'plotting' in dir(keql)\n"
+        "assert keql.plotting.StateDisplay and keql.datasets.make_duffing\n"
+        "assert 'matplotlib' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    with pytest.raises(AttributeError, match="has no attribute 'plots'"):
+        _ = keql.plots
+
+
+def test_versions_are_shown(capsys):
+    keql.show_versions()
+    shown = capsys.readouterr().out
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = [text.partition(">=")[0] for text in project["project"]["dependencies"]]
+    for name in ["python", "keql", *needed]:
+        assert re.search(rf"^  {name} +\S", shown, re.M), name
+    assert re.search(r"\d threads$", shown, re.M)
+
+
+def test_the_citation_is_of_this_version():
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^version: (.*)$", text, re.M)[1] == keql.__version__
+
+
+def test_the_source_archive_has_what_the_tests_need():
+    manifest = (ROOT / "MANIFEST.in").read_text(encoding="utf-8")
+    for folder in (".ci", "doc", "examples", "tests"):
+        assert f"graft {folder}\n" in manifest
+    assert (ROOT / "keql" / "py.typed").is_file()
+
+
+def test_workflows_call_targets_that_exist():
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    if not workflows:
+        pytest.skip("the source archive has no workflows")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.M))
+    texts = [path.read_text(encoding="utf-8") for path in workflows]
+    called = set(re.findall(r"run: make ([a-z-]+)", "".join(texts)))
+    assert {"test", "lint", "doc", "dist"} <= called <= targets
+
+
+def test_settings_of_the_project_can_be_read():
+    yaml = pytest.importorskip("yaml")
+    paths = [ROOT / "CITATION.cff", ROOT / ".pre-commit-config.yaml"]
+    paths += (ROOT / ".github").rglob("*.yml")
+    for path in paths:
+        if path.is_file():
+            assert yaml.safe_load(path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.parametrize("name", ["fit", "predict", "score", "simulate", "pde_solver"])
+def test_types_are_said_and_can_be_resolved(name):
+    """For type checkers, which read them because of py.typed."""
+    for learner in (keql.TwoStepKEqL, keql.OneStepKEqL, keql.ReducedOneStepKEqL):
+        method = getattr(learner, name)
+        given = set(inspect.signature(method).parameters) - {"self"}
+        assert {"return", *given} == set(typing.get_type_hints(method))
+    assert typing.get_type_hints(keql.OneStepKEqL)["fit_report_"] is FitReport

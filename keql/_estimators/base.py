@@ -4,6 +4,7 @@ The only module that imports private helpers of scikit-learn.
 """
 
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -27,7 +28,9 @@ from keql._observations.columns import (
     refuse_missing,
     states_by_name,
 )
+from keql._observations.grids import as_grid, read_grid
 from keql._observations.inputs import Inputs, constant_of_functions
+from keql._observations.tables import refuse_what_is_no_number
 from keql.operators import DifferentialOperator, identity_of, parse_operator
 
 
@@ -39,15 +42,26 @@ def at_least(lowest, kind=Integral):
 class BaseKEqL(RegressorMixin, BaseEstimator):
     """Base class of the estimators."""
 
+    # Set by `fit`; those of the subclasses are there.
+    collocation_points_: list[np.ndarray] | None
+    converged_: bool
+    functions_: tuple
+    n_features_in_: int
+    n_iter_: int
+    state_names_: tuple[str, ...]
+    states_: list
+    variables_: tuple[str, ...]
+
     _parameter_constraints: dict = {
-        "operators": [None, tuple, list],
+        "operators": [None, str, tuple, list],
         "known_part": [None, str, tuple, list, dict, callable, DifferentialOperator],
         "collocation_points": [None, at_least(1), "array-like", dict],
         "forcing": [None, callable, "array-like", dict, tuple],
-        "variables": [None, tuple, list],
+        "variables": [None, str, tuple, list],
         "function_column": [None, Integral, str],
         "operator_column": [None, Integral, str],
         "inputs": [None, dict],
+        "units": [None, dict],
         "states": [None, tuple, list, str],
         "equations": [None, list],
         "observation_noise": [None, at_least(0, Real), dict],
@@ -67,21 +81,21 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         "random_state": ["random_state"],
     }
 
-    def predict(self, X, return_std=False):
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Values of the fitted states.
 
         Parameters
         ----------
-        X : {array-like, dataframe} of shape (n, n_columns)
-            Points, with the column of function labels if there was one in `fit`.
+        X : {array-like, dataframe} of shape (n, n_columns), or grid
+            Points, with the columns that there were in `fit`; or an xarray grid.
         return_std : bool, default=False
             Whether the posterior standard deviations of the states are returned too.
 
         Returns
         -------
-        u : ndarray of shape (n,) or (n, S)
+        u : ndarray of shape (n,) or (n, S), or grid
             In units of `y`, one column for each of several states; with an operator
-            column, values (n,) of the operator that a row names.
+            column, values (n,) of the operator that a row names; a grid for a grid.
         std : ndarray of the same shape
             Only if `return_std`: of the states themselves, without observation noise;
             of a solver, of the linearised problem with the kernel as prior covariance.
@@ -97,6 +111,10 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             where.
         """
         check_is_fitted(self)
+        grid = as_grid(X)
+        if grid is not None:
+            asked = self.predict(grid.points(), return_std)
+            return grid.filled(asked, self.state_names_)
         self._warn(*self._read_points(X))
         return self._predict(X, return_std)
 
@@ -110,24 +128,25 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             )
             return self._evaluate(points, labels, operators, index, return_std)
         index = np.zeros(len(points), dtype=int)
-        operators = [identity_of(s, points.shape[1]) for s in self.state_names_]
         asked = [
             self._evaluate(points, labels, [operator], index, return_std)
-            for operator in operators
+            for operator in (identity_of(s, points.shape[1]) for s in self.state_names_)
         ]
-        if len(operators) == 1:
+        if len(asked) == 1:
             return asked[0]
         if not return_std:
             return np.column_stack(asked)
         return tuple(np.column_stack(part) for part in zip(*asked, strict=True))
 
-    def predict_derivative(self, X, operator, return_std=False):
+    def predict_derivative(
+        self, X: Any, operator: Any, return_std: bool = False
+    ) -> Any:
         """Values of an operator applied to the fitted states.
 
         Parameters
         ----------
-        X : {array-like, dataframe} of shape (n, n_columns)
-            Points, with the column of function labels if there was one in `fit`.
+        X : {array-like, dataframe} of shape (n, n_columns), or grid
+            Points, as `predict` takes them.
         operator : str, tuple of int, or DifferentialOperator
             Any operator that the state kernel allows, such as "u_xx"; it need not be
             one of the equation's.
@@ -136,7 +155,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        values : ndarray of shape (n,)
+        values : ndarray of shape (n,), or grid
             In units of `y` over those of the coordinates differentiated.
         std : ndarray of shape (n,)
             Only if `return_std`.
@@ -147,13 +166,17 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             Where `predict` warns.
         """
         check_is_fitted(self)
-        points, labels = self._read_points(X)
         operator = parse_operator(operator, self.variables_, self.state_names_)
+        grid = as_grid(X)
+        if grid is not None:
+            values = self.predict_derivative(grid.points(), operator, return_std)
+            return grid.named(values, operator.name)
+        points, labels = self._read_points(X)
         self._warn(points, labels)
         index = np.zeros(len(points), dtype=int)
         return self._evaluate(points, labels, [operator], index, return_std)
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination R^2 of the predictions.
 
         It says itself how good these are, so that nothing warns of points that are
@@ -161,10 +184,10 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, dataframe} of shape (n, n_columns)
-            Points, as `predict` takes them.
-        y : array-like of shape (n,) or (n, S)
-            True values; NaN where a state was not measured.
+        X : {array-like, dataframe} of shape (n, n_columns), or grid
+            Points, as `predict` takes them; a grid with its values.
+        y : array-like of shape (n,) or (n, S), default=None
+            True values; NaN where a state was not measured. None: those of a grid.
         sample_weight : array-like of shape (n,), default=None
             Weights of the rows.
 
@@ -175,6 +198,8 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             measured.
         """
         check_is_fitted(self)
+        grid = as_grid(X)
+        X, y = (X, y) if grid is None else read_grid(grid, y)
         names, y = getattr(y, "columns", None), np.asarray(y, dtype=float)
         predicted, y = self._predict(X), y.reshape(len(y), -1)
         predicted = predicted.reshape(len(predicted), -1)
@@ -216,7 +241,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
     def _warn(self, points, labels):
         """Warn of predictions that go too far."""
 
-    def coordinates(self, X):
+    def coordinates(self, X: Any) -> np.ndarray:
         """Coordinates of points: `X` without the column of function labels.
 
         Parameters
@@ -232,7 +257,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._read_points(X)[0]
 
-    def input_values(self, X):
+    def input_values(self, X: Any) -> np.ndarray:
         """Values of the inputs at points.
 
         Parameters
@@ -316,6 +341,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         special = self._special_columns()
         given = {name: column for name, column in special.items() if column is not None}
         if not given:
+            refuse_what_is_no_number(X, "X")
             points = validate_data(self, X, dtype=np.float64, reset=reset)
             return points, {name: [None] * len(points) for name in special}
         if not hasattr(X, "columns"):
@@ -323,6 +349,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         _check_feature_names(self, X, reset=reset)
         _check_n_features(self, X, reset=reset)
         columns = {name: column_index(X, given[name], name) for name in given}
+        refuse_what_is_no_number(X, "X", columns.values())
         others = [i for i in range(X.shape[1]) if i not in columns.values()]
         coordinates = _safe_indexing(X, others, axis=1)
         checks = {"dtype": np.float64, "input_name": "X", "estimator": self}
@@ -345,6 +372,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             )
         points, columns = self._split_columns(X, reset=True)
         is_table = hasattr(y, "columns")
+        refuse_what_is_no_number(y, "y", needed=False)
         how = {"ensure_2d": False, "dtype": np.float64, "input_name": "y"}
         y = check_array(y, ensure_all_finite="allow-nan", **how)
         if y.ndim < 2 or y.shape[1] == 1:
@@ -355,8 +383,9 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         if len(nothing):
             raise ValueError(
                 f"y contains NaN, nothing was measured, in {len(nothing)} of {len(y)} "
-                f"rows, such as row {nothing[0]}: leave these rows out. NaN in one of "
-                "several columns says that this state was not measured."
+                f"rows, such as row {nothing[0]}: leave these rows out, by "
+                "rows = ~np.isnan(y) as X[rows], y[rows]. NaN in one of several "
+                "columns says that this state was not measured."
             )
         return points, columns, y
 

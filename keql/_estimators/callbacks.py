@@ -4,6 +4,11 @@ They came with scikit-learn 1.9. With an earlier version the estimators have no 
 ``set_callbacks``, and `fit` reports its steps to nobody.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
+Fit = TypeVar("Fit", bound=Callable)
+
 
 class SilentContext:
     """Stands in for the context that passes what happens in `fit` on to callbacks."""
@@ -33,6 +38,12 @@ def unchanged(fit):
 
 
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn.callback import CallbackSupportMixin
+    from sklearn.callback import with_callbacks as managed
 except ModuleNotFoundError:
-    CallbackSupportMixin, with_callbacks = SilentMixin, unchanged
+    CallbackSupportMixin, managed = SilentMixin, unchanged
+
+
+def with_callbacks(fit: Fit) -> Fit:
+    """Return the method `fit` with callbacks that end after it; its type is kept."""
+    return managed(fit)

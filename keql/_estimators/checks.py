@@ -3,11 +3,12 @@
 Errors name the parameter, what was found, and what to do.
 """
 
+import inspect
 import re
 from numbers import Integral, Real
 
 from keql.kernels import SystemKernel
-from keql.operators import parse_operator
+from keql.operators import DifferentialOperator, parse_operator
 
 
 def check_entries(model, equations, observations):
@@ -73,6 +74,23 @@ def check_names(variables, states, inputs):
                 f"inputs has the name {name!r}, which is that of a coordinate or of an "
                 "operator: call the input otherwise."
             )
+
+
+def texts_of(*given):
+    """Names of operators in parameters: texts, keys, and arguments of functions."""
+    texts = []
+    for each in given:
+        if isinstance(each, str):
+            texts.append(each)
+        elif isinstance(each, DifferentialOperator):
+            texts += each.states
+        elif isinstance(each, dict | tuple | list):
+            texts += texts_of(*each)
+        elif hasattr(each, "known_part"):
+            texts += texts_of(each.known_part, each.operators)
+        elif callable(each):
+            texts += inspect.signature(each).parameters
+    return texts
 
 
 def _is_operator(name, variables, states):

@@ -3,12 +3,13 @@
 import warnings
 from copy import copy
 from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from keql._estimators.base import BaseKEqL
-from keql._estimators.checks import check_entries, check_names
+from keql._estimators.checks import check_entries, check_names, texts_of
 from keql._estimators.equations import (
     describe_equations,
     is_several,
@@ -17,11 +18,13 @@ from keql._estimators.equations import (
     where_observed,
 )
 from keql._estimators.pde_solver import KernelPDESolver
+from keql._estimators.progress import Progress, words_for_data
 from keql._evolution.forecast import EvolvedState, Forecast
 from keql._evolution.trajectory import Trajectory, integrated_from
 from keql._observations.columns import (
     coordinates_by_name,
     name_coordinates,
+    name_single_state,
     name_states,
     states_by_name,
 )
@@ -33,9 +36,12 @@ from keql._observations.data import (
     refuse_conflicts,
     sorted_labels,
 )
+from keql._observations.grids import as_grid, read_grid
+from keql._observations.units import Units
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
 from keql.equation import LearnedSystem
 from keql.exceptions import ExtrapolationWarning
+from keql.fit_report import FitReport
 from keql.operators import identity_of
 
 
@@ -44,6 +50,11 @@ class Learner(BaseKEqL):
 
     # Whether states follow the equation at its collocation points.
     _imposes_equations = True
+
+    # Set by `fit`. An equation of a single state is no system, and there is one unless
+    # states are all that was asked for: users need no test of what they know.
+    equation_: Any
+    fit_report_: FitReport
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -127,18 +138,19 @@ class Learner(BaseKEqL):
             named[name].set_params(**changes)
         return super().set_params(**params)
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the states and the equation.
 
         Parameters
         ----------
-        X : {array-like, dataframe} of shape (n_samples, n_columns)
+        X : {array-like, dataframe} of shape (n_samples, n_columns), or grid
             Points of all functions, stacked; with the columns that `function_column`,
-            `operator_column` and `inputs` name, if there are such.
+            `operator_column` and `inputs` name, if there are such. An xarray DataArray
+            or Dataset holds points and values, of which NaN are left out.
         y : {array-like, dataframe} of shape (n_samples,) or (n_samples, S)
             Observed values of the states, one column for each; NaN where a state was
             not measured, but not in a whole row. With an operator column, of shape
-            (n_samples,), values of the operators that it names.
+            (n_samples,), values of the operators that it names. None for a grid.
         sample_weight : array-like of shape (n_samples,), default=None
             Relative precisions: the noise variance of the values in a row is
             observation_noise^2 over its weight. Rows of weight 0 are left out.
@@ -155,16 +167,21 @@ class Learner(BaseKEqL):
         """
         raise NotImplementedError
 
-    def _learn_in_two_steps(self, X, y, sample_weight, n_restarts=0):
+    def _learn_in_two_steps(self, X, y, sample_weight, n_restarts=0, progress=None):
         """The states by kernel ridge regression, then the equations."""
         self._validate_params()
+        progress = progress or Progress(self.verbose)
         named = list_equations(self)
         observations, variables, inputs = self._read_observations(X, y, sample_weight)
         check_names(variables, observations.states, inputs.names)
         check_entries(self, [each.name for each in named], observations)
+        if self.units is not None:
+            names = (*variables, *observations.states, *inputs.names)
+            Units(self.units).check(names)
         setup = describe_equations(self, named, observations, variables, inputs)
         if setup is not None and self._learns_where_observed(setup, observations):
             setup = where_observed(setup, observations, len(variables))
+        progress.say(f"two steps, {words_for_data(observations)}")
         return fit_two_steps(
             self._hypothesis, observations, variables, setup, self._settings, n_restarts
         )
@@ -191,6 +208,9 @@ class Learner(BaseKEqL):
         )
         self.collocation_points_ = None if setup is None else setup.given_points
         self.equation_ = self.equation_noise_ = self.equation_kernel_ = None
+        units = None if self.units is None else Units(self.units)
+        for equation in learned.equations:
+            equation.units = units
         if setup is not None:
             self.inputs_ = setup.inputs
             names = [terms.name for terms in setup.equations]
@@ -224,21 +244,19 @@ class Learner(BaseKEqL):
                 stacklevel=3,
             )
 
-    def forecast(self, X, return_std=False):
+    def forecast(self, X: Any, return_std: bool = False) -> Any:
         """States at later times: the learned equations, integrated on.
 
-        Exact states go on from where they are; values at both ends in space, beyond the
-        data, are those of their prior given the known ones. Other states of ordinary
-        differential equations are integrated from the last observed time, and taken to
-        be uncertain independently of the equations.
+        Exact states go on, with values at both ends in space by their prior given the
+        known ones. Other states of ordinary differential equations are integrated from
+        the last observed time, and uncertain independently of the equations.
 
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n, n_columns)
             Points, as `predict` takes them.
         return_std : bool, default=False
-            Whether standard deviations are returned too, from the uncertainty of
-            states, equations and values at the ends, linearised.
+            Whether standard deviations of all that is uncertain are returned too.
 
         Returns
         -------
@@ -250,8 +268,7 @@ class Learner(BaseKEqL):
         Raises
         ------
         ValueError
-            If the equations cannot be integrated in time, as where states in space are
-            not exact: use :meth:`pde_solver`. Or if a point is outside in space.
+            If states in space are not exact, or a point is outside in space.
         SimulationError
             If the solution ends before, or the forcing is not known so far.
 
@@ -267,6 +284,10 @@ class Learner(BaseKEqL):
         True
         """
         check_is_fitted(self)
+        grid = as_grid(X)
+        if grid is not None:
+            asked = self.forecast(grid.points(), return_std)
+            return grid.filled(asked, self.state_names_)
         points, labels = self._read_points(X)
         forecaster = copy(self)
         forecaster.states_ = list(self.states_)
@@ -299,15 +320,59 @@ class Learner(BaseKEqL):
 
     def _forcing_of(self, m):
         """Right-hand sides of all equations for a function, as functions or None."""
-        every = [
-            forcing_functions(
-                e.given.forcing, self.functions_, self.collocation_points_
-            )
-            for e in list_equations(self)
-        ]
+        places = self.functions_, self.collocation_points_
+        given = [each.given.forcing for each in list_equations(self)]
+        every = [forcing_functions(forcing, *places) for forcing in given]
         return tuple(own[m] for own in every)
 
-    def pde_solver(self, **params):
+    def simulate(
+        self,
+        t_eval: Any,
+        initial: Any,
+        forcing: Any = None,
+        inputs: dict | None = None,
+        **options: Any,
+    ) -> np.ndarray:
+        """Integrate the learned ordinary differential equations from initial values.
+
+        Parameters
+        ----------
+        t_eval, initial, forcing, inputs : array-like, dict, callable, dict
+            As for :meth:`keql.LearnedEquation.simulate`, or that of a
+            :class:`keql.LearnedSystem`.
+        **options : dict
+            Of the integration, as there.
+
+        Returns
+        -------
+        states : ndarray of shape (n, sum of orders)
+            The states, each followed by its derivatives below the highest.
+        """
+        return self._learned_equation().simulate(
+            t_eval, initial, forcing, inputs, **options
+        )
+
+    def to_latex(self) -> str:
+        """The learned equation, or all of a system, in LaTeX.
+
+        Returns
+        -------
+        latex : str
+            That of :meth:`keql.LearnedEquation.to_latex`.
+        """
+        return self._learned_equation().to_latex()
+
+    def _learned_equation(self):
+        """What was learned; refused if states were fitted without an equation."""
+        check_is_fitted(self)
+        if self.equation_ is None:
+            raise ValueError(
+                f"{type(self).__name__} was fitted without operators: it has no "
+                "equation to solve."
+            )
+        return self.equation_
+
+    def pde_solver(self, **params: Any) -> KernelPDESolver:
         """Make a solver of the learned equation.
 
         Parameters
@@ -325,13 +390,7 @@ class Learner(BaseKEqL):
             those that were given), and the forcing and inputs if these are functions,
             numbers or columns of X, which are defined for new data too.
         """
-        check_is_fitted(self)
-        if self.equation_ is None:
-            raise ValueError(
-                f"{type(self).__name__} was fitted without operators: it has no "
-                "equation to solve."
-            )
-        named = list_equations(self)
+        equation, named = self._learned_equation(), list_equations(self)
         forcing = {e.name: e.given.forcing for e in named if callable(e.given.forcing)}
         if len(named) == 1:
             forcing = forcing.get(named[0].name)
@@ -341,12 +400,13 @@ class Learner(BaseKEqL):
             if not isinstance(values, dict)
         }
         settings = {
-            "equation": self.equation_,
-            "state_kernel": self.equation_.state_kernel,
+            "equation": equation,
+            "state_kernel": equation.state_kernel,
             "collocation_points": self._places_for_solver(named),
             "variables": self.variables_,
             "function_column": self.function_column,
             "states": self.state_names_,
+            "units": self.units,
             "inputs": inputs or None,
             "forcing": forcing or None,
         }
@@ -371,10 +431,15 @@ class Learner(BaseKEqL):
         Equal rows are one row with the sum of their weights, so that a weight means a
         repetition; sorting makes the fit independent of the order of the rows.
         """
-        of_states = getattr(y, "columns", None)
+        grid = as_grid(X)
+        X, y = (X, y) if grid is None else read_grid(grid, y)
+        of_states, given = getattr(y, "columns", None), self.states
+        if given is None:
+            named = texts_of(self.operators, self.known_part, self.equations)
+            given = name_single_state(y, named)
         points, columns, y = self._read(X, y)
         by_row = self.operator_column is not None
-        states = name_states(self.states, of_states, y.shape[1], by_row)
+        states = name_states(given, of_states, y.shape[1], by_row)
         y = y if by_row else states_by_name(y, of_states, states)
         names = self._coordinate_columns()
         variables = name_coordinates(self.variables, None, names, points.shape[1])

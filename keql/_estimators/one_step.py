@@ -3,12 +3,13 @@
 import warnings
 from dataclasses import asdict
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sklearn.exceptions import ConvergenceWarning
 
 from keql._estimators.callbacks import CallbackSupportMixin, with_callbacks
 from keql._estimators.learner import Learner
+from keql._estimators.progress import Progress
 from keql._joint.restarts import RestartSettings
 from keql._observations.data import PredictionScale
 from keql.equation import LearnedSystem
@@ -52,9 +53,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
     variables, function_column, operator_column : optional
         Names of the coordinates, and the columns of `X` with the label of the function
         and with the operator that was observed, as for :class:`keql.TwoStepKEqL`.
-    inputs, states, equations : optional
-        Known quantities, names of the states, and named equations that differ, as for
-        :class:`keql.TwoStepKEqL`.
+    inputs, states, equations, units : optional
+        Known quantities, names of the states, named equations that differ, and units,
+        as for :class:`keql.TwoStepKEqL`.
     state_kernel : kernel or dict, default=None
         Kernel of the states, ``{state: kernel}`` if they differ; free hyperparameters
         are fitted by maximum marginal likelihood of the observations. None: states of
@@ -118,7 +119,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         number of observations and collocation points; exact states in space, the same
         box. Those of ordinary differential equations always start anew.
     n_jobs, verbose : int, default=None, 0
-        Threads that work on different functions; whether each accepted step is printed.
+        Threads that work on different functions; what is printed with the elapsed time:
+        1, a line for each stage of the fit, and every few seconds of a stage; 2, a line
+        for each accepted step as well.
     random_state : int, RandomState instance or None, default=None
         Draws inducing points, and the states to try again from.
 
@@ -196,6 +199,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         inputs=None,
         states=None,
         equations=None,
+        units=None,
         state_kernel=None,
         equation_kernel=None,
         observation_noise=None,
@@ -217,7 +221,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.collocation_points, self.forcing = collocation_points, forcing
         self.variables, self.function_column = variables, function_column
         self.operator_column, self.inputs = operator_column, inputs
-        self.states, self.equations = states, equations
+        self.states, self.equations, self.units = states, equations, units
         self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.state_penalty, self.n_inducing = state_penalty, n_inducing
@@ -228,20 +232,26 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.verbose, self.random_state = verbose, random_state
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
-        two_step = self._learn_in_two_steps(X, y, sample_weight)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        with Progress(self.verbose) as progress:
+            return self._fit(progress, X, y, sample_weight)
+
+    def _fit(self, progress, X, y, sample_weight):
+        """Fit, and tell of progress."""
+        two_step = self._learn_in_two_steps(X, y, sample_weight, progress=progress)
         callbacks = self._init_callback_context(max_subtasks=None)
         callbacks.call_on_fit_task_begin(estimator=self, X=X, y=y)
         doubts = ""
         if two_step.setup is None:
             self._store_states(two_step)
         else:
-            report = partial(self._report, callbacks, X, y)
+            report = partial(self._report, progress, callbacks, X, y)
             settings = self._settings.with_own_seed()
             context = Context(settings, report, self._previous())
             selection = search(two_step, self._hypothesis, context)
             doubts = _doubts(selection)
             self._store_selection(selection, bool(doubts))
+        progress.done(self.equation_, doubts)
         self._warn_of_failure(doubts)
         callbacks.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
@@ -304,15 +314,11 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             )
         if advice:
             text = f"{type(self).__name__} {advice}"
-            warnings.warn(text, category, stacklevel=4)
+            warnings.warn(text, category, stacklevel=5)
 
-    def _report(self, callbacks, X, y, two_step, problem, result):
+    def _report(self, progress, callbacks, X, y, two_step, problem, result):
         """Tell a user, and callbacks, about an accepted step."""
-        if self.verbose:
-            print(
-                f"step {result.n_iter:4d}  loss {result.loss:.6g}  "
-                f"damping {result.damping_curve[-1]:.2g}"
-            )
+        progress.step(problem, result)
         step = callbacks.subcontext(task_name="step")
         step.call_on_fit_task_begin(estimator=self, X=X, y=y)
 
@@ -368,6 +374,7 @@ def _summary(selection):
     return SearchSummary(
         alternatives=tuple(compared),
         error=selection.promised,
+        final_error=selection.error,
         learned_with=selection.joint.learned_with if searched else None,
         dispersion=1.0 if fit.is_exact else fit.problem.dispersion,
         exact_error=fit.error if fit.is_exact else None,

@@ -2,6 +2,7 @@
 
 import warnings
 from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -11,20 +12,25 @@ from keql._estimators.base import BaseKEqL, at_least
 from keql._estimators.boundary import (
     BoundaryData,
     bind_equation,
+    is_learned,
     order_inputs,
     refuse_unknown_noise,
     states_of_solver,
 )
+from keql._estimators.checks import texts_of
 from keql._estimators.equations import is_several
 from keql._numerics.parallel import parallel_map
 from keql._observations.columns import (
     coordinates_by_name,
     name_coordinates,
+    name_single_state,
     operators_of_columns,
     operators_of_rows,
     states_by_name,
 )
 from keql._observations.data import sorted_labels
+from keql._observations.grids import as_grid, read_grid
+from keql._observations.units import Units
 from keql._solving.conditions import box_of, observe
 from keql._solving.default_kernel import choose_kernel, kernel_of_states
 from keql._solving.noise_levels import NoiseLevels, solve_all
@@ -82,6 +88,8 @@ class KernelPDESolver(BaseKEqL):
         Known quantities that the equation depends on, by name: a function of points
         (n, d), a number, a pair (times, values) of samples, {label: one of these} if
         functions differ, or the name of a column of `X`.
+    units : dict of str to str, default=None
+        Units of coordinates and states by their names, for the axes of displays.
     boundary_operators : operator or list of operators, default=None
         What the values in `y` are values of; None: the states themselves. Any linear
         operator with constant coefficients, such as "u_x" or "u + 0.5 u_x". If there
@@ -192,6 +200,7 @@ class KernelPDESolver(BaseKEqL):
         function_column=None,
         states=None,
         inputs=None,
+        units=None,
         boundary_operators=None,
         operator_column=None,
         state_kernel=None,
@@ -207,7 +216,7 @@ class KernelPDESolver(BaseKEqL):
         self.collocation_points, self.variables = collocation_points, variables
         self.boundary_operators, self.state_kernel = boundary_operators, state_kernel
         self.function_column, self.operator_column = function_column, operator_column
-        self.states, self.inputs = states, inputs
+        self.states, self.inputs, self.units = states, inputs, units
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.n_windows, self.n_jobs = n_windows, n_jobs
         self.max_iter, self.tol = max_iter, tol
@@ -222,14 +231,15 @@ class KernelPDESolver(BaseKEqL):
         tags.target_tags.multi_output = not single
         return tags
 
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Solve the equation.
 
         Parameters
         ----------
-        X : {array-like, dataframe} of shape (n_samples, n_columns)
+        X : {array-like, dataframe} of shape (n_samples, n_columns), or grid
             Points with boundary or initial data, of all functions, stacked; with
-            columns of labels and operators if there are such.
+            columns of labels and operators if there are such; or a grid, as the
+            learners take it.
         y : {array-like, dataframe} of shape (n_samples,) or (n_samples, S)
             Values of the state there, or of the operator that the row names; of several
             states one column for each, with NaN where one is not given.
@@ -277,7 +287,7 @@ class KernelPDESolver(BaseKEqL):
         has_column = self.operator_column is not None
         return operators_of_rows(given, entries, variables, has_column, states)
 
-    def extrapolation(self, X):
+    def extrapolation(self, X: Any) -> np.ndarray:
         """How far the features of the solution are from those learned from.
 
         Parameters
@@ -340,11 +350,15 @@ class KernelPDESolver(BaseKEqL):
 
     def _read_boundary(self, X, y):
         """The BoundaryData of X and y."""
-        of_states = getattr(y, "columns", None)
+        grid = as_grid(X)
+        X, y = (X, y) if grid is None else read_grid(grid, y)
+        of_states, given = getattr(y, "columns", None), self.states
+        if given is None and not is_learned(self.equation):
+            given = name_single_state(y, texts_of(self.equation))
         points, columns, y = self._read(X, y)
         by_row = self.operator_column is not None
         shape = of_states, y.shape[1], by_row
-        states = states_of_solver(self.equation, self.states, *shape)
+        states = states_of_solver(self.equation, given, *shape)
         labels, entries = columns["function_column"], columns["operator_column"]
         own, learned = self.variables, getattr(self.equation, "variables", None)
         names = self._coordinate_columns()
@@ -371,6 +385,8 @@ class KernelPDESolver(BaseKEqL):
             conditions.append(observe(*given, operators, noise))
         names = order_inputs(self.equation, self.inputs)
         inputs = self._read_inputs(columns, labels, functions, names)
+        if self.units is not None:
+            Units(self.units).check((*variables, *states, *inputs.names))
         return BoundaryData(tuple(functions), variables, states, conditions, inputs)
 
     def _choose_kernel(self, equation, data, conditions, boxes, noise):

@@ -16,7 +16,9 @@ class ReducedOneStepKEqL(OneStepKEqL):
     ----------
     operators, known_part, collocation_points, forcing : optional
         As for :class:`OneStepKEqL`.
-    variables, function_column, operator_column, inputs, states, equations : optional
+    variables, function_column, operator_column, inputs : optional
+        As for :class:`OneStepKEqL`.
+    states, equations, units : optional
         As for :class:`OneStepKEqL`.
     state_kernel, equation_kernel : optional
         As for :class:`OneStepKEqL`.
@@ -64,6 +66,7 @@ class ReducedOneStepKEqL(OneStepKEqL):
         inputs=None,
         states=None,
         equations=None,
+        units=None,
         state_kernel=None,
         equation_kernel=None,
         observation_noise=None,
@@ -86,7 +89,7 @@ class ReducedOneStepKEqL(OneStepKEqL):
         self.collocation_points, self.forcing = collocation_points, forcing
         self.variables, self.function_column = variables, function_column
         self.operator_column, self.inputs = operator_column, inputs
-        self.states, self.equations = states, equations
+        self.states, self.equations, self.units = states, equations, units
         self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.state_penalty = state_penalty

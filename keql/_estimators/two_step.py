@@ -1,6 +1,9 @@
 """Two-step kernel equation learning: the states first, then the equations."""
 
+from typing import Any, Self
+
 from keql._estimators.learner import Learner
+from keql._estimators.progress import Progress
 from keql.fit_report import describe_fit
 
 
@@ -36,7 +39,8 @@ class TwoStepKEqL(Learner):
         with several equations a tuple of these, or one for all.
     variables : tuple of str, default=None
         Names of the coordinates by position, or in any order if the columns of a data
-        frame are called so; None: these columns, otherwise x0, x1, ...
+        frame are called so; None: these columns, otherwise x0, x1, ... A string is a
+        tuple of one, here and of operators and states.
     function_column : int or str, default=None
         Column of `X` that labels the function a row belongs to.
     operator_column : int or str, default=None
@@ -51,10 +55,17 @@ class TwoStepKEqL(Learner):
     states : tuple of str, default=None
         Names of the states: those of the columns of `y`, then of states that were never
         measured; in any order if the columns of a data frame are called so. None: the
-        columns of a data frame `y`, otherwise u1, u2, ...; a single state is u.
+        columns of a data frame `y`, otherwise u1, u2, ...; a single state is u, or
+        called as its column if operators are and none of them is one of u.
     equations : list of (str, Equation), default=None
         Equations that differ in more than the known part, each a :class:`keql.Equation`
         with a name; parameters that describe a single equation then stay None.
+    units : dict of str to str, default=None
+        Units of coordinates, states and inputs by their names, and of the forcing as
+        "f", such as ``{"t": "h", "u": "mV"}``; what has no entry is a pure number. The
+        printed equation, tables, the report and displays then have units, and the
+        printed equation standard errors: "d2u/dt2 = -1.095(7) h^-2 u". Nothing is
+        converted.
     state_kernel : kernel or dict, default=None
         Kernel of the states, ``{state: kernel}`` if they differ. Its free
         hyperparameters are a start and are fitted by maximum marginal likelihood over
@@ -79,6 +90,8 @@ class TwoStepKEqL(Learner):
         :class:`sklearn.gaussian_process.GaussianProcessRegressor`.
     n_restarts : int, default=0
         Further starts of the optimiser of the state kernel, drawn within its bounds.
+    verbose : int, default=0
+        1: whether a line is printed for each stage, with the elapsed time.
     random_state : int, RandomState instance or None, default=None
         Draws restarts and inducing points.
 
@@ -160,6 +173,7 @@ class TwoStepKEqL(Learner):
         inputs=None,
         states=None,
         equations=None,
+        units=None,
         state_kernel=None,
         equation_kernel=None,
         observation_noise=None,
@@ -168,21 +182,25 @@ class TwoStepKEqL(Learner):
         n_inducing=500,
         optimizer="fmin_l_bfgs_b",
         n_restarts=0,
+        verbose=0,
         random_state=None,
     ):
         self.operators, self.known_part = operators, known_part
         self.collocation_points, self.forcing = collocation_points, forcing
         self.variables, self.function_column = variables, function_column
         self.operator_column, self.inputs = operator_column, inputs
-        self.states, self.equations = states, equations
+        self.states, self.equations, self.units = states, equations, units
         self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.state_penalty, self.n_inducing = state_penalty, n_inducing
         self.optimizer, self.n_restarts = optimizer, n_restarts
-        self.random_state = random_state
+        self.verbose, self.random_state = verbose, random_state
 
-    def fit(self, X, y, sample_weight=None):
-        learned = self._learn_in_two_steps(X, y, sample_weight, self.n_restarts)
-        self._store(learned)
-        self.fit_report_ = describe_fit(self, learned)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        with Progress(self.verbose) as progress:
+            given = X, y, sample_weight, self.n_restarts, progress
+            learned = self._learn_in_two_steps(*given)
+            self._store(learned)
+            self.fit_report_ = describe_fit(self, learned)
+            progress.done(self.equation_)
         return self

@@ -75,7 +75,7 @@ def split_labels(X, column, parameter):
 
 def name_coordinates(given, learned, columns, n):
     """Names of the `n` coordinates: those given, an equation's, or those of columns."""
-    names = given
+    names = (given,) if isinstance(given, str) else given
     if names is None:
         names = learned or columns or [f"x{i}" for i in range(n)]
     names = tuple(str(name) for name in names)
@@ -131,6 +131,26 @@ def _agree(columns, names, table, parameter, kind):
             f"columns as {parameter} has them, in any order, or give an array."
         )
     return True
+
+
+def name_single_state(y, named):
+    """Name of a single state that has one in `y`: as the column is called, or None.
+
+    The column of a data frame, or a series, has its name if operators in `named`, texts
+    that were given, begin with it, and none of them with "u".
+    """
+    columns = getattr(y, "columns", None)
+    columns = [getattr(y, "name", None)] if columns is None else list(columns)
+    if len(columns) != 1 or not isinstance(columns[0], str):
+        return None
+    begins = [
+        any(
+            re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", text)
+            for text in named
+        )
+        for name in ("u", columns[0])
+    ]
+    return columns[0] if begins == [False, True] else None
 
 
 def name_states(given, columns, n_columns, has_operator_column):

@@ -9,6 +9,7 @@ from scipy.stats import qmc
 from sklearn.utils import check_array
 
 from keql._numerics.linalg import size_or_one
+from keql._observations.tables import refuse_what_is_no_number
 
 
 def noise_range(size=1.0, smallest=1e-5, largest=1.0):
@@ -224,6 +225,8 @@ def place_collocation(given, labels, functions, variables, n_equations=1):
     per_function = by_label(given, labels, "collocation_points")
     checks = {"dtype": np.float64, "input_name": "collocation_points"}
     different = {id(points): points for points in per_function}
+    for points in different.values():
+        refuse_what_is_no_number(points, "collocation_points")
     checked = {key: check_array(x, **checks) for key, x in different.items()}
     for array in checked.values():
         if array.shape[1] != len(variables):

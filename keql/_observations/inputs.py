@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from keql._observations.data import by_label
+from keql._observations.tables import refuse_dates
 
 
 class Inputs:
@@ -71,6 +72,7 @@ def as_source(name, given):
     if callable(given):
         return given
     if isinstance(given, tuple) and len(given) == 2:
+        refuse_dates(given[0], f"inputs[{name!r}] has a list of times that")
         times, values = (np.asarray(part, dtype=float).ravel() for part in given)
         if len(times) != len(values) or np.any(np.diff(times) <= 0):
             raise ValueError(
@@ -125,3 +127,39 @@ def constant_of_functions(name, entries, labels, functions):
                 "each function. Give what varies as a function of the coordinates."
             )
     return [numbers[label] for label in functions]
+
+
+def input_columns(names, inputs, points):
+    """Values of the named inputs at points (n, d), of shape (n, number of inputs).
+
+    `inputs` is {name: number or function of the points}, or None if there are none. A
+    ValueError says which input is missing, unknown, or has values of a wrong shape.
+    """
+    given = {} if inputs is None else dict(inputs)
+    missing = [name for name in names if name not in given]
+    unknown = [repr(name) for name in given if name not in names]
+    if missing:
+        raise ValueError(
+            f"inputs lacks {', '.join(missing)}: the equation depends on the known "
+            f"quantities {', '.join(names)}. Give {{name: number or function of "
+            "points (n, d)}."
+        )
+    if unknown:
+        known = f"its inputs are {', '.join(names)}" if names else "it has no inputs"
+        raise ValueError(
+            f"inputs has {', '.join(unknown)}, which the equation does not depend on: "
+            f"{known}."
+        )
+    columns = [_input_column(name, given[name], points) for name in names]
+    return np.column_stack(columns) if columns else np.empty((len(points), 0))
+
+
+def _input_column(name, value, points):
+    values = np.asarray(value(points) if callable(value) else value, dtype=float)
+    n = len(points)
+    if values.shape not in {(), (n,), (n, 1)}:
+        raise ValueError(
+            f"the input {name!r} has values of shape {values.shape} at {n} points: it "
+            "must be a number, or a function that returns one value for each point."
+        )
+    return np.broadcast_to(np.ravel(values), (n,))

@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 from scipy.fft import dst, idst
 from scipy.interpolate import RectBivariateSpline
-from sklearn.utils import check_random_state
 
 from keql.datasets import _common as common
 from keql.kernels import RBF, Constant, Polynomial
@@ -215,7 +214,7 @@ def make_burgers(
     noise : float, default=0.0
         Standard deviation of the Gaussian noise of `y`, rows on the boundary included,
         as a fraction of the root mean square of the clean state.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Draws the initial condition, the interior points and the noise. The initial
         condition is the same for every `n_interior`, and points are only added.
 
@@ -260,7 +259,7 @@ def make_burgers(
     n_inner = (shape[0] - 1) * (shape[1] - 2)
     if layout == "random":
         common.check_count(n_interior, "n_interior", 0, n_inner, "inner grid points")
-    rng = check_random_state(random_state)
+    rng = common.random_generator(random_state)
     if initial_condition is None:
         initial_condition = partial(_random_initial_condition, rng=rng)
     elif isinstance(initial_condition, str) and initial_condition == "published":

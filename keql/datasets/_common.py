@@ -4,7 +4,7 @@ import re
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.utils import Bunch, check_array, check_scalar
+from sklearn.utils import Bunch, check_array, check_random_state, check_scalar
 
 DESCR = """{title}
 
@@ -37,6 +37,13 @@ def check_count(value, name, smallest, largest=None, what=None):
     check_scalar(value, name, Integral, min_val=smallest)
     if largest is not None and value > largest:
         raise ValueError(f"{name}={value}, but there are only {largest} {what}.")
+
+
+def random_generator(random_state):
+    """What draws the numbers: a NumPy Generator as it is, else a RandomState."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return check_random_state(random_state)
 
 
 def orders_of(operator, variables, highest=4):

@@ -1,7 +1,7 @@
 """Darcy flow: several functions that share one equation with variable coefficients."""
 
 import numpy as np
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 
 from keql.datasets import _common as common
 from keql.kernels import RBF, Polynomial
@@ -102,7 +102,7 @@ def _new_features(n, length_scale=0.5, grid_size=100, random_state=None):
     common.check_count(grid_size, "grid_size", 2)
     axis = np.linspace(0.0, 1.0, grid_size)
     points = common.product_grid(axis, axis)
-    fields = _GaussianFields(n, length_scale, check_random_state(random_state))
+    fields = _GaussianFields(n, length_scale, common.random_generator(random_state))
     return [_features_at(points, fields, m) for m in range(n)]
 
 
@@ -136,7 +136,7 @@ def make_darcy(
     noise : float, default=0.0
         Standard deviation of the Gaussian noise of `y`, rows on the boundary included,
         as a fraction of the root mean square of the clean states.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Draws the functions, the observed points and the noise. The functions do not
         depend on `n_interior`, and the first of them not on `n_functions`.
 
@@ -177,7 +177,7 @@ def make_darcy(
     n_inner = (grid_size - 2) ** 2
     common.check_count(n_interior, "n_interior", 0, n_inner, "inner grid points")
     common.check_number(noise, "noise", min_val=0.0)
-    rng = check_random_state(random_state)
+    rng = common.random_generator(random_state)
     fields = _GaussianFields(n_functions, length_scale, rng)
 
     axis = np.linspace(0.0, 1.0, grid_size)

@@ -3,7 +3,6 @@
 import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import make_interp_spline
-from sklearn.utils import check_random_state
 
 from keql.datasets import _common as common
 from keql.kernels import RBF, RationalQuadratic
@@ -81,7 +80,7 @@ def make_duffing(
     noise : float, default=0.0
         Standard deviation of the Gaussian noise of `y`, as a fraction of the root mean
         square of the clean state.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Draws the noise.
 
     Returns
@@ -137,5 +136,5 @@ def make_duffing(
     counts = n_collocation, n_observations, 5000
     points, X, X_test = (np.linspace(0.0, t_max, n)[:, None] for n in counts)
     problem = common.describe_problem(("u", "u_t"), "u_tt", points, _forcing, ("t",))
-    truth, rng = _DuffingTruth(t_max, start), check_random_state(random_state)
+    truth, rng = _DuffingTruth(t_max, start), common.random_generator(random_state)
     return common.make_bunch(problem, X, X_test, truth, noise, rng, **others)

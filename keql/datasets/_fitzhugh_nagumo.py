@@ -2,7 +2,6 @@
 
 import numpy as np
 from scipy.fft import dct, idct
-from sklearn.utils import check_random_state
 
 from keql.datasets import _common as common
 from keql.datasets import _systems as systems
@@ -66,7 +65,7 @@ def make_fitzhugh_nagumo(n_samples=200, *, t_end=10.0, noise=0.0, random_state=N
     noise : float, default=0.0
         Standard deviation of the Gaussian noise of `y`, as a fraction of the root mean
         square of each clean state.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Draws the points and the noise. More samples only add points.
 
     Returns
@@ -99,7 +98,7 @@ def make_fitzhugh_nagumo(n_samples=200, *, t_end=10.0, noise=0.0, random_state=N
     common.check_count(n_samples, "n_samples", 1)
     common.check_number(t_end, "t_end", min_val=0.0, include_boundaries="neither")
     common.check_number(noise, "noise", min_val=0.0)
-    truth, rng = _CosineSeries(t_end), check_random_state(random_state)
+    truth, rng = _CosineSeries(t_end), common.random_generator(random_state)
     terms = {
         "u_t": {"u_xx": 0.5, "u": 1.0, "u^3": -1 / 3, "v": -1.0, "1": 0.3},
         "v_t": {"v_xx": 0.1, "u": 0.4, "v": -0.2, "1": 0.08},

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import Bunch
 
 from keql._estimators.equations import Equation
 from keql.datasets import _common as common
@@ -107,7 +107,7 @@ def make_heat_with_boundary_law(
     noise : float, default=0.0
         Standard deviation of the Gaussian noise of `y`, rows at the wall included, as a
         fraction of the root mean square of the clean state.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Draws the points inside and the noise. More points inside are only added.
 
     Returns
@@ -150,7 +150,7 @@ def make_heat_with_boundary_law(
     common.check_number(ambient, "ambient")
     common.check_number(noise, "noise", min_val=0.0)
     laws = _Laws(float(conductivity), float(transfer), float(ambient))
-    truth, rng = _Modes(laws, (1.2, -0.4, 0.2)), check_random_state(random_state)
+    truth, rng = _Modes(laws, (1.2, -0.4, 0.2)), common.random_generator(random_state)
     inside = rng.uniform(size=(n_interior, 2))
     X = np.vstack([_points_at(0.0, n_wall), inside])
     fine = np.linspace(0.0, 1.0, 100)

@@ -1,7 +1,6 @@
 """The Lotka-Volterra equations of prey and predators."""
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from keql.datasets import _common as common
 from keql.datasets import _systems as systems
@@ -32,7 +31,7 @@ def make_lotka_volterra(
     noise : float, default=0.0
         Standard deviation of the Gaussian noise of `y`, as a fraction of the root mean
         square of each clean state.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Draws the noise.
 
     Returns
@@ -81,7 +80,7 @@ def make_lotka_volterra(
         truth="an integrator of order 8 with a tolerance of 1e-12",
     )
     measured = np.ones((n_samples, 2), dtype=bool)
-    rng = check_random_state(random_state)
+    rng = common.random_generator(random_state)
     return systems.make_bunch(
         equations, X, measured, X_test, truth, noise, rng, DESCR=description
     )

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from keql._numerics.linalg import rms
-from keql.equation._inputs import input_columns
+from keql._observations.inputs import input_columns
 
 
 class Layout:

@@ -3,142 +3,29 @@
 A table of names says how each format writes the features in a product.
 """
 
-import html
 import importlib
-import re
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from keql.equation._monomials import terms_of, text_product
+from keql.equation._notation import (
+    Notation,
+    html_product,
+    html_unit,
+    join,
+    latex_number,
+    latex_operator,
+    latex_product,
+    latex_symbol,
+    latex_text,
+    latex_unit,
+    number,
+    number_with_error,
+    text_derivative,
+)
 from keql.operators import as_factor
-
-GREEK = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho "
-    "sigma tau upsilon phi chi psi omega"
-).split()
-
-
-def number(value, digits=3):
-    """A coefficient as text: three digits, no trailing point."""
-    return f"{value:#.{digits}g}".rstrip(".")
-
-
-def latex_product(product, names):
-    """A product in LaTeX; `names` says how features are written."""
-    factors = []
-    for name, power in product:
-        factor = names.get(name, name)
-        factors.append(factor if power == 1 else f"{_braced(factor)}^{{{power}}}")
-    return r" \, ".join(factors) or "1"
-
-
-def html_product(product, states=()):
-    """A product in HTML; `states` are names that may have indices of their own."""
-    factors = (
-        html_name(name, states) + (f"<sup>{power}</sup>" if power > 1 else "")
-        for name, power in product
-    )
-    return " ".join(factors) or "1"
-
-
-def join(terms, write_number=number):
-    """Write [(coefficient, written product)] as a sum with signs.
-
-    A coefficient of 1 is left out, unless the product is "1".
-    """
-    text = ""
-    for value, body in terms:
-        if abs(value) != 1 or body == "1":
-            size = write_number(abs(value))
-            body = size if body == "1" else f"{size} {body}"
-        sign = "-" if value < 0 else "+"
-        text += f" {sign} {body}" if text else f"{sign}{body}".removeprefix("+")
-    return text or "0"
-
-
-def latex_number(value):
-    """A coefficient in LaTeX: powers of ten are written as such."""
-    mantissa, _, exponent = number(value).partition("e")
-    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
-
-
-def latex_text(text):
-    """The name of a function as it was given, with its indices and powers."""
-    braced = re.sub(r"([_^])(\w+)", r"\1{\2}", text)
-    return rf"\mathrm{{{braced}}}".replace(" ", r"\ ")
-
-
-def latex_symbol(name):
-    """The name of a coordinate or a function in LaTeX."""
-    match = re.fullmatch(r"([A-Za-z]+)_?(\d*)", name)
-    if match is None:
-        escaped = name.replace("_", r"\_")
-        return rf"\mathrm{{{escaped}}}"
-    letters, digits = match.groups()
-    if letters in GREEK:
-        letters = rf"\{letters}"
-    elif len(letters) > 1:
-        letters = rf"\mathrm{{{letters}}}"
-    if not digits:
-        return letters
-    return f"{letters}_{digits}" if len(digits) == 1 else f"{letters}_{{{digits}}}"
-
-
-def latex_operator(operator, variables):
-    """A differential operator applied to its states, in LaTeX."""
-    if operator.name == f"laplacian({operator.state})":
-        return rf"\Delta {latex_state(operator.state)}"
-    symbols, terms = [latex_symbol(name) for name in variables], []
-    for state, orders, coefficient in operator.parts:
-        used = [s for s, n in zip(symbols, orders, strict=True) for _ in range(n)]
-        index = ("" if all(len(symbol) == 1 for symbol in used) else " ").join(used)
-        terms.append((coefficient, latex_state(state, index)))
-    sum_of_terms = join(terms, lambda value: f"{value:g}")
-    single = len(terms) == 1 and terms[0][0] == 1
-    return sum_of_terms if single else f"({sum_of_terms})"
-
-
-def latex_state(name, derivative=""):
-    """The name of a state in LaTeX, with the coordinates of a derivative as an index.
-
-    What follows an underscore, or a number at the end, are indices as well: T_{c,t} is
-    the derivative of T_c, and x_{1,t} that of x1.
-    """
-    letters, *indices = name.split("_")
-    numbered = re.fullmatch(r"([A-Za-z]+)(\d+)", letters)
-    if numbered is not None:
-        letters, indices = numbered[1], [numbered[2], *indices]
-    if not all([letters, *indices]):  # underscores at the end, or several
-        symbol = latex_symbol(name)
-        return f"{symbol}_{{{derivative}}}" if derivative else symbol
-    index = [i if i.isdigit() else latex_symbol(i) for i in indices]
-    index = ",".join([*index, derivative] if derivative else index)
-    if not index:
-        return latex_symbol(letters)
-    single = not derivative and len(index) == 1
-    return f"{latex_symbol(letters)}_{index if single else f'{{{index}}}'}"
-
-
-def html_name(name, states=()):
-    """A feature's name in HTML: what follows the first underscore is an index.
-
-    That of a derivative comes after those of the state itself, if it is one of `states`
-    with an underscore.
-    """
-    indexed = sorted((s for s in states if "_" in s), key=len, reverse=True)
-
-    def write(match):
-        word = match[0]
-        for state in indexed:
-            if word == state or word.startswith(f"{state}_"):
-                letters, _, own = state.partition("_")
-                derivative = word[len(state) + 1 :]
-                index = [*own.split("_"), derivative] if derivative else own.split("_")
-                return f"{letters}<sub>{','.join(index)}</sub>"
-        return f"{match[1]}<sub>{match[2]}</sub>"
-
-    return re.sub(r"\b(\w+?)_(\w+)", write, html.escape(name))
 
 
 def sympy_operator(operator, variables):
@@ -170,11 +57,6 @@ def import_optional(name):
         ) from error
 
 
-def _braced(latex):
-    """A factor that a power may follow."""
-    return f"({latex})" if latex.startswith(r"\Delta") else latex
-
-
 class PrintableEquation:
     """The formula of an equation, in several languages."""
 
@@ -183,10 +65,30 @@ class PrintableEquation:
     # In a system P and f have the number of their equation, and c0, c1, ... go on.
     _mark = ""
     _first_coefficient = 0
+    # Units of coordinates, states and inputs, if they were given: set as well.
+    units = None
 
-    def __str__(self):
+    def __str__(self) -> str:
         """Solved for the known part: "u_t = 0.500 u u_x + 0.0100 u_xx"."""
-        return self._write(text_product)
+        if self.units is None:
+            return self._write(Notation(text_product))
+        return self.to_text()
+
+    def to_text(self) -> str:
+        """The equation as text, with standard errors.
+
+        Returns
+        -------
+        text : str
+            Such as "u_t = 0.500(2) u u_x + 0.0100(3) u_xx": the errors are in the last
+            digits of the coefficients. With units as it is printed.
+        """
+        names = {}
+        for operator in self.operators if self.units is not None else ():
+            written = text_derivative(operator, self.variables)
+            names[operator.name] = names[as_factor(operator.name)] = written
+        product = partial(text_product, names=names)
+        return self._write(Notation(product, unit=" {}".format), errors=True)
 
     def __repr__(self):
         remarks = [self._loss_of_fit()] if self.original is not None else []
@@ -194,7 +96,7 @@ class PrintableEquation:
         text = f" ({'; '.join(remarks)})" if remarks else ""
         return f"<LearnedEquation {self}{text}>"
 
-    def to_latex(self):
+    def to_latex(self) -> str:
         r"""The equation in LaTeX, solved for the known part.
 
         Returns
@@ -225,19 +127,19 @@ class PrintableEquation:
         def write(product):
             return latex_product(product, names)
 
-        return self._write(write, latex_number, equals)
+        return self._write(Notation(write, latex_number, latex_unit), equals)
 
     def _repr_latex_(self):
         return f"$\\displaystyle {self.to_latex()}$"
 
     def _repr_html_(self):
         write = partial(html_product, states=self.states)
-        lines = [f"<div><em>{self._write(write)}</em></div>"]
+        lines = [f"<div><em>{self._write(Notation(write, unit=html_unit))}</em></div>"]
         if self.original is not None:
             lines.append(f"<div>{self._loss_of_fit()}</div>")
         return "\n".join(lines)
 
-    def to_sympy(self):
+    def to_sympy(self) -> Any:
         """The equation as a sympy object, solved for the known part.
 
         Returns
@@ -282,9 +184,72 @@ class PrintableEquation:
                 table[name] = sympy.Function(function)(*arguments)
         return table
 
-    def _write(self, write, write_number=number, equals=" = "):
-        sides = ([(v, write(product)) for v, product in side] for side in self._sides())
-        return equals.join(join(side, write_number) for side in sides)
+    def _write(self, notation, equals=" = ", errors=False):
+        """Both sides; coefficients have standard errors if asked, and with units."""
+        errors = errors or self.units is not None
+        measured = self._measured_coefficients() if errors else {}
+        sides = self._sides()
+        written = []
+        for position, side in enumerate(sides):
+            is_unknown = position == (1 if self.known_part.terms else 0)
+            terms = []
+            for value, product in side:
+                term = value, notation.product(product)
+                if is_unknown and product in measured:
+                    error, unit = measured[product]
+                    size = notation.number(number_with_error(abs(value), error))
+                    term += (size + notation.unit(unit) if unit else size,)
+                terms.append(term)
+            written.append(join(terms, lambda v: notation.number(number(v))))
+        return equals.join(written)
+
+    def _measured_coefficients(self):
+        """Standard error and unit of the coefficient of each product of P.
+
+        An error is NaN where none is known, a unit that of a pure number.
+        """
+        terms = terms_of(self)
+        if terms is None or not terms.products:
+            return {}
+        errors = np.full(len(terms.products), np.nan)
+        if self.posterior is not None:
+            errors = self.posterior.std(terms.coefficients)
+        units = [self._unit_of_coefficient(product) for product in terms.products]
+        pairs = zip(map(float, errors), units, strict=True)
+        return dict(zip(terms.products, pairs, strict=True))
+
+    @property
+    def unit(self):
+        """Unit of both sides: of the forcing f if it is given, or of the known part.
+
+        With coefficients of its own that has the unit of its first operator. None if
+        it is a function, and without units.
+        """
+        if self.units is None:
+            return None
+        if self.has_forcing and "f" in self.units.given:
+            return self.units.of("f")
+        if not hasattr(self.known_part, "coefficients") or not self.known_part.terms:
+            return None
+        return self.units.of_operator(self.known_part.operators[0], self.variables)
+
+    def _unit_of_coefficient(self, product):
+        """Unit of what multiplies a product of features, pairs (name, power).
+
+        None if it is unknown: that of the equation is, or that of a factor.
+        """
+        unit, names = self.unit, (*self.variables, *self.inputs)
+        if unit is None:
+            return None
+        operators = {as_factor(L.name): L for L in self.operators}
+        for name, power in product:
+            factor = None
+            if name in operators:
+                factor = self.units.of_operator(operators[name], self.variables)
+            elif name in names:
+                factor = self.units.of(name)
+            unit = None if unit is None or factor is None else unit / factor**power
+        return unit
 
     def _named_functions(self):
         """Names of the functions of a dictionary."""

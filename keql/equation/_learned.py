@@ -2,13 +2,15 @@
 
 from copy import copy
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
+from keql._numerics.extrapolation import coverage_ratio
+from keql._observations.inputs import input_columns
 from keql.equation._basis import PolynomialBasis, WeightPosterior
-from keql.equation._extrapolation import coverage_ratio
-from keql.equation._inputs import input_columns
 from keql.equation._ode import simulate
+from keql.equation._plain import equation_from_plain, equation_to_plain
 from keql.equation._readout import ReadableEquation
 from keql.operators import apply_operator
 
@@ -54,6 +56,8 @@ class LearnedEquation(ReadableEquation):
         How many of them, the first ones, P sees: d + Q.
     equation_kernel : Kernel or None
         Kernel of the RKHS of P; None if the equation is known and P = 0.
+    units, unit : Units, Unit
+        Those that were given to the estimator, and that of both sides; None without.
     original : LearnedEquation or None
         What `sparse` or `project` made this equation from.
     unexplained, loss_ratio : float
@@ -95,13 +99,13 @@ class LearnedEquation(ReadableEquation):
         self.states, self.inputs = tuple(self.states), tuple(self.inputs)
 
     @property
-    def feature_names(self):
+    def feature_names(self) -> list[str]:
         """Names of the columns of the features."""
         names = [operator.name for operator in self.operators]
         return [*self.variables, *self.inputs, *names]
 
     @property
-    def n_unknown_features(self):
+    def n_unknown_features(self) -> int:
         """How many of the first columns of the features P sees."""
         return len(self.variables) + len(self.inputs) + self.n_operators
 
@@ -110,7 +114,7 @@ class LearnedEquation(ReadableEquation):
         """Kernel of the RKHS of P; None if the equation is known and P = 0."""
         return self.basis.kernel
 
-    def __call__(self, S):
+    def __call__(self, S: Any) -> np.ndarray:
         """Left-hand side (P + Pbar)(S).
 
         Parameters
@@ -126,7 +130,7 @@ class LearnedEquation(ReadableEquation):
         S = self._check_features(S)
         return self.unknown_part(S) + self.known_part(S)
 
-    def unknown_part(self, S):
+    def unknown_part(self, S: Any) -> np.ndarray:
         """Learned part P(S).
 
         Parameters
@@ -142,7 +146,7 @@ class LearnedEquation(ReadableEquation):
         """
         return self.basis.values(self._unknown_columns(S), self.weights)
 
-    def gradient(self, S):
+    def gradient(self, S: Any) -> np.ndarray:
         """Partial derivatives of P + Pbar with respect to the features.
 
         Parameters
@@ -161,7 +165,7 @@ class LearnedEquation(ReadableEquation):
         gradient[: len(unknown)] += unknown
         return gradient.T
 
-    def features(self, w, X, inputs=None):
+    def features(self, w: Any, X: Any, inputs: dict | None = None) -> np.ndarray:
         """Features of a function at points.
 
         Parameters
@@ -194,7 +198,7 @@ class LearnedEquation(ReadableEquation):
         given = input_columns(self.inputs, inputs, X)
         return np.column_stack([X, given, *columns])
 
-    def apply(self, w, X, inputs=None):
+    def apply(self, w: Any, X: Any, inputs: dict | None = None) -> np.ndarray:
         """Left-hand side of the equation for a function, (P + Pbar)(Phi(w, X)).
 
         Parameters
@@ -213,7 +217,7 @@ class LearnedEquation(ReadableEquation):
         """
         return self(self.features(w, X, inputs))
 
-    def extrapolation(self, S):
+    def extrapolation(self, S: Any) -> np.ndarray:
         """How far features lie from those that the equation was learned from.
 
         Parameters
@@ -236,8 +240,14 @@ class LearnedEquation(ReadableEquation):
         return coverage_ratio(self._unknown_columns(training)[:, active], S[:, active])
 
     def simulate(
-        self, t_eval, initial, forcing=None, inputs=None, return_std=False, **options
-    ):
+        self,
+        t_eval: Any,
+        initial: Any,
+        forcing: Any = None,
+        inputs: dict | None = None,
+        return_std: bool = False,
+        **options: Any,
+    ) -> Any:
         """Integrate an ordinary differential equation from initial values.
 
         Parameters
@@ -246,45 +256,82 @@ class LearnedEquation(ReadableEquation):
             Times in rising order; the initial values belong to the first.
         initial : array-like of shape (order,), or dict
             Values of u, u_t, ... at the first time, or these by the name of the state.
-        forcing : callable, default=None
-            Right-hand side of points (n, 1), needed if the equation has one.
-        inputs : dict, default=None
-            Each input's name with a number or a function of points (n, 1).
+        forcing, inputs : callable, dict, default=None
+            Right-hand side if there is one, and inputs by name: of points (n, 1).
         return_std : bool, default=False
             Whether standard deviations are returned too.
         **options : dict
-            `method` of :func:`scipy.integrate.solve_ivp` ("DOP853"; "Radau" for stiff
-            equations), `rtol` (1e-9), and the budget, `max_evaluations` (200,000) and
-            `max_seconds` (60).
+            `method` of scipy's `solve_ivp` ("DOP853"; "Radau" if stiff), `rtol` (1e-9),
+            `max_evaluations` (200,000), `max_seconds` (60).
 
         Returns
         -------
         states : ndarray of shape (n, order)
             Values of u, u_t, ... at the times, in columns.
         std : ndarray of shape (n, order)
-            Only if `return_std`: from the posterior of P, linearised; all that is given
-            counts as exact.
+            Only if `return_std`: linearised, from the posterior of P alone.
 
         Raises
         ------
         SimulationError
             If the solution ends or the budget is spent; its `time` is how far it came.
-        ValueError
-            If this is no ordinary differential equation, linear in its highest order.
 
         Warns
         -----
         ExtrapolationWarning
-            If features leave the region of the training features.
+            If features leave those of the training.
 
         Examples
         --------
         >>> from keql import TwoStepKEqL
-        >>> X, y = [[0.0], [0.5], [1.0], [1.5], [2.0]], [1.00, 0.61, 0.36, 0.23, 0.13]
-        >>> model = TwoStepKEqL(("u",), "u_t", variables=("t",)).fit(X, y)
+        >>> X, y = [[0.0], [0.7], [1.4], [2.1]], [1.0, 0.5, 0.25, 0.12]
+        >>> model = TwoStepKEqL("u", "u_t", variables="t").fit(X, y)
         >>> u, std = model.equation_.simulate([0.0, 1.0], [0.8], return_std=True)
         """
         return simulate(self, t_eval, initial, forcing, inputs, return_std, **options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The equation as numbers, texts, lists and dicts, for JSON.
+
+        Returns
+        -------
+        plain : dict
+            What :meth:`from_dict` makes the same equation of, in later versions too;
+            nothing in it is code.
+
+        Raises
+        ------
+        ValueError
+            If the known part, or a kernel, is a function: save the model with pickle.
+
+        Examples
+        --------
+        >>> import json
+        >>> import numpy as np
+        >>> from keql import LearnedEquation, TwoStepKEqL
+        >>> t = np.linspace(0, 2, 30)[:, None]
+        >>> model = TwoStepKEqL("u", "u_t", variables="t").fit(t, np.exp(-t[:, 0]))
+        >>> text = json.dumps(model.equation_.sparse(n_terms=1).to_dict())
+        >>> print(LearnedEquation.from_dict(json.loads(text)))
+        u_t = -1.00 u
+        """
+        return equation_to_plain(self)
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """The equation of which :meth:`to_dict` gave the values.
+
+        Parameters
+        ----------
+        plain : dict
+            The values.
+
+        Returns
+        -------
+        equation : LearnedEquation
+            That gives the same numbers.
+        """
+        return equation_from_plain(cls, plain)
 
     def _simplified(self, kernel, posterior, weights=None):
         """The equation with another P, which remembers this one."""

@@ -18,9 +18,16 @@ def as_product(names, powers):
     return tuple((as_factor(name), int(power)) for name, power in pairs if power)
 
 
-def text_product(product):
-    """A product as text: "u^2 u_x", "1" if it is empty."""
-    factors = (name if power == 1 else f"{name}^{power}" for name, power in product)
+def text_product(product, names=None):
+    """A product as text: "u^2 u_x", "1" if it is empty.
+
+    In `names` is how features are written that are not as they are called.
+    """
+    factors, names = [], names or {}
+    for name, power in product:
+        name = names.get(name, name)
+        base = f"({name})" if "/" in name else name
+        factors.append(name if power == 1 else f"{base}^{power}")
     return " ".join(factors) or "1"
 
 

@@ -3,7 +3,7 @@
 from copy import copy
 from itertools import combinations_with_replacement
 from math import factorial, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg
@@ -33,7 +33,7 @@ class PathStep(NamedTuple):
 class ReadableEquation(PrintableEquation):
     """The part of a learned equation that is for people."""
 
-    def terms(self, return_std=False):
+    def terms(self, return_std: bool = False) -> Any:
         """Coefficients of the terms of P.
 
         Parameters
@@ -72,7 +72,7 @@ class ReadableEquation(PrintableEquation):
         std = self._need_posterior().std(terms.coefficients)
         return coefficients, {names[i]: float(std[i]) for i in order}
 
-    def to_frame(self):
+    def to_frame(self) -> Any:
         """The terms of P as a table.
 
         Returns
@@ -81,7 +81,8 @@ class ReadableEquation(PrintableEquation):
             One row for each term, in order of falling contribution, with the columns
             `coefficient` (of P on the left-hand side), `standard_error`,
             `contribution` (root mean square of the term at the learned states, in
-            units of the forcing) and `share` (of the sum of all contributions).
+            units of the forcing) and `share` (of the sum of all contributions); and
+            with units the column `unit`, that of the coefficient.
         """
         pandas = import_optional("pandas")
         terms, posterior = self._terms(), self.posterior
@@ -97,10 +98,13 @@ class ReadableEquation(PrintableEquation):
             "contribution": sizes,
             "share": sizes / (sizes.sum() or 1.0),
         }
+        if self.units is not None:
+            units = map(self._unit_of_coefficient, terms.products)
+            columns["unit"] = ["" if unit is None else str(unit) for unit in units]
         frame = pandas.DataFrame(columns, pandas.Index(terms.names, name="term"))
         return frame.iloc[np.argsort(sizes)[::-1]]
 
-    def coefficient(self, term, points, return_std=False):
+    def coefficient(self, term: str, points: Any, return_std: bool = False) -> Any:
         """Coefficient of a term of P as a function of the coordinates.
 
         For equations with variable coefficients, learned with a kernel such as
@@ -141,7 +145,7 @@ class ReadableEquation(PrintableEquation):
             return values
         return values, self._need_posterior().std(features)
 
-    def coefficient_terms(self):
+    def coefficient_terms(self) -> list[str]:
         """Products of operators whose coefficients depend on the coordinates.
 
         Returns
@@ -156,7 +160,7 @@ class ReadableEquation(PrintableEquation):
             raise ValueError(self._no_coefficients())
         return [text_product(product) for product in products]
 
-    def path(self):
+    def path(self) -> list[PathStep]:
         """The equations that remain when terms are taken out one by one.
 
         Each time the term goes that costs least: states and other coefficients move
@@ -174,7 +178,9 @@ class ReadableEquation(PrintableEquation):
             return []
         return [step for step, _ in self._path()]
 
-    def sparse(self, max_loss=2.0, tol=1e-3, n_terms=None):
+    def sparse(
+        self, max_loss: float = 2.0, tol: float = 1e-3, n_terms: int | None = None
+    ) -> Self:
         """An equation with fewer terms.
 
         Parameters
@@ -218,7 +224,7 @@ class ReadableEquation(PrintableEquation):
         inverse = linalg.inv(make_terms(kernel, self._unknown_names()).coefficients)
         return self._simplified(kernel, posterior.transform(inverse))
 
-    def project(self, dictionary=2):
+    def project(self, dictionary: Any = 2) -> Self:
         """P as a combination of given functions, as near as possible on the data.
 
         Parameters
@@ -255,7 +261,7 @@ class ReadableEquation(PrintableEquation):
         return self._simplified(kernel, self.posterior.transform(matrix))
 
     @property
-    def unexplained(self):
+    def unexplained(self) -> float:
         """Relative L2 distance on the data from the P that was learned; 0 for that."""
         if self.original is None:
             return 0.0
@@ -265,7 +271,7 @@ class ReadableEquation(PrintableEquation):
         return float(linalg.norm(difference) / size) if size else 0.0
 
     @property
-    def loss_ratio(self):
+    def loss_ratio(self) -> float:
         """Loss of the fit without the terms taken out, over that with all terms."""
         if self.original is None or self.posterior is None:
             return 1.0

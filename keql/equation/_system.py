@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from copy import copy
+from typing import Any, Self
 
 import numpy as np
 
-from keql.equation._extrapolation import coverage_ratio
+from keql._numerics.extrapolation import coverage_ratio
 from keql.equation._formulas import import_optional
 from keql.equation._known import EquationMapping
+from keql.equation._learned import LearnedEquation
 from keql.equation._ode import simulate
+from keql.equation._plain import SYSTEM, check_format
 
 
 class LearnedSystem(EquationMapping):
@@ -90,7 +93,7 @@ class LearnedSystem(EquationMapping):
         return self._first.n_operators
 
     @property
-    def feature_names(self):
+    def feature_names(self) -> list[str]:
         """Names of the columns of the features."""
         return self._first.feature_names
 
@@ -121,7 +124,7 @@ class LearnedSystem(EquationMapping):
 
     # --- values ---------------------------------------------------------------------
 
-    def __call__(self, S):
+    def __call__(self, S: Any) -> np.ndarray:
         """Left-hand sides of all equations.
 
         Parameters
@@ -136,7 +139,7 @@ class LearnedSystem(EquationMapping):
         """
         return np.stack([equation(S) for equation in self.values()], axis=1)
 
-    def unknown_part(self, S):
+    def unknown_part(self, S: Any) -> np.ndarray:
         """Learned parts of all equations.
 
         Parameters
@@ -152,7 +155,7 @@ class LearnedSystem(EquationMapping):
         parts = [equation.unknown_part(S) for equation in self.values()]
         return np.stack(parts, axis=1)
 
-    def gradient(self, S):
+    def gradient(self, S: Any) -> np.ndarray:
         """Partial derivatives of the left-hand sides with respect to the features.
 
         Parameters
@@ -167,7 +170,7 @@ class LearnedSystem(EquationMapping):
         """
         return np.stack([equation.gradient(S) for equation in self.values()], axis=1)
 
-    def features(self, w, X, inputs=None):
+    def features(self, w: Any, X: Any, inputs: dict | None = None) -> np.ndarray:
         """Features of the states at points.
 
         Parameters
@@ -188,7 +191,7 @@ class LearnedSystem(EquationMapping):
         """
         return self._first.features(w, X, inputs)
 
-    def apply(self, w, X, inputs=None):
+    def apply(self, w: Any, X: Any, inputs: dict | None = None) -> np.ndarray:
         """Left-hand sides of the equations for given states.
 
         Parameters
@@ -203,7 +206,7 @@ class LearnedSystem(EquationMapping):
         """
         return self(self.features(w, X, inputs))
 
-    def extrapolation(self, S):
+    def extrapolation(self, S: Any) -> np.ndarray:
         """How far features lie from those that the equations were learned from.
 
         Parameters
@@ -231,8 +234,14 @@ class LearnedSystem(EquationMapping):
         return np.max(ratios, axis=0)
 
     def simulate(
-        self, t_eval, initial, forcing=None, inputs=None, return_std=False, **options
-    ):
+        self,
+        t_eval: Any,
+        initial: Any,
+        forcing: Any = None,
+        inputs: dict | None = None,
+        return_std: bool = False,
+        **options: Any,
+    ) -> Any:
         """Integrate ordinary differential equations from initial values.
 
         Parameters
@@ -244,8 +253,7 @@ class LearnedSystem(EquationMapping):
             derivatives if its equation is of higher order, such as
             ``{"x": (1.0, 0.0), "y": 2.0}``; or all of them in this order in one array.
         forcing : dict of str to callable, default=None
-            Right-hand sides of the equations that were learned with one, as functions
-            of points (n, 1); or a tuple with an entry for each equation.
+            Right-hand sides that are not zero, of points (n, 1); or a tuple.
         inputs : dict, default=None
             Each input's name with a number or a function of points (n, 1).
         return_std : bool, default=False
@@ -256,11 +264,9 @@ class LearnedSystem(EquationMapping):
         Returns
         -------
         states : ndarray of shape (n, sum of orders)
-            State by state, each followed by its derivatives below the highest: one
-            column for each state if all equations are of first order.
+            State by state, each followed by its derivatives below the highest.
         std : ndarray of the same shape
-            Only if `return_std`: from the uncertainty of the unknown parts, linearised
-            and independent of each other; all that is given counts as exact.
+            Only if `return_std`: linearised, from those of the unknown parts alone.
 
         Raises
         ------
@@ -268,9 +274,8 @@ class LearnedSystem(EquationMapping):
             If the solution ends or the budget is spent; its `time` is how far the
             integration came.
         ValueError
-            If there are several variables, or the equations do not give the highest
-            derivatives, which must enter linearly. Known equations that come on top
-            of these are left out.
+            If there are several variables, or highest derivatives that the equations do
+            not give linearly. Known equations on top are left out.
 
         Warns
         -----
@@ -281,7 +286,7 @@ class LearnedSystem(EquationMapping):
 
     # --- reading --------------------------------------------------------------------
 
-    def terms(self, return_std=False):
+    def terms(self, return_std: bool = False) -> Any:
         """Coefficients of the terms of each unknown part.
 
         Parameters
@@ -301,7 +306,7 @@ class LearnedSystem(EquationMapping):
         both = {name: equation.terms(True) for name, equation in self.items()}
         return tuple({name: pair[i] for name, pair in both.items()} for i in (0, 1))
 
-    def to_frame(self):
+    def to_frame(self) -> Any:
         """The terms of all unknown parts as a table.
 
         Returns
@@ -314,7 +319,7 @@ class LearnedSystem(EquationMapping):
         frames = {name: equation.to_frame() for name, equation in self.items()}
         return pandas.concat(frames, names=["equation", "term"])
 
-    def path(self):
+    def path(self) -> dict[str, list]:
         """The equations that remain when terms are taken out one by one.
 
         Returns
@@ -324,7 +329,9 @@ class LearnedSystem(EquationMapping):
         """
         return {name: equation.path() for name, equation in self.items()}
 
-    def sparse(self, max_loss=2.0, tol=1e-3, n_terms=None):
+    def sparse(
+        self, max_loss: float = 2.0, tol: float = 1e-3, n_terms: Any = None
+    ) -> "LearnedSystem":
         """A system with fewer terms.
 
         Parameters
@@ -362,7 +369,7 @@ class LearnedSystem(EquationMapping):
                 raise ValueError(f"equation {name!r}: {error}{advice}") from None
         return LearnedSystem(fewer)
 
-    def project(self, dictionary=2):
+    def project(self, dictionary: Any = 2) -> "LearnedSystem":
         """Each unknown part as a combination of given functions, as near as possible.
 
         Parameters
@@ -379,7 +386,7 @@ class LearnedSystem(EquationMapping):
             {name: equation.project(dictionary) for name, equation in self.items()}
         )
 
-    def to_latex(self):
+    def to_latex(self) -> str:
         """The equations in LaTeX, solved for the known parts.
 
         Returns
@@ -390,7 +397,47 @@ class LearnedSystem(EquationMapping):
         lines = [equation._write_latex(" &= ") for equation in self._marked()]
         return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
 
-    def to_sympy(self):
+    def to_text(self) -> str:
+        """The equations as text, with standard errors.
+
+        Returns
+        -------
+        text : str
+            A line for each equation, as of :meth:`LearnedEquation.to_text`.
+        """
+        return "\n".join(equation.to_text() for equation in self._marked())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The equations as numbers, texts, lists and dicts, for JSON.
+
+        Returns
+        -------
+        plain : dict
+            What :meth:`from_dict` makes the same system of; see
+            :meth:`LearnedEquation.to_dict`.
+        """
+        equations = {name: equation.to_dict() for name, equation in self.items()}
+        return {"format": SYSTEM, "equations": equations}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """The system of which :meth:`to_dict` gave the values.
+
+        Parameters
+        ----------
+        plain : dict
+            The values.
+
+        Returns
+        -------
+        system : LearnedSystem
+            That gives the same numbers.
+        """
+        check_format(plain, SYSTEM)
+        equations = plain["equations"].items()
+        return cls({name: LearnedEquation.from_dict(each) for name, each in equations})
+
+    def to_sympy(self) -> list:
         """The equations as sympy objects, solved for the known parts.
 
         Returns
@@ -400,7 +447,7 @@ class LearnedSystem(EquationMapping):
         """
         return [equation.to_sympy() for equation in self._marked()]
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "\n".join(map(str, self._marked()))
 
     def __repr__(self):

@@ -6,6 +6,7 @@ terms trade off against one another, and the fit is as good with other coefficie
 """
 
 from dataclasses import dataclass, field
+from datetime import date
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -15,7 +16,10 @@ from scipy import linalg
 from keql._joint.assembly import size_of_constraint
 from keql._joint.restarts import RestartSettings
 from keql._numerics.linalg import rms, size_or_one
+from keql._numerics.versions import computing_versions
+from keql._observations.units import with_unit
 from keql.equation import number, terms_of
+from keql.fit_report._found import Fitted, ReportUnits
 from keql.fit_report._reasons import (
     why_equation_kernel,
     why_equation_noise,
@@ -42,9 +46,11 @@ class SearchSummary:
 
     The `alternatives`, state kernels or equations (or their names) that were compared,
     come with the root mean square error of predicting each observation from all others,
-    in the units of the values; `error` is that of the state kernel chosen, and
-    `exact_error` that of states that obey the equation exactly, with the
-    `boundary_kernel` of their initial and boundary values (None: they do not). The
+    in the units of the values; `error` is that of the state kernel chosen, at the stage
+    at which kernels were compared, `final_error` that of the states and equations that
+    came out in the end, and `exact_error` that of states that obey the equation
+    exactly, with the `boundary_kernel` of their initial and boundary values (None: they
+    do not). The
     equation was learned with the state kernel `learned_with`; None: none was searched.
     All variances were raised by the factor `dispersion` to that of the residuals.
     Hypotheses were compared by the named `criteria`, and those `not_tried` have a
@@ -54,6 +60,7 @@ class SearchSummary:
 
     alternatives: tuple = ()
     error: float | None = None
+    final_error: float | None = None
     learned_with: object = None
     dispersion: float = 1.0
     exact_error: float | None = None
@@ -72,7 +79,7 @@ def describe_fit(model, learned, search=None, criteria=None):
     the default one.
     """
     search, setup = search or SearchSummary(), learned.setup
-    criteria = criteria or ReportCriteria()
+    criteria, units = criteria or ReportCriteria(), ReportUnits(model, learned)
     data, is_exact = learned.observations.functions, search.exact_error is not None
     title = f"{type(model).__name__}, {sum(len(d.values) for d in data)} observations"
     if len(data) > 1:
@@ -90,7 +97,7 @@ def describe_fit(model, learned, search=None, criteria=None):
         ]
         names = [each.name for each in setup.equations]
         terms = dict(zip(names, terms, strict=True)) if setup.is_system else terms[0]
-    choices = choices_of(model, learned, search)
+    choices = choices_of(model, learned, search, units)
     compared = [(str(name), float(error)) for name, error in search.alternatives]
     compared.sort(key=itemgetter(1))
     concerns = undetermined(learned)
@@ -98,7 +105,18 @@ def describe_fit(model, learned, search=None, criteria=None):
     concerns += [rivals] if rivals else []
     concerns += find_concerns(model, residuals, terms, criteria)
     tried = list(search.not_tried), dict(search.criteria)
-    return FitReport(title, choices, residuals, terms, compared, concerns, *tried)
+    return FitReport(
+        title,
+        choices,
+        residuals,
+        terms,
+        compared,
+        concerns,
+        *tried,
+        units=units.of_residuals(learned),
+        versions={"date": date.today().isoformat()} | computing_versions(),
+        fitted=Fitted.from_fit(model, learned, search.final_error),
+    )
 
 
 def _residuals_of_observations(learned):
@@ -141,13 +159,18 @@ def residuals_of_equations(learned, is_exact):
     return residuals
 
 
-def choices_of(model, learned, search):
-    """The choices of a fit, with a SearchSummary; those that were not made left out."""
+def choices_of(model, learned, search, units):
+    """The choices of a fit, with a SearchSummary; those that were not made left out.
+
+    Numbers have `units`, the ReportUnits of the model.
+    """
     kernel = search.boundary_kernel
     kernel = learned.state_kernel if kernel is None else kernel
-    operators = [operator.name for operator in learned.observations.operators]
-    noise = _listed(operators, [number(v) for v in learned.observation_noise])
-    scales = _scales_of_states(kernel, learned)
+    operators = learned.observations.operators
+    pairs = zip(learned.observation_noise, operators, strict=True)
+    noise = [with_unit(number(v), units.of_operator(L)) for v, L in pairs]
+    noise = _listed([operator.name for operator in operators], noise)
+    scales = _scales_of_states(kernel, learned, units)
     raised = ""  # with all variances
     if search.dispersion > 1:
         factor = f"{search.dispersion**0.5:.3g}"
@@ -162,7 +185,9 @@ def choices_of(model, learned, search):
         learned_with = "" if search.learned_with is None else str(search.learned_with)
         best = "observations are predicted best with the equation that it gives"
         names = [terms.name for terms in learned.setup.equations]
-        noise = _listed(names, [number(level) for level in learned.equation_noise])
+        pairs = zip(learned.equation_noise, learned.equations, strict=True)
+        noise = [with_unit(number(level), equation.unit) for level, equation in pairs]
+        noise = _listed(names, noise)
         kernels = [equation.equation_kernel for equation in learned.equations]
         known = [i for i, kernel in enumerate(kernels) if kernel is not None]
         kernel = _listed([names[i] for i in known], [str(kernels[i]) for i in known])
@@ -187,10 +212,11 @@ def _listed(names, texts):
     return "; ".join(f"{name}: {text}" for name, text in pairs)
 
 
-def _scales_of_states(kernel, learned):
+def _scales_of_states(kernel, learned, units):
     """Length scales of the kernel of each state, as text."""
-    states = learned.observations.states
-    scales = [length_scales(kernel.of_state(s), learned.variables) for s in states]
+    states, own = learned.observations.states, {}
+    own = {name: units.of(name) for name in learned.variables}
+    scales = [length_scales(kernel.of_state(s), learned.variables, own) for s in states]
     return _listed(states, scales)
 
 
@@ -212,9 +238,10 @@ def _minimum(model):
     return f"{model.n_iter_} steps", reason
 
 
-def length_scales(kernel, variables):
+def length_scales(kernel, variables, units):
     """Length scales of a state kernel as text, by the names of the coordinates.
 
+    In `units`, {name: unit or None}.
     Those of different parts come in the order of the kernel; "" if there are none.
     """
     parameters, texts = kernel.get_params(), []
@@ -225,7 +252,9 @@ def length_scales(kernel, variables):
         names = variables if active is None else [variables[i] for i in active]
         scales = np.broadcast_to(np.ravel(value), len(names))
         pairs = zip(names, scales, strict=True)
-        texts.append(", ".join(f"{n} {number(scale)}" for n, scale in pairs))
+        texts.append(
+            ", ".join(f"{n} {with_unit(number(x), units[n])}" for n, x in pairs)
+        )
     return "; ".join(texts)
 
 

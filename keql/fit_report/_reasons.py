@@ -22,7 +22,7 @@ def why_state_kernel(model, search):
         return "the default, by the highest posterior density given the observations"
     return (
         f"{given}the best of {len(search.alternatives)} at predicting each observation "
-        f"from all others and the equation, error {number(search.error)}"
+        f"from all others and the equation, error {number(search.error)} at that stage"
     )
 
 

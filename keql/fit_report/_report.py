@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, field
 from html import escape
+from os import PathLike
 from typing import NamedTuple
 
+from keql._observations.units import with_unit
 from keql.equation import number
+from keql.fit_report._pages import html_page, markdown_page, write_page
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,12 @@ class FitReport:
     criteria : dict of str to float, default={}
         By which hypotheses were compared, such as the factor of the error of
         predictions from which on one is clearly better.
+    units : dict of str to str, default={}
+        Units of the residuals, by the names that they have there.
+    versions : dict of str to str, default={}
+        The date of the fit, and versions of what it was made with.
+    fitted : object, default=None
+        States, equations and observations, for the first rows and the pictures.
 
     Examples
     --------
@@ -111,18 +120,28 @@ class FitReport:
     concerns: list
     not_tried: list = ()
     criteria: dict = field(default_factory=dict)
+    units: dict = field(default_factory=dict)
+    versions: dict = field(default_factory=dict)
+    fitted: object = None
 
-    def sections(self):
+    def sections(self, n_compared: int = 5) -> dict[str, list]:
         """The report as a table.
+
+        Parameters
+        ----------
+        n_compared : int, default=5
+            How many of the hypotheses that were compared are listed, the best first.
 
         Returns
         -------
         sections : dict of str to list of (str, str, str)
             By heading, rows of a name, a value and a remark.
         """
-        compared, criteria = _first_rows(self.alternatives), self.criteria.items()
-        concerns = self.concerns or ["nothing"]
+        compared = _first_rows(self.alternatives, n_compared)
+        concerns, criteria = self.concerns or ["nothing"], self.criteria.items()
         sections = {
+            "Found": [] if self.fitted is None else self.fitted.found(),
+            "Data": [] if self.fitted is None else self.fitted.data(),
             "Chosen": [tuple(choice) for choice in self.choices],
             "Compared, by the error of predicting what was left out": compared,
             "Not tried": [(name, reason, "") for name, reason in self.not_tried],
@@ -139,7 +158,8 @@ class FitReport:
             is_equation = name.startswith("equation")
             sized = "known part and forcing" if is_equation else "values"
             remark = f"{times(error, noise)} the noise level, {percent(error, size)} of"
-            rows.append((name, number(error), f"{remark} the {sized}"))
+            value = with_unit(number(error), self.units.get(name))
+            rows.append((name, value, f"{remark} the {sized}"))
         return rows
 
     def _told_apart(self):
@@ -163,6 +183,36 @@ class FitReport:
                 lines.append("  " + text + (f"  ({remark})" if remark else ""))
         return "\n".join(lines)
 
+    def to_html(self, path: str | PathLike | None = None) -> str:
+        """A page with the report and pictures, which needs no other file.
+
+        Parameters
+        ----------
+        path : str or path-like, default=None
+            Where the page is written; None: nowhere.
+
+        Returns
+        -------
+        page : str
+            HTML.
+        """
+        return write_page(html_page(self), path)
+
+    def to_markdown(self, path: str | PathLike | None = None) -> str:
+        """The report with pictures as Markdown, which needs no other file.
+
+        Parameters
+        ----------
+        path : str or path-like, default=None
+            Where the text is written; None: nowhere.
+
+        Returns
+        -------
+        text : str
+            Markdown, with tables and embedded pictures.
+        """
+        return write_page(markdown_page(self), path)
+
     def __repr__(self):
         n = len(self.concerns)
         return f"<FitReport of {self.title}: {n} concern{'s' * (n != 1)}>"
@@ -180,7 +230,7 @@ class FitReport:
         return f"<table>{caption}<tbody>{body}</tbody></table>"
 
 
-def _first_rows(alternatives, n_shown=5):
+def _first_rows(alternatives, n_shown):
     """Rows of the first alternatives, and one that counts the others."""
     rows = [(number(error), kernel, "") for kernel, error in alternatives[:n_shown]]
     if len(alternatives) > n_shown:

@@ -113,17 +113,6 @@ class Fit:
         """Number of free weights of the equation."""
         return len(self.result.solution.weights)
 
-    @property
-    def n_weights(self):
-        """Number of free weights of the equation."""
-        return len(self.result.solution.weights)
-
-    @property
-    def terms(self):
-        """The set of pairs (position of an equation, term)."""
-        equations = enumerate(self.result.solution.equations)
-        return {(e, name) for e, equation in equations for name in equation.terms()}
-
     def predicts_poorly(self, criteria):
         """Whether errors of prediction are not small beside the observations."""
         size = PredictionScale(self.observations).size

@@ -144,9 +144,10 @@ def parse_operator(operator, variables, states=("u",)):
     ----------
     operator : str, tuple of int, or DifferentialOperator
         "u" (the state itself), "u_t", "u_xx", "u_tx" (derivatives, one variable after
-        the other), "laplacian(u)" (second derivatives in all variables but one called
-        "t"), sums and constant multiples such as "u_xx + 2 u_yy", or a multi-index
-        with one order for each variable, if there is a single state.
+        the other, with "_" between them if names have underscores: "u_x_mm_x_mm"),
+        "laplacian(u)" (second derivatives in all variables but one called "t"), sums
+        and constant multiples such as "u_xx + 2 u_yy", or a multi-index with one order
+        for each variable, if there is a single state.
     variables : sequence of str
         Names of the coordinates by position.
     states : sequence of str, default=("u",)
@@ -192,9 +193,17 @@ def _from_orders(operator, variables, states):
             f"{', '.join(states)} it is applied to: give it as a name."
         )
     powers = zip(variables, terms[0][0], strict=True)
-    suffix = "".join(name * order for name, order in powers)
-    name = f"{states[0]}_{suffix}" if suffix else states[0]
-    return DifferentialOperator(terms, name, states)
+    names = [name for name, order in powers for _ in range(order)]
+    return DifferentialOperator(terms, _derivative_name(states[0], names), states)
+
+
+def _derivative_name(state, variables):
+    """Name of the derivative of a state by variables, one after the other.
+
+    Names with underscores have one between them: "u_x_mm_x_mm".
+    """
+    between = "_" if any("_" in name for name in variables) else ""
+    return "_".join(filter(None, [state, between.join(variables)]))
 
 
 def _check_states(operator, states):
@@ -270,11 +279,9 @@ def _parse_atom(atom, text, variables, states):
         function = atom.partition("_")[0]
         raise ValueError(_unknown_function(text, function, states))
     suffixes = [(state, atom[len(state) + 1 :]) for state in owners]
-    readings = [
-        (state, a)
-        for state, suffix in suffixes
-        for a in (_tokenise(suffix, variables) if suffix else [])
-    ]
+    readings = _readings(suffixes, variables)
+    if not readings and any("_" in name for name in variables):
+        readings = _readings(suffixes, variables, between="_")
     if not readings:
         raise ValueError(
             f"the operator {text!r} names an unknown variable: {suffixes[-1][1]!r} is "
@@ -297,13 +304,29 @@ def _unknown_function(text, function, states):
     )
 
 
-def _tokenise(suffix, variables):
-    """All multi-indices whose names, in some order, spell the suffix."""
+def _readings(suffixes, variables, between=""):
+    """Pairs (state, multi-index) of the suffixes, pairs (state, text), that parse."""
+    return [
+        (state, a)
+        for state, suffix in suffixes
+        for a in (_tokenise(suffix, variables, between) if suffix else [])
+    ]
+
+
+def _tokenise(suffix, variables, between=""):
+    """All multi-indices whose names, in some order, spell the suffix.
+
+    `between` stands between two names.
+    """
     if not suffix:
         return [(0,) * len(variables)]
     readings = set()
     for i, name in enumerate(variables):
         if suffix.startswith(name):
-            for rest in _tokenise(suffix[len(name) :], variables):
+            others = suffix[len(name) :]
+            if others and (not others.startswith(between) or others == between):
+                continue
+            others = others.removeprefix(between)
+            for rest in _tokenise(others, variables, between):
                 readings.add((*rest[:i], rest[i] + 1, *rest[i + 1 :]))
     return sorted(readings)

@@ -8,6 +8,7 @@ from keql._observations.columns import (
     operators_of_rows,
     states_by_name,
 )
+from keql._observations.units import Units, labelled
 from keql.equation import LearnedSystem
 from keql.metrics import function_labels
 from keql.operators import parse_operator
@@ -134,6 +135,22 @@ def operators_shown(estimator, operator, several=False):
             f"name what is shown, such as operator={states[0]!r}."
         )
     return [parse_operator(name, estimator.variables_, states) for name in states]
+
+
+def labelled_variables(estimator):
+    """Names of the coordinates with their units, as labels of axes."""
+    if estimator.units is None:
+        return estimator.variables_
+    units = Units(estimator.units)
+    return [labelled(name, units.of(name)) for name in estimator.variables_]
+
+
+def labelled_operator(estimator, operator):
+    """The name of an operator with its unit, as the label of an axis."""
+    if estimator.units is None:
+        return operator.name
+    unit = Units(estimator.units).of_operator(operator, estimator.variables_)
+    return labelled(operator.name, unit)
 
 
 def position_of(estimator, function):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keql._observations.units import labelled
 from keql.equation import LearnedSystem
 from keql.metrics import relative_l2_error
 from keql.plotting import _common as common
@@ -219,7 +220,7 @@ def _parity(estimator, learned, judged, name=None):
         known = f"({known})" if " " in known else known
         label = f"{label} - {known}" if label else f"-{known}"
     given = _forcing_of(estimator, learned, name) - learned.known_part(S)
-    return given, judged.unknown_part(S), label
+    return given, judged.unknown_part(S), labelled(label, learned.unit)
 
 
 def _forcing_of(estimator, learned, name):

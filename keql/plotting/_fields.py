@@ -91,7 +91,7 @@ class ErrorDisplay(common.Display):
         with_std = uncertainty and points.shape[1] == 1
         predicted = estimator.predict_derivative(rows, shown, return_std=with_std)
         predicted, std = predicted if with_std else (predicted, None)
-        names = estimator.variables_
+        names = common.labelled_variables(estimator)
         display = cls(points, true, predicted, std=std, variables=names)
         return display.plot(ax=ax, **kwargs)
 
@@ -204,7 +204,8 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
             points = common.grid_of(common.check_dimension(box), grid_resolution)
         points = common.check_dimension(points)
         values, std = equation.coefficient(term, points, return_std=True)
-        display = cls(points, values, std=std, variables=equation.variables, term=term)
+        names = common.labelled_variables(estimator)
+        display = cls(points, values, std=std, variables=names, term=term)
         return display.plot(ax=ax, quantity=quantity, **kwargs)
 
     @classmethod

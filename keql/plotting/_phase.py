@@ -214,7 +214,7 @@ def _trajectory(estimator, X, y, function, resolution, shown):
         "u_t": second,
         "observed": observed,
         "variable": estimator.variables_[0],
-        "names": tuple(asked.name for asked in shown),
+        "names": tuple(common.labelled_operator(estimator, asked) for asked in shown),
     }
 
 

@@ -233,7 +233,7 @@ def _on_grid(estimator, X, y, operator, function, with_std, resolution):
         for asked in operators
     ]
     values, std = zip(*shown, strict=True) if with_std else (shown, None)
-    names = [asked.name for asked in operators]
+    names = [common.labelled_operator(estimator, asked) for asked in operators]
     single = len(operators) == 1
     return {
         "points": points,
@@ -242,7 +242,7 @@ def _on_grid(estimator, X, y, operator, function, with_std, resolution):
         "X": observed,
         "y": None if y is None or np.all(np.isnan(y)) else _columns(y.T, single),
         "collocation_points": collocation,
-        "variables": estimator.variables_,
+        "variables": common.labelled_variables(estimator),
         "name": names[0] if single else names,
     }
 

@@ -424,7 +424,7 @@ def with_nan(X, y):
 
 
 WRONG_DATA = [
-    (with_nan, {}, "Input X contains NaN"),
+    (with_nan, {}, "X contains NaN in its column 0"),
     (lambda X, y: (X, np.where(y > 0.9, np.inf, y)), {}, "y contains infinity"),
     (lambda X, y: (X[:1], y[:1]), {}, r"n_samples=1\): too few, at least 2"),
     (

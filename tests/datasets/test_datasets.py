@@ -85,6 +85,9 @@ def test_random_state(name):
     assert not np.array_equal(first.y, other.y)
     same = FULL[name](noise=0.1, random_state=np.random.RandomState(3))
     assert np.array_equal(first.y, same.y)
+    generators = (np.random.default_rng(seed) for seed in (3, 3, 4))
+    first, again, other = (FULL[name](noise=0.1, random_state=g) for g in generators)
+    assert np.array_equal(first.y, again.y) and not np.array_equal(first.y, other.y)
 
 
 @pytest.mark.usefixtures("coarse")

@@ -14,12 +14,12 @@ from test_equation import (
     rbf_equation,
 )
 
-from keql.equation._formulas import (
+from keql.equation._formulas import sympy_operator
+from keql.equation._notation import (
     html_name,
     latex_number,
     latex_operator,
     latex_symbol,
-    sympy_operator,
 )
 from keql.kernels import RBF, Constant, Dictionary
 from keql.operators import parse_operator
@@ -88,8 +88,8 @@ def test_latex_of_coordinates(name, latex):
 
 
 def test_numbers_and_names():
-    assert latex_number(2.5e12) == r"2.50 \cdot 10^{12}"
-    assert latex_number(120.0) == "120"
+    assert latex_number("2.50e+12") == r"2.50 \cdot 10^{12}"
+    assert latex_number("120") == "120"
     assert html_name("P(u, u_x1)") == "P(u, u<sub>x1</sub>)"
     states = ("T_c", "T", "T_c_in")
     assert html_name("P(T_c, T_c_xx)", states) == "P(T<sub>c</sub>, T<sub>c,xx</sub>)"

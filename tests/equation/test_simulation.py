@@ -10,8 +10,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from keql import ExtrapolationWarning, OneStepKEqL, SimulationError, TwoStepKEqL
+from keql._numerics.extrapolation import coverage_ratio
 from keql.datasets import make_burgers, make_duffing
-from keql.equation._extrapolation import coverage_ratio
 from keql.equation._known import GivenEquation
 from keql.equation._ode import simulate
 from keql.kernels import Polynomial

@@ -495,3 +495,21 @@ def test_states_of_a_system_are_independent():
 def _part_of(state, operator):
     """What an operator does to one of the states: [(multi-index, coefficient)]."""
     return [(a, value) for name, a, value in operator.parts if name == state]
+
+
+@pytest.mark.parametrize(
+    "name, orders",
+    [("u_x_mm_x_mm", (0, 2)), ("u_x_mmx_mm", (0, 2)), ("u_t_h_x_mm", (1, 1))],
+)
+def test_names_with_underscores_may_have_one_between_them(name, orders):
+    assert parse_operator(name, ("t_h", "x_mm")).terms == ((orders, 1.0),)
+    assert parse_operator((0, 2), ("t_h", "x_mm")).name == "u_x_mm_x_mm"
+
+
+def test_underscores_between_coordinates_come_second():
+    """A state that is called as a derivative keeps its own."""
+    operator = parse_operator("u_x_x", ("x", "t_h"), ("u", "u_x"))
+    assert operator.states == ("u_x",)
+    assert parse_operator("u_x_x", ("x", "t_h")).terms == (((2, 0), 1.0),)
+    with pytest.raises(ValueError, match="unknown variable"):
+        parse_operator("u_x_", ("x", "t_h"))

@@ -1,0 +1,196 @@
+"""The command `keql`: an equation from a table, for the usual case."""
+
+import argparse
+import csv
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from keql._estimators.one_step import OneStepKEqL
+from keql.operators import parse_operator
+
+DESCRIPTION = "Learn differential equations from a table with a row for each time."
+EPILOG = """examples:
+  keql swing.csv --state u --time t --order 2 --report swing.html
+  keql hares.csv --state prey predator --time year --units year=a --save hares.json
+  keql rod.csv --state T --time t --space x --function rod --report rod.html
+"""
+
+
+def main(arguments=None) -> int:
+    """Run the command and return its exit status.
+
+    `arguments` are texts; None: those that the command was called with.
+    """
+    parser = make_parser()
+    given = parser.parse_args(arguments)
+    try:
+        model, X, y = read(given)
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            model.fit(X, y)
+        for warning in caught:
+            print(f"keql: {warning.message}", file=sys.stderr)
+        hand_over(model, given)
+    except (OSError, ValueError) as error:
+        print(f"keql: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def make_parser():
+    """The parser of the arguments."""
+    parser = argparse.ArgumentParser(
+        "keql",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("table", help="a file of values separated by commas, with a line of names")
+    add("--state", nargs="+", required=True, help="column(s) with the states")
+    add("--time", required=True, help="column with the time")
+    add("--space", nargs="*", default=[], help="column(s) with places, if any")
+    add("--function", help="column that labels the experiment a row belongs to")
+    text = "time derivative that the equation gives, 1 (default) or 2"
+    add("--order", type=int, choices=(1, 2), default=1, help=text)
+    text = "what it depends on, such as u u_x u_xx; default: the states, their"
+    text += " lower derivatives in time, and first and second ones in space"
+    add("--operators", nargs="+", help=text)
+    add("--terms", default="auto", help='number of terms, or "auto" (default)')
+    add("--units", nargs="*", default=[], help="units, such as t=h u=mV")
+    add("--report", help="file for a report with pictures, .html or .md")
+    add("--save", help="file for the equation, .json")
+    add("--verbose", action="store_true", help="say what the fit is doing")
+    return parser
+
+
+def read(given):
+    """The model, not yet fitted, and the table's X (n, n_columns), y (n,) or (n, S)."""
+    _check_endings(given)
+    names, rows = read_table(given.table)
+    coordinates, states = [given.time, *given.space], given.state
+    labels = [] if given.function is None else [given.function]
+    for name in (*coordinates, *states, *labels):
+        if name not in names:
+            raise ValueError(
+                f"{given.table} has no column {name!r}: its columns are "
+                f"{', '.join(names)}."
+            )
+    columns = [numbers(rows, names, name, given.table) for name in coordinates]
+    X = np.column_stack(columns)
+    if labels:
+        own = [row[names.index(given.function)] for row in rows]
+        X = np.column_stack([X.astype(object), np.array(own, dtype=object)])
+    y = [numbers(rows, names, name, given.table, needed=False) for name in states]
+    y = np.column_stack(y)
+    measured = np.any(np.isfinite(y), axis=1)
+    y = y[measured]
+    return make_model(given), X[measured], y[:, 0] if len(states) == 1 else y
+
+
+def make_model(given):
+    """The estimator that the arguments describe."""
+    derivatives = [
+        [_derivative(state, given.time, k) for k in range(given.order + 1)]
+        for state in given.state
+    ]
+    operators = [name for own in derivatives for name in own[:-1]]
+    for state in given.state:
+        for place in given.space:
+            operators += [_derivative(state, place, k) for k in (1, 2)]
+    known = tuple(own[-1] for own in derivatives)
+    return OneStepKEqL(
+        operators=tuple(given.operators or operators),
+        known_part=known if len(known) > 1 else known[0],
+        variables=(given.time, *given.space),
+        function_column=None if given.function is None else -1,
+        states=tuple(given.state),
+        n_terms="auto" if given.terms == "auto" else _whole(given.terms),
+        units=_units(given.units),
+        verbose=int(given.verbose),
+        random_state=0,
+    )
+
+
+def _derivative(state, variable, order):
+    """Name of a derivative, as operators are called."""
+    orders = (order,)
+    return parse_operator(orders, (variable,), (state,)).name
+
+
+def _whole(text):
+    """A number of terms."""
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f'--terms {text} must be a whole number from 1, or "auto".')
+    return int(text)
+
+
+def _units(pairs):
+    """Units by name, of texts such as "t=h"; None without any."""
+    wrong = [text for text in pairs if not text.partition("=")[2]]
+    if wrong:
+        raise ValueError(f"--units {wrong[0]} must be a name and a unit, as in t=h.")
+    return dict(text.split("=", 1) for text in pairs) or None
+
+
+def _check_endings(given):
+    """Refuse files that would be written in another format than they say."""
+    for option, path, endings in (
+        ("--report", given.report, (".html", ".md")),
+        ("--save", given.save, (".json",)),
+    ):
+        if path is not None and Path(path).suffix not in endings:
+            raise ValueError(f"{option} {path} must end in {' or '.join(endings)}.")
+        if path is not None and not Path(path).absolute().parent.is_dir():
+            raise ValueError(f"{option} {path}: there is no such folder.")
+
+
+def read_table(path):
+    """Names of the columns of a table, and its rows, lists of texts."""
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        sample = file.read(4096)
+        file.seek(0)
+        separator = max(",;\t", key=sample.partition("\n")[0].count)
+        rows = [row for row in csv.reader(file, delimiter=separator) if any(row)]
+    if len(rows) < 2:
+        raise ValueError(f"{path} has no rows below a line of names.")
+    names = [name.strip() for name in rows[0]]
+    for i, row in enumerate(rows[1:], start=2):
+        if len(row) != len(names):
+            raise ValueError(
+                f"{path} has {len(row)} entries in line {i}, but {len(names)} names."
+            )
+    return names, [[entry.strip() for entry in row] for row in rows[1:]]
+
+
+def numbers(rows, names, name, path, needed=True):
+    """A column as numbers (n,); NaN for entries that are empty, unless `needed`."""
+    values = []
+    for i, row in enumerate(rows, start=2):
+        entry = row[names.index(name)]
+        missing = entry.lower() in {"", "na", "nan"}
+        try:
+            values.append(np.nan if missing and not needed else float(entry))
+        except ValueError:
+            raise ValueError(
+                f"{path} has {entry!r} in line {i} of the column {name!r}: that is no "
+                "number. Write times as numbers, of hours for instance."
+            ) from None
+    return np.array(values)
+
+
+def hand_over(model, given):
+    """Print the equation and the report, and write what was asked for."""
+    if given.report is None:
+        print(model.fit_report_)
+    else:
+        print(model.equation_.to_text())
+        report = model.fit_report_
+        html = Path(given.report).suffix == ".html"
+        (report.to_html if html else report.to_markdown)(given.report)
+    if given.save is not None:
+        text = json.dumps(model.equation_.to_dict(), indent=1)
+        Path(given.save).write_text(text + "\n", encoding="utf-8")

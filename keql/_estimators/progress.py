@@ -1,0 +1,82 @@
+"""Lines that say what a fit is doing."""
+
+import threading
+import time
+
+
+class Progress:
+    """Prints a line for each stage of a fit, and others while a stage takes long.
+
+    With `verbose` 0 nothing is printed, with 2 a line for each step. Otherwise a stage
+    that goes on has a line every `interval` seconds, about its last step, or, inside of
+    a with statement, that it goes on. Each has the elapsed time.
+    """
+
+    def __init__(self, verbose, interval=5.0):
+        self.verbose, self.interval = verbose, interval
+        self.begin = self.last = time.perf_counter()
+        self.stage, self.problem = None, None
+        self.n_fits = self.n_steps = 0
+        self.is_over = threading.Event()
+
+    def __enter__(self):
+        if self.verbose:
+            threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(self, *error):
+        self.is_over.set()
+
+    def _watch(self):
+        """Say that a stage goes on for as long as nothing else is said."""
+        while not self.is_over.wait(self.interval / 10):
+            if time.perf_counter() - self.last >= 1.5 * self.interval:
+                self.say(f"{self.stage or 'two steps'}: goes on")
+
+    def say(self, text):
+        """Print a line with the elapsed time in seconds."""
+        if self.verbose:
+            self.last = time.perf_counter()
+            print(f"[{self.last - self.begin:7.1f} s] {text}", flush=True)
+
+    def step(self, problem, result):
+        """Tell of an accepted step of a fit, with the problem that it is of.
+
+        Fits are told apart by their problems, and by the numbers of their steps.
+        """
+        if not self.verbose:
+            return
+        stage = "equation at collocation points"
+        if problem.is_exact:
+            stage = "states that obey the equation exactly"
+        if stage != self.stage:
+            self.stage, self.n_fits = stage, 0
+            self.say(stage)
+        if problem is not self.problem or result.n_iter <= self.n_steps:
+            self.n_fits += 1
+        self.problem, self.n_steps = problem, result.n_iter
+        due = time.perf_counter() - self.last >= self.interval
+        if self.verbose > 1 or due:
+            self.say(
+                f"{stage}: fit {self.n_fits}, step {result.n_iter}, loss "
+                f"{result.loss:.6g}, damping {result.damping_curve[-1]:.2g}"
+            )
+
+    def done(self, equation, doubts=""):
+        """Tell what was found."""
+        if equation is None:
+            self.say("done")
+            return
+        first, *others = str(equation).splitlines()
+        self.say(f"found {first}")
+        for line in others:
+            self.say(f"found {line}")
+        if doubts:
+            self.say("in doubt, see fit_report_")
+
+
+def words_for_data(observations):
+    """How much was observed, in a phrase."""
+    n = sum(len(data.values) for data in observations.functions)
+    functions = len(observations.functions)
+    return f"{n} observations" + (f" of {functions} functions" * (functions > 1))

@@ -1,0 +1,94 @@
+"""Tables as people have them: what is no number is refused in words."""
+
+from datetime import date, time, timedelta
+
+import numpy as np
+
+
+def refuse_what_is_no_number(table, name, leave_out=(), needed=True):
+    """Refuse dates, durations, text and, if all are `needed`, missing numbers.
+
+    The `table` is a data frame, an array or a list of shape (n, n_columns) or (n,),
+    called `name`; the columns at the positions `leave_out` are not looked at. What
+    cannot be read as columns is left to the checks that follow.
+    """
+    for i, (column, entries) in enumerate(_columns(table)):
+        if i in leave_out:
+            continue
+        where = name if column is None else f"{name} has the column {column!r}, which"
+        refuse_dates(entries, where)
+        if entries.dtype.kind in "OUST":
+            _refuse_text(entries, where, column)
+        elif needed and entries.dtype.kind == "f":
+            _refuse_missing(entries, name, column)
+
+
+def refuse_dates(values, where):
+    """Refuse dates and durations, which would be taken as whole numbers.
+
+    `where` begins the sentence: what holds them.
+    """
+    values = np.asarray(values)
+    first = next((v for v in values.flat if v is not None), None)
+    kind = values.dtype.kind if values.dtype.kind != "O" else ""
+    is_date = kind == "M" or isinstance(first, date | time | np.datetime64)
+    is_duration = kind == "m" or isinstance(first, timedelta | np.timedelta64)
+    if is_duration:
+        raise ValueError(
+            f"{where} holds durations: a derivative needs their unit. Divide by it, "
+            "for hours by np.timedelta64(1, 'h')."
+        )
+    if is_date:
+        raise ValueError(
+            f"{where} holds dates: a derivative needs a unit of time. Subtract the "
+            "first date and divide by the unit, for hours by np.timedelta64(1, 'h')."
+        )
+
+
+def _columns(table):
+    """Pairs of a column's name and its entries (n,); the name of a single one is None.
+
+    An array's columns are named by their positions.
+    """
+    if hasattr(table, "columns"):
+        return [(name, np.asarray(table[name])) for name in table.columns]
+    if not isinstance(table, np.ndarray | list | tuple):
+        return []
+    try:
+        table = np.asarray(table)
+    except ValueError:  # rows of different lengths
+        return []
+    if table.ndim == 1:
+        return [(None, table)]
+    return list(enumerate(table.T)) if table.ndim == 2 else []
+
+
+def _refuse_text(entries, where, column):
+    """Refuse a text that is no number; numbers may be written as text."""
+    for entry in entries:
+        if not isinstance(entry, str | bytes):
+            continue
+        try:
+            float(entry)
+        except ValueError:
+            advice = "Give numbers."
+            if where.startswith("X has"):
+                advice = (
+                    "If it says which function (experiment) a row belongs to, name it: "
+                    f"function_column={column!r}; otherwise leave it out."
+                )
+            raise ValueError(
+                f"{where} holds text such as {str(entry)!r}. {advice}"
+            ) from None
+
+
+def _refuse_missing(entries, name, column):
+    """Refuse NaN in a column of numbers."""
+    missing = np.flatnonzero(np.isnan(entries))
+    if len(missing):
+        which = "" if column is None else f" in its column {column!r},"
+        raise ValueError(
+            f"{name} contains NaN{which} in {len(missing)} of {len(entries)} rows, "
+            f"such as row {missing[0]}: where a value was measured must be known. "
+            "Leave these rows out of X and y."
+        )
