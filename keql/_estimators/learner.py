@@ -21,6 +21,7 @@ from keql._estimators.pde_solver import KernelPDESolver
 from keql._estimators.progress import Progress, words_for_data
 from keql._evolution.forecast import EvolvedState, Forecast
 from keql._evolution.trajectory import Trajectory, integrated_from
+from keql._numerics.parallel import threads_for
 from keql._observations.columns import (
     coordinates_by_name,
     name_coordinates,
@@ -182,9 +183,9 @@ class Learner(BaseKEqL):
         if setup is not None and self._learns_where_observed(setup, observations):
             setup = where_observed(setup, observations, len(variables))
         progress.say(f"two steps, {words_for_data(observations)}")
-        return fit_two_steps(
-            self._hypothesis, observations, variables, setup, self._settings, n_restarts
-        )
+        given = self._hypothesis, observations, variables, setup, self._settings
+        with threads_for(max(len(data.values) for data in observations.functions)):
+            return fit_two_steps(*given, n_restarts)
 
     def _learns_where_observed(self, setup, observations):
         """Whether collocation points far beyond the data are left out."""

@@ -11,6 +11,7 @@ from keql._estimators.callbacks import CallbackSupportMixin, with_callbacks
 from keql._estimators.learner import Learner
 from keql._estimators.progress import Progress
 from keql._joint.restarts import RestartSettings
+from keql._numerics.parallel import threads_for
 from keql._observations.data import PredictionScale
 from keql.equation import LearnedSystem
 from keql.exceptions import IdentifiabilityWarning
@@ -248,7 +249,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             report = partial(self._report, progress, callbacks, X, y)
             settings = self._settings.with_own_seed()
             context = Context(settings, report, self._previous())
-            selection = search(two_step, self._hypothesis, context)
+            with threads_for(_size_of(two_step)):
+                selection = search(two_step, self._hypothesis, context)
             doubts = _doubts(selection)
             self._store_selection(selection, bool(doubts))
         progress.done(self.equation_, doubts)
@@ -332,6 +334,13 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         )
 
 
+def _size_of(two_step):
+    """The largest number of functionals of a function, observed and imposed."""
+    setup, functions = two_step.setup, two_step.observations.functions
+    pairs = zip(functions, setup.collocation_points, strict=True)
+    return max(len(d.values) + len(setup.operators) * len(x) for d, x in pairs)
+
+
 class EarlierSolution(NamedTuple):
     """States and equations of an earlier fit."""
 
@@ -353,6 +362,12 @@ def _doubts(selection):
     doubts = undetermined(fit.learned)
     rivals = rivals_in_words(selection.rivals)
     doubts += [rivals] if rivals else []
+    if selection.misses:
+        doubts.append(
+            f"the observations are missed by {selection.misses:.2g} times what their "
+            "noise allows: the terms of the equation are not among those that were "
+            "tried. Try more operators, or an equation_kernel of another form"
+        )
     residuals = residuals_of_equations(fit.learned, fit.is_exact)
     names = [terms.name for terms in fit.learned.setup.equations]
     given = [fit.hypothesis.of_equation(n).equation_noise is not None for n in names]

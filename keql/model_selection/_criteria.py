@@ -1,6 +1,11 @@
-"""When one fit is better than another, good enough, or not worth refining."""
+"""When one fit is better than another or good enough, and what was chosen."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from keql._numerics.linalg import rms
+from keql._observations.data import PredictionScale, left_out_errors, noise_range
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class Criteria:
         tried.
     nothing_missed : float. The same of trajectories if two steps find no noise, in
         units of the size of the observations.
+    missed : float. The largest error of trajectories, in units of the noise that two
+        steps find, with which observations count as met.
     agreement : float. Trajectories with equal terms whose errors differ by less than
         this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
@@ -60,9 +67,120 @@ class Criteria:
     exact_size: float = 5e-3
     exact_noise: float = 1.5
     nothing_missed: float = 1e-7
+    missed: float = 3.0
     agreement: float = 0.01
     inactive_misfit: float = 0.1
     less_noise: float = 0.1
     ties: float = 0.25
     n_finalists: int = 8
     n_functions: int = 12
+
+
+def sees_noise(two_step):
+    """Whether two steps find more noise than they take exact data to have."""
+    lowest, _ = noise_range(two_step.observations.sizes())
+    return bool(np.any(two_step.observation_noise > 2 * lowest))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The fit that was chosen, and what it was chosen from.
+
+    joint : Fit or None. With the equation at collocation points.
+    exact : Fit or None. With exact states, if they predict better.
+    promised : float or None. The error of predictions for which the state kernel was
+        chosen.
+    kernels : list of KernelCandidate. State kernels that were compared, under the same
+        conditions.
+    not_tried : list of (str, str). Names of hypotheses, and why they were not tried.
+    criteria : Criteria. By which they were compared.
+    """
+
+    joint: object = None
+    exact: object = None
+    promised: float | None = None
+    kernels: list = field(default_factory=list)
+    not_tried: list = field(default_factory=list)
+    criteria: Criteria = field(default_factory=Criteria)
+
+    @property
+    def best(self):
+        """The fit."""
+        return self.exact or self.joint
+
+    @property
+    def error(self):
+        """Root mean square error of its predictions of observations."""
+        return self.best.error
+
+    @property
+    def explains_little(self):
+        """Whether errors of prediction are as large as the states vary.
+
+        Noise levels that are found may be those of a signal that was not seen; those
+        that are given are believed. Rows count alike, whatever their weights.
+        """
+        fit, alike = self.best, []
+        if self._noise_given:
+            return False
+        for data in fit.observations.functions:
+            alike.append(replace(data, weights=np.ones_like(data.weights)))
+        observations = replace(fit.observations, functions=alike)
+        errors = left_out_errors(fit.model, observations)
+        spread = PredictionScale(observations).spread
+        return spread > 0 and rms(errors) > self.criteria.explains * spread
+
+    @property
+    def misses(self):
+        """By how many times the noise that is allowed exact trajectories miss; or 0.
+
+        That is the noise which two steps find without an equation; where they find
+        none, the error of exact trajectories of the right equation.
+        """
+        fit, criteria = self.best, self.criteria
+        if not fit.is_exact or len(fit.two_step.variables) > 1 or self._noise_given:
+            return 0.0
+        scale = PredictionScale(fit.observations)
+        allowed = criteria.nothing_missed * scale.size
+        if sees_noise(fit.two_step):
+            allowed = criteria.missed * scale.noise(fit.two_step.observation_noise)
+        return fit.error / allowed if fit.error > allowed else 0.0
+
+    @property
+    def _noise_given(self):
+        """Whether the noise of an observed operator is given."""
+        fit = self.best
+        names = [operator.name for operator in fit.observations.operators]
+        given = [fit.hypothesis.of_state(name).observation_noise for name in names]
+        return any(level is not None for level in given)
+
+    @property
+    def rivals(self):
+        """Terms that explain the data about as well, if terms were chosen by evidence.
+
+        A list of (terms, log odds): those of the fit, with the log odds zero, and
+        others, the most probable first, if they are as probable as the criterion says.
+        """
+        evidence = self.best.log_evidences
+        chosen = frozenset(self.best.term_names if evidence else ())
+        if chosen not in evidence:
+            return []
+        odds = {terms: value - evidence[chosen] for terms, value in evidence.items()}
+        ranked = sorted(odds.items(), key=lambda item: -item[1])
+        near = [(terms, o) for terms, o in ranked if o > -self.criteria.rival]
+        return [(chosen, 0.0), *((t, o) for t, o in near if t != chosen)]
+
+    def or_better(self, other, factor=1.0):
+        """This, or another one with smaller errors, `factor` times its own at most."""
+        if other.joint.result.interrupted:
+            return replace(self, joint=self.joint.stopped(other.joint.result.stop))
+        lost = self.joint.result.converged and not other.joint.result.converged
+        better = other.error < factor * self.error and not lost
+        return other if better else self
+
+    def or_exact(self, exact, factor=1.0):
+        """This, or exact states with smaller errors, `factor` times its own at most."""
+        if exact is None or self.joint.result.interrupted:
+            return self
+        better = exact.error < factor * self.error
+        return replace(self, exact=exact) if better else self

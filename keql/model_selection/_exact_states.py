@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-import numpy as np
-
-from keql._observations.data import PredictionScale, noise_range
+from keql._observations.data import PredictionScale
 from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
 from keql.model_selection._annealing import anneal
+from keql.model_selection._criteria import sees_noise
 from keql.model_selection._evolution_terms import (
     fit_exact_states,
     predicts_within_noise,
@@ -160,7 +159,7 @@ class ExactSearch:
             two_step = self.two_steps(row)
             fit = fit_trajectories(two_step, row, self.context, simpler=fit) or fit
         last = place == len(names) - 1
-        if last or not wider or not self._sees_noise or fit.result.interrupted:
+        if last or not wider or not sees_noise(self.two_step) or fit.result.interrupted:
             return fit
         two_step, few = self.two_steps(wider[-1]), TrajectorySearchSettings(n_tried=2)
         other = fit_trajectories(two_step, wider[-1], self.context, few, simpler=fit)
@@ -208,15 +207,9 @@ class ExactSearch:
         if not self.is_in_time:
             own = fit.problem.prior.noise
             return predicts_within_noise(fit, self.two_step, self.criteria, own)
-        if self._sees_noise:
+        if sees_noise(self.two_step):
             return self.convinces(fit)
         return fit.error < self.criteria.nothing_missed * self.size
-
-    @property
-    def _sees_noise(self):
-        """Whether two steps find more noise than they take exact data to have."""
-        lowest, _ = noise_range(self.two_step.observations.sizes())
-        return bool(np.any(self.two_step.observation_noise > 2 * lowest))
 
     def _exact_states(self):
         """Exact states with a quadratic, or a cubic equation if clearly better."""

@@ -18,10 +18,10 @@ from keql.model_selection._annealing import (
     impose_gradually,
 )
 from keql.model_selection._candidates import candidates
+from keql.model_selection._criteria import Selection
 from keql.model_selection._exact_states import ExactSearch, fit_hypothesis
 from keql.model_selection._fit import (
     JointFamily,
-    Selection,
     fit_jointly,
     refit_states,
     with_better_equation,

@@ -46,7 +46,7 @@ class TrajectorySearchSettings:
     few, share : int, float. Of more terms than `few`, this part is taken out at once,
         those that cost least.
     max_steps : int. Steps to solve for one set of terms: they converge linearly where
-        the noise is high.
+        the noise is high, or the unit of a state is free that was never observed.
     tol : float. Change of the states at which steps end, relative to their size, in
         units of the loop's tolerance.
     part : float. The same in units of the noise, if that is more: with terms that the
@@ -66,7 +66,7 @@ class TrajectorySearchSettings:
     n_compared: int = 40
     few: int = 60
     share: float = 0.1
-    max_steps: int = 60
+    max_steps: int = 150
     tol: float = 0.1
     part: float = 3e-3
     n_resolutions: int = 3

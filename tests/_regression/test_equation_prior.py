@@ -11,7 +11,8 @@ from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._regression.two_step import polynomial_kernel, varying_coefficient_kernel
 from keql.kernels import Polynomial
 from keql.model_selection._candidates import candidates
-from keql.model_selection._fit import Context, Selection
+from keql.model_selection._criteria import Selection
+from keql.model_selection._fit import Context
 from keql.model_selection._search import _Search
 
 POINTS = np.random.RandomState(0).uniform(size=(6, 2))

@@ -394,6 +394,7 @@ def allen_cahn():
         2 * np.pi,
         80,
         (1.0, 5.0),
+        n_modes=256,
     )
 
 

@@ -17,8 +17,8 @@ from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
 from keql.model_selection import _exact_states, _search
 from keql.model_selection._candidates import Candidate
-from keql.model_selection._criteria import Criteria
-from keql.model_selection._fit import Context, JointFamily, Selection
+from keql.model_selection._criteria import Criteria, Selection
+from keql.model_selection._fit import Context, JointFamily
 from keql.model_selection._search import (
     fit_jointly,
     refit_states,
