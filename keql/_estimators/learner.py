@@ -232,8 +232,7 @@ class Learner(BaseKEqL):
         """Warn of points outside of the box of what was observed."""
         outside = np.zeros(len(points), dtype=bool)
         for m, rows in self._rows_of_functions(labels):
-            lower, upper = self.domain_[m]
-            x = points[rows]
+            (lower, upper), x = self.domain_[m], points[rows]
             outside[rows] = np.any((x < lower) | (x > upper), axis=1)
         if outside.any():
             warnings.warn(
