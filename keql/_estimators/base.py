@@ -103,19 +103,25 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         Warns
         -----
         ExtrapolationWarning
-            If the estimator is a :class:`keql.KernelPDESolver` and points lie outside
-            of the domain of the data and collocation points, or the equation was
-            learned and features of the solution leave the region of those that it was
-            learned from; the method `extrapolation` says where.
+            If points lie outside of `domain_`: of a learner, the box of the data, and
+            of the collocation points if the equation is imposed there, wider by a mean
+            gap between observations; use its method `forecast` for later times. Of a
+            :class:`keql.KernelPDESolver` also if features of the solution leave the
+            region that its equation was learned from; its method `extrapolation` says
+            where.
         """
         check_is_fitted(self)
         grid = as_grid(X)
         if grid is not None:
             asked = self.predict(grid.points(), return_std)
             return grid.filled(asked, self.state_names_)
+        self._warn(*self._read_points(X))
+        return self._predict(X, return_std)
+
+    def _predict(self, X, return_std=False):
+        """Values of the fitted states, without a warning."""
         points, columns = self._split_columns(X, reset=False)
         labels = columns["function_column"]
-        self._warn(points, labels)
         if self.operator_column is not None:
             operators, index = self._operators_of_rows(
                 columns["operator_column"], self.variables_, self.state_names_
@@ -157,8 +163,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         Warns
         -----
         ExtrapolationWarning
-            If the estimator is a :class:`keql.KernelPDESolver`, where its `predict`
-            warns.
+            Where `predict` warns.
         """
         check_is_fitted(self)
         operator = parse_operator(operator, self.variables_, self.state_names_)
@@ -173,6 +178,9 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination R^2 of the predictions.
+
+        It says itself how good these are, so that nothing warns of points that are
+        outside of the data, as the ends of these are in a cross-validation.
 
         Parameters
         ----------
@@ -189,10 +197,11 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             1 for perfect predictions; of several states, the mean over those that were
             measured.
         """
+        check_is_fitted(self)
         grid = as_grid(X)
         X, y = (X, y) if grid is None else read_grid(grid, y)
         names, y = getattr(y, "columns", None), np.asarray(y, dtype=float)
-        predicted, y = self.predict(X), y.reshape(len(y), -1)
+        predicted, y = self._predict(X), y.reshape(len(y), -1)
         predicted = predicted.reshape(len(predicted), -1)
         if self.operator_column is None:
             y = states_by_name(y, names, self.state_names_)
@@ -230,7 +239,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         return operators_of_rows(None, entries, variables, True, states)
 
     def _warn(self, points, labels):
-        """Warn of predictions that go too far; of learned states none does."""
+        """Warn of predictions that go too far."""
 
     def coordinates(self, X: Any) -> np.ndarray:
         """Coordinates of points: `X` without the column of function labels.

@@ -7,9 +7,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from keql._estimators.base import StrOptions, at_least
+from keql._evolution.form import time_axis
 from keql._observations.data import (
     evaluate_forcing,
     forcing_functions,
+    inside_of,
     place_collocation,
 )
 from keql._observations.imposed import Imposed, join_places
@@ -250,7 +252,27 @@ def describe_equations(model, named, observations, variables, inputs):
         places.forcing,
         places.functions_of_points,
         inputs,
+        places.points,
     )
+
+
+def where_observed(setup, observations, d):
+    """The setup without collocation points far beyond the data in time.
+
+    The state of an equation of evolution is unknown there, and follows from it: such
+    points say nothing of the equation, but misguide what is learned from the states
+    that are found first. With a single coordinate these are points on both sides.
+    """
+    axis = 0 if d == 1 else time_axis(setup, d)
+    if axis is None:
+        return setup
+    masks = [
+        inside_of(data.points, placed, axis, both_sides=d == 1)
+        for data, placed in zip(
+            observations.functions, setup.collocation_points, strict=True
+        )
+    ]
+    return setup if all(mask.all() for mask in masks) else setup.select(masks)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What the estimators that learn an equation share."""
 
+import warnings
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -14,9 +15,11 @@ from keql._estimators.equations import (
     is_several,
     list_equations,
     named_equations,
+    where_observed,
 )
 from keql._estimators.pde_solver import KernelPDESolver
 from keql._estimators.progress import Progress, words_for_data
+from keql._evolution.forecast import EvolvedState, Forecast
 from keql._evolution.trajectory import Trajectory, integrated_from
 from keql._numerics.parallel import threads_for
 from keql._observations.columns import (
@@ -30,6 +33,7 @@ from keql._observations.data import (
     FunctionData,
     Observations,
     forcing_functions,
+    reach_of,
     refuse_conflicts,
     sorted_labels,
 )
@@ -37,12 +41,16 @@ from keql._observations.grids import as_grid, read_grid
 from keql._observations.units import Units
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
 from keql.equation import LearnedSystem
+from keql.exceptions import ExtrapolationWarning
 from keql.fit_report import FitReport
 from keql.operators import identity_of
 
 
 class Learner(BaseKEqL):
     """Base class of the estimators that learn states and an equation."""
+
+    # Whether states follow the equation at its collocation points.
+    _imposes_equations = True
 
     # Set by `fit`. An equation of a single state is no system, and there is one unless
     # states are all that was asked for: users need no test of what they know.
@@ -172,10 +180,16 @@ class Learner(BaseKEqL):
             names = (*variables, *observations.states, *inputs.names)
             Units(self.units).check(names)
         setup = describe_equations(self, named, observations, variables, inputs)
+        if setup is not None and self._learns_where_observed(setup, observations):
+            setup = where_observed(setup, observations, len(variables))
         progress.say(f"two steps, {words_for_data(observations)}")
         given = self._hypothesis, observations, variables, setup, self._settings
         with threads_for(max(len(data.values) for data in observations.functions)):
             return fit_two_steps(*given, n_restarts)
+
+    def _learns_where_observed(self, setup, observations):
+        """Whether collocation points far beyond the data are left out."""
+        return True
 
     def _store(self, learned, state_kernel=None):
         """Set the fitted attributes, all at once.
@@ -187,12 +201,13 @@ class Learner(BaseKEqL):
         self.variables_, self.states_ = learned.variables, learned.states
         self.functions_, self.state_names_ = observations.labels, observations.states
         self.last_times_ = [data.points[:, 0].max() for data in observations.functions]
+        self.domain_ = np.array(self._domains(learned))
         self.state_kernel_ = state_kernel or learned.state_kernel
         self.observation_noise_ = _by_name(
             [operator.name for operator in observations.operators],
             learned.observation_noise,
         )
-        self.collocation_points_ = None if setup is None else setup.collocation_points
+        self.collocation_points_ = None if setup is None else setup.given_points
         self.equation_ = self.equation_noise_ = self.equation_kernel_ = None
         units = None if self.units is None else Units(self.units)
         for equation in learned.equations:
@@ -205,21 +220,43 @@ class Learner(BaseKEqL):
             self.equation_noise_ = _by_name(names, learned.equation_noise)
             self.equation_kernel_ = _by_name(names, kernels)
 
+    def _domains(self, learned):
+        """For each function, corners (2, d) of the box beyond which `predict` warns."""
+        imposed = [np.empty((0, len(learned.variables)))] * len(learned.states)
+        if learned.setup is not None and self._imposes_equations:
+            imposed = learned.setup.collocation_points
+        observed = [data.points for data in learned.observations.functions]
+        return [reach_of(*pair) for pair in zip(observed, imposed, strict=True)]
+
+    def _warn(self, points, labels):
+        """Warn of points outside of the box of what was observed."""
+        outside = np.zeros(len(points), dtype=bool)
+        for m, rows in self._rows_of_functions(labels):
+            (lower, upper), x = self.domain_[m], points[rows]
+            outside[rows] = np.any((x < lower) | (x > upper), axis=1)
+        if outside.any():
+            warnings.warn(
+                f"{outside.sum()} of {len(points)} points lie outside of the data, by "
+                f"more than a mean gap between observations, such as "
+                f"{points[outside][0]}: states are extrapolated there. How they go on "
+                "after the last time is what the method forecast tells.",
+                ExtrapolationWarning,
+                stacklevel=3,
+            )
+
     def forecast(self, X: Any, return_std: bool = False) -> Any:
         """States at later times: the learned equations, integrated on.
 
-        Those of ordinary differential equations, in each function from its states at
-        the last observed time. States that obey their equations exactly are what
-        `predict` gives, there and at earlier times; others are integrated from there,
-        their uncertainty taken to be independent of that of the equations.
+        Exact states go on, with values at both ends in space by their prior given the
+        known ones. Other states of ordinary differential equations are integrated from
+        the last observed time, and uncertain independently of the equations.
 
         Parameters
         ----------
         X : {array-like, dataframe} of shape (n, n_columns)
             Points, as `predict` takes them.
         return_std : bool, default=False
-            Whether standard deviations are returned too: those of the states, from the
-            uncertainty of states and equations, linearised.
+            Whether standard deviations of all that is uncertain are returned too.
 
         Returns
         -------
@@ -231,8 +268,7 @@ class Learner(BaseKEqL):
         Raises
         ------
         ValueError
-            If the learned equations cannot be integrated in time alone: solve them with
-            :meth:`pde_solver`.
+            If states in space are not exact, or a point is outside in space.
         SimulationError
             If the solution ends before, or the forcing is not known so far.
 
@@ -248,35 +284,46 @@ class Learner(BaseKEqL):
         True
         """
         check_is_fitted(self)
+        grid = as_grid(X)
+        if grid is not None:
+            asked = self.forecast(grid.points(), return_std)
+            return grid.filled(asked, self.state_names_)
+        points, labels = self._read_points(X)
         forecaster = copy(self)
-        forecaster.states_ = [self._integrated(m) for m in range(len(self.functions_))]
-        return forecaster.predict(X, return_std)
+        forecaster.states_ = list(self.states_)
+        for m, rows in self._rows_of_functions(labels):
+            forecaster.states_[m] = self._integrated(m, points[rows])
+        return forecaster._predict(X, return_std)
 
-    def _integrated(self, m):
-        """The state of a function, integrated on from the last observed time."""
+    def _integrated(self, m, points):
+        """The state of a function, integrated on to the last time of points (n, d)."""
         state = self.states_[m]
         if isinstance(state, Trajectory):
-            return state.alone()
+            return state.alone(points[:, 0])
+        if isinstance(state, EvolvedState):
+            until = float(np.max(points[:, state.grid.axis]))
+            return Forecast(state, until)
         equations = self.equation_
         if equations is None or len(self.variables_) != 1:
             raise ValueError(
-                "forecast integrates learned ordinary differential equations, and the "
-                f"states of this fit depend on {', '.join(self.variables_)}"
+                "forecast integrates learned ordinary differential equations, and "
+                "states in space that obey their equation exactly. The states of this "
+                f"fit depend on {', '.join(self.variables_)} and do not"
                 f"{'' if equations is not None else ', without an equation'}: solve "
                 "learned equations of several coordinates with pde_solver()."
             )
         several = isinstance(equations, LearnedSystem)
         equations = tuple(equations.values()) if several else (equations,)
-        forcing = [
-            forcing_functions(
-                e.given.forcing, self.functions_, self.collocation_points_
-            )
-            for e in list_equations(self)
-        ]
-        forcing = tuple(own[m] for own in forcing)
-        inputs = self.inputs_.of_function(m)
-        time = self.last_times_[m]
-        return integrated_from(state, time, equations, inputs, forcing).alone()
+        given = self.inputs_.of_function(m), self._forcing_of(m)
+        state = integrated_from(state, self.last_times_[m], equations, *given)
+        return state.alone(points[:, 0])
+
+    def _forcing_of(self, m):
+        """Right-hand sides of all equations for a function, as functions or None."""
+        places = self.functions_, self.collocation_points_
+        given = [each.given.forcing for each in list_equations(self)]
+        every = [forcing_functions(forcing, *places) for forcing in given]
+        return tuple(own[m] for own in every)
 
     def simulate(
         self,

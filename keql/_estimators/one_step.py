@@ -24,7 +24,12 @@ from keql.fit_report import (
     undetermined,
     unexplained,
 )
-from keql.model_selection import Context, Fit, search
+from keql.model_selection import (
+    Context,
+    Fit,
+    search,
+    why_at_collocation_points,
+)
 
 
 class OneStepKEqL(CallbackSupportMixin, Learner):
@@ -252,6 +257,12 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self._warn_of_failure(doubts)
         callbacks.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
+
+    def _learns_where_observed(self, setup, observations):
+        # Otherwise states follow the equation at these points, as the user says.
+        names = [terms.name for terms in setup.equations]
+        given = self._hypothesis, self._settings, observations.states, names
+        return not why_at_collocation_points(*given)
 
     def _previous(self):
         """An earlier solution to start from, if that is asked for."""

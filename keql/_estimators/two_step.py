@@ -30,7 +30,9 @@ class TwoStepKEqL(Learner):
         Where the equation is imposed: an array of shape (K, d), ``{label: array}``, a
         number of low-discrepancy points, or None for the observation points and a
         low-discrepancy fill (5 points for each observation, between 200 and 1000 for
-        one function; several equations share them).
+        one function; several equations share them). Those that reach beyond the data in
+        time by more than a mean gap are left out where states are found without the
+        equation, or may obey it exactly: nothing is learned there.
     forcing : callable, array-like, dict or tuple, default=None
         The right-hand side f: a function of points (K, d), an array (K,) that goes with
         an array of collocation points, ``{label: one of these}``, or None for zero;
@@ -103,6 +105,10 @@ class TwoStepKEqL(Learner):
     functions_, variables_, state_names_ : tuple
         Labels of the functions, (None,) without a label column; names of coordinates,
         and of the states in the order of the columns that `predict` returns.
+    domain_ : ndarray of shape (n_functions, 2, d)
+        Lowest and highest coordinates of each function's observations, and a mean gap
+        between these beyond, that of a regular grid of as many: where predictions do
+        not warn. With exact states and those of a joint fit, collocation points too.
     state_kernel_, equation_kernel_ : Kernel
         With fitted hyperparameters; of several states a
         :class:`keql.kernels.SystemKernel`, of several equations a dict by name.
@@ -152,6 +158,8 @@ class TwoStepKEqL(Learner):
     u_t = 2.00 v
     v_t = -2.00 u
     """
+
+    _imposes_equations = False
 
     def __init__(
         self,

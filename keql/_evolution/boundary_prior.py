@@ -30,6 +30,12 @@ class PointsWithSlopes:
         """Prior covariance (c, c), the kernel that of the function itself."""
         return self._put(kernel(self.points), self._rows(kernel))
 
+    def covariance_with(self, kernel, points):
+        """Prior covariance (c, n) with values at other points (n, 2)."""
+        K, once = kernel(self.points, points), self._once
+        K[self.slopes] = kernel.derivative(self.points[self.slopes], points, once, None)
+        return K
+
     def covariance_and_gradient(self, kernel, step=1e-4):
         """With it, (c, c, n), its derivatives with respect to `kernel.theta`.
 
@@ -45,10 +51,14 @@ class PointsWithSlopes:
             self._put(layers[:, :, k], (after - before) / (2 * step))
         return self._put(K, self._rows(kernel)), layers
 
+    @property
+    def _once(self):
+        """The multi-index of a derivative in time."""
+        return tuple(int(i == self.axis) for i in range(2))
+
     def _rows(self, kernel):
         """Prior covariances (s, c) of the slopes."""
-        moving = self.points[self.slopes]
-        once = tuple(int(i == self.axis) for i in range(2))
+        moving, once = self.points[self.slopes], self._once
         rows = kernel.derivative(moving, self.points, once, None)
         rows[:, self.slopes] = kernel.derivative(moving, moving, once, once)
         return rows
@@ -113,6 +123,14 @@ class PointsOfStates:
         for k, own in enumerate(kernel.kernels):
             rows = np.flatnonzero(self.states == k)
             K[np.ix_(rows, rows)] = own(self.points[rows])
+        return K
+
+    def covariance_with(self, kernel, others):
+        """Prior covariance (c, n) with values at other points of states."""
+        K = np.zeros((len(self), len(others)))
+        for k, own in enumerate(kernel.kernels):
+            rows, columns = (np.flatnonzero(p.states == k) for p in (self, others))
+            K[np.ix_(rows, columns)] = own(self.points[rows], others.points[columns])
         return K
 
     def covariance_and_gradient(self, kernel):

@@ -47,7 +47,7 @@ class Flow:
         The slopes have the shapes (n, D, D) and (n, D, p). The highest derivatives h
         solve M h + G(t, y) . w = f(t), with M of :meth:`mass`.
         """
-        layout, n, D = self.layout, len(t), self.n_states
+        layout = self.layout
         S = layout.features(t, y.T, 0.0)
         if with_slopes or not self._only_known_has_highest:
             gradients = [equation.gradient(S) for equation in self.equations]
@@ -65,18 +65,7 @@ class Flow:
         velocity = layout.velocity(y.T, highest.T).T
         if not with_slopes:
             return velocity, None, None
-        on_y, on_w = np.zeros((n, D, D)), np.zeros((n, D, sum(self.sizes)))
-        rows = layout.position_of_highest()
-        for place, chain in layout.chain():
-            on_y[:, place, chain] = 1.0
-        G = np.stack([layout.slopes_in_y(gradient) for gradient in gradients], axis=1)
-        on_y[:, rows] = -np.linalg.solve(M, G)
-        features, start = np.zeros((n, len(self.equations), sum(self.sizes))), 0
-        for e, part in enumerate(parts):
-            stop = start + part.shape[1]
-            features[:, e, start:stop] = part
-            start = stop
-        on_w[:, rows] = -np.linalg.solve(M, features)
+        on_y, on_w = layout.linearise(M, gradients, parts)
         return velocity, on_y, on_w
 
     def step(self, t, h, y, with_slopes=True):

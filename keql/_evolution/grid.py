@@ -9,6 +9,8 @@ function is a polynomial through Chebyshev points.
 Trefethen, Spectral Methods in MATLAB, 2000, chapter 6.
 """
 
+from copy import copy
+
 import numpy as np
 from scipy.interpolate import BarycentricInterpolator
 from scipy.sparse import csr_array
@@ -72,6 +74,14 @@ class EvolutionGrid:
         self._in_space = {}  # derivative matrices by their orders
         self.x = left + (right - left) * (1 - np.cos(angles)) / 2
 
+    def with_edges(self, edges):
+        """A grid of the same points in space, whose steps end at other times."""
+        grid = copy(self)
+        grid.edges, grid.steps, grid.n_steps = edges, np.diff(edges), len(edges) - 1
+        grid.lower, grid.upper = self.lower.copy(), self.upper.copy()
+        grid.lower[self.axis], grid.upper[self.axis] = edges[0], edges[-1]
+        return grid
+
     @property
     def points(self):
         """All points, of shape (n_steps, 4, n_points, 2)."""
@@ -122,6 +132,12 @@ class EvolutionGrid:
     def contains(self, points):
         """Which of the points (n, 2) lie in the box, of shape (n,)."""
         return np.all((points >= self.lower) & (points <= self.upper), axis=1)
+
+    def is_after(self, points):
+        """Which of the points (n, 2) are after the last time, between both ends."""
+        time, x = points[:, self.axis], points[:, 1 - self.axis]
+        between = (x >= self.lower[1 - self.axis]) & (x <= self.upper[1 - self.axis])
+        return between & (time > self.edges[-1])
 
     def factors(self, operators):
         """Operators as sums of products of a matrix in time and one in space.

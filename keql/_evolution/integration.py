@@ -16,60 +16,6 @@ from copy import copy
 import numpy as np
 
 
-class EvolvedState:
-    """A state that follows from its equation by integration.
-
-    Its posterior covariance on the grid is R R^T with R the product of the linear
-    response and a root of the posterior covariance of weights and boundary values. R
-    takes more memory than all else together and is computed whenever variances are
-    asked for.
-
-    grid : EvolutionGrid. Where it is known.
-    values : ndarray of shape (n_steps, 4, size). Its values there.
-    equation : LearnedEquation or tuple of them. That it obeys, with p weights.
-    root : ndarray of shape (p + c, r). Of the posterior covariance of the weights and
-        the c boundary values.
-    outside : KernelExpansion. The state outside of the box.
-    """
-
-    def __init__(self, grid, values, equation, root, outside):
-        self.grid = grid
-        self.values = values
-        self.equation = equation
-        self.root = root
-        self.outside = outside
-
-    def __getstate__(self):
-        # The root is by far the largest part; seven digits of it are enough.
-        scale = np.max(np.abs(self.root), initial=0.0) or 1.0
-        return vars(self) | {"root": (scale, np.float32(self.root / scale))}
-
-    def __setstate__(self, state):
-        scale, root = state["root"]
-        vars(self).update(state, root=scale * root.astype(float))
-
-    def evaluate(self, points, operator):
-        """Values (n,) of an operator applied to the state at points (n, 2)."""
-        inside, values = self.grid.contains(points), np.empty(len(points))
-        state = self.values[..., None]
-        values[inside] = self.grid.apply(state, points[inside], operator)[:, 0]
-        if not inside.all():
-            values[~inside] = self.outside.evaluate(points[~inside], operator)
-        return values
-
-    def variance(self, points, operator):
-        """Posterior variances (n,) of these values, without observation noise."""
-        inside, variances = self.grid.contains(points), np.empty(len(points))
-        if inside.any():
-            response = linear_response(self.grid, self.equation, self.values)
-            roots = response[..., 1:] @ self.root
-            roots = self.grid.apply(roots, points[inside], operator)
-            variances[inside] = np.sum(roots**2, axis=1)
-        if not inside.all():
-            variances[~inside] = self.outside.variance(points[~inside], operator)
-        return variances
-
-
 def linear_response(grid, equation, state, forcing=0.0, max_growth=1e4):
     """The equation, linearised at a state, integrated from any boundary values.
 
@@ -212,22 +158,15 @@ def _solve_linear_step(J, right, ends):
 
 
 def integrate(
-    grid,
-    equation,
-    boundary,
-    guess,
-    forcing=0.0,
-    n_newton=6,
-    precision=1e-4,
-    wild=100.0,
+    grid, equation, boundary, guess, forcing=0.0, n_newton=6, precision=1e-4, wild=100.0
 ):
     """The equation integrated from given boundary values.
 
     grid : EvolutionGrid. Where.
-    equation : LearnedEquation. With a polynomial kernel.
+    equation : LearnedEquation. That the solution obeys.
     boundary : ndarray of shape (c,). Boundary values.
-    guess : ndarray of shape (n_steps * 4 * n_points,). Values on the grid from which
-        the Newton steps of each time step start.
+    guess : ndarray of shape (n_steps * 4 * n_points,) or None. Values on the grid from
+        which the Newton steps of each time step start; None: those at its start.
     forcing : ndarray of shape (n_steps * 3 * n_points,), default=0. Right-hand side at
         the Radau points.
     n_newton : int, default=6. Newton steps of a time step at most.
@@ -243,13 +182,16 @@ def integrate(
     equation, d = copy(equation), 2 + equation.n_operators
     equation.basis, equation.weights = equation.basis.unrestricted(equation.weights, d)
     of_orders = grid.matrices(equation.operators)
-    state = guess.reshape(grid.n_steps, 4, n).copy()
-    start = boundary[:n]
-    state[:, 1:, grid.ends] = boundary[n:].reshape(grid.n_steps, 3, -1)
+    start, ends = boundary[:n], boundary[n:].reshape(grid.n_steps, 3, -1)
+    shape = grid.n_steps, 4, n
+    state = np.empty(shape) if guess is None else guess.reshape(shape).copy()
     forcing = np.broadcast_to(forcing, grid.n_steps * 3 * n).reshape(grid.n_steps, -1)
     points = grid.points[:, 1:].reshape(grid.n_steps, -1, 2)
     for step, h in enumerate(grid.steps):
+        if guess is None:
+            state[step] = start
         state[step, 0], matrices = start, _in_step(of_orders, h)
+        state[step, 1:, grid.ends] = ends[step].T
         given = points[step], forcing[step], grid.rows_of_ends, h * slopes.ravel()
         for _ in range(n_newton):
             changed = _newton_step(equation, matrices, *given, state[step])

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from keql._evolution.boundary_values import boundary_loss
-from keql._evolution.integration import EvolvedState
+from keql._evolution.forecast import EvolvedState
 from keql._numerics.linalg import rms
 
 
@@ -129,17 +129,19 @@ class EvolutionModel:
         Directions of a smaller part of the largest posterior variance are left out.
         """
         grid, states = self.problem.grid, []
-        for values, covariance, outside in zip(
+        for values, boundary, covariance, outside, forcing in zip(
             self.solution.states,
+            self.solution.boundary,
             self.regression.covariances(),
             self.problem.learned.states,
+            self.problem.forcing,
             strict=True,
         ):
             variances, directions = linalg.eigh(covariance)
             kept = variances > negligible * variances[-1]
             root = directions[:, kept] * np.sqrt(variances[kept])
             values = values.reshape(grid.n_steps, 4, grid.size)
-            own = self.solution.equations
-            own = own if len(own) > 1 else own[0]
-            states.append(EvolvedState(grid, values, own, root, outside))
+            given = self.solution.equations, root, outside, boundary
+            given = *given, self.problem.prior, forcing
+            states.append(EvolvedState(grid, values, *given))
         return states

@@ -31,13 +31,7 @@ def integrated_from(state, time, equations, inputs, forcing):
     ]
     initial = np.concatenate([state.evaluate(at, operator) for operator in operators])
     variances = np.concatenate([state.variance(at, L) for L in operators])
-    weights = [
-        linalg.solve_triangular(
-            e.posterior.factor, np.eye(len(e.weights)), lower=True
-        ).T
-        for e in equations
-        if len(e.weights)
-    ]
+    weights = [e.posterior.root() for e in equations if len(e.weights)]
     root = linalg.block_diag(*weights, np.diag(np.sqrt(variances)))
     return Trajectory(flow, np.array([time]), initial[None], root, state)
 
@@ -46,41 +40,46 @@ class Trajectory:
     """A state integrated from its nodes, also before the first and after the last.
 
     flow : Flow. The vector field.
-    times, nodes : ndarray of shape (K,), (K, D). Where, and what it is there; the first
-        ones are those of the initial values.
+    times, nodes : ndarray of shape (K,), (K, D). Where, and what it is there.
     root : ndarray of shape (p + D, p + D). A root of the posterior covariance of
         weights and initial values.
     outside : State or None. For derivatives above the highest of the equations, and for
         times that the integration does not reach; None: these are an error.
+    initial : int. Which node has the initial values.
     rtol : float. Relative tolerance of the integration beyond the nodes.
     largest : float. Size of the state, relative to that of the nodes, at which that
         ends.
     """
 
-    def __init__(self, flow, times, nodes, root, outside, rtol=1e-9, largest=1e4):
+    def __init__(
+        self, flow, times, nodes, root, outside, initial=0, rtol=1e-9, largest=1e4
+    ):
         self.flow, self.times, self.nodes = flow, times, nodes
-        self.root, self.outside = root, outside
+        self.root, self.outside, self.initial = root, outside, initial
         self.rtol, self.largest = rtol, largest
 
-    def alone(self):
-        """The trajectory without another state where it does not reach."""
-        state = copy(self)
+    def alone(self, times):
+        """The trajectory up to times (n,), without another state beyond."""
+        state = self._reaching(times)
         state.outside = None
         return state
 
     def evaluate(self, points, operator):
         """Values (n,) of an operator applied to the state at points (n, 1)."""
-        return self._gather(points, operator, "evaluate", self._values)
+        return self._gather(points, operator, "evaluate", Trajectory._values)
 
     def variance(self, points, operator):
         """Posterior variances (n,) of these values, never negative."""
-        return self._gather(points, operator, "variance", self._variances)
+        return self._gather(points, operator, "variance", Trajectory._variances)
 
     def _gather(self, points, operator, name, integrated):
         t, values = points[:, 0], np.full(len(points), np.nan)
         orders = self.flow.layout.orders
         if len(t) and all(a[0] <= orders[state] for state, a, _ in operator.parts):
-            values = integrated(t, operator)
+            state = self._reaching(t)
+            known = (t >= state.times[0]) & (t <= state.times[-1])
+            if known.any():
+                values[known] = integrated(state, t[known], operator)
         left = np.isnan(values)
         if left.any() and self.outside is None:
             raise SimulationError(
@@ -96,13 +95,13 @@ class Trajectory:
         return values
 
     def _values(self, t, operator):
-        y, _ = self._at(t, with_effects=False)
+        y, _ = self._at(t)
         velocity, _, _ = self.flow.velocity(t, y, with_slopes=False)
         columns = self._columns(operator)
         return sum(f * (velocity if top else y)[:, i] for top, i, f in columns)
 
     def _variances(self, t, operator):
-        y, effects = self._at(t, with_effects=True)
+        y, effects = self._at(t, self._responses())
         p = effects.shape[2] - y.shape[1]
         _, on_y, on_w = self.flow.velocity(t, y)
         rate = on_y @ effects
@@ -125,30 +124,28 @@ class Trajectory:
                 columns.append((False, layout.names.index(name), factor))
         return columns
 
-    def _at(self, t, with_effects):
-        """y (n, D) at times, and its slopes (n, D, p + D) in weights, initial values.
+    def _responses(self):
+        """Slopes (K, D, p + D) of the nodes in the weights and initial values.
 
-        Not a number where the integration does not reach.
+        What the nodes lack to fit together does not matter. Not a number if steps are
+        not finite.
         """
-        responses = None
-        if with_effects:  # what the nodes lack to fit together does not matter
-            responses = self.flow.respond(self.times, self.nodes)[:, :, 1:]
-        y = np.full((len(t), self.nodes.shape[1]), np.nan)
-        effects = np.full((len(t), *responses.shape[1:]), np.nan) if with_effects else 0
-        before, after = t < self.times[0], t > self.times[-1]
-        within = ~(before | after)
-        parts = [(within, lambda own: self._from_nodes(own, responses))]
-        for rows, k in ((before, 0), (after, -1)):
-            parts.append((rows, lambda own, k=k: self._beyond(own, k, responses)))
-        for rows, find in parts:
-            if rows.any():
-                y[rows], own = find(t[rows])
-                if with_effects:
-                    effects[rows] = own
-        return y, effects
+        begin = self.initial
+        with np.errstate(over="ignore", invalid="ignore"):
+            parts = [
+                self.flow.respond(self.times[rows], self.nodes[rows])
+                for rows in (slice(begin, None, -1), slice(begin, None))
+            ]
+        if any(part is None for part in parts):
+            D = self.nodes.shape[1]
+            return np.full((*self.nodes.shape, sum(self.flow.sizes) + D), np.nan)
+        return np.concatenate([parts[0][:0:-1], parts[1]])[:, :, 1:]
 
-    def _from_nodes(self, t, responses):
-        """y (n, D) at times among the nodes, with its slopes if those are given."""
+    def _at(self, t, responses=None):
+        """y (n, D) at times among the nodes, and its slopes (n, D, p + D) from theirs.
+
+        Without slopes of the nodes there are none.
+        """
         k = np.searchsorted(self.times, t, side="right") - 1
         k = np.clip(k, 0, max(len(self.times) - 2, 0))
         step = self.times[k], t - self.times[k], self.nodes[k]
@@ -160,36 +157,38 @@ class Trajectory:
         effects[:, :, :-D] += slopes[:, :, D:]
         return y, effects
 
-    def _beyond(self, t, k, responses):
-        """y (n, D) at times beyond node `k`, with its slopes if those are given."""
-        D, size = self.nodes.shape[1], rms(self.nodes) or 1.0
-        shape = (D, 0) if responses is None else (D, responses.shape[2])
-        start = self.nodes[k]
-        if responses is not None:
-            start = np.concatenate([start, responses[k].ravel()])
+    def _reaching(self, t):
+        """The trajectory with nodes as far as times (n,), or as far as it goes."""
+        state = copy(self)
+        t = t[self._has_forcing(t)]
+        if np.min(t, initial=np.inf) < self.times[0]:
+            times, nodes = self._beyond(t.min(), 0)
+            state.initial += len(times)
+            state.times = np.concatenate([times[::-1], state.times])
+            state.nodes = np.concatenate([nodes[::-1], state.nodes])
+        if np.max(t, initial=-np.inf) > self.times[-1]:
+            times, nodes = self._beyond(t.max(), -1)
+            state.times = np.concatenate([state.times, times])
+            state.nodes = np.concatenate([state.nodes, nodes])
+        return state
 
-        def rate(time, z):
-            return self._rate(time, z, shape)
+    def _beyond(self, end, k):
+        """Times (K',) from node `k` to an end, without that node, and y (K', D)."""
+        size, (begin, start) = rms(self.nodes) or 1.0, (self.times[k], self.nodes[k])
 
-        def ends(_, z):
-            return self.largest * size - np.max(np.abs(z[:D]))
+        def rate(time, y):
+            t = np.array([time])
+            return self.flow.velocity(t, y[None], with_slopes=False)[0][0]
+
+        def ends(_, y):
+            return self.largest * size - np.max(np.abs(y))
 
         ends.terminal = True
-        order = np.argsort(np.abs(t - self.times[k]))
-        order = order[self._has_forcing(t[order])]
-        if not len(order):
-            shape = len(t), D, shape[1]
-            return np.full(shape[:2], np.nan), np.full(shape, np.nan)
-        span = self.times[k], t[order[-1]]
-        how = {"t_eval": t[order], "method": "DOP853", "events": ends}
+        how = {"method": "DOP853", "events": ends}
         how |= {"rtol": self.rtol, "atol": self.rtol * size}
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            solution = solve_ivp(rate, span, start, **how)
-        reached = np.full((len(t), len(start)), np.nan)
-        values = np.reshape(solution.y, (len(start), -1))
-        reached[order[: values.shape[1]]] = values.T
-        effects = reached[:, D:].reshape(len(t), *shape)
-        return reached[:, :D], None if responses is None else effects
+            solution = solve_ivp(rate, (begin, end), start, **how)
+        return solution.t[1:], solution.y.T[1:]
 
     def _has_forcing(self, t):
         """Which of the times (n,) all right-hand sides are known at."""
@@ -198,15 +197,3 @@ class Trajectory:
             if isinstance(f, BSpline):  # of given values, which end somewhere
                 known &= (t >= f.t[0]) & (t <= f.t[-1])
         return known
-
-    def _rate(self, time, z, shape):
-        """The time derivative of y and of its slopes (D, p + D), in one vector."""
-        D = shape[0]
-        with_slopes = shape[1] > 0
-        t, y = np.array([time]), z[None, :D]
-        velocity, on_y, on_w = self.flow.velocity(t, y, with_slopes)
-        if not with_slopes:
-            return velocity[0]
-        effects = on_y[0] @ z[D:].reshape(shape)
-        effects[:, : shape[1] - D] += on_w[0]
-        return np.concatenate([velocity[0], effects.ravel()])

@@ -304,6 +304,38 @@ def box_around(observed, placed, gaps=2.0):
     return np.minimum(lower, placed.min(axis=0)), np.maximum(upper, placed.max(axis=0))
 
 
+def mean_gap(points):
+    """Gaps (d,) between points (n, d): those of a regular grid of as many points."""
+    n, d = np.unique(points, axis=0).shape
+    return np.ptp(points, axis=0) / max(n ** (1 / d) - 1, 1.0)
+
+
+def reach_of(observed, placed):
+    """Corners (2, d) of the box in which a state counts as known.
+
+    That of observed points (n, d) and placed ones (K, d), wider on all sides by the
+    mean gap of the observed.
+    """
+    gap, points = mean_gap(observed), np.concatenate([observed, placed])
+    return np.array([points.min(axis=0) - gap, points.max(axis=0) + gap])
+
+
+def inside_of(observed, placed, axis, both_sides):
+    """Which of placed points (K, d) learn from observed points (n, d): a mask (K,).
+
+    If some are beyond these in one coordinate by more than a mean gap, all that are
+    beyond do not; before the first observation only if `both_sides` are asked for.
+    """
+    times, own, gap = observed[:, axis], placed[:, axis], mean_gap(observed)[axis]
+    slack = 1e-9 * np.ptp(times)  # for rounding
+    inside = np.ones(len(own), dtype=bool)
+    if np.max(own, initial=-np.inf) > times.max() + gap + slack:
+        inside &= own <= times.max() + slack
+    if both_sides and np.min(own, initial=np.inf) < times.min() - gap - slack:
+        inside &= own >= times.min() - slack
+    return inside if inside.any() else np.ones_like(inside)
+
+
 def left_out_errors(model, observations, fewest_inside=5):
     """Error of the prediction of each observation from all others, of shape (n,).
 

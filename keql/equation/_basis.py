@@ -86,6 +86,10 @@ class InducingBasis:
         """Partial derivatives of psi . weights, of shape (d, n)."""
         return self._combined(S, weights, _units(S))
 
+    def unrestricted(self, weights, d):
+        """Features of d coordinates, and weights in them: here none are faster."""
+        return self, weights
+
     def _combined(self, S, weights, orders):
         """Derivatives of psi . weights, one row for each of the orders."""
         c = solve_lower(self.cholesky, weights, transposed=True)
@@ -269,6 +273,10 @@ class WeightPosterior:
         """The posterior with all variances, of priors and noise, multiplied."""
         factor = self.factor / dispersion**0.5
         return WeightPosterior(self.weights, factor, self.loss / dispersion)
+
+    def root(self):
+        """A matrix (p, p) whose product with its transpose is the covariance."""
+        return solve_lower(self.factor, np.eye(len(self.factor))).T
 
     def std(self, A):
         """Standard deviations of A w for A of shape (n, p)."""

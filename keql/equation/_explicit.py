@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from keql._numerics.linalg import rms
 from keql._observations.inputs import input_columns
@@ -165,6 +166,30 @@ class Layout:
             slopes[:, position] += gradient[:, self.offset + j] * self.factors[j]
         return slopes
 
+    def linearise(self, slopes, gradients, features):
+        """Slopes of dy/dt in y (n, D, D), and in the weights of all equations.
+
+        slopes : ndarray of shape (n, E, S). Of equations in the highest derivatives.
+        gradients : list of ndarray of shape (n, d + Q'). Of each in its features.
+        features : list of ndarray of shape (n, p_e). Its slopes in its weights.
+
+        Returns on_y, on_weights : ndarray of shape (n, D, D), (n, D, sum of p_e).
+        """
+        n, D = len(slopes), len(self.known)
+        sizes = [part.shape[1] for part in features]
+        on_y, on_weights = np.zeros((n, D, D)), np.zeros((n, D, sum(sizes)))
+        rows = self.position_of_highest()
+        for place, chain in self.chain():
+            on_y[:, place, chain] = 1.0
+        in_y = np.stack([self.slopes_in_y(gradient) for gradient in gradients], axis=1)
+        on_y[:, rows] = -np.linalg.solve(slopes, in_y)
+        joined, start = np.zeros((n, len(features), sum(sizes))), 0
+        for e, part in enumerate(features):
+            joined[:, e, start : start + sizes[e]] = part
+            start += sizes[e]
+        on_weights[:, rows] = -np.linalg.solve(slopes, joined)
+        return on_y, on_weights
+
 
 def _plain_derivative(operator):
     """The state of an operator, its order, and the factor of the derivative."""
@@ -234,6 +259,25 @@ class Equations:
         except np.linalg.LinAlgError:  # singular
             return np.full((len(layout.states), len(t)), np.nan)
         return solved[..., 0].T
+
+    def linearise(self, layout, t, y, highest):
+        """Slopes of dy/dt (n, D, D), (n, D, p) in y and in the weights of learned ones.
+
+        At times (n,), y (D, n) and the highest derivatives (S, n) that solve them.
+        """
+        S = layout.features(t, y, highest)
+        equations = self.equations.values()
+        features = [e.basis(S[:, : e.n_unknown_features]) for e in equations]
+        gradients = [equation.gradient(S) for equation in equations]
+        return layout.linearise(self.slopes(layout, S), gradients, features)
+
+    def root_of_weights(self):
+        """A root (p, p) of the posterior covariance of the weights of all equations.
+
+        Those of different equations are taken to be independent.
+        """
+        learned = [e for e in self.equations.values() if len(e.weights)]
+        return block_diag(*(e._need_posterior().root() for e in learned))
 
     def check_explicit(self, layout, t, initial, tolerance=1e-8):
         """The equations that give the highest derivatives, which enter linearly.

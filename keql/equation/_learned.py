@@ -245,8 +245,9 @@ class LearnedEquation(ReadableEquation):
         initial: Any,
         forcing: Any = None,
         inputs: dict | None = None,
+        return_std: bool = False,
         **options: Any,
-    ) -> np.ndarray:
+    ) -> Any:
         """Integrate an ordinary differential equation from initial values.
 
         Parameters
@@ -254,38 +255,40 @@ class LearnedEquation(ReadableEquation):
         t_eval : array-like of shape (n,)
             Times in rising order; the initial values belong to the first.
         initial : array-like of shape (order,), or dict
-            Values of u, u_t, ... at the first time, as many as the equation's order;
-            or these by the name of the state.
-        forcing : callable, default=None
-            Right-hand side as a function of points (n, 1), needed if the equation
-            was learned with one.
-        inputs : dict, default=None
-            Each input's name with a number or a function of points (n, 1).
+            Values of u, u_t, ... at the first time, or these by the name of the state.
+        forcing, inputs : callable, dict, default=None
+            Right-hand side if there is one, and inputs by name: of points (n, 1).
+        return_std : bool, default=False
+            Whether standard deviations are returned too.
         **options : dict
-            `method` of :func:`scipy.integrate.solve_ivp` ("DOP853"; "Radau" for stiff
-            equations), `rtol` (1e-9), `max_evaluations` (200,000) and `max_seconds`
-            (60), beyond which the integration is given up.
+            `method` of scipy's `solve_ivp` ("DOP853"; "Radau" if stiff), `rtol` (1e-9),
+            `max_evaluations` (200,000), `max_seconds` (60).
 
         Returns
         -------
         states : ndarray of shape (n, order)
             Values of u, u_t, ... at the times, in columns.
+        std : ndarray of shape (n, order)
+            Only if `return_std`: linearised, from the posterior of P alone.
 
         Raises
         ------
         SimulationError
-            If the solution ends or the budget is spent; its `time` is how far the
-            integration came.
-        ValueError
-            If there are several variables, or the highest derivative does not enter
-            linearly.
+            If the solution ends or the budget is spent; its `time` is how far it came.
 
         Warns
         -----
         ExtrapolationWarning
-            If features leave the region of the training features.
+            If features leave those of the training.
+
+        Examples
+        --------
+        >>> from keql import TwoStepKEqL
+        >>> X, y = [[0.0], [0.7], [1.4], [2.1]], [1.0, 0.5, 0.25, 0.12]
+        >>> model = TwoStepKEqL("u", "u_t", variables="t").fit(X, y)
+        >>> u, std = model.equation_.simulate([0.0, 1.0], [0.8], return_std=True)
         """
-        return simulate(self, t_eval, initial, forcing, inputs, **options)
+        return simulate(self, t_eval, initial, forcing, inputs, return_std, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """The equation as numbers, texts, lists and dicts, for JSON.

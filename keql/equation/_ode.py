@@ -16,6 +16,7 @@ def simulate(
     initial,
     forcing=None,
     inputs=None,
+    return_std=False,
     *,
     method="DOP853",
     rtol=1e-9,
@@ -25,20 +26,23 @@ def simulate(
 
     `equation` is an equation of a single state, or a mapping from names to equations of
     several. See :meth:`keql.equation.LearnedEquation.simulate`; `budget` may hold
-    `max_evaluations` and `max_seconds`.
+    `max_evaluations` and `max_seconds`. For standard deviations, the linearised
+    equations carry a root of the posterior covariance of the weights.
     """
     layout = Layout(equation, inputs)
     equations = Equations.read(equation, forcing)
     t_eval, initial = _check_times(t_eval), layout.check_initial(initial)
     explicit = equations.check_explicit(layout, t_eval[0], initial)
-    system = _System(layout, explicit, **budget)
+    root = explicit.root_of_weights() if return_std else np.empty((0, 0))
+    system = _System(layout, explicit, root, **budget)
     sizes = layout.sizes(initial, getattr(equation, "training_features", None))
+    D, columns = len(initial), root.shape[1]
+    sizes = np.concatenate([sizes, np.repeat(sizes, columns)])
+    start = np.concatenate([initial, np.zeros(D * columns)])
     settings = {"method": method, "rtol": rtol, "atol": rtol * sizes}
     # The system itself finds, and says, that a value is not finite.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        solution = solve_ivp(
-            system, t_eval[[0, -1]], initial, t_eval=t_eval, **settings
-        )
+        solution = solve_ivp(system, t_eval[[0, -1]], start, t_eval=t_eval, **settings)
     if solution.status != 0:
         raise SimulationError(
             f"the integration of {explicit} stopped at t = {system.latest:g} of "
@@ -46,10 +50,10 @@ def simulate(
             "it up to that time, or use method='Radau' if the equation is stiff.",
             system.latest,
         )
-    highest = explicit.solve(layout, t_eval, solution.y)
-    S = layout.features(t_eval, solution.y, highest)
+    y, deviations = solution.y[:D], solution.y[D:].reshape(D, columns, len(t_eval))
+    S = layout.features(t_eval, y, explicit.solve(layout, t_eval, y))
     _warn_of_extrapolation(equation, S, t_eval)
-    return solution.y.T
+    return (y.T, np.linalg.norm(deviations, axis=1).T) if return_std else y.T
 
 
 def _check_times(t_eval):
@@ -66,10 +70,16 @@ def _check_times(t_eval):
 
 
 class _System:
-    """The equations as a system of first order in y, with a budget."""
+    """The equations as a system of first order in y, with a budget.
 
-    def __init__(self, layout, equations, max_evaluations=200_000, max_seconds=60.0):
-        self.layout, self.equations = layout, equations
+    `root` (p, r) is one of the covariance of their weights: y (D,) is followed by its
+    change (D, r) with each of its columns.
+    """
+
+    def __init__(
+        self, layout, equations, root, max_evaluations=200_000, max_seconds=60.0
+    ):
+        self.layout, self.equations, self.root = layout, equations, root
         self.max_evaluations, self.max_seconds = max_evaluations, max_seconds
         self.evaluations, self.began, self.latest = 0, time.monotonic(), -np.inf
 
@@ -84,8 +94,9 @@ class _System:
                 "method='Radau' if the equation is stiff.",
                 self.latest,
             )
-        y = y[:, None]
-        highest = self.equations.solve(self.layout, np.array([t]), y)
+        D, at = len(self.layout.known), np.array([t])
+        y, changes = y[:D, None], y[D:].reshape(D, -1)
+        highest = self.equations.solve(self.layout, at, y)
         if not np.all(np.isfinite(highest)):
             raise SimulationError(
                 f"the solution of {self.equations} is not finite after t = "
@@ -93,7 +104,12 @@ class _System:
                 self.latest,
             )
         self.latest = max(self.latest, t)
-        return self.layout.velocity(y, highest)[:, 0]
+        velocity = self.layout.velocity(y, highest)[:, 0]
+        if not changes.size:
+            return velocity
+        on_y, on_weights = self.equations.linearise(self.layout, at, y, highest)
+        changes = on_y[0] @ changes + on_weights[0] @ self.root
+        return np.concatenate([velocity, changes.ravel()])
 
 
 def _warn_of_extrapolation(equation, S, t_eval, rounding=1e-8):

@@ -1,6 +1,6 @@
 """What is known of equations before they are learned, and what was learned."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -34,7 +34,8 @@ class EquationSetup:
     imposed, `rows` (an Imposed) says which equation is at which, R_m rows, and
     `forcing` (R_m,) is f in these. For each function, `forcing_functions` has f of each
     equation as a function of points (n, d), None where it is zero or known at
-    points of several coordinates only.
+    points of several coordinates only. `given_points` (K_m', d) are all that were given
+    or placed, of which some may have been left out.
     """
 
     equations: tuple
@@ -45,6 +46,23 @@ class EquationSetup:
     forcing: list
     forcing_functions: list
     inputs: Inputs = field(default_factory=lambda: Inputs(None, (), {}))
+    given_points: list | None = None
+
+    def select(self, masks):
+        """The setup with some of the points: `masks` (K_m,) of each function.
+
+        Functions that share their points, and which of them are kept, still do.
+        """
+        points, rows, forcing, shared = [], [], [], {}
+        for x, own, f, mask in zip(
+            self.collocation_points, self.rows, self.forcing, masks, strict=True
+        ):
+            key, kept = (id(x), mask.tobytes()), np.flatnonzero(mask)
+            here = own.at(kept, len(x))
+            points.append(shared.setdefault(key, x[mask]))
+            rows.append(own.select(here, kept, len(x)))
+            forcing.append(f[here])
+        return replace(self, collocation_points=points, rows=rows, forcing=forcing)
 
     @property
     def is_system(self):

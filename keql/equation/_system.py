@@ -239,8 +239,9 @@ class LearnedSystem(EquationMapping):
         initial: Any,
         forcing: Any = None,
         inputs: dict | None = None,
+        return_std: bool = False,
         **options: Any,
-    ) -> np.ndarray:
+    ) -> Any:
         """Integrate ordinary differential equations from initial values.
 
         Parameters
@@ -252,18 +253,20 @@ class LearnedSystem(EquationMapping):
             derivatives if its equation is of higher order, such as
             ``{"x": (1.0, 0.0), "y": 2.0}``; or all of them in this order in one array.
         forcing : dict of str to callable, default=None
-            Right-hand sides of the equations that were learned with one, as functions
-            of points (n, 1); or a tuple with an entry for each equation.
+            Right-hand sides that are not zero, of points (n, 1); or a tuple.
         inputs : dict, default=None
             Each input's name with a number or a function of points (n, 1).
+        return_std : bool, default=False
+            Whether standard deviations are returned too.
         **options : dict
             As of :meth:`LearnedEquation.simulate`.
 
         Returns
         -------
         states : ndarray of shape (n, sum of orders)
-            State by state, each followed by its derivatives below the highest: one
-            column for each state if all equations are of first order.
+            State by state, each followed by its derivatives below the highest.
+        std : ndarray of the same shape
+            Only if `return_std`: linearised, from those of the unknown parts alone.
 
         Raises
         ------
@@ -271,16 +274,15 @@ class LearnedSystem(EquationMapping):
             If the solution ends or the budget is spent; its `time` is how far the
             integration came.
         ValueError
-            If there are several variables, or the equations do not give the highest
-            derivatives, which must enter linearly. Known equations that come on top
-            of these are left out.
+            If there are several variables, or highest derivatives that the equations do
+            not give linearly. Known equations on top are left out.
 
         Warns
         -----
         ExtrapolationWarning
             If features leave the region of the training features.
         """
-        return simulate(self, t_eval, initial, forcing, inputs, **options)
+        return simulate(self, t_eval, initial, forcing, inputs, return_std, **options)
 
     # --- reading --------------------------------------------------------------------
 

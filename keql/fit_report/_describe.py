@@ -86,7 +86,10 @@ def describe_fit(model, learned, search=None, criteria=None):
         title += f" of {len(data)} functions"
     residuals, terms = _residuals_of_observations(learned), None
     if setup is not None:
-        title += f", {sum(map(len, setup.collocation_points))} collocation points"
+        used, given = setup.collocation_points, setup.given_points
+        title += f", {sum(map(len, used))} collocation points"
+        if sum(map(len, given)) > sum(map(len, used)):
+            title += f" of {sum(map(len, given))}, the others being beyond the data"
         residuals |= residuals_of_equations(learned, is_exact)
         terms = [
             identify_terms(learned, e, is_exact, criteria)

@@ -120,17 +120,29 @@ def _exact(hypothesis):
     return replace(hypothesis, constraint="integration", name=name)
 
 
-def _why_not_exact(two_step, given, settings):
+def why_at_collocation_points(given, settings, states, equations):
+    """Why what the user says asks for equations at collocation points, as a clause.
+
+    Empty if it leaves open whether states obey them exactly. `states` and `equations`
+    are all names.
+    """
     if settings.reduced:
         return "states of the reduced method lie in the span of kernel functions"
     if settings.solver != "auto":
         return f"solver={settings.solver!r} asks for states made of representers"
-    states = two_step.observations.states
     if len(given.open_states(states)) < len(states) or settings.optimizer is None:
         return "state_kernel is given, or optimizer=None keeps the default one"
-    names = [terms.name for terms in two_step.setup.equations]
-    if any(given.of_equation(name).equation_noise for name in names):
+    if any(given.of_equation(name).equation_noise for name in equations):
         return "equation_noise says that the equation does not hold exactly"
+    return ""
+
+
+def _why_not_exact(two_step, given, settings):
+    names = [terms.name for terms in two_step.setup.equations]
+    states = two_step.observations.states
+    reason = why_at_collocation_points(given, settings, states, names)
+    if reason:
+        return reason
     if len(two_step.variables) == 1:
         return why_no_trajectories(two_step)
     return why_not_integrated(two_step)

@@ -2,10 +2,18 @@
 
 import numpy as np
 import pytest
+from known_equations import cole_hopf, points_of_cole_hopf
 from numpy.testing import assert_allclose
 from scipy.integrate import solve_ivp
 
-from keql import IdentifiabilityWarning, OneStepKEqL, SimulationError, TwoStepKEqL
+from keql import (
+    ExtrapolationWarning,
+    IdentifiabilityWarning,
+    OneStepKEqL,
+    SimulationError,
+    TwoStepKEqL,
+)
+from keql.kernels import Polynomial, Restriction
 
 PAIR = {"operators": ("x", "y"), "known_part": ("x_t", "y_t"), "states": ("x", "y")}
 PAIR["variables"] = ("t",)
@@ -46,12 +54,52 @@ def test_a_forecast_is_integrated_from_the_last_time(estimator):
         assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_a_forecast_needs_ordinary_differential_equations():
+def test_a_forecast_in_space_needs_exact_states():
     X = np.random.RandomState(0).uniform(size=(20, 2))
     model = TwoStepKEqL(("u", "u_xx"), "u_t", variables=("t", "x"))
     model.fit(X, np.sin(X[:, 1]) + X[:, 0])
-    with pytest.raises(ValueError, match="depend on t, x: solve"):
+    with pytest.raises(ValueError, match="depend on t, x and do not: solve"):
         model.forecast(X)
+
+
+@pytest.fixture(scope="module")
+def two_flows():
+    """A fit of two solutions of u_t = u u_x + 0.1 u_xx, seen until t = 1."""
+    X, y = [], []
+    for label, amplitude in ((0, 0.5), (1, 0.3)):
+        points = points_of_cole_hopf(20, seed=label)
+        X.append(np.column_stack([np.full(len(points), label), points]))
+        y.append(cole_hopf(*points.T, amplitude=amplitude))
+    kernel = Restriction(Polynomial(2), [(0, 0, 1, 1, 0), (0, 0, 0, 0, 1)])
+    model = OneStepKEqL(
+        ("u", "u_x", "u_xx"),
+        "u_t",
+        variables=("t", "x"),
+        function_column=0,
+        equation_kernel=kernel,
+    )
+    return model.fit(np.concatenate(X), np.concatenate(y))
+
+
+def test_a_state_in_space_goes_on(two_flows):
+    """Each function from its own state, whatever else is asked for at once."""
+    points = np.random.RandomState(0).uniform([1, 0], [1.5, 1], size=(30, 2))
+    asked = [np.column_stack([np.full(30, m), points]) for m in (0, 1)]
+    asked[1][:, 1] -= 0.2
+    found, std = two_flows.forecast(np.concatenate(asked), return_std=True)
+    exact = np.concatenate(
+        [
+            cole_hopf(*own[:, 1:].T, amplitude=amplitude)
+            for own, amplitude in zip(asked, (0.5, 0.3), strict=True)
+        ]
+    )
+    assert_allclose(found, exact, atol=2e-3)
+    assert np.mean(np.abs(found - exact) < 2 * std) > 0.8 and np.all(std < 0.05)
+    alone, own = two_flows.forecast(asked[1], return_std=True)
+    assert_allclose(alone, found[30:], atol=1e-6)
+    assert_allclose(own, std[30:], rtol=1e-3)
+    with pytest.raises(ValueError, match="cannot be integrated to: forecasts begin"):
+        two_flows.forecast([[0, 1.2, 3.0]])
 
 
 def test_a_forecast_ends_where_the_solution_does():
@@ -65,7 +113,8 @@ def test_a_forecast_ends_where_the_solution_does():
             model.forecast(late)
         with pytest.raises(SimulationError, match="cannot be integrated to t = 1.5"):
             model.forecast(late, return_std=True)
-    assert np.all(np.isfinite(model.predict([[1.5]])))
+    with pytest.warns(ExtrapolationWarning):
+        assert np.all(np.isfinite(model.predict([[1.5]])))
 
 
 def test_a_forecast_needs_the_forcing():

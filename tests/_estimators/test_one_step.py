@@ -14,7 +14,12 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold
 
-from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
+from keql import (
+    ExtrapolationWarning,
+    OneStepKEqL,
+    ReducedOneStepKEqL,
+    TwoStepKEqL,
+)
 from keql.datasets import make_burgers, make_darcy, make_duffing
 from keql.kernels import RBF, Constant, Matern, Polynomial, RationalQuadratic
 from keql.metrics import equation_error, relative_l2_error
@@ -562,7 +567,8 @@ def test_standard_deviations():
     assert np.all(std < 1e-2)
     two_steps = TwoStepKEqL(**OSCILLATOR, **FIXED).fit(X, y)
     assert np.all(std < two_steps.predict(between, return_std=True)[1])
-    far = model.predict(np.array([[60.0]]), return_std=True)
+    with pytest.warns(ExtrapolationWarning):
+        far = model.predict(np.array([[60.0]]), return_std=True)
     np.testing.assert_allclose(far, [[0.0], [1.0]], atol=1e-6)
     _, std = model.predict_derivative(between, "u_t", return_std=True)
     assert np.all((std > 0) & (std < 0.1))

@@ -255,6 +255,7 @@ MIXTURES = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::keql.ExtrapolationWarning")
 @pytest.mark.parametrize("measured", MIXTURES)
 def test_values_of_operators_are_a_gaussian_process(measured):
     """Without an equation, the posterior given functionals of independent processes."""

@@ -18,8 +18,8 @@ from numpy.testing import assert_allclose
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._estimators.one_step import EarlierSolution
 from keql._evolution.boundary_values import BoundaryValueRegression
+from keql._evolution.forecast import EvolvedState
 from keql._evolution.form import IntegrationLimits, time_axis, why_not_integrated
-from keql._evolution.integration import EvolvedState
 from keql._observations.data import box_around
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import Constant, Polynomial, Restriction

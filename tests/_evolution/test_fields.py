@@ -13,10 +13,10 @@ from keql._evolution.boundary_prior import (
     PointsOfStates,
     StateKernels,
 )
+from keql._evolution.forecast import EvolvedState
 from keql._evolution.form import time_axis, why_not_integrated
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import (
-    EvolvedState,
     effects_on_rates,
     linear_response,
     linear_solution,

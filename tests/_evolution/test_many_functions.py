@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keql import OneStepKEqL
-from keql._evolution.integration import EvolvedState
+from keql._evolution.forecast import EvolvedState
 
 
 def burgers(rng, viscosity=0.1):

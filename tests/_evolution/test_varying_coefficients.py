@@ -8,8 +8,9 @@ from scipy.integrate import solve_ivp
 from scipy.interpolate import BarycentricInterpolator
 
 from keql import OneStepKEqL
+from keql._evolution.forecast import EvolvedState
 from keql._evolution.grid import EvolutionGrid
-from keql._evolution.integration import EvolvedState, linear_response, linear_solution
+from keql._evolution.integration import linear_response, linear_solution
 from keql.kernels import Polynomial
 
 
