@@ -81,8 +81,8 @@ print(f"estimated noise {model.observation_noise_:.3f}, the true one is 0.15")
 # --------------------
 #
 # With data of your own there is no truth to compare with, but there are observations to
-# hold out. We leave out one stretch of time after the other, but for those at both ends,
-# which would be forecasts, and ask for the mean logarithm of the density that a model
+# hold out. We leave out one stretch of time after the other, but for both ends, which
+# would be forecasts, and ask for the mean logarithm of the density that a model
 # gave to what was then observed. An error that is large compared with the standard
 # deviation costs dearly.
 

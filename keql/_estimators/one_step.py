@@ -364,9 +364,9 @@ def _doubts(selection):
     doubts += [rivals] if rivals else []
     if selection.misses:
         doubts.append(
-            f"the observations are missed by {selection.misses:.2g} times what their "
-            "noise allows: the terms of the equation are not among those that were "
-            "tried. Try more operators, or an equation_kernel of another form"
+            f"observations and equations are missed by {selection.misses:.2g} times "
+            "what their noise allows: terms of an equation are not among those that "
+            "were tried. Try more operators, or an equation_kernel of another form"
         )
     residuals = residuals_of_equations(fit.learned, fit.is_exact)
     names = [terms.name for terms in fit.learned.setup.equations]

@@ -41,8 +41,8 @@ class Criteria:
         tried.
     nothing_missed : float. The same of trajectories if two steps find no noise, in
         units of the size of the observations.
-    missed : float. The largest error of trajectories, in units of the noise that two
-        steps find, with which observations count as met.
+    missed : float. The largest error of trajectories, or residual of a joint fit, in
+        units of the noise that two steps find, with which data count as met.
     agreement : float. Trajectories with equal terms whose errors differ by less than
         this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
@@ -132,13 +132,17 @@ class Selection:
 
     @property
     def misses(self):
-        """By how many times the noise that is allowed exact trajectories miss; or 0.
+        """By how many times more than noise allows a fit misses; 0 if it does not.
 
         That is the noise which two steps find without an equation; where they find
-        none, the error of exact trajectories of the right equation.
+        none, the error of exact trajectories of the right equation. Of an equation at
+        collocation points, residuals in units of the noise levels are looked at.
         """
         fit, criteria = self.best, self.criteria
-        if not fit.is_exact or len(fit.two_step.variables) > 1 or self._noise_given:
+        if not fit.is_exact:
+            factor = fit.problem.dispersion**0.5
+            return factor if factor > criteria.missed else 0.0
+        if len(fit.two_step.variables) > 1 or self._noise_given:
             return 0.0
         scale = PredictionScale(fit.observations)
         allowed = criteria.nothing_missed * scale.size
