@@ -43,6 +43,9 @@ class Criteria:
         units of the size of the observations.
     missed : float. The largest error of trajectories, or residual of a joint fit, in
         units of the noise that two steps find, with which data count as met.
+    missed_if_exact : float. The same of trajectories if two steps find no noise, in
+        units of the size of the observations: right equations are met better, also
+        where steps in time or few digits of the data leave errors.
     agreement : float. Trajectories with equal terms whose errors differ by less than
         this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
@@ -68,6 +71,7 @@ class Criteria:
     exact_noise: float = 1.5
     nothing_missed: float = 1e-7
     missed: float = 3.0
+    missed_if_exact: float = 1e-5
     agreement: float = 0.01
     inactive_misfit: float = 0.1
     less_noise: float = 0.1
@@ -134,18 +138,19 @@ class Selection:
     def misses(self):
         """By how many times more than noise allows a fit misses; 0 if it does not.
 
-        That is the noise which two steps find without an equation; where they find
-        none, the error of exact trajectories of the right equation. Of an equation at
-        collocation points, residuals in units of the noise levels are looked at.
+        Of an equation at collocation points, residuals are compared with the noise
+        levels; of exact trajectories whose terms were searched for, errors of prediction
+        with the noise which two steps find without an equation, if they find any.
         """
         fit, criteria = self.best, self.criteria
         if not fit.is_exact:
             factor = fit.problem.dispersion**0.5
             return factor if factor > criteria.missed else 0.0
-        if len(fit.two_step.variables) > 1 or self._noise_given:
+        searched = len(fit.two_step.variables) == 1 and fit.hypothesis.n_terms
+        if not searched or self._noise_given:
             return 0.0
         scale = PredictionScale(fit.observations)
-        allowed = criteria.nothing_missed * scale.size
+        allowed = criteria.missed_if_exact * scale.size
         if sees_noise(fit.two_step):
             allowed = criteria.missed * scale.noise(fit.two_step.observation_noise)
         return fit.error / allowed if fit.error > allowed else 0.0
