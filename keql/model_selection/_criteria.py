@@ -139,20 +139,22 @@ class Selection:
         """By how many times more than noise allows a fit misses; 0 if it does not.
 
         Of an equation at collocation points, residuals are compared with the noise
-        levels; of exact trajectories whose terms were searched for, errors of prediction
+        levels, or errors of prediction if these are poor; of exact trajectories whose terms were searched for, errors of prediction
         with the noise which two steps find without an equation, if they find any.
         """
         fit, criteria = self.best, self.criteria
+        scale = PredictionScale(fit.observations)
+        noise = scale.noise(fit.two_step.observation_noise)
         if not fit.is_exact:
-            factor = fit.problem.dispersion**0.5
+            poor = fit.predicts_poorly(criteria) and noise > 0
+            factor = fit.error / noise if poor else fit.problem.dispersion**0.5
             return factor if factor > criteria.missed else 0.0
         searched = len(fit.two_step.variables) == 1 and fit.hypothesis.n_terms
         if not searched or self._noise_given:
             return 0.0
-        scale = PredictionScale(fit.observations)
         allowed = criteria.missed_if_exact * scale.size
         if sees_noise(fit.two_step):
-            allowed = criteria.missed * scale.noise(fit.two_step.observation_noise)
+            allowed = criteria.missed * noise
         return fit.error / allowed if fit.error > allowed else 0.0
 
     @property
