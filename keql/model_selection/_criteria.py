@@ -139,8 +139,9 @@ class Selection:
         """By how many times more than noise allows a fit misses; 0 if it does not.
 
         Of an equation at collocation points, residuals are compared with the noise
-        levels, or errors of prediction if these are poor; of exact trajectories whose terms were searched for, errors of prediction
-        with the noise which two steps find without an equation, if they find any.
+        levels, or errors of prediction if these are poor; of exact trajectories whose
+        terms were searched for, errors of prediction with the noise that two steps find
+        without an equation, if they find any.
         """
         fit, criteria = self.best, self.criteria
         scale = PredictionScale(fit.observations)
