@@ -1,7 +1,7 @@
 """One-step kernel equation learning: states and equation together."""
 
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -293,7 +293,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.message_, self.misfit_ = result.message, fit.misfit
         self.restarts_, self.terms_path_ = fit.restarts, fit.terms_path
-        criteria = ReportCriteria(large_part=selection.criteria.unexplained)
+        criteria = ReportCriteria()
+        if not fit.is_exact:  # exact states leave errors of their derivatives only
+            criteria = replace(criteria, large_part=selection.criteria.unexplained)
         report = describe_fit(self, fit.learned, _summary(selection), criteria)
         self.fit_report_ = report
 
@@ -368,13 +370,21 @@ def _doubts(selection):
             "what their noise allows: terms of an equation are not among those that "
             "were tried. Try more operators, or an equation_kernel of another form"
         )
-    residuals = residuals_of_equations(fit.learned, fit.is_exact)
+    if not fit.is_exact:
+        doubts += _unexplained(fit, selection.criteria.unexplained)
+    return f"found that {'; '.join(doubts)}." if doubts else ""
+
+
+def _unexplained(fit, most):
+    """Sentences on equations at collocation points that leave more unexplained.
+
+    Those of which the noise is given are believed.
+    """
+    residuals = residuals_of_equations(fit.learned, is_exact=False)
     names = [terms.name for terms in fit.learned.setup.equations]
     given = [fit.hypothesis.of_equation(n).equation_noise is not None for n in names]
     own = zip(residuals.items(), given, strict=True)
-    found = {name: residual for (name, residual), is_given in own if not is_given}
-    doubts += unexplained(found, selection.criteria.unexplained)
-    return f"found that {'; '.join(doubts)}." if doubts else ""
+    return unexplained({name: r for (name, r), is_given in own if not is_given}, most)
 
 
 def _summary(selection):
