@@ -141,17 +141,19 @@ class Selection:
         Of an equation at collocation points, residuals are compared with the noise
         levels, or errors of prediction if these are poor; of exact trajectories whose
         terms were searched for, errors of prediction with the noise that two steps find
-        without an equation, if they find any.
+        without an equation, if they find any. Noise that is given is believed.
         """
         fit, criteria = self.best, self.criteria
         scale = PredictionScale(fit.observations)
         noise = scale.noise(fit.two_step.observation_noise)
+        if self._noise_given:
+            return 0.0
         if not fit.is_exact:
             poor = fit.predicts_poorly(criteria) and noise > 0
             factor = fit.error / noise if poor else fit.problem.dispersion**0.5
             return factor if factor > criteria.missed else 0.0
         searched = len(fit.two_step.variables) == 1 and fit.hypothesis.n_terms
-        if not searched or self._noise_given:
+        if not searched:
             return 0.0
         allowed = criteria.missed_if_exact * scale.size
         if sees_noise(fit.two_step):
