@@ -47,7 +47,11 @@ def test_burgers_from_many_initial_conditions(noise):
     ).fit(X, y)
     assert all(isinstance(state, EvolvedState) for state in model.states_)
     truth = {"u u_x": 1.0, "u_xx": -0.1}
-    assert model.equation_.terms() == pytest.approx(truth, rel=1e-3 + 2 * noise)
+    terms, std = model.equation_.terms(return_std=True)
+    assert set(terms) == set(truth)
+    for name, value in truth.items():
+        assert abs(terms[name] - value) < 4 * std[name] + 1e-3 * abs(value)
+        assert std[name] < 0.1 * abs(value)
     X, y = draw(solutions, 100, rng, 0.05, 0.95)
     error = np.linalg.norm(model.predict(X) - y) / np.linalg.norm(y)
-    assert error < (1e-3 if noise == 0 else 0.02)
+    assert error < (1e-3 if noise == 0 else 0.1)
