@@ -79,21 +79,34 @@ def _wider(two_step, given, why_not):
     Products of four operators, and those that depend on time. Each has all terms of
     the one before.
     """
-    columns = tuple(range(len(two_step.setup.unknown_names(two_step.variables))))
-    kernels = {
-        "quartic polynomial": partial(polynomial_kernel, degree=4),
-        "quartic polynomial of time too": partial(
-            polynomial_kernel, degree=4, columns=columns
-        ),
-    }
     if two_step.setup.is_system or len(two_step.variables) > 1:
         why_not = "it is tried for single ordinary differential equations only"
     elif given.n_terms is None:
         why_not = why_not or "n_terms=None keeps all terms"
-    for name, make in kernels.items():
+    n_columns = len(two_step.setup.unknown_names(two_step.variables))
+    features = two_step.equation.training_features[:, :n_columns]
+    for name, columns in (
+        ("quartic polynomial", range(1, n_columns)),
+        ("quartic polynomial of time too", range(n_columns)),
+    ):
+        make = partial(polynomial_kernel, degree=4, columns=tuple(columns))
         kernel = default_kernels(two_step, given, make)
         hypothesis = replace(given, equation_kernel=kernel, name=name)
-        yield Candidate(_exact(hypothesis), why_not)
+        alike = _why_powers_are_alike(features[:, columns], 4)
+        yield Candidate(_exact(hypothesis), why_not or alike)
+
+
+def _why_powers_are_alike(features, degree, most=1e9):
+    """Why powers of features (n, q) cannot be told apart, as a clause; or empty.
+
+    The powers of values that vary by a small part of their size are nearly equal up to
+    scale; `most` is what rounding leaves of a product of `degree` of them.
+    """
+    spread = np.std(features, axis=0)
+    ratios = np.abs(np.mean(features, axis=0)) / np.where(spread > 0, spread, 1.0)
+    if np.all(ratios**degree < most):
+        return ""
+    return "values vary too little, beside their size, for their powers to differ"
 
 
 def default_kernels(two_step, given, make):

@@ -97,6 +97,7 @@ class Selection:
     kernels : list of KernelCandidate. State kernels that were compared, under the same
         conditions.
     not_tried : list of (str, str). Names of hypotheses, and why they were not tried.
+    integrable : bool. Whether states can obey the equations exactly.
     criteria : Criteria. By which they were compared.
     """
 
@@ -105,6 +106,7 @@ class Selection:
     promised: float | None = None
     kernels: list = field(default_factory=list)
     not_tried: list = field(default_factory=list)
+    integrable: bool = False
     criteria: Criteria = field(default_factory=Criteria)
 
     @property
@@ -139,26 +141,27 @@ class Selection:
         """By how many times more than noise allows a fit misses; 0 if it does not.
 
         Of an equation at collocation points, residuals are compared with the noise
-        levels, or errors of prediction if these are poor; of exact trajectories whose
-        terms were searched for, errors of prediction with the noise that two steps find
-        without an equation, if they find any. Noise that is given is believed.
+        levels, or errors of prediction if these are poor; where there are exact
+        trajectories and terms were searched for, errors of prediction with the noise
+        that two steps find without an equation, if they find any. Noise that is given is
+        believed.
         """
         fit, criteria = self.best, self.criteria
         scale = PredictionScale(fit.observations)
         noise = scale.noise(fit.two_step.observation_noise)
         if self._noise_given:
             return 0.0
-        if not fit.is_exact:
-            poor = fit.predicts_poorly(criteria) and noise > 0
-            factor = fit.error / noise if poor else fit.problem.dispersion**0.5
-            return factor if factor > criteria.missed else 0.0
-        searched = len(fit.two_step.variables) == 1 and fit.hypothesis.n_terms
-        if not searched:
-            return 0.0
         allowed = criteria.missed_if_exact * scale.size
         if sees_noise(fit.two_step):
             allowed = criteria.missed * noise
-        return fit.error / allowed if fit.error > allowed else 0.0
+        in_time = self.integrable and len(fit.two_step.variables) == 1
+        if in_time and fit.hypothesis.n_terms and fit.error > allowed:
+            return fit.error / allowed
+        if fit.is_exact:
+            return 0.0
+        poor = fit.predicts_poorly(criteria) and noise > 0
+        factor = fit.error / noise if poor else fit.problem.dispersion**0.5
+        return factor if factor > criteria.missed else 0.0
 
     @property
     def _noise_given(self):

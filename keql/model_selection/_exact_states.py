@@ -123,6 +123,9 @@ class ExactSearch:
             before = best
             for hypothesis in tried:
                 fit = self._trajectories_from(find_kernels, hypothesis, best)
+                if fit is not None and hypothesis in wider:
+                    # So many terms come near to anything: they have to be exact.
+                    fit = fit if self._misses_nothing(fit) else None
                 clearly = 1.0 if best is None else self.criteria.clearly_better
                 if fit is not None and (
                     best is None or fit.error < clearly * best.error

@@ -73,8 +73,12 @@ class _Search:
             selection = Selection(exact=exact)
         else:
             selection = self._joint(exact)
-        told = {"not_tried": self.exact.not_tried, "criteria": self.criteria}
-        return replace(selection, **told)
+        return replace(
+            selection,
+            not_tried=self.exact.not_tried,
+            integrable=not self.table[0].why_not,
+            criteria=self.criteria,
+        )
 
     def _joint(self, exact):
         """The joint fit with the best kernels, or exact states if it promises less."""

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 
-from keql._numerics.subsets import SubsetEvidence, TermOdds
+from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 
 KINDS = np.array([0, 0, 0, 1, 1, 1, 1, -1])
 LEVELS = [(1e-2, np.inf), (1.0, 1.0 + 1e-9), (0.5, 3.0)]
@@ -83,3 +83,19 @@ def test_odds_with_a_term_more_or_less():
         np.testing.assert_allclose(odds.more(kept)[unused], more)
         less = [odds([k for k in kept if k != i]) for i in kept]
         np.testing.assert_allclose(odds.less(kept)[kept], less)
+
+
+def test_many_sets_at_once():
+    rng = np.random.default_rng(3)
+    effects, target = rng.normal(size=(20, 6)), rng.normal(size=20)
+    score = SubsetEvidence(effects, target, np.eye(6), TermOdds(np.zeros(6, dtype=int)))
+    sets = [*small_subsets(range(6), range(1, 7), 100)]
+    assert len(sets) == 63
+    one_by_one = [score(list(kept)) for kept in sets]
+    np.testing.assert_allclose(score.many(sets), one_by_one, rtol=1e-12)
+
+
+def test_small_subsets_end_where_they_become_many():
+    sets = small_subsets([3, 5, 7, 9], range(1, 5), 10)
+    assert len(sets) == 4 + 6
+    assert sets[0] == (3,) and sets[-1] == (7, 9)

@@ -1,0 +1,59 @@
+"""Equations that depend on time or are of degree 4, and what misses exact data."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from keql import IdentifiabilityWarning, OneStepKEqL
+
+
+def fitted(rate, initial, t_end, n, **settings):
+    t = np.linspace(0, t_end, n)
+    how = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-12, "t_eval": t}
+    y = solve_ivp(rate, (0, t_end), [initial], **how).y[0]
+    model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto", **settings)
+    return model.fit(t[:, None], y)
+
+
+def test_a_coefficient_that_is_the_time():
+    """u_t = -2 t u + u^2, with u as the only operator."""
+    model = fitted(lambda t, u: -2 * t * u + u**2, 0.5, 3.0, 30)
+    assert model.equation_.terms() == pytest.approx({"t u": 2, "u^2": -1}, rel=1e-6)
+
+
+def test_products_of_four_operators():
+    model = fitted(lambda t, u: u - u**4, 0.1, 4.0, 25)
+    assert model.equation_.terms() == pytest.approx({"u": -1, "u^4": 1}, rel=1e-6)
+
+
+def test_a_right_quadratic_equation_stays():
+    model = fitted(lambda t, u: u - u**2, 0.1, 6.0, 25)
+    assert model.equation_.terms() == pytest.approx({"u": -1, "u^2": 1}, rel=1e-6)
+
+
+def test_exact_data_that_no_polynomial_meets():
+    with pytest.warns(IdentifiabilityWarning, match="missed by"):
+        model = fitted(lambda t, u: u / (1 + u**2) - 0.4 * u, 0.1, 12.0, 30)
+    assert "in doubt" in repr(model.equation_)
+    assert len(model.equation_.terms()) < 6
+
+
+@pytest.mark.parametrize("offset, amplitude", [(2, 1e-3), (300, 1.0), (100, 1.0)])
+def test_values_that_vary_little(offset, amplitude):
+    """Their powers are alike, and none but the offset can be told."""
+    t = np.linspace(0, 10, 30)
+    noise = 1e-2 * np.random.default_rng(0).standard_normal(30)
+    y = offset + amplitude * (np.exp(-0.5 * t) + noise)
+    model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto")
+    with pytest.warns(IdentifiabilityWarning, match="do not tell the terms"):
+        model.fit(t[:, None], y)
+    assert np.abs(model.predict(t[:, None]) - y).max() < 0.05 * amplitude
+
+
+def test_an_equation_that_explains_a_part_only():
+    """Exponential decay at a rate of 1 + sin(2 t) / 2, without t."""
+    t = np.linspace(0, 3, 20)
+    y = np.exp(-t - (1 - np.cos(2 * t)) / 4)
+    model = OneStepKEqL(("u",), "u_t", variables=("t",), max_iter=20)
+    with pytest.warns(IdentifiabilityWarning, match="unexplained|missed by"):
+        model.fit(t[:, None], y)
