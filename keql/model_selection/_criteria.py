@@ -143,7 +143,7 @@ class Selection:
         Of an equation at collocation points, residuals are compared with the noise
         levels, or errors of prediction if these are poor; where there are exact
         trajectories and terms were searched for, errors of prediction with the noise
-        that two steps find without an equation, if any. Noise that is given is believed.
+        that two steps find without an equation. Noise that is given is believed.
         """
         fit, criteria = self.best, self.criteria
         scale = PredictionScale(fit.observations)
