@@ -325,32 +325,27 @@ class Learner(BaseKEqL):
         every = [forcing_functions(forcing, *places) for forcing in given]
         return tuple(own[m] for own in every)
 
-    def simulate(
-        self,
-        t_eval: Any,
-        initial: Any,
-        forcing: Any = None,
-        inputs: dict | None = None,
-        **options: Any,
-    ) -> np.ndarray:
+    def simulate(self, t_eval: Any, initial: Any, **options: Any) -> Any:
         """Integrate the learned ordinary differential equations from initial values.
 
         Parameters
         ----------
-        t_eval, initial, forcing, inputs : array-like, dict, callable, dict
-            As for :meth:`keql.LearnedEquation.simulate`, or that of a
-            :class:`keql.LearnedSystem`.
+        t_eval : array-like of shape (n,)
+            Times in rising order; the initial values belong to the first.
+        initial : array-like of shape (sum of orders,), or dict
+            Initial values, in order or by name.
         **options : dict
-            Of the integration, as there.
+            `forcing`, `inputs`, `return_std` and those of the integration, as for
+            :meth:`keql.LearnedEquation.simulate`, or that of a
+            :class:`keql.LearnedSystem`.
 
         Returns
         -------
         states : ndarray of shape (n, sum of orders)
-            The states, each followed by its derivatives below the highest.
+            The states, each followed by its derivatives below the highest; with
+            `return_std` a pair, their standard deviations besides.
         """
-        return self._learned_equation().simulate(
-            t_eval, initial, forcing, inputs, **options
-        )
+        return self._learned_equation().simulate(t_eval, initial, **options)
 
     def to_latex(self) -> str:
         """The learned equation, or all of a system, in LaTeX.

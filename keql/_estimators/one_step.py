@@ -1,7 +1,7 @@
 """One-step kernel equation learning: states and equation together."""
 
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -16,7 +16,6 @@ from keql._observations.data import PredictionScale
 from keql.equation import LearnedSystem
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
-    ReportCriteria,
     SearchSummary,
     describe_fit,
     residuals_of_equations,
@@ -242,7 +241,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         two_step = self._learn_in_two_steps(X, y, sample_weight, progress=progress)
         callbacks = self._init_callback_context(max_subtasks=None)
         callbacks.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        doubts = ""
+        doubts = []
         if two_step.setup is None:
             self._store_states(two_step)
         else:
@@ -252,7 +251,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             with threads_for(_size_of(two_step)):
                 selection = search(two_step, self._hypothesis, context)
             doubts = _doubts(selection)
-            self._store_selection(selection, bool(doubts))
+            self._store_selection(selection, doubts)
+        doubts = f"found that {'; '.join(doubts)}." if doubts else ""
         progress.done(self.equation_, doubts)
         self._warn_of_failure(doubts)
         callbacks.call_on_fit_task_end(estimator=self, X=X, y=y)
@@ -282,22 +282,19 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.message_ = "there is no equation to learn."
         self.fit_report_ = describe_fit(self, two_step)
 
-    def _store_selection(self, selection, in_doubt):
-        """Fitted attributes of the fit that was chosen."""
+    def _store_selection(self, selection, doubts):
+        """Fitted attributes of the fit that was chosen, with sentences on doubts."""
         fit, result = selection.best, selection.best.result
         kernel = fit.problem.boundary_kernel if fit.is_exact else None
         for equation in fit.learned.equations:
-            equation.in_doubt = in_doubt
+            equation.in_doubt = bool(doubts)
         self._store(fit.learned, kernel)
         self.loss_curve_, self.damping_curve_ = result.loss_curve, result.damping_curve
         self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.message_, self.misfit_ = result.message, fit.misfit
         self.restarts_, self.terms_path_ = fit.restarts, fit.terms_path
-        criteria = ReportCriteria()
-        if not fit.is_exact:  # exact states leave errors of their derivatives only
-            criteria = replace(criteria, large_part=selection.criteria.unexplained)
-        report = describe_fit(self, fit.learned, _summary(selection), criteria)
-        self.fit_report_ = report
+        summary = _summary(selection, tuple(doubts))
+        self.fit_report_ = describe_fit(self, fit.learned, summary)
 
     def _warn_of_failure(self, doubts):
         """Warn of a fit that should not be relied on, and say what to do.
@@ -351,15 +348,18 @@ class EarlierSolution(NamedTuple):
 
 
 def _doubts(selection):
-    """Why the equations of a fit may be others, as a sentence, or empty."""
+    """Why the equations of a fit may be others, as a list of sentences.
+
+    They are in its warning and in its report.
+    """
     if selection.explains_little:
         spread = PredictionScale(selection.best.observations).spread
-        return (
-            "explains little: each observation is predicted from all others with an "
-            f"error of {selection.error / spread:.2g} times their standard deviation. "
-            "Observe more often or with less noise, or try other operators or kernels; "
-            "do not rely on the equations."
-        )
+        return [
+            "the fit explains little: each observation is predicted from all others "
+            f"with an error of {selection.error / spread:.2g} times their standard "
+            "deviation. Observe more often or with less noise, or try other operators "
+            "or kernels; do not rely on the equations"
+        ]
     fit = selection.best
     doubts = undetermined(fit.learned)
     rivals = rivals_in_words(selection.rivals)
@@ -372,7 +372,7 @@ def _doubts(selection):
         )
     if not fit.is_exact:
         doubts += _unexplained(fit, selection.criteria.unexplained)
-    return f"found that {'; '.join(doubts)}." if doubts else ""
+    return doubts
 
 
 def _unexplained(fit, most):
@@ -387,11 +387,11 @@ def _unexplained(fit, most):
     return unexplained({name: r for (name, r), is_given in own if not is_given}, most)
 
 
-def _summary(selection):
-    """What a report says of a selection; None if nothing was chosen."""
+def _summary(selection, doubts):
+    """What a report says of a selection, with sentences on doubts."""
     fit, searched = selection.best, selection.promised is not None
     if not searched and selection.exact is None:
-        return None
+        return SearchSummary(doubts=doubts)
     if searched:
         compared = [(each.kernel, each.error) for each in selection.kernels]
     else:
@@ -405,6 +405,6 @@ def _summary(selection):
         exact_error=fit.error if fit.is_exact else None,
         boundary_kernel=fit.problem.boundary_kernel if fit.is_exact else None,
         not_tried=tuple(selection.not_tried),
-        rivals=tuple(selection.rivals),
+        doubts=doubts,
         criteria=asdict(selection.criteria),
     )

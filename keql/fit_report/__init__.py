@@ -5,7 +5,7 @@ from keql.fit_report._describe import (
     describe_fit,
     residuals_of_equations,
 )
-from keql.fit_report._report import FitReport, ReportCriteria
+from keql.fit_report._report import FitReport
 from keql.fit_report._undetermined import (
     rivals_in_words,
     undetermined,

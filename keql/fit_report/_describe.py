@@ -34,7 +34,6 @@ from keql.fit_report._report import (
     times,
 )
 from keql.fit_report._undetermined import (
-    rivals_in_words,
     undetermined,
     unexplained,
 )
@@ -54,8 +53,8 @@ class SearchSummary:
     equation was learned with the state kernel `learned_with`; None: none was searched.
     All variances were raised by the factor `dispersion` to that of the residuals.
     Hypotheses were compared by the named `criteria`, and those `not_tried` have a
-    sentence that says why. The terms were chosen among `rivals`, pairs of terms and log
-    odds, the chosen ones first.
+    sentence that says why. The `doubts` are sentences on why the equations of the fit
+    may be others; None: they are looked for when the report is made.
     """
 
     alternatives: tuple = ()
@@ -66,20 +65,19 @@ class SearchSummary:
     exact_error: float | None = None
     boundary_kernel: object = None
     not_tried: tuple = ()
-    rivals: tuple = ()
+    doubts: tuple | None = None
     criteria: dict = field(default_factory=dict)
 
 
-def describe_fit(model, learned, search=None, criteria=None):
+def describe_fit(model, learned, search=None):
     """Make the report of a fit.
 
     The estimator `model` has its parameters, and all fitted attributes but the report;
     `learned` is the LearnedModel that it has stored, and `search` the SearchSummary of
-    what was tried; None: nothing was searched. `criteria` is a ReportCriteria; None:
-    the default one.
+    what was tried; None: nothing was searched.
     """
     search, setup = search or SearchSummary(), learned.setup
-    criteria, units = criteria or ReportCriteria(), ReportUnits(model, learned)
+    criteria, units = ReportCriteria(), ReportUnits(model, learned)
     data, is_exact = learned.observations.functions, search.exact_error is not None
     title = f"{type(model).__name__}, {sum(len(d.values) for d in data)} observations"
     if len(data) > 1:
@@ -100,9 +98,10 @@ def describe_fit(model, learned, search=None, criteria=None):
     choices = choices_of(model, learned, search, units)
     compared = [(str(name), float(error)) for name, error in search.alternatives]
     compared.sort(key=itemgetter(1))
-    concerns = undetermined(learned)
-    rivals = rivals_in_words(search.rivals)
-    concerns += [rivals] if rivals else []
+    concerns = list(search.doubts or [])
+    if search.doubts is None:
+        concerns = undetermined(learned)
+        concerns += unexplained(residuals, criteria.large_part)
     concerns += find_concerns(model, residuals, terms, criteria)
     tried = list(search.not_tried), dict(search.criteria)
     return FitReport(
@@ -266,7 +265,6 @@ def find_concerns(model, residuals, identifiability, criteria):
     return [
         *(text for name, own in each.items() for text in _dependent_terms(own, name)),
         *_residuals_above_noise(residuals, criteria),
-        *unexplained(residuals, criteria.large_part),
         *_disagreement(model, criteria),
         *_at_bounds(model, criteria),
         *([] if getattr(model, "converged_", True) else [model.message_]),

@@ -123,6 +123,8 @@ class ExactSearch:
             before = best
             for hypothesis in tried:
                 fit = self._trajectories_from(find_kernels, hypothesis, best)
+                if fit is not None and fit.result.interrupted:
+                    return fit if best is None else best.stopped(fit.result.stop)
                 if fit is not None and hypothesis in wider:
                     # So many terms come near to anything: they have to be exact.
                     fit = fit if self._misses_nothing(fit) else None
@@ -131,8 +133,6 @@ class ExactSearch:
                     best is None or fit.error < clearly * best.error
                 ):
                     best = fit
-                if best is not None and best.result.interrupted:
-                    return best
                 if best is not None and self._misses_nothing(best):
                     return self._or_more_terms(best, rows, wider)
                 if before is not None and self._agree(fit, before):
@@ -156,19 +156,20 @@ class ExactSearch:
         """
         names = [row.name for row in (*rows, *wider)]
         place = names.index(fit.hypothesis.name)
-        for row in rows[place + 1 :]:
-            if row.n_terms is None or fit.result.interrupted:
-                return fit
-            two_step = self.two_steps(row)
-            fit = fit_trajectories(two_step, row, self.context, simpler=fit) or fit
-        last = place == len(names) - 1
-        if last or not wider or not sees_noise(self.two_step) or fit.result.interrupted:
-            return fit
-        two_step, few = self.two_steps(wider[-1]), TrajectorySearchSettings(n_tried=2)
-        other = fit_trajectories(two_step, wider[-1], self.context, few, simpler=fit)
-        if other is None:
-            return fit
-        return fit.or_more_probable(other, self.criteria.wider)
+        higher = [row for row in rows[place + 1 :] if row.n_terms is not None]
+        if sees_noise(self.two_step) and place < len(names) - 1:
+            higher += wider[-1:]
+        for row in higher:
+            settings = TrajectorySearchSettings(n_tried=2) if row in wider else None
+            given = self.two_steps(row), row, self.context, settings
+            other = fit_trajectories(*given, simpler=fit)
+            if other is not None and other.result.interrupted:
+                return fit.stopped(other.result.stop)
+            if other is not None and row in wider:
+                fit = fit.or_more_probable(other, self.criteria.wider)
+            elif other is not None:
+                fit = other
+        return fit
 
     def _trajectories_from(self, find_kernels, hypothesis, best):
         """Exact trajectories from two steps, or from a joint fit with all terms."""

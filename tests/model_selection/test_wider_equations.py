@@ -57,3 +57,11 @@ def test_an_equation_that_explains_a_part_only():
     model = OneStepKEqL(("u",), "u_t", variables=("t",), max_iter=20)
     with pytest.warns(IdentifiabilityWarning, match="unexplained|missed by"):
         model.fit(t[:, None], y)
+
+
+def test_the_report_says_what_the_warning_says():
+    with pytest.warns(IdentifiabilityWarning) as caught:
+        model = fitted(lambda t, u: u / (1 + u**2) - 0.4 * u, 0.1, 12.0, 30)
+    text = str(caught[0].message)
+    missed = [each for each in model.fit_report_.concerns if "missed by" in each]
+    assert missed and missed[0] in text
