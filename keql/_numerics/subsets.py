@@ -129,6 +129,58 @@ class SubsetEvidence:
         return cholesky(matrix[np.ix_(kept, kept)])
 
 
+class HighestEvidence:
+    """The highest of several evidences of each set, which differ in their priors.
+
+    evidences : list of SubsetEvidence. Of one regression.
+    """
+
+    def __init__(self, evidences):
+        self.evidences = evidences
+
+    def __call__(self, kept):
+        """The log evidence of a set."""
+        return max(evidence(kept) for evidence in self.evidences)
+
+    def many(self, sets):
+        """The log evidence (m,) of many sets."""
+        return np.max([each.many(sets) for each in self.evidences], axis=0)
+
+    def less(self, kept):
+        """The log evidence (k,) of a set without each of its columns."""
+        return np.max([each.less(kept) for each in self.evidences], axis=0)
+
+    def neighbours(self, kept, added):
+        """Those of all sets that differ by one column, or by an exchange."""
+        tables = [each.neighbours(kept, added) for each in self.evidences]
+        return np.max(tables, axis=0)
+
+    def values(self, kept):
+        """The most probable coefficients of a set."""
+        return self._best(kept).values(kept)
+
+    def costs(self, kept):
+        """By how much the loss rises without each column, all others kept."""
+        return self._best(kept).costs(kept)
+
+    def _best(self, kept):
+        return max(self.evidences, key=lambda evidence: evidence(kept))
+
+
+def linear_evidence(effects, target, root):
+    """Log evidence of a whitened regression on all of its columns, up to a constant.
+
+    effects, target : ndarray of shape (n, k), (n,). In units of the noise.
+    root : ndarray of shape (k, k). Its square R^T R is the prior precision.
+    """
+    rows = np.vstack([effects, root])
+    right = np.concatenate([target, np.zeros(len(root))])
+    Q, R = linalg.qr(rows, mode="economic", check_finite=False)
+    rest = right - Q @ (Q.T @ right)
+    volume = np.sum(np.log(np.abs(np.diag(R)))) - np.linalg.slogdet(root)[1]
+    return -0.5 * float(rest @ rest) - float(volume)
+
+
 def small_subsets(members, sizes, most):
     """Subsets of members of rising sizes, as tuples, while there are few in all."""
     subsets, count = [], 0
@@ -171,13 +223,13 @@ class TermOdds:
         equation and the degree; a negative one if the term is not chosen.
 
     Each of the n terms of one kind has the same probability p to be in an equation, and
-    p, which is unknown, the density n (1 - p)^(n - 1), so that one of them is expected.
-    As there are more products of high degree than of low, each is less probable. Scott
-    and Berger, "Bayes and empirical-Bayes multiplicity adjustment in the
-    variable-selection problem", Annals of Statistics 38, 2010.
+    p, which is unknown, the density b (1 - p)^(b - 1) with b = n / m, so that about m
+    of them, `expected`, are in it. Scott and Berger, "Bayes and empirical-Bayes
+    multiplicity adjustment in the variable-selection problem", Annals of Statistics 38,
+    2010.
     """
 
-    def __init__(self, kinds):
+    def __init__(self, kinds, expected=1.0):
         kinds = np.reshape(kinds, (len(kinds), -1))
         chosen = np.flatnonzero(np.all(kinds >= 0, axis=1))
         _, own = np.unique(kinds[chosen], axis=0, return_inverse=True)
@@ -189,8 +241,8 @@ class TermOdds:
         counts = np.arange(max([len(kinds), *sizes]) + 2)
         self.table = np.zeros((len(sizes) + 1, len(counts)))
         for row, n in zip(self.table, sizes, strict=False):
-            k = counts[: n + 1]
-            row[: n + 1] = betaln(k + 1, 2 * n - k) - betaln(1, n)
+            k, b = counts[: n + 1], max(1.0, n / expected)
+            row[: n + 1] = betaln(k + 1, n + b - k) - betaln(1, b)
             row[n + 1 :] = -np.inf
 
     def __call__(self, kept):

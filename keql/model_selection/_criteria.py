@@ -65,7 +65,7 @@ class Criteria:
     explains: float = 0.6
     unexplained: float = 0.02
     rival: float = 3.0
-    wider: float = 5.0
+    wider: float = 7.0
     noise_limited: float = 2.0
     exact_size: float = 5e-3
     exact_noise: float = 1.5

@@ -23,9 +23,10 @@ from keql._evolution.trajectories import (
 from keql._joint.assembly import joint_basis, joint_weights
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import RelaxedSteps, minimise
-from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
+from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.screening import with_most_probable_terms
+from keql._regression.term_scores import TermPrior, TermScores
 from keql.equation import WeightPosterior
 from keql.model_selection._fewer_terms import TermsStep, TermTable
 from keql.model_selection._fit import Fit
@@ -57,6 +58,7 @@ class TrajectorySearchSettings:
     divides_early : bool. Whether steps are divided during the search, or at its end.
     tries_fewer : bool. Whether ever fewer terms are tried if the best lead nowhere.
     first_grid : tuple. Steps in time and points in space of the search among fields.
+    prior : TermPrior. What is expected of terms.
     """
 
     n_rounds: int = 20
@@ -74,6 +76,7 @@ class TrajectorySearchSettings:
     divides_early: bool = True
     tries_fewer: bool = False
     first_grid: tuple = (20, 40)
+    prior: TermPrior = TermPrior()
 
     @classmethod
     def of_fields(cls):
@@ -180,7 +183,8 @@ class _TermSearch:
         self.basis = joint_basis(problem.learned.equations)
         everything = list(range(len(table.groups)))
         self.single = table.weights(self.basis, everything, np.eye(len(everything)))
-        self.odds = TermOdds(table.kinds)
+        equations = problem.learned.equations
+        self.scores = TermScores(table, self.single, equations, settings.prior)
         self.best, self.score, self.kept = None, -np.inf, None
         self.best_converged = None, -np.inf, None
         self.steps, self.tried = [], set()
@@ -216,7 +220,7 @@ class _TermSearch:
                 model = problem.linearise(problem.evaluate(iterate))
             if model is None:
                 return
-            score = self._scores(model, self.odds)
+            score = self.scores.linearised(model)
             if self.kept is None:
                 offers = [self._best_set(score)]
             else:
@@ -259,7 +263,7 @@ class _TermSearch:
                 return
             self.best = result
             if self.kept is not None:
-                self.score = result.model.log_evidence() + self.odds(self.kept)
+                self.score = self._score(result.model, self.kept)
 
     def _best_with_all_terms(self):
         """The problem of the best solution, and that with the features of all terms."""
@@ -267,12 +271,12 @@ class _TermSearch:
         equations = self._complete(self.kept, result.solution.equations)
         return result.model.problem, replace(result.solution, equations=equations)
 
-    def _scores(self, model, odds):
-        """The evidence of sets of terms in a linearised problem, with their odds."""
-        target, features = model.regression.whitened()
-        effects, norms = features @ self.single, self.single.T @ self.single
-        how = model.regression.level_range, model.regression.n_free
-        return SubsetEvidence(effects, target, norms, odds, *how)
+    def _score(self, model, kept):
+        """The log evidence of the solution with a set of terms, and its odds."""
+        equations = model.iterate.equations
+        to_values = self.table.coefficients(joint_basis(equations), kept)
+        complete = self._complete(kept, equations)
+        return self.scores.solved(model, kept, to_values, complete)
 
     def _try(self, kept, model, score, iterate):
         """Solve for a set of terms."""
@@ -289,7 +293,8 @@ class _TermSearch:
 
         Those of the highest evidence, however many; or all.
         """
-        even = self._scores(model, TermOdds(np.full(len(self.table.groups), -1)))
+        no_odds = TermOdds(np.full(len(self.table.groups), -1))
+        even = self.scores.linearised(model, no_odds)
         for offer in (self._best_set(even), list(range(len(self.table.groups)))):
             if self.best is None and tuple(offer) not in self.tried:
                 self._try(offer, model, even, iterate)
@@ -389,7 +394,7 @@ class _TermSearch:
 
     def _record(self, kept, result):
         """Keep a result if it is the best so far."""
-        score = result.model.log_evidence() + self.odds(kept)
+        score = self._score(result.model, kept)
         errors = left_out_errors(result.model, self.problem.learned.observations)
         names = tuple(self.table.names[i] for i in kept)
         misfit = result.model.regression.misfit

@@ -1,11 +1,19 @@
 """Evidence of sets of columns, and of all their neighbours at once."""
 
+from math import comb
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 
-from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
+from keql._numerics.subsets import (
+    HighestEvidence,
+    SubsetEvidence,
+    TermOdds,
+    linear_evidence,
+    small_subsets,
+)
 
 KINDS = np.array([0, 0, 0, 1, 1, 1, 1, -1])
 LEVELS = [(1e-2, np.inf), (1.0, 1.0 + 1e-9), (0.5, 3.0)]
@@ -99,3 +107,40 @@ def test_small_subsets_end_where_they_become_many():
     sets = small_subsets([3, 5, 7, 9], range(1, 5), 10)
     assert len(sets) == 4 + 6
     assert sets[0] == (3,) and sets[-1] == (7, 9)
+
+
+def test_the_highest_evidence_is_that_of_the_prior_that_suits_a_set():
+    rng = np.random.default_rng(3)
+    effects, target = rng.normal(size=(20, 6)), 10 * rng.normal(size=20)
+    odds = TermOdds(np.zeros(6, dtype=int))
+    each = [SubsetEvidence(effects, target, np.eye(6) / s**2, odds) for s in (0.1, 9)]
+    score = HighestEvidence(each)
+    sets = [*small_subsets(range(6), range(1, 7), 100)]
+    expected = [max(one([*kept]) for one in each) for kept in sets]
+    np.testing.assert_allclose([score([*kept]) for kept in sets], expected)
+    np.testing.assert_allclose(score.many(sets), expected)
+    kept, added = [0, 3, 4], [1, 2, 5]
+    table = score.neighbours(kept, added)
+    np.testing.assert_allclose(table[:-1, -1], score.less(kept))
+    assert table[0, 1] == pytest.approx(score([2, 3, 4]))
+    best = max(each, key=lambda one: one(kept))
+    np.testing.assert_array_equal(score.values(kept), best.values(kept))
+    np.testing.assert_array_equal(score.costs(kept), best.costs(kept))
+
+
+def test_linear_evidence_is_that_of_the_target(regression):
+    """As sets of columns have it, also where effects and target are large."""
+    effects, target, prior = regression
+    kept = [0, 3, 7]
+    root = np.linalg.cholesky(prior[np.ix_(kept, kept)]).T
+    found = linear_evidence(effects[:, kept], target, root)
+    expected = evidence_of(*regression, kept, (1.0, 1.0 + 1e-9))
+    assert found == pytest.approx(expected + 6 * np.log(2 * np.pi), abs=1e-4)
+
+
+def test_as_many_terms_are_expected_as_the_odds_say():
+    n, odds = 60, TermOdds(np.zeros(60, dtype=int), expected=3.0)
+    k = np.arange(n + 1)
+    p = np.exp([odds([*range(i)]) + np.log(comb(n, i)) for i in k])
+    assert np.sum(p) == pytest.approx(1.0)
+    assert k @ p == pytest.approx(n / (1 + n / 3))

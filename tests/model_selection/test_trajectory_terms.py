@@ -188,50 +188,91 @@ def test_the_best_set_is_found(two_step, n_terms):
 
 
 def test_the_odds_of_all_sets_sum_to_one(two_step):
-    """Of the terms of one degree in one equation; fewer are more probable than many."""
+    """Of the terms of one equation; fewer are more probable than many."""
     search = search_of(two_step, "auto")
-    degrees = search.table.kinds[:, 1]
-    assert sorted(degrees) == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
-    quadratic = [i for i in range(6) if degrees[i] == 2]
+    assert search.table.kinds.tolist() == [[e, 0] for e in (0, 1) for _ in range(6)]
     by_size = []
-    for size in range(4):
-        sets = [list(chosen) for chosen in combinations(quadratic, size)]
-        odds = [search.odds(kept) for kept in sets]
+    for size in range(7):
+        sets = [list(chosen) for chosen in combinations(range(6), size)]
+        odds = [search.scores.odds(kept) for kept in sets]
         assert np.ptp(odds) < 1e-12
         by_size.append(np.sum(np.exp(odds)))
-    # In six kinds, a degree of an equation each, half of the sets is the empty one.
-    assert search.odds([]) == pytest.approx(6 * np.log(0.5))
-    assert sum(by_size) == pytest.approx(0.5**5)
+    # Of six terms two are expected; the other equation has none.
+    assert search.scores.odds([]) == pytest.approx(2 * np.log(0.25))
+    assert sum(by_size) == pytest.approx(0.25)
+    assert np.arange(7) @ by_size == pytest.approx(0.25 * 2)
     assert np.all(np.diff(by_size) < 0)
 
 
+def with_own_weights(model, single, sizes, kept):
+    """A regression on terms whose weights are what they contribute, over the sizes."""
+    span = single[:, kept] / sizes[kept]
+    rows = [
+        replace(
+            own,
+            on_weights=own.on_weights @ span,
+            residuals=own.residuals + own.on_weights @ model.regression.center,
+        )
+        for own in model.regression.rows
+    ]
+    center = np.zeros(len(kept))
+    return span, InitialValueRegression(rows, center, model.regression.prior)
+
+
 def test_the_score_is_the_evidence_of_the_linearised_problem(two_step):
-    """With the features of the terms kept, up to a constant."""
+    """With what the terms kept contribute of the sizes expected, up to a constant."""
+    search = search_of(two_step, "auto", 0.1)
+    search.scores.sizes = np.array([4.0])
+    problem = search.problem
+    model = problem.linearise(problem.evaluate(problem.start()))
+    score, scale = search.scores.linearised(model), model.regression.prior.scale
+    sizes, differences = (
+        search.scores.contributions(model, model.iterate.equations) / 4.0,
+        [],
+    )
+    for kept in ([0, 1, 6, 7], [2], list(range(12)), [3, 4, 5, 9]):
+        span, whole = with_own_weights(model, search.single, sizes, kept)
+        value = whole.log_evidence() + search.scores.odds(kept)
+        differences.append(score(kept) - value)
+        expected = span @ whole.weights
+        found = scale * search.single[:, kept] @ score.values(kept)
+        np.testing.assert_allclose(found, expected, atol=1e-5 * abs(expected).max())
+    assert np.ptp(differences) < 1e-6
+
+
+def test_a_solution_has_the_evidence_of_the_size_that_suits_it_best(two_step):
+    search, kept = search_of(two_step, "auto", 0.1), list(range(12))
+    problem, values = search.problem, []
+    model = problem.linearise(problem.evaluate(problem.start()))
+    for size in search.scores.sizes:
+        sizes = search.scores.contributions(model, model.iterate.equations) / size
+        _, whole = with_own_weights(model, search.single, sizes, kept)
+        values.append(whole.log_evidence())
+    expected = max(values) + search.scores.odds(kept)
+    assert search._score(model, kept) == pytest.approx(expected, abs=1e-6)
+    assert np.ptp(values) > 1
+
+
+def test_contributions_are_those_of_the_terms_along_the_states(two_step):
+    """Over the size of the slopes; x_t = a x - b x y, for instance, has x y."""
     search = search_of(two_step, "auto", 0.1)
     problem = search.problem
     model = problem.linearise(problem.evaluate(problem.start()))
-    score, rows = search._scores(model, search.odds), model.regression.rows
-    differences = []
-    for kept in ([0, 1, 6, 7], [2], list(range(12)), [3, 4, 5, 9]):
-        # A basis of weights of least norm, orthonormal, of these terms.
-        span = np.linalg.qr(search.single[:, kept])[0]
-        fewer = [
-            replace(
-                own,
-                on_weights=own.on_weights @ span,
-                residuals=own.residuals + own.on_weights @ model.regression.center,
-            )
-            for own in rows
-        ]
-        center = np.zeros(span.shape[1])
-        whole = InitialValueRegression(fewer, center, model.regression.prior)
-        value = whole.log_evidence() + search.odds(kept)
-        differences.append(score(kept) - value)
-        expected = span @ whole.weights
-        found = search.single[:, kept] @ score.values(kept)
-        found = model.regression.prior.scale * found
-        np.testing.assert_allclose(found, expected, atol=1e-5 * abs(expected).max())
-    assert np.ptp(differences) < 1e-6
+    found = search.scores.contributions(model, model.iterate.equations)
+    x, y = np.concatenate(model.iterate.nodes).T
+    slopes = [problem.flow(0).velocity(problem.times[0], model.iterate.nodes[0])[0]]
+    sizes = np.sqrt(np.mean(np.concatenate(slopes) ** 2, axis=0))
+    for i, name in enumerate(search.table.names):
+        equation, term = name.split(": ")
+        factors = {"x": x, "y": y}
+        values = np.ones_like(x)
+        for factor in term.split():
+            base, _, power = factor.partition("^")
+            if base in factors:
+                values = values * factors[base] ** int(power or 1)
+        contribution = np.sqrt(np.mean(values**2)) / sizes[search.table.groups[i]]
+        expected = model.regression.prior.scale * contribution
+        assert found[i] == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_search_that_is_stopped_returns_what_it_has(two_step):

@@ -1,0 +1,88 @@
+"""How probable sets of terms are: the evidence of equations that are integrated."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from keql._numerics.subsets import (
+    HighestEvidence,
+    SubsetEvidence,
+    TermOdds,
+    linear_evidence,
+)
+
+
+@dataclass(frozen=True)
+class TermPrior:
+    """What is expected of terms before data are seen.
+
+    n_expected : float. How many an equation has, all of them being as probable. The
+        equations in textbooks have two to five.
+    sizes : tuple. Standard deviations of what a term contributes to the highest
+        derivative, root mean square along the states and in units of its size. For each
+        set that counts which suits it best: large terms may cancel.
+    """
+
+    n_expected: float = 3.0
+    sizes: tuple = (1.0, 4.0, 16.0)
+
+
+class TermScores:
+    """The log evidence of sets of terms, with their odds.
+
+    The contributions of terms are normal before data are seen. The weights of the
+    features of a kernel have another prior, in which a term counts as part of a
+    polynomial that has all others too.
+
+    table : TermTable. The terms; those that stay keep the prior of their weights.
+    single : ndarray of shape (p, q). Weights of each term alone, its coefficient one.
+    equations : tuple of LearnedEquation. Those that the search starts from.
+    prior : TermPrior. What is expected of terms.
+    """
+
+    def __init__(self, table, single, equations, prior):
+        self.single, self.equations = single, equations
+        self.sizes = np.array(prior.sizes)
+        self.is_chosen = table.groups >= 0
+        self.odds = TermOdds(table.kinds, prior.n_expected)
+
+    def linearised(self, model, odds=None):
+        """The evidence of any set in a linearised problem whose equations have all."""
+        target, features = model.regression.whitened()
+        how = model.regression.level_range, model.regression.n_free
+        given = features @ self.single, target
+        precisions = self._precisions(model, model.iterate.equations)
+        odds = odds or self.odds
+        return HighestEvidence(
+            [SubsetEvidence(*given, np.diag(own), odds, *how) for own in precisions]
+        )
+
+    def solved(self, model, kept, to_values, equations):
+        """The score of a set of terms that was solved for.
+
+        `to_values` (k, k) times the weights of its equations are the coefficients of
+        its terms; `equations` have all terms.
+        """
+        target, effects = model.regression.whitened()
+        roots = np.sqrt(self._precisions(model, equations)[:, kept])
+        told = [linear_evidence(effects, target, r[:, None] * to_values) for r in roots]
+        by_weights = linear_evidence(effects, target, np.eye(len(kept)))
+        return model.log_evidence() + max(told) - by_weights + self.odds(kept)
+
+    def contributions(self, model, equations):
+        """Those (q,) of terms whose coefficients are the prior scale of the weights.
+
+        In units of what equations with all terms say of the highest derivatives.
+        """
+        if not any(np.any(equation.weights) for equation in equations):
+            equations = self.equations
+        iterate = replace(model.iterate, equations=tuple(equations))
+        effects = model.problem.effects_on_highest(iterate) @ self.single
+        sizes = np.sqrt(np.sum(effects**2, axis=0) * len(equations) / len(effects))
+        return model.regression.prior.scale * np.maximum(sizes, np.finfo(float).tiny)
+
+    def _precisions(self, model, equations):
+        """Prior precisions (g, q) of the terms, for each of the sizes."""
+        contributions = self.contributions(model, equations)
+        precisions = (contributions / self.sizes[:, None]) ** 2
+        return np.where(self.is_chosen, precisions, 1.0)
