@@ -13,13 +13,15 @@ from keql._estimators.progress import Progress
 from keql._joint.restarts import RestartSettings
 from keql._numerics.parallel import threads_for
 from keql._observations.data import PredictionScale
-from keql.equation import LearnedSystem
+from keql.equation import LearnedSystem, number
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
     SearchSummary,
     describe_fit,
+    percent,
     residuals_of_equations,
     rivals_in_words,
+    travelling,
     undetermined,
     unexplained,
 )
@@ -361,7 +363,8 @@ def _doubts(selection):
             "or kernels; do not rely on the equations"
         ]
     fit = selection.best
-    doubts = undetermined(fit.learned)
+    criteria = selection.criteria
+    doubts = undetermined(fit.learned) + travelling(fit.learned, criteria.unexplained)
     rivals = rivals_in_words(selection.rivals)
     doubts += [rivals] if rivals else []
     if selection.misses:
@@ -370,8 +373,16 @@ def _doubts(selection):
             "what their noise allows: terms of an equation are not among those that "
             "were tried. Try more operators, or an equation_kernel of another form"
         )
+    if selection.disagreement:
+        other, part = selection.alternative, percent(selection.disagreement, 1)
+        doubts.append(
+            f"a {other.hypothesis.name} predicts observations about as well (error "
+            f"{number(other.error)} instead of {number(fit.error)}) and differs by "
+            f"{part} from the equation where states are. Observe more, or with less "
+            "noise, or give an equation_kernel"
+        )
     if not fit.is_exact:
-        doubts += _unexplained(fit, selection.criteria.unexplained)
+        doubts += _unexplained(fit, criteria.unexplained)
     return doubts
 
 

@@ -5,9 +5,10 @@ from keql.fit_report._describe import (
     describe_fit,
     residuals_of_equations,
 )
-from keql.fit_report._report import FitReport
+from keql.fit_report._report import FitReport, percent
 from keql.fit_report._undetermined import (
     rivals_in_words,
+    travelling,
     undetermined,
     unexplained,
 )

@@ -28,6 +28,8 @@ class Criteria:
     unexplained : float. Residual of an equation at collocation points, in units of the
         size of its known part and forcing, above which a part of it is not explained.
         Right equations were met to 0.75 % at most, wrong ones missed by 2.4 % at least.
+    disagree : float. Difference of two equations that predict about as well, relative
+        to their size, above which it is told.
     rival : float. Log odds up to which equations with other terms are told beside the
         one of the highest evidence: one to twenty, from which on
         evidence is called strong: Kass and Raftery, "Bayes factors", JASA 90, 1995.
@@ -64,6 +66,7 @@ class Criteria:
     predicts_well: float = 0.1
     explains: float = 0.6
     unexplained: float = 0.02
+    disagree: float = 0.1
     rival: float = 3.0
     wider: float = 7.0
     noise_limited: float = 2.0
@@ -99,6 +102,7 @@ class Selection:
     not_tried : list of (str, str). Names of hypotheses, and why they were not tried.
     integrable : bool. Whether states can obey the equations exactly.
     criteria : Criteria. By which they were compared.
+    alternative : Fit or None. Of another hypothesis, which predicts about as well.
     """
 
     joint: object = None
@@ -108,6 +112,7 @@ class Selection:
     not_tried: list = field(default_factory=list)
     integrable: bool = False
     criteria: Criteria = field(default_factory=Criteria)
+    alternative: object = None
 
     @property
     def best(self):
@@ -169,6 +174,22 @@ class Selection:
         names = [operator.name for operator in fit.observations.operators]
         given = [fit.hypothesis.of_state(name).observation_noise for name in names]
         return any(level is not None for level in given)
+
+    @property
+    def disagreement(self):
+        """By how much P of the alternative differs where the states of the fit are.
+
+        Relative to the size of P; zero if it is not more than the criterion, or if the
+        fit is not of a single equation.
+        """
+        fit, other = self.best, self.alternative
+        if other is None or fit.is_exact or len(fit.learned.equations) > 1:
+            return 0.0
+        (equation,), (rival,) = fit.learned.equations, other.learned.equations
+        S = equation.training_features
+        difference = rms(equation.unknown_part(S) - rival.unknown_part(S))
+        part = difference / (rms(equation.unknown_part(S)) or 1.0)
+        return part if part > self.criteria.disagree else 0.0
 
     @property
     def rivals(self):

@@ -95,8 +95,6 @@ class _Search:
             better = others[0].error < self.criteria.clearly_better * kernels[0].error
             if better and not self.exact.in_doubt(others[0].error):
                 family, kernels = other, others
-        elif not cubic.why_not:
-            self.exact.leave_out([cubic], "the lower degree predicts well")
         if exact is not None and not self.exact.in_doubt(exact.error):
             if kernels[0].error > self.criteria.clearly_better * exact.error:
                 self.exact.leave_out(
@@ -104,6 +102,8 @@ class _Search:
                 )
                 return Selection(exact=exact)
         best = self._with_best_kernel(family, kernels)
+        if family.hypothesis is first.hypothesis and not cubic.why_not:
+            best = self._or_cubic(best, cubic)
         if not varying.why_not:
             best = self._or_varying(best, varying)
         return best.or_exact(exact)
@@ -157,6 +157,30 @@ class _Search:
 
     def _is_clearly_better(self, candidate, other):
         return candidate.error < self.criteria.clearly_better * other.error
+
+    def _or_cubic(self, best, row):
+        """A selection, or one with a cubic equation if that is better.
+
+        It starts from the states of the fit, with their kernel, and is taken if it
+        predicts clearly better, or no worse with fewer terms. One that predicts about
+        as well is kept beside it.
+        """
+        fit, clearly = best.joint, self.criteria.clearly_better
+        if fit.result.interrupted or best.exact is not None:
+            self.exact.leave_out([row], "exact states predict better")
+            return best
+        two_step = self.exact.two_steps(row.hypothesis)
+        family = JointFamily(two_step, row.hypothesis, self.context)
+        kernel, values = fit.two_step.state_kernel, fit.result.solution.values
+        other = fit_jointly(family, *family.at(kernel, values))
+        if other.result.interrupted:
+            return replace(best, joint=fit.stopped(other.result.stop))
+        fewer = other.n_weights < fit.n_weights
+        if other.error < (1.0 if fewer else clearly) * fit.error:
+            fit, other = other.with_residual_dispersion(self.criteria), fit
+        if clearly * other.error < fit.error:
+            best = replace(best, alternative=other)
+        return replace(best, joint=fit)
 
     def _or_varying(self, best, row):
         """A selection, or one with varying coefficients if it is clearly better."""

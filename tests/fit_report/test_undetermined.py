@@ -1,10 +1,12 @@
 """Equations of a system that the data do not determine."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from keql import TwoStepKEqL
-from keql.fit_report import undetermined
+from keql.fit_report import travelling, undetermined
 from keql.kernels import RBF, Polynomial
 
 T = np.linspace(0, 5, 26)[:, None]
@@ -38,3 +40,43 @@ def test_single_equations_are_left_out(noise):
         T, np.exp(-T[:, 0]), None
     )
     assert undetermined(learned) == []
+
+
+def field_of(values):
+    """A model of u_t from u_x and u_xx, learned in two steps from a field."""
+    t, x = np.meshgrid(np.linspace(0, 1, 13), np.linspace(0, 20, 31), indexing="ij")
+    X = np.column_stack([t.ravel(), x.ravel()])
+    model = TwoStepKEqL(
+        ("u", "u_x", "u_xx"),
+        "u_t",
+        variables=("t", "x"),
+        state_kernel=RBF([1.0, 4.0], "fixed"),
+        observation_noise=1e-6,
+    )
+    return model._learn_in_two_steps(X, values(X), None)
+
+
+def soliton(X):
+    return 2 / np.cosh((X[:, 1] - 8 - 4 * X[:, 0]) / 3) ** 2
+
+
+def test_a_travelling_wave_is_named():
+    (text,) = travelling(field_of(soliton), 0.02)
+    speed = float(text.split("u_t = -")[1].split(" u_x")[0])
+    assert speed == pytest.approx(4, rel=1e-3)
+    assert "many equations have such solutions" in text
+    assert undetermined(field_of(soliton)) == []
+
+
+def test_a_steady_state_is_one_that_does_not_travel():
+    (text,) = travelling(field_of(lambda X: np.sin(X[:, 1] / 3)), 0.02)
+    assert "u_t = 0 to" in text
+
+
+def test_a_wave_that_changes_and_several_functions_are_not_travelling():
+    def spreading(X):
+        return np.exp(-((X[:, 1] - 10 - X[:, 0]) ** 2) / (4 + X[:, 0]))
+
+    assert travelling(field_of(spreading), 0.02) == []
+    one = field_of(soliton)
+    assert travelling(replace(one, states=one.states * 2), 0.02) == []

@@ -13,6 +13,7 @@ from keql._observations.data import FunctionData, Observations
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.datasets import make_burgers
 from keql.equation._basis import FixedUnknownPart, PolynomialBasis
+from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
 from keql.model_selection import _exact_states, _search
@@ -449,3 +450,58 @@ def test_the_equation_of_a_rougher_kernel(monkeypatch):
     assert relative_l2_error(data.y_test, model.predict(data.X_test)) < 0.03
     assert "Envelope" not in str(model.state_kernel_)
     assert "Envelope" in str(model.fit_report_), "which says what it was learned with"
+
+
+class AnyFamily(FakeFamily):
+    """A family whose problem starts from the states of another fit."""
+
+    def at(self, kernel, values):
+        return None, None, None
+
+
+@pytest.mark.parametrize(
+    "error, n_weights, taken, told",
+    [
+        (0.03, 9, True, False),  # clearly better
+        (0.045, 9, False, True),
+        (0.045, 2, True, True),  # better with fewer terms
+        (0.055, 2, False, True),
+        (0.08, 2, False, False),  # clearly worse
+    ],
+)
+def test_a_cubic_equation_beside_a_joint_fit(
+    error, n_weights, taken, told, monkeypatch
+):
+    search, _ = make_search(monkeypatch)
+    first, other = Found(0.05, n_weights=3), Found(error, n_weights=n_weights)
+    first.result = replace(first.result, solution=SimpleNamespace(values=None))
+    monkeypatch.setattr(_search, "JointFamily", lambda *_: AnyFamily([other]))
+    selection = search._or_cubic(Selection(first), search.table[3])
+    assert selection.error == (error if taken else 0.05)
+    kept = {True: first, False: other}[taken]
+    assert (selection.alternative is kept) == told
+
+
+def test_other_equations_that_predict_as_well_are_told():
+    """u_xx + u_yy = f + u^3 with noise: quadratic terms predict about as well."""
+    rng = np.random.default_rng(4)
+    X, side = rng.uniform(0, 1, (40, 2)), np.linspace(0.05, 0.95, 9)
+
+    def wave(X):
+        return np.sin(np.pi * X[:, 0]) * np.cos(2 * X[:, 1])
+
+    def forcing(X):
+        return -(np.pi**2 + 4) * wave(X) - (wave(X) + X[:, 1]) ** 3
+
+    model = OneStepKEqL(
+        ("u",),
+        "u_xx + u_yy",
+        variables=("x", "y"),
+        n_terms="auto",
+        forcing=forcing,
+        collocation_points=np.array([(a, b) for a in side for b in side]),
+    )
+    y = wave(X) + X[:, 1] + 0.01 * rng.standard_normal(40)
+    with pytest.warns(IdentifiabilityWarning, match="polynomial predicts observ"):
+        model.fit(X, y)
+    assert any("differs by" in text for text in model.fit_report_.concerns)
