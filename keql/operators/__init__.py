@@ -10,6 +10,7 @@ from keql.operators._differential import (
     position_of,
 )
 from keql.operators._gram import KernelExpansion, gram, gram_diagonal, gram_rows
+from keql.operators._hierarchical import HierarchicalGram
 
 __all__ = [
     "DifferentialOperator",
