@@ -117,8 +117,8 @@ class KernelPDESolver(BaseKEqL):
         largest window.
     solver : {"auto", "dense", "sparse"}, default="auto"
         "dense" factors a matrix with a row for each datum and collocation point.
-        "sparse" needs time and memory that grow with their number hardly more than
-        linearly, for one equation of one state in at most two coordinates and a
+        "sparse" needs time and memory that grow with their number about linearly, for
+        one equation of one state in at most two coordinates and a
         stationary kernel that is not too smooth, such as Matern; it has no standard
         deviations. "auto" takes it for such problems of more than 4,000 rows.
     max_iter, tol : int, float, default=50, 1e-4
