@@ -40,11 +40,15 @@ class SparseSettings:
     n_neighbours : int
         Entries in a column of the sparse factor besides that on the diagonal. Twice as
         many take five times as long to find and save a third of the iterations.
+    product_error : float
+        Largest relative error of products with the Gram matrix. Kernels that are not
+        smooth away from zero, such as periodic ones, have larger ones.
     """
 
     tolerance: float = 1e-6
     max_iterations: int = 200
     n_neighbours: int = 40
+    product_error: float = 1e-7
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,12 @@ def make_sparse_block(kernel, given, settings):
     orders = orders_of([operator for _, operator in functionals])
     points = [x for x, _ in given.observed] + [given.points]
     gram = HierarchicalGram(kernel, np.concatenate(points), orders)
+    error = gram.error()
+    if not error <= settings.product_error:
+        raise np.linalg.LinAlgError(
+            f"products with the kernel {kernel} have errors of {error:.1g}, as it is "
+            "not smooth away from zero: give another state_kernel, or solver='dense'."
+        )
     return SparseBlock(*vars(given).values(), kernel, gram, settings)
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import pairwise, product
 
 import numpy as np
+from numpy.linalg import norm
 from numpy.polynomial import chebyshev
 
 
@@ -174,6 +175,19 @@ class HierarchicalGram:
         result = np.empty_like(values)
         result[:, self.order] = values
         return result
+
+    def error(self, n_rows=8):
+        """Relative error of products, the largest of all orders, at random points."""
+        rng, n = np.random.RandomState(0), len(self.points)
+        units = np.eye(len(self.orders))
+        sizes = [np.sqrt(self.variances(unit[:, None])) for unit in units]
+        strengths = rng.standard_normal((len(sizes), n)) / np.array(sizes)
+        rows = rng.permutation(n)[:n_rows]
+        X, Y = self.original_points[rows], self.original_points
+        exact = self._between(X, Y) @ strengths.ravel()
+        exact = exact.reshape(len(sizes), -1)
+        apart = self.multiply(strengths, rows)[:, rows] - exact
+        return float(np.max(norm(apart, axis=1) / norm(exact, axis=1)))
 
     def variances(self, weights):
         """Prior variances (n,) of functionals, of which `weights` are (n_orders, n)."""

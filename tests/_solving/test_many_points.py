@@ -10,7 +10,7 @@ from keql import KernelPDESolver
 from keql._joint import sparse
 from keql._solving import many_points
 from keql._solving.many_points import ManyPoints
-from keql.kernels import RBF, Constant, Matern, Polynomial
+from keql.kernels import RBF, Constant, Matern, Periodic, Polynomial
 from keql.metrics import relative_l2_error
 
 PI = np.pi
@@ -168,6 +168,13 @@ def test_kernels_that_are_too_smooth_are_told(small_start):
     X = sides(21)
     with pytest.raises(np.linalg.LinAlgError, match=r"RBF.*is too smooth, or"):
         solver(state_kernel=RBF(0.5)).fit(X, waves(X))
+
+
+def test_kernels_with_peaks_far_away_are_told(small_start):
+    X = sides(21)
+    kernel = KERNEL + Periodic(0.2, 0.3)
+    with pytest.raises(np.linalg.LinAlgError, match="not smooth away from zero"):
+        solver(state_kernel=kernel).fit(X, waves(X))
 
 
 @pytest.mark.parametrize(

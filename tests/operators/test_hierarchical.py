@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keql.kernels import RBF, Constant, Matern
+from keql.kernels import RBF, Constant, Matern, Periodic
 from keql.operators import HierarchicalGram
 
 ORDERS = {1: [(0,), (1,), (2,)], 2: [(0, 0), (1, 0), (0, 2), (2, 0)]}
@@ -45,6 +45,7 @@ def test_products_are_those_with_matrices(name, d):
     error = np.linalg.norm(values - expected, axis=1)
     assert gram.depth >= 2
     assert np.all(error < 1e-8 * np.linalg.norm(expected, axis=1))
+    assert gram.error() < 1e-8
     some = gram.multiply(strengths, rows)
     assert np.allclose(
         some[:, rows], values, rtol=1e-10, atol=1e-10 * abs(values).max()
@@ -105,3 +106,10 @@ def test_the_order_of_points_does_not_matter():
     assert np.allclose(
         mixed, values[:, mix], rtol=1e-10, atol=1e-10 * abs(values).max()
     )
+
+
+def test_errors_are_known():
+    """A kernel with peaks far from zero is no polynomial there."""
+    points, _ = draw(2)
+    kernel = Periodic(0.2, periodicity=0.5)
+    assert HierarchicalGram(kernel, points, ORDERS[2]).error() > 1e-4
