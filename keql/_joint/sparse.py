@@ -38,15 +38,15 @@ class SparseSettings:
     max_iterations : int
         Of conjugate gradients, for one step.
     n_neighbours : int
-        Entries in a column of the sparse factor besides that on the diagonal. Twice as
-        many take five times as long to find and save a third of the iterations.
+        Entries in a column of the sparse factor besides that on the diagonal. Two and a
+        half times as many halve the iterations, and take several times as long to find.
     product_error : float
         Largest relative error of products with the Gram matrix. Kernels that are not
         smooth away from zero, such as periodic ones, have larger ones.
     """
 
     tolerance: float = 1e-6
-    max_iterations: int = 200
+    max_iterations: int = 300
     n_neighbours: int = 40
     product_error: float = 1e-7
 

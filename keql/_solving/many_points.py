@@ -66,8 +66,8 @@ class ManyPoints:
             return False
         if not reason and self._is_rough(kernel, given):
             return True
-        n = len(given.values) + len(given.operators) * len(given.points)
-        if n > self.max_representers:
+        if not self.fits_dense(given):
+            n = _n_representers(given)
             reason = reason or f"the kernel {kernel} is too smooth for sparse factors"
             raise ValueError(
                 f"a dense solve with {n} representers needs {8e-9 * n**2:.0f} GB, and "
@@ -88,6 +88,10 @@ class ManyPoints:
             return None
         return max(operator.order for operator in given.operators) + 1.5
 
+    def fits_dense(self, given):
+        """Whether there is memory for a dense solve."""
+        return _n_representers(given) <= self.max_representers
+
     def _is_large(self, given):
         return len(given.values) + len(given.forcing) > self.n_dense
 
@@ -100,6 +104,10 @@ class ManyPoints:
             except ValueError:
                 return True
         return False
+
+
+def _n_representers(given):
+    return len(given.values) + len(given.operators) * len(given.points)
 
 
 def _why_not_sparse(equation, given):
@@ -116,18 +124,24 @@ def _why_not_sparse(equation, given):
 def solve_each(kernel, equation, conditions, noise, *, solver="auto", **loop):
     """A Solution for each function, by dense or by sparse factors.
 
-    All but `solver` is as for :func:`solve_all`.
+    All but `solver` is as for :func:`solve_all`. Where sparse factors do not reach
+    their tolerance, "auto" goes on with dense ones if memory allows.
     """
-    settings = ManyPoints()
-    many = [settings.takes(solver, kernel, equation, given) for given in conditions]
-    dense = [given for given, own in zip(conditions, many, strict=True) if not own]
-    solved = iter(solve_all(kernel, equation, dense, noise, **loop) if dense else [])
-    return [
-        _solve(kernel, equation, given, noise, settings, **loop)
-        if own
-        else next(solved)
-        for given, own in zip(conditions, many, strict=True)
-    ]
+    settings, solutions, dense = ManyPoints(), {}, []
+    for m, given in enumerate(conditions):
+        dense.append(m)
+        if settings.takes(solver, kernel, equation, given):
+            try:
+                own = _solve(kernel, equation, given, noise, settings, **loop)
+            except np.linalg.LinAlgError:
+                if solver == "sparse" or not settings.fits_dense(given):
+                    raise
+            else:
+                solutions[dense.pop()] = own
+    given = [conditions[m] for m in dense]
+    solved = solve_all(kernel, equation, given, noise, **loop) if dense else []
+    solutions.update(zip(dense, solved, strict=True))
+    return [solutions[m] for m in range(len(conditions))]
 
 
 def _solve(kernel, equation, given, noise, settings, *, max_iter, tol, **_):

@@ -8,6 +8,7 @@ import pytest
 
 from keql import KernelPDESolver
 from keql._joint import sparse
+from keql._joint.sparse import SparseSettings
 from keql._solving import many_points
 from keql._solving.many_points import ManyPoints
 from keql.kernels import RBF, Constant, Matern, Periodic, Polynomial
@@ -168,6 +169,25 @@ def test_kernels_that_are_too_smooth_are_told(small_start):
     X = sides(21)
     with pytest.raises(np.linalg.LinAlgError, match=r"RBF.*is too smooth, or"):
         solver(state_kernel=RBF(0.5)).fit(X, waves(X))
+
+
+def test_auto_goes_on_densely(small_start, monkeypatch):
+    """As a user who gives no solver must not get less than without sparse factors."""
+    X, few = sides(21), SparseSettings(max_iterations=2)
+    monkeypatch.setattr(many_points, "SparseSettings", lambda: few)
+    points = inside(450)
+    found = solver(collocation_points=points, solver="auto").fit(X, waves(X))
+    exact = solver(collocation_points=points, solver="dense").fit(X, waves(X))
+    u, std = found.predict(TEST, return_std=True)
+    np.testing.assert_array_equal(u, exact.predict(TEST))
+    assert np.all(std >= 0)
+    monkeypatch.setattr(
+        many_points,
+        "ManyPoints",
+        partial(ManyPoints, n_coarse=150, n_dense=500, max_representers=1000),
+    )
+    with pytest.raises(np.linalg.LinAlgError, match="2 iterations with a sparse"):
+        solver(collocation_points=points, solver="auto").fit(X, waves(X))
 
 
 def test_kernels_with_peaks_far_away_are_told(small_start):
