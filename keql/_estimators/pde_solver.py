@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from keql._estimators.base import BaseKEqL, at_least
+from keql._estimators.base import BaseKEqL, StrOptions, at_least
 from keql._estimators.boundary import (
     BoundaryData,
     bind_equation,
@@ -33,7 +33,8 @@ from keql._observations.grids import as_grid, read_grid
 from keql._observations.units import Units
 from keql._solving.conditions import box_of, observe
 from keql._solving.default_kernel import choose_kernel, kernel_of_states
-from keql._solving.noise_levels import NoiseLevels, solve_all
+from keql._solving.many_points import ManyPoints, solve_each
+from keql._solving.noise_levels import NoiseLevels
 from keql._solving.places import impose
 from keql._solving.problem import by_name
 from keql._solving.well_posed import check_posed
@@ -101,9 +102,9 @@ class KernelPDESolver(BaseKEqL):
     state_kernel : kernel or dict, default=None
         Kernel of the states, ``{state: kernel}`` if they differ, used with its
         hyperparameters as they are. None: that of a learned equation; for other
-        equations an RBF kernel with the length scales and the variance for which data
-        and linearised equation are likeliest; several states have the length scales in
-        common.
+        equations an RBF kernel, or a Matern kernel for sparse factors, with the length
+        scales and the variance for which data and linearised equation are likeliest;
+        several states have the length scales in common.
     observation_noise, equation_noise : float or dict, default=None
         Standard deviations of `y`, in its units, and of the equation's residual, in
         units of the forcing, by the name of the state or operator and of the equation
@@ -114,6 +115,12 @@ class KernelPDESolver(BaseKEqL):
         one after the other: the state at the end of one is the initial state of the
         next, at the places where initial data were given. Memory is that of the
         largest window.
+    solver : {"auto", "dense", "sparse"}, default="auto"
+        "dense" factors a matrix with a row for each datum and collocation point.
+        "sparse" needs time and memory that grow with their number about linearly, for
+        one equation of one state in at most two coordinates and a
+        stationary kernel that is not too smooth, such as Matern; it has no standard
+        deviations. "auto" takes it for such problems of more than 4,000 rows.
     max_iter, tol : int, float, default=50, 1e-4
         Steps for a nonlinear equation at one level of the noise, at most, and when they
         end: when they lower the loss by less, relatively.
@@ -189,6 +196,7 @@ class KernelPDESolver(BaseKEqL):
         "equation": [None, str, tuple, list, dict, callable, DifferentialOperator],
         "boundary_operators": [None, str, tuple, list, DifferentialOperator],
         "n_windows": [at_least(1)],
+        "solver": [StrOptions({"auto", "dense", "sparse"})],
     }
 
     def __init__(
@@ -207,6 +215,7 @@ class KernelPDESolver(BaseKEqL):
         observation_noise=None,
         equation_noise=None,
         n_windows=1,
+        solver="auto",
         max_iter=50,
         tol=1e-4,
         n_jobs=None,
@@ -218,7 +227,7 @@ class KernelPDESolver(BaseKEqL):
         self.function_column, self.operator_column = function_column, operator_column
         self.states, self.inputs, self.units = states, inputs, units
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
-        self.n_windows, self.n_jobs = n_windows, n_jobs
+        self.n_windows, self.solver, self.n_jobs = n_windows, solver, n_jobs
         self.max_iter, self.tol = max_iter, tol
         self.verbose = verbose
 
@@ -267,10 +276,10 @@ class KernelPDESolver(BaseKEqL):
         noise = NoiseLevels(self.observation_noise, self.equation_noise)
         refuse_unknown_noise(noise, equation, conditions)
         kernel = self._choose_kernel(equation, data, conditions, boxes, noise)
-        loop = {"max_iter": self.max_iter, "tol": self.tol}
+        loop = {"max_iter": self.max_iter, "tol": self.tol, "solver": self.solver}
         loop["map_functions"] = partial(parallel_map, self.n_jobs)
         bound = kernel.bind(variables)
-        solve = partial(solve_all, bound, equation, noise=noise, **loop)
+        solve = partial(solve_each, bound, equation, noise=noise, **loop)
         axis = variables.index("t") if "t" in variables else 0
         solved = solve_in_windows(solve, equation, conditions, axis, self.n_windows)
         self.variables_, self.functions_ = variables, labels
@@ -393,7 +402,8 @@ class KernelPDESolver(BaseKEqL):
         given, learned = self.state_kernel, getattr(equation, "state_kernel", None)
         if given is None and learned is None:
             names = data.variables, data.states
-            return choose_kernel(conditions, equation, *names, boxes, noise)
+            nu = ManyPoints().smoothness(self.solver, equation, conditions)
+            return choose_kernel(conditions, equation, *names, boxes, noise, nu=nu)
         return kernel_of_states(learned if given is None else given, data.states)
 
     def _store(self, solved):

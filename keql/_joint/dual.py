@@ -13,34 +13,47 @@ from keql._joint.linearised import LinearisedProblem, LinearisedState, below_zer
 from keql._joint.problem import Conditions, first_equal, same_points
 from keql._numerics.linalg import (
     cholesky,
+    cholesky_in_place,
     pivoted_cholesky,
     solve_cholesky,
     solve_lower,
 )
-from keql.operators import gram, gram_diagonal, gram_rows
+from keql.operators import gram, gram_blocks, gram_diagonal, gram_rows
 
 
 @dataclass(frozen=True)
 class StateGram:
     """Gram matrix of the operators of one state at K points.
 
-    `members` (Q_s,) are the positions of these operators among all, and `values` has
-    the shape (Q_s, K, Q_s, K).
+    `members` (Q_s,) are the positions of these operators among all, and `blocks` has
+    the matrix (K, K) of operators q and r <= q; others are transposes of these.
     """
 
     members: np.ndarray
-    values: np.ndarray
+    blocks: dict
 
-    @property
-    def square(self):
-        """The matrix, of shape (Q_s K, Q_s K)."""
-        size = self.values.shape[0] * self.values.shape[1]
-        return self.values.reshape(size, size)
+    def block(self, q, r):
+        """The matrix (K, K) of the operators q and r of the state."""
+        return self.blocks[q, r] if q >= r else self.blocks[r, q].T
+
+    def multiply(self, c):
+        """The matrix times coefficients (Q_s, K, ...)."""
+        total = np.zeros(c.shape)
+        for (q, r), block in self.blocks.items():
+            total[q] += block @ c[r]
+            if q > r:
+                total[r] += block.T @ c[q]
+        return total
+
+    def variances(self):
+        """The diagonal, of shape (Q_s, K)."""
+        return np.stack([np.diag(self.blocks[q, q]) for q in range(len(self.members))])
 
     def at(self, rows):
         """That at some of the points."""
-        part = self.values[:, rows][:, :, :, rows]
-        return StateGram(self.members, np.ascontiguousarray(part))
+        places = np.ix_(rows, rows)
+        blocks = {place: block[places] for place, block in self.blocks.items()}
+        return StateGram(self.members, blocks)
 
 
 @dataclass(frozen=True)
@@ -74,22 +87,17 @@ class DualBlock(Conditions):
 
     def _apply_states(self, c):
         """The Gram matrix of the operators times coefficients (Q' K, ...)."""
-        if len(self.gram_states) == 1:
-            return self.gram_states[0].square @ c
         c = c.reshape(len(self.operators), len(self.points), *c.shape[1:])
         values = np.zeros_like(c)
         for own in self.gram_states:
-            part = c[own.members]
-            product = own.square @ part.reshape(-1, *c.shape[2:])
-            values[own.members] = product.reshape(part.shape)
+            values[own.members] = own.multiply(c[own.members])
         return values.reshape(-1, *c.shape[2:])
 
     def variances(self):
         """Prior variances (Q', K) of the operators at the points."""
         variances = np.empty((len(self.operators), len(self.points)))
         for own in self.gram_states:
-            diagonal = np.diag(own.square)
-            variances[own.members] = diagonal.reshape(len(own.members), -1)
+            variances[own.members] = own.variances()
         return variances
 
     def squared_norm(self, c, z):
@@ -198,7 +206,7 @@ def _add_block(H, own, slopes, left, right, n_rows=96):
         for q in used_left:
             inner[:] = 0.0
             for other in used_right:
-                entries = _entries(own.values[q, :, other], *places)
+                entries = _entries(own.block(q, other), *places)
                 inner += np.multiply(entries, on_right[other, columns], out=term)
             part += np.multiply(inner, on_left[q, rows, None], out=term)
 
@@ -241,16 +249,16 @@ def make_dual_blocks(kernels, conditions):
 
 def _state_grams(kernel, given):
     """A StateGram for each state that the operators of the equations act on."""
-    members, n_points = {}, len(given.points)
+    members = {}
     for q, operator in enumerate(given.operators):
         members.setdefault(operator.state, []).append(q)
-    grams = []
-    for positions in members.values():
-        functionals = [given.imposed[q] for q in positions]
-        shape = (len(positions), n_points) * 2
-        values = gram(kernel, functionals).reshape(shape)
-        grams.append(StateGram(np.array(positions), values))
-    return grams
+    return [
+        StateGram(
+            np.array(positions),
+            gram_blocks(kernel, given.points, [given.operators[q] for q in positions]),
+        )
+        for positions in members.values()
+    ]
 
 
 def factorise(H, precisions, a=1.0):
@@ -261,17 +269,22 @@ def factorise(H, precisions, a=1.0):
     functionals differ in size by orders of magnitude, and what is added against
     rounding should be small beside each.
     """
-    A = H / a
-    A[np.diag_indices_from(A)] += 1 / precisions
-    try:
-        return cholesky(A, jitter_exponents=())
-    except np.linalg.LinAlgError:
-        scale = np.ldexp(1.0, np.frexp(np.diag(A))[1] // 2)
+    L = cholesky_in_place(_with_noise(H, precisions, a))
+    if L is not None:
+        return L
+    A = _with_noise(H, precisions, a)
+    scale = np.ldexp(1.0, np.frexp(np.diag(A))[1] // 2)
     A /= scale
     A /= scale[:, None]
     L = cholesky(A)
     L *= scale[:, None]
     return L
+
+
+def _with_noise(H, precisions, a):
+    A = H / a
+    A[np.diag_indices_from(A)] += 1 / precisions
+    return A
 
 
 class DualModel(LinearisedProblem):

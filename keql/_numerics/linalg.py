@@ -20,11 +20,9 @@ def cholesky(A, jitter_exponents=range(-15, -7)):
         L = np.array(A, order="C")
         if jitter:
             L[np.diag_indices_from(L)] += jitter * mean
-        # The lower triangle by rows is, to LAPACK, the upper one by columns.
-        upper, info = lapack.dpotrf(L.T, lower=0, clean=1, overwrite_a=1)
-        # Every entry has a part in a pivot, and LAPACK may take nan for a positive one.
-        if info == 0 and np.all(np.isfinite(np.diag(upper))):
-            return upper.T
+        factor = cholesky_in_place(L)
+        if factor is not None:
+            return factor
         if jitter == 0.0:
             _refuse_infinite(A, np.tril(A))
     raise np.linalg.LinAlgError(
@@ -32,6 +30,19 @@ def cholesky(A, jitter_exponents=range(-15, -7)):
         f"{jitter:g} of its mean diagonal added: raise the noise level, or "
         "shorten the length scales of the kernel."
     )
+
+
+def cholesky_in_place(A):
+    """Lower Cholesky factor in the memory of A (n, n), an array in C order.
+
+    None if A is not positive definite; A is lost in any case.
+    """
+    # The lower triangle by rows is, to LAPACK, the upper one by columns.
+    upper, info = lapack.dpotrf(A.T, lower=0, clean=1, overwrite_a=1)
+    # Every entry has a part in a pivot, and LAPACK may take nan for a positive one.
+    if info == 0 and np.all(np.isfinite(np.diag(upper))):
+        return upper.T
+    return None
 
 
 def pivoted_cholesky(A, tol=1e-14):

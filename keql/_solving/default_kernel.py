@@ -3,7 +3,7 @@
 import numpy as np
 
 from keql._solving.noise_levels import solve_all
-from keql.kernels import RBF, Constant, SystemKernel, as_kernel
+from keql.kernels import RBF, Constant, Matern, SystemKernel, as_kernel
 
 
 def choose_kernel(
@@ -14,6 +14,7 @@ def choose_kernel(
     boxes,
     noise,
     *,
+    nu=None,
     fractions=(0.05, 0.1, 0.2, 0.4, 0.8),
     n_sweeps=4,
     n_rows=500,
@@ -22,6 +23,8 @@ def choose_kernel(
     tol=1e-2,
 ):
     """An RBF kernel, and an offset, of the highest likelihood; unbound and fixed.
+
+    With `nu`, a Matern kernel of that smoothness.
 
     The length scales are first one of the `fractions` of the extent of the domain in
     all coordinates, then each is halved and doubled, at most `n_sweeps` times, while
@@ -34,7 +37,7 @@ def choose_kernel(
     """
     extent = boxes[:, 1].max(axis=0) - boxes[:, 0].min(axis=0)
     extent = np.where(extent > 0, extent, 1.0)
-    candidates = _Candidates(conditions, states, extent)
+    candidates = _Candidates(conditions, states, extent, nu)
     sample = [_subsample(given, n_rows) for given in conditions[:n_functions]]
 
     def rate(changes):
@@ -60,8 +63,8 @@ class _Candidates:
     of the data; that of a single state has no unit, as its scale is sought.
     """
 
-    def __init__(self, conditions, states, extent):
-        self.states, self.extent = states, extent
+    def __init__(self, conditions, states, extent, nu):
+        self.states, self.extent, self.nu = states, extent, nu
         self.variances, self.offsets = np.ones(len(states)), np.zeros(len(states))
         squares = np.zeros(len(states))
         for s, name in enumerate(states):
@@ -91,7 +94,10 @@ class _Candidates:
         return SystemKernel(dict(zip(self.states, kernels, strict=True)))
 
     def _of_state(self, lengths, variance, offset):
-        kernel = Constant(variance, "fixed") * RBF(lengths, "fixed")
+        kernel = RBF(lengths, "fixed")
+        if self.nu is not None:
+            kernel = Matern(lengths, "fixed", self.nu)
+        kernel = Constant(variance, "fixed") * kernel
         if offset:
             kernel = Constant(variance * offset, "fixed") + kernel
         return kernel

@@ -216,7 +216,8 @@ def _choose_level(model, right, noise, names):
         precisions = 1 / noise.variances(level, given, prior)
         L = factorise(H, precisions)
         half = solve_lower(L, right)
-        likelihood, scale = profile_likelihood(np.sum(half**2), right, prior, n, L)
+        data = right, prior, n, _half_log_determinant(L)
+        likelihood, scale = profile_likelihood(np.sum(half**2), *data)
         if best is not None and likelihood <= best[-1][1]:
             break
         best = half, L, precisions, (level, likelihood, scale)
@@ -224,13 +225,24 @@ def _choose_level(model, right, noise, names):
     return solve_lower(L, half, transposed=True), L, precisions, summary
 
 
-def profile_likelihood(quadratic, right, prior, n_conditions, L, largest_scale=1e3):
-    """Log likelihood of values with covariance scale * L L^T, and the best scale.
+def _half_log_determinant(L):
+    return float(np.sum(np.log(np.diag(L))))
+
+
+def profile_likelihood(
+    quadratic,
+    right,
+    prior,
+    n_conditions,
+    half_log_determinant,
+    largest_scale=1e3,
+):
+    """Log likelihood of values with covariance scale * H, and the best scale.
 
     The `right` values of M functions (n, M), of which `n_conditions` rows do not belong
-    to the equation, have prior variances (n,) without noise for scale 1, and
-    `quadratic` is the sum of right^T (L L^T)^-1 right. The scale is at most
-    `largest_scale` times what the values say one by one, in the mean over the
+    to the equation, have prior variances (n,) without noise for scale 1. `quadratic` is
+    the sum of right^T H^-1 right, and `half_log_determinant` is that of H. The scale is
+    at most `largest_scale` times what the values say one by one, in the mean over the
     conditions or the equation. It would grow without limit with a kernel that is too
     smooth for the solution, and so would the likelihood where points are so dense that
     most of their covariance is noise.
@@ -239,7 +251,7 @@ def profile_likelihood(quadratic, right, prior, n_conditions, L, largest_scale=1
     parts = ratios[:n_conditions], ratios[n_conditions:]
     largest = largest_scale * max(np.mean(part) for part in parts if part.size)
     scale = min(quadratic / right.size, largest)
-    likelihood = -right.shape[1] * np.sum(np.log(np.diag(L)))
+    likelihood = -right.shape[1] * half_log_determinant
     if scale > 0:
         likelihood -= 0.5 * (right.size * np.log(scale) + quadratic / scale)
     return float(likelihood), float(scale)
@@ -266,7 +278,8 @@ def _solve_nonlinear(
         model = problem.linearise(problem.evaluate(result.solution))
         right = model.tangents[0].apply(result.solution.values[0])
         right -= model.evaluation.residuals[0]
-        data = right[:, None], np.diag(model.matrices[0]), n, model.undamped.factors[0]
+        half_log_determinant = _half_log_determinant(model.undamped.factors[0])
+        data = right[:, None], np.diag(model.matrices[0]), n, half_log_determinant
         likelihood, scale = profile_likelihood(2 * result.loss, *data)
         worse = best is not None and not (result.converged and likelihood > best[1])
         if worse and np.isnan(given).any():

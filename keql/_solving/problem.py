@@ -30,10 +30,14 @@ def make_problem(kernel, equation, conditions):
     `equation` is a learned or given equation or system. The noise variances are still
     to be chosen: they are one.
     """
-    blocks = make_dual_blocks([kernel], [conditions])
-    precisions = np.ones(len(conditions.values) + len(conditions.forcing))
+    return joint_problem(make_dual_blocks([kernel], [conditions]), equation, DualModel)
+
+
+def joint_problem(blocks, equation, linear_model):
+    """The joint problem of one block, with noise variances of one."""
+    precisions = np.ones(len(blocks[0].values) + len(blocks[0].forcing))
     parts = _parts(list(by_name(equation).values()))
-    return JointProblem(blocks, *parts, [precisions], 1.0, DualModel)
+    return JointProblem(blocks, *parts, [precisions], 1.0, linear_model)
 
 
 def _parts(equations):

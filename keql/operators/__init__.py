@@ -9,7 +9,14 @@ from keql.operators._differential import (
     parse_operator,
     position_of,
 )
-from keql.operators._gram import KernelExpansion, gram, gram_diagonal, gram_rows
+from keql.operators._gram import (
+    KernelExpansion,
+    gram,
+    gram_blocks,
+    gram_diagonal,
+    gram_rows,
+)
+from keql.operators._hierarchical import HierarchicalGram
 
 __all__ = [
     "DifferentialOperator",

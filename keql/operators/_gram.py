@@ -87,10 +87,11 @@ def _group_by_points(kernel, functionals):
     return groups
 
 
-def _fill_block(G, kernel, first, second, mirror):
+def _fill_block(G, kernel, first, second, mirror, n_entries=2**20):
     """Write the block of two groups into G, and its mirror image if wanted.
 
-    Different states are independent: terms applied to them have no covariance.
+    Different states are independent: terms applied to them have no covariance. Rows of
+    about `n_entries` entries are computed at once: what is needed beside G is small.
     """
     blocks = [
         (rows, columns, _pairs(left, right))
@@ -98,23 +99,50 @@ def _fill_block(G, kernel, first, second, mirror):
         for columns, right in second.slices()
         if not mirror or columns.start <= rows.start
     ]
-    orders = {}
-    for *_, pairs in blocks:
+    step = max(1, n_entries // max(1, len(second.points)))
+    for start in range(0, len(first.points), step):
+        X = first.points[start : start + step]
+        parts = _combine(kernel, X, second.points, [pairs for *_, pairs in blocks])
+        for (rows, columns, pairs), block in zip(blocks, parts, strict=True):
+            here = slice(rows.start + start, rows.start + start + len(X))
+            G[here, columns] = block
+            if mirror and columns.start < rows.start:
+                G[columns, here] = block.T if pairs else 0.0
+
+
+def gram_blocks(kernel, points, operators, n_entries=2**20):
+    """{(q, r): Gram matrix (K, K)} of operators q and r <= q at points (K, d).
+
+    Those of r > q are their transposes. Computed in parts, as :func:`gram` does.
+    """
+    places = [(q, r) for q in range(len(operators)) for r in range(q + 1)]
+    all_pairs = [_pairs(operators[q], operators[r]) for q, r in places]
+    n = len(points)
+    blocks = {place: np.empty((n, n)) for place in places}
+    step = max(1, n_entries // max(1, n))
+    for start in range(0, n, step):
+        X = points[start : start + step]
+        parts = _combine(kernel, X, points, all_pairs)
+        for place, part in zip(places, parts, strict=True):
+            blocks[place][start : start + step] = part
+    return blocks
+
+
+def _combine(kernel, X, Y, all_pairs):
+    """For each list of :func:`_pairs` the Gram matrix (n, m), one after the other."""
+    orders, derivative = {}, {}
+    for pairs in all_pairs:
         for state, a, b, _ in pairs:
             orders.setdefault(state, {})[a, b] = None
-    derivative = {}
     for state, needed in orders.items():
-        own = kernel.of_state(state)
-        values = own.derivatives(first.points, second.points, list(needed))
+        values = kernel.of_state(state).derivatives(X, Y, list(needed))
         derivative.update(zip([(state, *pair) for pair in needed], values, strict=True))
-    for rows, columns, pairs in blocks:
+    for pairs in all_pairs:
         block = 0.0
         for *key, factor in pairs:
             value = derivative[tuple(key)]
             block = block + (value if factor == 1 else factor * value)
-        G[rows, columns] = block
-        if mirror and columns.start < rows.start:
-            G[columns, rows] = block.T if pairs else 0.0
+        yield block
 
 
 def _pairs(left, right):

@@ -221,6 +221,9 @@ def test_normal_matrix_is_that_of_the_functionals():
     G = A @ A.T
     points = np.zeros((n_points, 1))
     imposed = G[n:, n:].reshape(n_operators, n_points, n_operators, n_points)
+    blocks = {
+        (q, r): imposed[q, :, r] for q in range(n_operators) for r in range(q + 1)
+    }
     block = DualBlock(
         observed=[],
         values=np.zeros(n),
@@ -233,7 +236,7 @@ def test_normal_matrix_is_that_of_the_functionals():
         group=0,
         gram_values=G[:n, :n],
         gram_cross=G[:n, n:],
-        gram_states=[StateGram(np.arange(n_operators), imposed)],
+        gram_states=[StateGram(np.arange(n_operators), blocks)],
     )
     slopes = rng.normal(size=(n_operators, n_points))
     for used in ([True, True, True], [True, False, True], [False, False, False]):
@@ -251,6 +254,12 @@ def test_normal_matrix_is_that_of_the_functionals():
             np.testing.assert_allclose(tangent.expand(x), T.T @ x, atol=1e-13)
 
 
+def matrix_of(own, size):
+    """The whole matrix (size, size) of a StateGram, one product for each column."""
+    units = np.eye(size).reshape(len(own.members), -1, size)
+    return own.multiply(units).reshape(size, size)
+
+
 def test_gram_parts_are_those_of_the_functionals():
     case = make_case()
     for block, G in zip(case.problem.blocks, case.grams, strict=True):
@@ -260,7 +269,8 @@ def test_gram_parts_are_those_of_the_functionals():
         np.testing.assert_allclose(block.gram_cross, G[:n, n:], atol=1e-13)
         (of_state,) = block.gram_states
         np.testing.assert_array_equal(of_state.members, range(len(OPERATORS)))
-        np.testing.assert_allclose(of_state.square, G[n:, n:], atol=1e-12)
+        whole = matrix_of(of_state, len(G) - n)
+        np.testing.assert_allclose(whole, G[n:, n:], atol=1e-12)
 
 
 def test_functions_with_the_same_points_share_their_matrix():
