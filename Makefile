@@ -60,6 +60,7 @@ lint: $(VENV)/stamp-lint  ## check style, format and docstrings
 doc: $(VENV)/stamp-doc  ## build the documentation in doc/_build/html
 	rm -rf doc/generated doc/auto_examples
 	$(BIN)/python -m sphinx -E -W --keep-going -q $(SPHINX_ARGS) doc doc/_build/html
+	$(BIN)/python .ci/check_site.py doc/_build/html
 	@echo "The documentation is in doc/_build/html/index.html"
 
 benchmark: $(VENV)/stamp-benchmark  ## run the benchmarks of tests/benchmarks

@@ -20,7 +20,17 @@ class LearnedEquation(ReadableEquation):
     """A differential equation (P + Pbar)(x, L_1 u, ..., L_Q' u) = f.
 
     Returned by the estimators as `equation_`; P is learned, Pbar was given as the
-    known part. The *features* S of a function u at points have one row for each point
+    known part. What is called most:
+
+    - ``print(equation)``, :meth:`to_text`, :meth:`to_latex`, :meth:`to_sympy`: the
+      equation, solved for the known part, the second with standard errors;
+    - :meth:`terms`, :meth:`to_frame`: its coefficients with standard errors;
+    - :meth:`sparse`, :meth:`path`: fewer terms, and what that costs;
+    - :meth:`simulate`: an ordinary differential equation from other initial values;
+    - :meth:`to_dict`, :meth:`from_dict`: to a file and back;
+    - ``equation(S)``, :meth:`unknown_part`, :meth:`features`, :meth:`apply`: values.
+
+    Estimators make it; nobody else has to pass its parameters. The *features* S of a function u at points have one row for each point
     and the columns named by `feature_names`: the coordinates, the known quantities
     that P may depend on, the operators in the order given, and the operators that only
     the known part uses, or known parts of other equations of the same system.

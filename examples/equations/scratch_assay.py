@@ -6,7 +6,7 @@ A strip is cleared of cells, which then divide and move into it. By which equati
 they? The data are a table with one row for each measurement, in a CSV file with the
 columns time, position and density, in this order and with a header::
 
-    python examples/scratch_assay.py densities.csv
+    python examples/equations/scratch_assay.py densities.csv
 
 Made for the assays of Jin et al. (Journal of Theoretical Biology 390, 2016), but the
 script looks at nothing but the order of the columns. Without a file it makes up a table
