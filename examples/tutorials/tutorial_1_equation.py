@@ -33,7 +33,9 @@ table.sample(5, random_state=0)
 
 
 plt.figure(figsize=(5, 3), layout="constrained")
-plt.scatter(table["t"], table["x"], c=table["u"], cmap="RdBu_r", s=12)
+plt.scatter(
+    table["t"], table["x"], c=table["u"], cmap="RdBu_r", vmin=-0.45, vmax=0.45, s=12
+)
 plt.colorbar(label="u")
 plt.xlabel("t")
 plt.ylabel("x")

@@ -72,7 +72,7 @@ later, std = model.forecast(ahead, return_std=True)
 
 figure, ax = plt.subplots(figsize=(8, 3.4), layout="constrained")
 StateDisplay.from_estimator(model, weeks, counts, ax=ax)
-for column, color in enumerate(("C0", "C1")):
+for column, color in enumerate(("#0072B2", "#D55E00")):
     low, high = (
         later[:, column] - 2 * std[:, column],
         later[:, column] + 2 * std[:, column],

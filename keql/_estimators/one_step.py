@@ -286,7 +286,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         else:
             report = partial(self._report, progress, callbacks, X, y)
             settings = self._settings.with_own_seed()
-            context = Context(settings, report, self._previous())
+            tried = progress.hypothesis
+            context = Context(settings, report, self._previous(), tried=tried)
             with threads_for(_size_of(two_step)):
                 selection = search(two_step, self._hypothesis, context)
             doubts = _doubts(selection)
