@@ -231,6 +231,12 @@ def test_tutorials_run_from_top_to_bottom(name, show):
     assert re.search(CLAIMS[name], printed)
 
 
+def test_users_script():
+    found = runpy.run_path(str(ROOT / "tests" / "users_script.py"))
+    assert found["latex"].startswith("u_{tt} = -4.")
+    assert found["score"] == pytest.approx(1.0) and abs(found["error"]).max() < 0.1
+
+
 def test_solve_known_equation(tmp_path, capsys):
     run("solve_known_equation.py", "--output", tmp_path / "figure.png")
     printed = capsys.readouterr().out

@@ -30,10 +30,11 @@ class LearnedEquation(ReadableEquation):
     - :meth:`to_dict`, :meth:`from_dict`: to a file and back;
     - ``equation(S)``, :meth:`unknown_part`, :meth:`features`, :meth:`apply`: values.
 
-    Estimators make it; nobody else has to pass its parameters. The *features* S of a function u at points have one row for each point
-    and the columns named by `feature_names`: the coordinates, the known quantities
-    that P may depend on, the operators in the order given, and the operators that only
-    the known part uses, or known parts of other equations of the same system.
+    Estimators make it; nobody else has to pass its parameters. The *features* S of a
+    function u at points have one row for each point and the columns named by
+    `feature_names`: the coordinates, the known quantities that P may depend on, the
+    operators in the order given, and the operators that only the known part uses, or
+    known parts of other equations of the same system.
 
     Parameters
     ----------
@@ -93,8 +94,8 @@ class LearnedEquation(ReadableEquation):
     variables: tuple
     operators: list
     n_operators: int
-    known_part: object
-    basis: object
+    known_part: Any
+    basis: Any
     weights: np.ndarray
     state_kernel: object
     training_features: np.ndarray
@@ -113,16 +114,6 @@ class LearnedEquation(ReadableEquation):
         """Names of the columns of the features."""
         names = [operator.name for operator in self.operators]
         return [*self.variables, *self.inputs, *names]
-
-    @property
-    def n_unknown_features(self) -> int:
-        """How many of the first columns of the features P sees."""
-        return len(self.variables) + len(self.inputs) + self.n_operators
-
-    @property
-    def equation_kernel(self):
-        """Kernel of the RKHS of P; None if the equation is known and P = 0."""
-        return self.basis.kernel
 
     def __call__(self, S: Any) -> np.ndarray:
         """Left-hand side (P + Pbar)(S).

@@ -123,7 +123,7 @@ class _Search:
         if not cubic.why_not and not self.exact.convinces(start):
             other = self._imposed(cubic.hypothesis)
             if self._is_clearly_better(other[1], start):
-                family, start, other = *other, None
+                (family, start), other = other, None
         elif not cubic.why_not:
             self.exact.leave_out([cubic], "the lower degree predicts well")
         self.exact.begin(family.hypothesis)
