@@ -31,7 +31,7 @@ class Progress:
     def _watch(self):
         """Say that a stage goes on for as long as nothing else is said."""
         while not self.is_over.wait(self.interval / 10):
-            if time.perf_counter() - self.last >= 1.5 * self.interval:
+            if time.perf_counter() - self.last >= self.interval:
                 words = f"{self.tried}{self.stage or ''}".rstrip(", ")
                 self.say(f"{words or 'two steps'}: goes on")
 
