@@ -92,6 +92,8 @@ sphinx_gallery_conf = {
         ]
     ),
     "write_computation_times": False,
+    # Tables are shown; what calls of matplotlib return is not.
+    "capture_repr": ("_repr_html_",),
     "download_all_examples": False,
     "show_signature": False,
     "show_memory": False,
