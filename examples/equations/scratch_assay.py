@@ -100,8 +100,8 @@ for name, out in parts.items():
 # %%
 # For the made-up cells all three have the terms of the equation above, and coefficients
 # within two of its standard errors: it does not hang on single rows. Where equations
-# differ in their terms, the data do not tell them, and predictions are all that is to be
-# relied on.
+# differ in their terms, the data do not tell them, and predictions alone can be relied
+# on.
 #
 # The picture
 # -----------
