@@ -59,7 +59,7 @@ lint: $(VENV)/stamp-lint  ## check style, format, docstrings and types
 # From scratch every time (-E): pages kept from a build that failed would not warn
 # again, those of objects that are gone would stay, and examples would not run again.
 doc: $(VENV)/stamp-doc  ## build the documentation in doc/_build/html
-	rm -rf doc/generated doc/auto_examples
+	rm -rf doc/generated doc/auto_examples doc/sg_execution_times.rst
 	$(BIN)/python -m sphinx -E -W --keep-going -q $(SPHINX_ARGS) doc doc/_build/html
 	$(BIN)/python .ci/check_site.py doc/_build/html
 	@echo "The documentation is in doc/_build/html/index.html"

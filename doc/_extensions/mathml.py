@@ -13,9 +13,10 @@ def mathml(node, display):
     """Return a formula as MathML; warn of commands that have no translation."""
     latex = node.astext()
     if r"\\" in latex and r"\begin" not in latex:
-        latex = rf"\begin{{aligned}}{latex}\end{{aligned}}"
+        latex = rf"\begin{{align*}}{latex}\end{{align*}}"
     result = convert(latex, display=display)
-    if unknown := re.findall(r"\\[a-zA-Z]+", re.sub("<[^>]*>", " ", result)):
+    text = re.sub("<[^>]*>", " ", result)
+    if unknown := re.findall(r"\\[a-zA-Z]+|&(?![#\w])", text):
         logger.warning("formula with %s, unknown", ", ".join(unknown), location=node)
     return result
 
