@@ -13,7 +13,7 @@ are measured more often than others, and one never is. It helps to have read
 # ----------
 #
 # Prey and predators were counted for twenty weeks, four times a week, with errors of
-# about 5 % of how much the numbers vary. The predators are hard to find, and were
+# about 2 % of how much the numbers vary. The predators are hard to find, and were
 # counted only every third time. The table has a column for each state; what was not
 # counted is empty, NaN.
 
@@ -26,7 +26,7 @@ from keql.datasets import make_lotka_volterra
 from keql.kernels import Polynomial, Restriction
 from keql.plotting import StateDisplay
 
-data = make_lotka_volterra(80, t_end=20, noise=0.05, random_state=0)
+data = make_lotka_volterra(80, t_end=20, noise=0.02, random_state=0)
 weeks = pd.DataFrame(data.X, columns=["t"])
 counts = pd.DataFrame(data.y, columns=["prey", "predator"])
 counts.loc[np.arange(80) % 3 > 0, "predator"] = np.nan
@@ -41,7 +41,7 @@ pd.concat([weeks, counts], axis=1).head(4).round(2)
 # known here, and said with ``observation_noise``, for each state; without it they are
 # estimated.
 
-errors = {"prey": 0.25, "predator": 0.15}
+errors = {"prey": 0.1, "predator": 0.06}
 model = OneStepKEqL(
     operators=("prey", "predator"),
     known_part=("prey_t", "predator_t"),
