@@ -49,17 +49,19 @@ test-oldest:  ## run the tests with the oldest versions of what keql needs
 coverage: $(VENV)/stamp-test  ## list the lines that no test runs; fails below 95 %
 	$(BIN)/python .ci/measure_coverage.py -m "not slow" $(PYTEST_ARGS)
 
-lint: $(VENV)/stamp-lint  ## check style, format and docstrings
+lint: $(VENV)/stamp-lint  ## check style, format, docstrings and types
 	$(BIN)/ruff check --select $(RUFF_RULES) --per-file-ignores $(RUFF_IGNORE) \
 	    $(wildcard $(SOURCES))
 	$(BIN)/ruff format --check $(wildcard $(SOURCES))
 	$(BIN)/python .ci/validate_docstrings.py
+	$(BIN)/python -m mypy
 
 # From scratch every time (-E): pages kept from a build that failed would not warn
 # again, those of objects that are gone would stay, and examples would not run again.
 doc: $(VENV)/stamp-doc  ## build the documentation in doc/_build/html
-	rm -rf doc/generated doc/auto_examples
+	rm -rf doc/generated doc/auto_examples doc/sg_execution_times.rst
 	$(BIN)/python -m sphinx -E -W --keep-going -q $(SPHINX_ARGS) doc doc/_build/html
+	$(BIN)/python .ci/check_site.py doc/_build/html
 	@echo "The documentation is in doc/_build/html/index.html"
 
 benchmark: $(VENV)/stamp-benchmark  ## run the benchmarks of tests/benchmarks
@@ -81,7 +83,7 @@ dist: $(VENV)/stamp-release  ## build both archives in dist, check and test them
 
 clean:  ## remove the environment and everything generated
 	rm -rf $(VENV) .venv-oldest .venv-wheel keql.egg-info build dist doc/_build doc/generated doc/auto_examples
-	rm -rf .pytest_cache .ruff_cache
+	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find $(wildcard $(SOURCES)) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

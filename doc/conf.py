@@ -2,6 +2,8 @@
 
 import inspect
 import os
+import sys
+from pathlib import Path
 
 from sphinx_gallery.sorting import ExplicitOrder
 
@@ -12,55 +14,86 @@ author = "the keql developers"
 copyright = f"2026, {author}"
 version = release = keql.__version__
 
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
+    "mathml",
     "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
+html_math_renderer = "mathml"
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
-html_theme = "alabaster"
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"keql {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
 html_theme_options = {
-    "description": "Learn differential equations from scattered data with kernels",
-    "page_width": "70rem",
+    "logo": {"text": "keql"},
+    "navbar_align": "left",
+    "header_links_before_dropdown": 6,
+    "navbar_persistent": ["search-field"],
+    "navbar_end": ["theme-switcher"],
+    "show_nav_level": 2,
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": [],
 }
+# The landing page has cards in place of chapters.
+html_sidebars = {"index": []}
 
 autosummary_generate = True
 autodoc_typehints = "none"
 # The template of a class lists its members; numpydoc would list them again.
 numpydoc_show_class_members = False
+# Prompts are no part of what is copied.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
-# The gallery: all examples but two that are made for the command line. Folders without
-# a header, those of the tutorials and of the paper's experiments, are no part of it
-# (but names of files must differ from those in them).
+# The gallery: all examples but two that are made for the command line, by topic; the
+# folder of the paper's experiments has no header and is no part of it. Names of files
+# differ between folders.
+topics = ("tutorials", "equations", "systems", "predictions", "choices")
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"\.py$",
     "ignore_pattern": r"(demo|solve_known_equation)\.py$",
+    "subsection_order": ExplicitOrder([f"../examples/{topic}" for topic in topics]),
     "within_subsection_order": ExplicitOrder(
         [
+            "tutorial_1_equation.py",
+            "tutorial_2_noise.py",
+            "tutorial_3_predict.py",
+            "tutorial_4_systems.py",
             "first_steps.py",
-            "forecast_oscillator.py",
             "burgers_boundary.py",
+            "scratch_assay.py",
+            "darcy_coefficients.py",
             "system_forecast.py",
             "system_streams.py",
             "system_doses.py",
             "system_reaction_diffusion.py",
             "system_boundary_law.py",
-            "darcy_coefficients.py",
+            "forecast_oscillator.py",
+            "assay_forecast.py",
             "operator_learning.py",
             "uncertainty.py",
             "grid_search.py",
-            "scratch_assay.py",
-            "assay_forecast.py",
             "own_kernel.py",
             "many_functions.py",
             "*",
         ]
     ),
+    "write_computation_times": False,
+    # Tables are shown; what calls of matplotlib return is not.
+    "capture_repr": ("_repr_html_",),
     "download_all_examples": False,
     "show_signature": False,
     "show_memory": False,

@@ -73,7 +73,7 @@ def relative_l2_error(y_true: Any, y_pred: Any, *, functions: Any = None) -> flo
     check_consistent_length(y_true, y_pred, functions)
     if functions is None:
         return _relative(y_true, y_pred, "y_true")
-    rows_of = {}
+    rows_of: dict = {}
     for row, label in enumerate(np.asarray(functions).tolist()):
         rows_of.setdefault(label, []).append(row)
     errors = [

@@ -386,7 +386,9 @@ class Learner(BaseKEqL):
             numbers or columns of X, which are defined for new data too.
         """
         equation, named = self._learned_equation(), list_equations(self)
-        forcing = {e.name: e.given.forcing for e in named if callable(e.given.forcing)}
+        forcing: Any = {
+            e.name: e.given.forcing for e in named if callable(e.given.forcing)
+        }
         if len(named) == 1:
             forcing = forcing.get(named[0].name)
         inputs = {

@@ -49,15 +49,54 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
 
     Parameters
     ----------
-    operators, known_part, collocation_points, forcing : optional
-        The operators on which P depends, Pbar, where the equation is imposed, and its
-        right-hand side f, as for :class:`keql.TwoStepKEqL`.
-    variables, function_column, operator_column : optional
-        Names of the coordinates, and the columns of `X` with the label of the function
-        and with the operator that was observed, as for :class:`keql.TwoStepKEqL`.
-    inputs, states, equations, units : optional
-        Known quantities, names of the states, named equations that differ, and units,
-        as for :class:`keql.TwoStepKEqL`.
+    operators : tuple of operators, default=None
+        L_1, ..., L_Q, on which P depends: names such as "u", "u_x", "u_tx",
+        "laplacian(u)", multi-indices or :class:`keql.operators.DifferentialOperator`.
+        None with neither `known_part` nor `forcing`: states are fitted, no equation.
+    known_part : operator, dict, callable or tuple of these, default=None
+        Pbar: an operator ("u_t"), ``{operator: coefficient}``, or a function of named
+        features in `autograd.numpy` such as ``lambda u, u_tt: u_tt + u**3``. A tuple,
+        ("prey_t", "predator_t"), has one equation for each, of the same operators.
+    collocation_points : array-like, dict or int, default=None
+        Where the equation is imposed: an array of shape (K, d), ``{label: array}``, a
+        number of low-discrepancy points, or None for the observation points and a
+        low-discrepancy fill (5 points for each observation, between 200 and 1000 for
+        one function; several equations share them). Those that reach beyond the data in
+        time by more than a mean gap are left out where states are found without the
+        equation, or may obey it exactly: nothing is learned there.
+    forcing : callable, array-like, dict or tuple, default=None
+        The right-hand side f: a function of points (K, d), an array (K,) that goes with
+        an array of collocation points, ``{label: one of these}``, or None for zero;
+        with several equations a tuple of these, or one for all.
+    variables : tuple of str, default=None
+        Names of the coordinates by position, or in any order if the columns of a data
+        frame are called so; None: these columns, otherwise x0, x1, ... A string is a
+        tuple of one, here and of operators and states.
+    function_column : int or str, default=None
+        Column of `X` that labels the function a row belongs to.
+    operator_column : int or str, default=None
+        Column of `X` with the name of the operator, such as "u" or "u_x", whose value
+        the row of `y` holds; None: `y` holds values of the states.
+    inputs : dict, default=None
+        Known quantities on which P and known parts may depend, {name: values}; they are
+        not differentiated. Values are a function of points (n, d), a number, a pair
+        (times, values) of samples, linear between and constant beyond them, ``{label:
+        one of these}``, or the name of a column of `X` that is constant within each
+        function.
+    states : tuple of str, default=None
+        Names of the states: those of the columns of `y`, then of states that were never
+        measured; in any order if the columns of a data frame are called so. None: the
+        columns of a data frame `y`, otherwise u1, u2, ...; a single state is u, or
+        called as its column if operators are and none of them is one of u.
+    equations : list of (str, Equation), default=None
+        Equations that differ in more than the known part, each a :class:`keql.Equation`
+        with a name; parameters that describe a single equation then stay None.
+    units : dict of str to str, default=None
+        Units of coordinates, states and inputs by their names, and of the forcing as
+        "f", such as ``{"t": "h", "u": "mV"}``; what has no entry is a pure number. The
+        printed equation, tables, the report and displays then have units, and the
+        printed equation standard errors: "d2u/dt2 = -1.095(7) h^-2 u". Nothing is
+        converted.
     state_kernel : kernel or dict, default=None
         Kernel of the states, ``{state: kernel}`` if they differ; free hyperparameters
         are fitted by maximum marginal likelihood of the observations. None: states of
@@ -249,7 +288,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         else:
             report = partial(self._report, progress, callbacks, X, y)
             settings = self._settings.with_own_seed()
-            context = Context(settings, report, self._previous())
+            tried = progress.hypothesis
+            context = Context(settings, report, self._previous(), tried=tried)
             with threads_for(_size_of(two_step)):
                 selection = search(two_step, self._hypothesis, context)
             doubts = _doubts(selection)

@@ -9,13 +9,14 @@ class Progress:
 
     With `verbose` 0 nothing is printed, with 2 a line for each step. Otherwise a stage
     that goes on has a line every `interval` seconds, about its last step, or, inside of
-    a with statement, that it goes on. Each has the elapsed time.
+    a with statement, that it goes on. Each has the elapsed time, and says which of the
+    hypotheses is being tried.
     """
 
     def __init__(self, verbose, interval=5.0):
         self.verbose, self.interval = verbose, interval
         self.begin = self.last = time.perf_counter()
-        self.stage, self.problem = None, None
+        self.stage, self.problem, self.tried = None, None, ""
         self.n_fits = self.n_steps = 0
         self.is_over = threading.Event()
 
@@ -30,14 +31,22 @@ class Progress:
     def _watch(self):
         """Say that a stage goes on for as long as nothing else is said."""
         while not self.is_over.wait(self.interval / 10):
-            if time.perf_counter() - self.last >= 1.5 * self.interval:
-                self.say(f"{self.stage or 'two steps'}: goes on")
+            if time.perf_counter() - self.last >= self.interval:
+                words = f"{self.tried}{self.stage or ''}".rstrip(", ")
+                self.say(f"{words or 'two steps'}: goes on")
 
     def say(self, text):
         """Print a line with the elapsed time in seconds."""
         if self.verbose:
             self.last = time.perf_counter()
             print(f"[{self.last - self.begin:7.1f} s] {text}", flush=True)
+
+    def hypothesis(self, name, number, n):
+        """Tell that a hypothesis is tried, the `number`-th of `n`."""
+        tried = f"hypothesis {number} of {n}, "
+        if tried != self.tried:
+            self.tried, self.stage = tried, None
+            self.say(tried + name)
 
     def step(self, problem, result):
         """Tell of an accepted step of a fit, with the problem that it is of.
@@ -51,15 +60,15 @@ class Progress:
             stage = "states that obey the equation exactly"
         if stage != self.stage:
             self.stage, self.n_fits = stage, 0
-            self.say(stage)
+            self.say(self.tried + stage)
         if problem is not self.problem or result.n_iter <= self.n_steps:
             self.n_fits += 1
         self.problem, self.n_steps = problem, result.n_iter
         due = time.perf_counter() - self.last >= self.interval
         if self.verbose > 1 or due:
             self.say(
-                f"{stage}: fit {self.n_fits}, step {result.n_iter}, loss "
-                f"{result.loss:.6g}, damping {result.damping_curve[-1]:.2g}"
+                f"{self.tried}{stage}: fit {self.n_fits}, step {result.n_iter}, "
+                f"loss {result.loss:.6g}, damping {result.damping_curve[-1]:.2g}"
             )
 
     def done(self, equation, doubts=""):

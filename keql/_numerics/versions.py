@@ -42,8 +42,8 @@ def show_versions() -> None:
       python           ...
       platform         ...
     """
-    optional = ("matplotlib", "threadpoolctl", "pandas", "polars", "xarray", "sympy")
-    optional += ("rich", "dask", "distributed", "pytest")
+    optional = ["matplotlib", "threadpoolctl", "pandas", "polars", "xarray", "sympy"]
+    optional += ["rich", "dask", "distributed", "pytest"]
     lines = [
         "System",
         _row("python", platform.python_version()),

@@ -66,7 +66,10 @@ class PrintableEquation:
     _mark = ""
     _first_coefficient = 0
     # Units of coordinates, states and inputs, if they were given: set as well.
-    units = None
+    units: Any = None
+    # Of the equation that this is the formula of.
+    variables: tuple
+    operators: list
 
     def __str__(self) -> str:
         """Solved for the known part: "u_t = 0.500 u u_x + 0.0100 u_xx"."""

@@ -20,10 +20,21 @@ class LearnedEquation(ReadableEquation):
     """A differential equation (P + Pbar)(x, L_1 u, ..., L_Q' u) = f.
 
     Returned by the estimators as `equation_`; P is learned, Pbar was given as the
-    known part. The *features* S of a function u at points have one row for each point
-    and the columns named by `feature_names`: the coordinates, the known quantities
-    that P may depend on, the operators in the order given, and the operators that only
-    the known part uses, or known parts of other equations of the same system.
+    known part. What is called most:
+
+    - ``print(equation)``, :meth:`to_text`, :meth:`to_latex`, :meth:`to_sympy`: the
+      equation, solved for the known part, the second with standard errors;
+    - :meth:`terms`, :meth:`to_frame`: its coefficients with standard errors;
+    - :meth:`sparse`, :meth:`path`: fewer terms, and what that costs;
+    - :meth:`simulate`: an ordinary differential equation from other initial values;
+    - :meth:`to_dict`, :meth:`from_dict`: to a file and back;
+    - ``equation(S)``, :meth:`unknown_part`, :meth:`features`, :meth:`apply`: values.
+
+    Estimators make it; nobody else has to pass its parameters. The *features* S of a
+    function u at points have one row for each point and the columns named by
+    `feature_names`: the coordinates, the known quantities that P may depend on, the
+    operators in the order given, and the operators that only the known part uses, or
+    known parts of other equations of the same system.
 
     Parameters
     ----------
@@ -83,8 +94,8 @@ class LearnedEquation(ReadableEquation):
     variables: tuple
     operators: list
     n_operators: int
-    known_part: object
-    basis: object
+    known_part: Any
+    basis: Any
     weights: np.ndarray
     state_kernel: object
     training_features: np.ndarray
@@ -103,16 +114,6 @@ class LearnedEquation(ReadableEquation):
         """Names of the columns of the features."""
         names = [operator.name for operator in self.operators]
         return [*self.variables, *self.inputs, *names]
-
-    @property
-    def n_unknown_features(self) -> int:
-        """How many of the first columns of the features P sees."""
-        return len(self.variables) + len(self.inputs) + self.n_operators
-
-    @property
-    def equation_kernel(self):
-        """Kernel of the RKHS of P; None if the equation is known and P = 0."""
-        return self.basis.kernel
 
     def __call__(self, S: Any) -> np.ndarray:
         """Left-hand side (P + Pbar)(S).

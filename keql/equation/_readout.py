@@ -33,6 +33,28 @@ class PathStep(NamedTuple):
 class ReadableEquation(PrintableEquation):
     """The part of a learned equation that is for people."""
 
+    # Of the equation, which has all else that its values need.
+    inputs: tuple
+    n_operators: int
+    basis: Any
+    weights: np.ndarray
+    posterior: Any
+    training_features: np.ndarray
+    original: Any
+    unknown_part: Any
+    _simplified: Any
+    _unknown_columns: Any
+
+    @property
+    def n_unknown_features(self) -> int:
+        """How many of the first columns of the features P sees."""
+        return len(self.variables) + len(self.inputs) + self.n_operators
+
+    @property
+    def equation_kernel(self):
+        """Kernel of the RKHS of P; None if the equation is known and P = 0."""
+        return self.basis.kernel
+
     def terms(self, return_std: bool = False) -> Any:
         """Coefficients of the terms of P.
 

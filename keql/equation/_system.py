@@ -359,14 +359,14 @@ class LearnedSystem(EquationMapping):
             try:
                 fewer[name] = equation.sparse(max_loss, tol, kept)
             except ValueError as error:
-                advice = ""
-                if str(error).startswith("n_terms"):  # it has fewer
+                found, advice = str(error), ""
+                if found.startswith("n_terms"):  # it has fewer
                     advice = (
                         ", the number of its terms. Equations may have numbers of "
                         f"their own, such as n_terms={{{name!r}: 1}}."
                     )
-                    error = str(error).rstrip(".")
-                raise ValueError(f"equation {name!r}: {error}{advice}") from None
+                    found = found.rstrip(".")
+                raise ValueError(f"equation {name!r}: {found}{advice}") from None
         return LearnedSystem(fewer)
 
     def project(self, dictionary: Any = 2) -> "LearnedSystem":

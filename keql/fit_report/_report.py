@@ -1,9 +1,10 @@
 """The report of a fit, as text and as a table."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from os import PathLike
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keql._observations.units import with_unit
 from keql.equation import number
@@ -118,11 +119,11 @@ class FitReport:
     identifiability: object
     alternatives: list
     concerns: list
-    not_tried: list = ()
+    not_tried: Sequence = ()
     criteria: dict = field(default_factory=dict)
     units: dict = field(default_factory=dict)
     versions: dict = field(default_factory=dict)
-    fitted: object = None
+    fitted: Any = None
 
     def sections(self, n_compared: int = 5) -> dict[str, list]:
         """The report as a table.

@@ -83,8 +83,16 @@ class ExactSearch:
         """Whether an equation that predicts so poorly may be another one."""
         return error >= self.criteria.predicts_well * self.size
 
+    def begin(self, hypothesis):
+        """Tell that a hypothesis of the table is tried."""
+        if self.context.tried is not None:
+            names = [row.hypothesis.name for row in self.table if not row.why_not]
+            number = names.index(hypothesis.name) + 1
+            self.context.tried(hypothesis.name, number, len(names))
+
     def two_steps(self, hypothesis):
-        """The two-step solution with the equation kernel of a hypothesis."""
+        """The two-step solution with the equation kernel of a hypothesis, now tried."""
+        self.begin(hypothesis)
         if hypothesis.equation_kernel is self.table[0].hypothesis.equation_kernel:
             return self.two_step
         kernel, settings = self.two_step.state_kernel, self.context.settings

@@ -32,12 +32,15 @@ class Context:
         problem and the result so far; returns True to stop.
     previous : LearnedModel or None. An earlier solution to start from.
     criteria : Criteria. When one fit is better than another.
+    tried : callable or None. Called with the name of a hypothesis that is tried, its
+        number and how many there are.
     """
 
     settings: object
     report: object
     previous: object = None
     criteria: Criteria = field(default_factory=Criteria)
+    tried: object = None
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ class _Search:
         if self.two_step.setup.is_system:
             return self._joint_system().or_exact(exact)
         _, _, first, cubic, varying = self.table[:5]
+        self.exact.begin(first.hypothesis)
         family = JointFamily(self.two_step, first.hypothesis, self.context)
         kernels = compare_kernels(family)
         if not cubic.why_not and self.exact.in_doubt(kernels[0].error):
@@ -122,9 +123,10 @@ class _Search:
         if not cubic.why_not and not self.exact.convinces(start):
             other = self._imposed(cubic.hypothesis)
             if self._is_clearly_better(other[1], start):
-                family, start, other = *other, None
+                (family, start), other = other, None
         elif not cubic.why_not:
             self.exact.leave_out([cubic], "the lower degree predicts well")
+        self.exact.begin(family.hypothesis)
         kernels = compare_lengths(family, start)
         if other is not None and not self.exact.convinces(kernels[0]):
             others = compare_lengths(*other)
@@ -206,6 +208,7 @@ class _Search:
         was found, or with a better one. If exact states predict clearly better from
         the first, nothing else is tried.
         """
+        self.exact.begin(family.hypothesis)
         best = self._finalist(family, kernels)
         if best.exact is not None:
             return best

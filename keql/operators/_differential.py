@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from operator import index
+from typing import Any
 
 
 def as_factor(name):
@@ -39,7 +40,7 @@ class DifferentialOperator:
 
     terms: tuple
     name: str
-    states: tuple = None
+    states: Any = None
 
     def __post_init__(self):
         if self.states is None:

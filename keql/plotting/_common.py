@@ -301,12 +301,23 @@ def check_arrays(points, variables, **values):
     return {"points": points, "variables": list(variables), **checked}
 
 
+def limit_of(values):
+    """Where colours around zero end: at the largest size of all values.
+
+    If that is more than twice the size that 99 % of them have, there: a corner does not
+    make everything else pale.
+    """
+    sizes = np.abs(values)
+    largest, usual = float(np.max(sizes)), float(np.quantile(sizes, 0.99))
+    return (usual if largest > 2 * usual > 0 else largest) or 1.0
+
+
 def draw_map(ax, points, values, variables, label, *, centred=None, **kwargs):
     """Colours of a function of two coordinates, and a bar that explains them."""
     low, high = float(np.min(values)), float(np.max(values))
     centred = low < 0 < high if centred is None else centred
     if centred:
-        limit = max(abs(low), abs(high)) or 1.0
+        limit = limit_of(values)
         kwargs = {"cmap": DIVERGING, "vmin": -limit, "vmax": limit, **kwargs}
     settings = {"cmap": SEQUENTIAL, "rasterized": True, **kwargs}
     first, second = (np.unique(column) for column in points.T)
@@ -318,7 +329,9 @@ def draw_map(ax, points, values, variables, label, *, centred=None, **kwargs):
         image = ax.tripcolor(*points.T, values, shading="gouraud", **settings)
     ax.set(xlabel=variables[0], ylabel=variables[1])
     ax.set(xlim=(first[0], first[-1]), ylim=(second[0], second[-1]))
-    bar = ax.figure.colorbar(image, ax=ax, label=label)
+    beyond = low < image.norm.vmin or high > image.norm.vmax
+    extend = "both" if beyond else "neither"
+    bar = ax.figure.colorbar(image, ax=ax, label=label, extend=extend)
     bar.formatter.set_powerlimits((-2, 4))
     return image
 

@@ -10,6 +10,10 @@ from keql.plotting._state import StateDisplay
 class ErrorDisplay(common.Display):
     """The error of a fitted state, as of :class:`StateDisplay`, against a known truth.
 
+    In a map zero is in the middle of the colours. They end at the largest error, or,
+    if a few are more than twice as large as 99 % of them, at that of these, which
+    arrows at the ends of the bar tell.
+
     Parameters
     ----------
     points : ndarray of shape (n, d)

@@ -45,10 +45,14 @@ def test_two_steps_say_what_they_do(capsys):
 
 def test_stages_have_a_line_and_steps_have_none(capsys):
     model = OneStepKEqL("u", "u_tt", variables="t", n_terms=1, verbose=1).fit(T, U)
-    lines = lines_of(capsys)
-    stage = "states that obey the equation exactly"
-    assert lines[:2] == ["two steps, 25 observations", stage]
-    assert lines[-1] == f"found {model.equation_}" and len(lines) < 8
+    lines = [re.sub(r"of \d+,", "of n,", line) for line in lines_of(capsys)]
+    first = "hypothesis 1 of n, "
+    assert lines[:3] == [
+        "two steps, 25 observations",
+        first + "exact states, quadratic polynomial",
+        first + "states that obey the equation exactly",
+    ]
+    assert lines[-1] == f"found {model.equation_}" and len(lines) < 9
     kernel = RBF(1.0, "fixed")
     given = {"collocation_points": 30, "n_restarts": 0, "observation_noise": 1e-3}
     X, y = np.column_stack([T, T[::-1] ** 2 / 6]), U
@@ -56,6 +60,19 @@ def test_stages_have_a_line_and_steps_have_none(capsys):
     X = np.column_stack([X, np.cos(9 * T)])
     model.set_params(state_kernel=kernel, equation_noise=0.1, verbose=1).fit(X, y)
     assert lines_of(capsys)[1] == "equation at collocation points"
+
+
+def test_hypotheses_are_counted(capsys):
+    progress = Progress(1)
+    for name, number in (("lines", 1), ("lines", 1), ("parabolas", 2), ("lines", 1)):
+        progress.hypothesis(name, number, 2)
+    steps(progress)
+    assert lines_of(capsys) == [
+        "hypothesis 1 of 2, lines",
+        "hypothesis 2 of 2, parabolas",
+        "hypothesis 1 of 2, lines",
+        "hypothesis 1 of 2, states that obey the equation exactly",
+    ]
 
 
 def test_systems_have_a_line_for_each_equation(capsys):

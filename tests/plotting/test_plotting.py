@@ -258,6 +258,22 @@ def test_error(model):
     assert shifted.ax_.collections[0].get_clim() == (-3.0, 3.0)
 
 
+def test_a_corner_does_not_make_everything_else_pale():
+    axis = np.linspace(-1, 1, 20)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    error = grid[:, 0].copy()
+    for corner, limit, extend in ((1.5, 1.5, "neither"), (9.0, 1.0, "both")):
+        error[0] = corner
+        display = ErrorDisplay.from_predictions(grid, 1 + 0 * error, 1 + error)
+        assert display.ax_.collections[0].get_clim() == (-limit, limit)
+        assert display.ax_.collections[0].colorbar.extend == extend
+    shown = {"vmin": -9, "vmax": 9}
+    given = ErrorDisplay.from_predictions(grid, 1 + 0 * error, 1 + error, **shown)
+    assert given.ax_.collections[0].colorbar.extend == "neither"
+    nothing = ErrorDisplay.from_predictions(grid, error, error)
+    assert nothing.ax_.collections[0].get_clim() == (-1.0, 1.0)
+
+
 def test_nothing_to_show():
     plain = TwoStepKEqL().fit(T, Y)
     with pytest.raises(ValueError, match="X is None"):

@@ -130,9 +130,9 @@ print(f"relative error: {relative_l2_error(u_exact, u):.1e}")
 figure, axes = plt.subplots(1, 3, figsize=(11.5, 3.5), layout="constrained")
 table = (len(axis), len(axis))
 panels = (
-    ("source", well_and_sink(fine), "PuOr_r", "f"),
+    ("source", well_and_sink(fine), "BrBG_r", "f"),
     ("predicted pressure", u, "RdBu_r", "u"),
-    ("error", u - u_exact, "RdBu_r", "predicted - true"),
+    ("error", u - u_exact, "PuOr_r", "predicted - true"),
 )
 for ax, (title, values, colours, label) in zip(axes, panels, strict=True):
     limit = abs(values).max()

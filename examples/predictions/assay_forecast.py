@@ -3,12 +3,12 @@ An equation from one experiment forecasts another
 =================================================
 
 An equation is worth something if it foretells an experiment that it has not seen. Two
-scratch assays, tables as in :doc:`scratch_assay`: an equation is learned on the first,
-and the second is forecast with it from its first time only. Beside it stands the usual
-model, logistic growth with linear diffusion, whose parameters are fitted by least
-squares. ::
+scratch assays, tables as in :doc:`../equations/scratch_assay`: an equation is learned
+on the first, and the second is forecast with it from its first time only. Beside it
+stands the usual model, logistic growth with linear diffusion, whose parameters are
+fitted by least squares. ::
 
-    python examples/assay_forecast.py first.csv second.csv
+    python examples/predictions/assay_forecast.py first.csv second.csv
 
 Made for the assays of Jin et al. (Journal of Theoretical Biology 390, 2016). Without
 files, two assays are made up. Needs pandas.

@@ -38,8 +38,8 @@ print(data.y[:2].round(3))
 #
 # Quadratic equations do not predict these observations, so that cubic ones are tried,
 # in four operators: 35 terms for each field, most of which are left out in the end.
-# Length scales of the states are compared, too. Fields in space are not integrated: the
-# equations are imposed at collocation points, more and more strictly.
+# Fields of one space coordinate are integrated from their initial values, those at both
+# ends being found as well.
 
 model = OneStepKEqL(
     operators=("u", "u_xx", "v", "v_xx"),
