@@ -5,7 +5,7 @@ from math import comb
 
 import numpy as np
 from scipy import linalg
-from scipy.special import betaln
+from scipy.special import betaln, logsumexp
 
 from keql._numerics.linalg import cholesky
 
@@ -267,3 +267,28 @@ class TermOdds:
         moved = np.maximum(counts + by, 0)
         change = self.table[kinds, moved] - self.table[kinds, counts]
         return self(kept) + change[self.kind]
+
+
+class MixedOdds:
+    """Log prior probabilities of sets of terms if one of several priors is true.
+
+    odds : list of TermOdds. Which one is true is not known, each is as probable.
+    """
+
+    def __init__(self, odds):
+        self.odds = odds
+
+    def __call__(self, kept):
+        """The odds of a set, a sequence of positions."""
+        return float(self._mean([each(kept) for each in self.odds]))
+
+    def more(self, kept):
+        """The odds (q,) of a set with each of the terms that it lacks."""
+        return self._mean([each.more(kept) for each in self.odds])
+
+    def less(self, kept):
+        """The odds (q,) of a set without each of the terms that it has."""
+        return self._mean([each.less(kept) for each in self.odds])
+
+    def _mean(self, values):
+        return logsumexp(values, axis=0) - np.log(len(self.odds))

@@ -6,6 +6,7 @@ import numpy as np
 
 from keql._numerics.subsets import (
     HighestEvidence,
+    MixedOdds,
     SubsetEvidence,
     TermOdds,
     linear_evidence,
@@ -16,14 +17,17 @@ from keql._numerics.subsets import (
 class TermPrior:
     """What is expected of terms before data are seen.
 
-    n_expected : float. How many an equation has, all of them being as probable. The
-        equations in textbooks have two to five.
+    n_expected, n_of_degree : float. How many an equation has if all terms are as
+        probable; or how many of each degree, if each degree has a probability of its
+        own in all equations. Which of both holds is not known. The equations in
+        textbooks have two to five.
     sizes : tuple. Standard deviations of what a term contributes to the highest
         derivative, root mean square along the states and in units of its size. For each
         set that counts which suits it best: large terms may cancel.
     """
 
     n_expected: float = 3.0
+    n_of_degree: float = 1.0
     sizes: tuple = (1.0, 4.0, 16.0)
 
 
@@ -44,7 +48,14 @@ class TermScores:
         self.single, self.equations = single, equations
         self.sizes = np.array(prior.sizes)
         self.is_chosen = table.groups >= 0
-        self.odds = TermOdds(table.kinds, prior.n_expected)
+        equation, degree, depends = table.kinds.T
+        by_degree = prior.n_of_degree * len(equations)
+        self.odds = MixedOdds(
+            [
+                TermOdds(np.column_stack([equation, depends]), prior.n_expected),
+                TermOdds(np.column_stack([degree, depends]), by_degree),
+            ]
+        )
 
     def linearised(self, model, odds=None):
         """The evidence of any set in a linearised problem whose equations have all."""

@@ -79,8 +79,8 @@ class TermTable:
     fewest : list of int. How many terms each equation keeps at least.
     is_open : bool. Whether their number is to be found.
     names : list of str. Names of the terms; in a system after that of the equation.
-    kinds : ndarray of shape (q, 2). Of each term its equation (its group), and whether
-        it depends on coordinates.
+    kinds : ndarray of shape (q, 3). Of each term its equation (its group), its degree,
+        and whether it depends on coordinates; negative if it stays.
     """
 
     def __init__(self, two_step, basis, hypothesis):
@@ -113,11 +113,11 @@ class TermTable:
         self.is_open = "auto" in given
         self.groups = np.array(groups, dtype=int)
         d = len(two_step.variables)
-        depends = [
-            np.zeros(fewest) if own is None else np.any(own[:, :d], axis=1)
+        shapes = [
+            np.full((fewest, 2), -1) if own is None else _shapes(own, d)
             for own, fewest in zip(self.exponents, self.fewest, strict=True)
         ]
-        self.kinds = np.column_stack([self.groups, np.concatenate(depends).astype(int)])
+        self.kinds = np.column_stack([self.groups, np.concatenate(shapes).astype(int)])
 
     def _bases(self, basis):
         return basis.bases if self.is_system else [basis]
@@ -215,6 +215,12 @@ class TermTable:
             > self.fewest[self.groups[i]]
             and (not exceeding or self.groups[i] in exceeding)
         }
+
+
+def _shapes(exponents, d):
+    """Degrees of terms, and whether they depend on the first d columns, (q, 2)."""
+    depends = np.any(exponents[:, :d], axis=1)
+    return np.column_stack([exponents.sum(axis=1), depends])
 
 
 def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteria=None):

@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 
 from keql._numerics.subsets import (
     HighestEvidence,
+    MixedOdds,
     SubsetEvidence,
     TermOdds,
     linear_evidence,
@@ -144,3 +145,16 @@ def test_as_many_terms_are_expected_as_the_odds_say():
     p = np.exp([odds([*range(i)]) + np.log(comb(n, i)) for i in k])
     assert np.sum(p) == pytest.approx(1.0)
     assert k @ p == pytest.approx(n / (1 + n / 3))
+
+
+def test_mixed_odds_are_the_mean_of_their_probabilities():
+    one, two = TermOdds(KINDS), TermOdds(np.zeros(8, dtype=int), expected=2.0)
+    odds = MixedOdds([one, two])
+    for kept in ([], [1, 3], [0, 1, 4, 6]):
+        expected = np.log(0.5 * np.exp(one(kept)) + 0.5 * np.exp(two(kept)))
+        assert odds(kept) == pytest.approx(expected)
+        unused = np.setdiff1d(np.arange(8), kept)
+        more = [odds([*kept, i]) for i in unused]
+        np.testing.assert_allclose(odds.more(kept)[unused], more)
+        less = [odds([k for k in kept if k != i]) for i in kept]
+        np.testing.assert_allclose(odds.less(kept)[kept], less)

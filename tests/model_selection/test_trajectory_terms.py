@@ -188,20 +188,29 @@ def test_the_best_set_is_found(two_step, n_terms):
 
 
 def test_the_odds_of_all_sets_sum_to_one(two_step):
-    """Of the terms of one equation; fewer are more probable than many."""
+    """Of both equations; fewer terms are more probable than many."""
     search = search_of(two_step, "auto")
-    assert search.table.kinds.tolist() == [[e, 0] for e in (0, 1) for _ in range(6)]
+    degrees = [0, 1, 1, 2, 2, 2]
+    for e, own in enumerate(np.split(search.table.kinds, 2)):
+        assert np.all(own[:, 0] == e) and np.all(own[:, 2] == 0)
+        assert sorted(own[:, 1]) == degrees
     by_size = []
-    for size in range(7):
-        sets = [list(chosen) for chosen in combinations(range(6), size)]
-        odds = [search.scores.odds(kept) for kept in sets]
-        assert np.ptp(odds) < 1e-12
-        by_size.append(np.sum(np.exp(odds)))
-    # Of six terms two are expected; the other equation has none.
-    assert search.scores.odds([]) == pytest.approx(2 * np.log(0.25))
-    assert sum(by_size) == pytest.approx(0.25)
-    assert np.arange(7) @ by_size == pytest.approx(0.25 * 2)
-    assert np.all(np.diff(by_size) < 0)
+    for size in range(13):
+        sets = combinations(range(12), size)
+        by_size.append(sum(np.exp(search.scores.odds(kept)) for kept in sets))
+    assert sum(by_size) == pytest.approx(1.0)
+    assert np.all(np.diff(by_size[3:]) < 0)
+
+
+def test_low_degrees_are_more_probable_where_others_have_them(two_step):
+    """A linear term beside linear ones, over a quadratic one."""
+    search = search_of(two_step, "auto")
+    equation, degree, _ = search.table.kinds.T
+    linear, quadratic = (np.flatnonzero(degree == k) for k in (1, 2))
+    others = [i for i in linear if equation[i] == 1]
+    first, second = (int(own[equation[own] == 0][0]) for own in (linear, quadratic))
+    odds = search.scores.odds
+    assert odds([first, *others]) > odds([second, *others]) + 0.3
 
 
 def with_own_weights(model, single, sizes, kept):
