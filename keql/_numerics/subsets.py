@@ -5,7 +5,7 @@ from math import comb
 
 import numpy as np
 from scipy import linalg
-from scipy.special import betaln, logsumexp
+from scipy.special import betaln
 
 from keql._numerics.linalg import cholesky
 
@@ -59,8 +59,7 @@ class SubsetEvidence:
                 continue
             z = np.linalg.solve(L, self.right[kept][:, :, None])[:, :, 0]
             fit = self._fit(self.square - np.sum(z**2, axis=1))
-            odds = [self.odds(sets[i]) for i in rows]
-            scores[rows] = fit - _half_log_volume(L, prior) + odds
+            scores[rows] = fit - _half_log_volume(L, prior) + self.odds.many(kept)
         return scores
 
     def values(self, kept):
@@ -250,6 +249,12 @@ class TermOdds:
         counts = self._counts(kept)
         return float(np.sum(self.table[np.arange(len(counts)), counts]))
 
+    def many(self, sets):
+        """The odds (m,) of sets of one size, an array (m, k)."""
+        chosen = self.kind[sets]
+        rows = zip(range(len(self.table)), self.table, strict=True)
+        return sum(row[np.sum(chosen == kind, axis=1)] for kind, row in rows)
+
     def more(self, kept):
         """The odds (q,) of a set with each of the terms that it lacks."""
         return self._changed(kept, 1)
@@ -282,6 +287,10 @@ class MixedOdds:
         """The odds of a set, a sequence of positions."""
         return float(self._mean([each(kept) for each in self.odds]))
 
+    def many(self, sets):
+        """The odds (m,) of sets of one size, an array (m, k)."""
+        return self._mean([each.many(sets) for each in self.odds])
+
     def more(self, kept):
         """The odds (q,) of a set with each of the terms that it lacks."""
         return self._mean([each.more(kept) for each in self.odds])
@@ -291,4 +300,4 @@ class MixedOdds:
         return self._mean([each.less(kept) for each in self.odds])
 
     def _mean(self, values):
-        return logsumexp(values, axis=0) - np.log(len(self.odds))
+        return np.logaddexp.reduce(values, axis=0) - np.log(len(self.odds))

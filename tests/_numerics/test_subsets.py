@@ -1,5 +1,6 @@
 """Evidence of sets of columns, and of all their neighbours at once."""
 
+from itertools import combinations
 from math import comb
 
 import numpy as np
@@ -102,6 +103,9 @@ def test_many_sets_at_once():
     assert len(sets) == 63
     one_by_one = [score(list(kept)) for kept in sets]
     np.testing.assert_allclose(score.many(sets), one_by_one, rtol=1e-12)
+    chosen = np.array([*combinations(range(8), 3)])
+    for odds in (TermOdds(KINDS), MixedOdds([TermOdds(KINDS), TermOdds(KINDS, 3.0)])):
+        np.testing.assert_allclose(odds.many(chosen), [odds(kept) for kept in chosen])
 
 
 def test_small_subsets_end_where_they_become_many():
