@@ -15,10 +15,11 @@ from keql.equation import (
     SystemBasis,
     coefficients,
     find_terms,
+    restricted,
     term_name,
+    values_of,
     weights_of,
 )
-from keql.kernels import Restriction
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class TermTable:
         self.groups = np.array(groups, dtype=int)
         d = len(two_step.variables)
         depends = [
-            np.zeros(fewest) if own is None else np.any(own[:, :d], axis=1)
+            np.zeros(fewest) if own is None else _depends(own, d)
             for own, fewest in zip(self.exponents, self.fewest, strict=True)
         ]
         self.kinds = np.column_stack([self.groups, np.concatenate(depends).astype(int)])
@@ -157,11 +158,7 @@ class TermTable:
             if own is None:
                 values.append(equation.weights)
                 continue
-            kernel = equation.basis.kernel
-            powers, table = kernel.feature_polynomials(own.shape[1])
-            found = table @ equation.weights
-            found = dict(zip(map(tuple, powers.tolist()), found, strict=True))
-            values.append([found.get(tuple(row), 0.0) for row in own.tolist()])
+            values.append(values_of(equation.basis, own, equation.weights))
         return np.concatenate(values)
 
     def restricted(self, basis, kept):
@@ -172,8 +169,7 @@ class TermTable:
         ):
             rows = self._members(e, kept)
             if own is not None:
-                monomials = [*map(tuple, own[rows].tolist())]
-                each = PolynomialBasis(Restriction(each.kernel, monomials))
+                each = PolynomialBasis(restricted(each.kernel, own, rows))
             bases.append(each)
             sizes.append(len(rows))
         return SystemBasis(bases, sizes) if self.is_system else bases[0]
@@ -215,6 +211,11 @@ class TermTable:
             > self.fewest[self.groups[i]]
             and (not exceeding or self.groups[i] in exceeding)
         }
+
+
+def _depends(terms, d):
+    """Whether terms (q,) depend on the first d columns; functions count as if not."""
+    return np.zeros(len(terms)) if terms.ndim == 1 else np.any(terms[:, :d], axis=1)
 
 
 def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteria=None):
