@@ -42,6 +42,11 @@ class Refined:
     score: float
     error: float
 
+    @property
+    def has_functions(self):
+        """Whether some of the terms are no products."""
+        return any(term.function.family for term in self.terms)
+
 
 class ElementarySearch:
     """The terms of the highest evidence, elementary functions among them.

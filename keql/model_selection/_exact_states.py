@@ -83,7 +83,7 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
             start += [(library.term(e, powers), value) for powers, value in pairs]
     search = ElementarySearch(problem, library, settings)
     best = search.run(start, iterate, enough)
-    if best is None or not any(term.function.family for term in best.terms):
+    if best is None or not best.has_functions:
         return None
     return _fit_of_terms(best, search, two_step, hypothesis, context)
 
@@ -105,8 +105,9 @@ def _fit_of_terms(best, search, two_step, hypothesis, context):
     result = solve_trajectories(learned, context, settings, problem, start)
     if result is None or not (result.converged or result.interrupted):
         return None
-    told = [refined for refined in search.steps if not extends(refined, best)]
-    path = [_step_of(refined, two_step) for refined in (best, *told)]
+    first, *others = search.steps
+    told = [r for r in others if r.has_functions and not extends(r, best)]
+    path = [_step_of(refined, two_step) for refined in (best, first, *told)]
     return Fit(
         hypothesis,
         learned,
