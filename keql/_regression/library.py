@@ -104,7 +104,10 @@ class Library:
         """Products of operators, functions of each and of time, times an operator."""
         products = _products(operators, settings)
         yield from (Elementary(powers) for powers in products)
+        # Beside these, a slow sine of time would stand for time itself.
         factors = [(), *(((name, 1),) for name in operators)]
+        time = self.names[0]
+        yield from (Elementary(((time, 1), *powers)) for powers in factors)
         S = self.features[e]
         for name in operators:
             x = S[:, self.names.index(name)]
@@ -113,7 +116,6 @@ class Library:
                 own = squared if family in ("peak",) else []
                 for powers in [*factors, *own]:
                     yield Elementary(powers, family, name, k)
-        time = self.names[0]
         n_frequencies = min(settings.n_frequencies, self.n_times)
         for family, k in _time_grid(S[:, 0], n_frequencies):
             yield from (Elementary(powers, family, time, k) for powers in factors)
