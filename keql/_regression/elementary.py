@@ -18,7 +18,7 @@ import numpy as np
 from keql._numerics.linalg import rms
 from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
-from keql._regression.library import kind_of, moved
+from keql._regression.library import kind_of, moved, simplified
 from keql.equation import PolynomialBasis
 from keql.kernels import Dictionary
 
@@ -419,5 +419,5 @@ def with_digits(refined):
         for i in own:
             term = refined.terms[i]
             function = replace(term.function, digits=digits[i])
-            terms.append(replace(term, function=function))
+            terms.append(simplified(replace(term, function=function)))
     return terms

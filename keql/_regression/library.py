@@ -202,3 +202,14 @@ def moved(term, by):
         return term
     function = term.function.with_parameter(term.function.parameter * by)
     return replace(term, function=function)
+
+
+def simplified(term, tol=1e-5):
+    """A term whose function is a whole power, up to `tol`, as a product."""
+    function, power = term.function, round(term.function.parameter)
+    is_whole = abs(function.parameter - power) < tol and power > 0
+    if function.family != "power" or not is_whole:
+        return term
+    powers = dict(function.powers)
+    powers[function.argument] = powers.get(function.argument, 0) + power
+    return replace(term, function=Elementary(tuple(powers.items())))

@@ -86,6 +86,9 @@ def _elementary(two_step, given, why_not, most_states=2):
         why_not = why_not or "equations have inputs"
     elif len(two_step.observations.states) > most_states:
         why_not = why_not or f"it is tried for {most_states} states at most"
+    n_columns = len(setup.unknown_names(two_step.variables))
+    features = two_step.equation.training_features[:, 1:n_columns]
+    why_not = why_not or _why_powers_are_alike(features, 4)
     return Candidate(_exact(replace(given, name="elementary functions")), why_not)
 
 
