@@ -89,8 +89,10 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
 
 
 def _fit_of_terms(best, search, two_step, hypothesis, context):
-    """The Fit of the terms of a search, their inner parameters held."""
+    """The Fit of the terms of a search, their inner parameters held, or None."""
     library, terms, equations = search.library, with_digits(best), []
+    if len({(term.equation, term.function.name) for term in terms}) < len(terms):
+        return None  # functions that are printed alike
     for e, equation in enumerate(two_step.equations):
         equation = copy(equation)
         own = [i for i, term in enumerate(terms) if term.equation == e]
