@@ -132,11 +132,14 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         points of P, drawn from the two-step features; a polynomial kernel has exact
         features and needs none.
     n_terms : int, "auto", dict or None, default=None
-        How many terms a polynomial P keeps, ``{equation: one of these}`` if equations
-        differ. Terms are taken out one by one, the one that costs least each time, of
-        whichever equation, and all is fitted again; "auto" keeps those that cost
-        clearly more than all before them, or those that predict observations best; of
-        exact states, those of the highest evidence. None: all terms are kept.
+        How many terms P keeps, of those of a polynomial or of the functions of a
+        dictionary, ``{equation: one of these}`` if equations differ. Terms are taken
+        out one by one, the one that costs least each time, of whichever equation, and
+        all is fitted again; "auto" keeps those that cost clearly more than all before
+        them, or those that predict observations best; of exact states, those of the
+        highest evidence. Ordinary differential equations whose kernels are not given
+        may then have elementary functions, such as sin(2 u), among their terms. None:
+        all terms are kept.
     solver : {"auto", "dual", "primal"}, default="auto"
         How a state is represented: by representers, with as many unknowns as residuals
         (dual), or in an orthonormal basis of their span (primal), which is smaller for

@@ -201,20 +201,31 @@ class TrajectoryProblem:
 
     def linearise(self, evaluation):
         """The model at an evaluation; None if the equations cannot be integrated."""
-        iterate, responses = evaluation.iterate, []
-        center = np.concatenate([e.weights for e in iterate.equations])
+        iterate = evaluation.iterate
+        responses = self.responses(iterate)
+        if responses is None:
+            return None
+        regression = self.regression(iterate, responses).with_best_prior()
+        problem = replace(self, prior=regression.prior)
+        model = TrajectoryModel(problem, iterate, responses, regression)
+        return model if np.isfinite(regression.loss) else None
+
+    def responses(self, iterate):
+        """What :meth:`Flow.respond` says of each function; None if one diverges."""
+        responses = []
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for m, nodes in enumerate(iterate.nodes):
                 response = self._respond(m, iterate, nodes)
                 if response is None:
                     return None
                 responses.append(response)
+        return responses
+
+    def regression(self, iterate, responses):
+        """Weights and initial values from the observations, with the prior as it is."""
+        center = np.concatenate([e.weights for e in iterate.equations])
         rows = [*map(self._rows, range(len(responses)), iterate.nodes, responses)]
-        regression = InitialValueRegression(rows, center, self.prior)
-        regression = regression.with_best_prior()
-        problem = replace(self, prior=regression.prior)
-        model = TrajectoryModel(problem, iterate, responses, regression)
-        return model if np.isfinite(regression.loss) else None
+        return InitialValueRegression(rows, center, self.prior)
 
     def _respond(self, m, iterate, nodes):
         """As :meth:`Flow.respond` has it; None also if slopes grow too much."""

@@ -94,6 +94,28 @@ class SubsetEvidence:
             self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[added]
         )
 
+    def more_pairs(self, kept, first, second):
+        """The log evidence (m,) of a set with pairs of other columns."""
+        L, z = self._solve(kept)
+        of_prior = self._factor(self.prior, kept)
+        pairs = np.concatenate([first, second])
+        V = linalg.solve_triangular(L, self.precision[np.ix_(kept, pairs)], lower=True)
+        W = linalg.solve_triangular(
+            of_prior, self.prior[np.ix_(kept, pairs)], lower=True
+        )
+        m, right = len(first), self.right[pairs] - V.T @ z
+        a, b, cross = _pair_blocks(self.precision, V, first, second)
+        p, q, shared = _pair_blocks(self.prior, W, first, second)
+        least = np.finfo(float).eps * a * b
+        volume, of_prior_pairs = np.maximum(a * b - cross**2, least), p * q - shared**2
+        x, y = right[:m], right[m:]
+        gain = (b * x**2 - 2 * cross * x * y + a * y**2) / volume
+        gain = np.clip(gain, 0.0, self.square - z @ z)
+        volume = _half_log_volume(L, of_prior) + 0.5 * np.log(volume / of_prior_pairs)
+        return (
+            self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[first]
+        )
+
     def neighbours(self, kept, added):
         """The log evidence of all sets that differ by one column, or by an exchange.
 
@@ -213,6 +235,16 @@ def _schur(matrix, L, kept, added):
     diagonal = np.diag(matrix)[added]
     least = np.finfo(float).eps * diagonal
     return np.maximum(diagonal - np.sum(V**2, axis=0), least), V
+
+
+def _pair_blocks(matrix, V, first, second):
+    """Diagonals, and what is beside them, of the rest of pairs given those kept."""
+    V, U = V[:, : len(first)], V[:, len(first) :]
+    a = matrix[first, first] - np.sum(V**2, axis=0)
+    b = matrix[second, second] - np.sum(U**2, axis=0)
+    least = np.finfo(float).eps
+    a, b = (np.maximum(x, least * matrix[i, i]) for x, i in ((a, first), (b, second)))
+    return a, b, matrix[first, second] - np.sum(V * U, axis=0)
 
 
 class TermOdds:

@@ -7,8 +7,7 @@ import numpy as np
 
 from keql._numerics.linalg import rms
 from keql._numerics.subsets import SubsetEvidence, TermOdds
-from keql.equation import PolynomialBasis, find_terms, weights_of
-from keql.kernels import Restriction
+from keql.equation import PolynomialBasis, find_terms, restricted, weights_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,8 @@ def _in_most_probable_terms(equation, target, noise, n_terms, settings):
     if len(exponents) <= settings.most:
         return equation
     single = weights_of(basis, exponents, np.eye(len(exponents)))
-    odds = TermOdds(exponents.sum(axis=1))
+    is_function = exponents.ndim == 1
+    odds = TermOdds(np.ones(len(exponents)) if is_function else exponents.sum(axis=1))
     effects, prior = basis(S) @ single, single.T @ single
     noise = max(noise, settings.unexplained * rms(target))
     score = SubsetEvidence(effects / noise, target / noise, prior, odds, (1.0, np.inf))
@@ -73,8 +73,7 @@ def _in_most_probable_terms(equation, target, noise, n_terms, settings):
         kept.append(int(left[best]))
         left = np.delete(left, best)
     kept, values = sorted(kept), score.values(sorted(kept))
-    monomials = [*map(tuple, exponents[kept].tolist())]
     equation = copy(equation)
-    equation.basis = PolynomialBasis(Restriction(basis.kernel, monomials))
+    equation.basis = PolynomialBasis(restricted(basis.kernel, exponents, kept))
     equation.weights = weights_of(equation.basis, exponents[kept], values)
     return equation

@@ -26,8 +26,11 @@ from keql.equation._learned import LearnedEquation
 from keql.equation._monomials import (
     coefficients,
     find_terms,
+    restricted,
     term_name,
     terms_of,
+    text_product,
+    values_of,
     weights_of,
 )
 from keql.equation._setup import EquationSetup, EquationTerms, LearnedModel

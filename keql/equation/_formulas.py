@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from keql._numerics.elementary import Elementary
 from keql.equation._monomials import terms_of, text_product
 from keql.equation._notation import (
     Notation,
@@ -119,6 +120,8 @@ class PrintableEquation:
             names[text] = f"{latex_symbol(function)}({', '.join(written)})"
         for name in self._named_functions():
             names[name] = latex_text(name)
+        for factor, function in self._elementary_functions().items():
+            names[factor] = function.latex(names)
         for name in self.known_part.terms:
             if name not in names:  # a function of named features
                 function = name.partition("(")[0].replace("_", r"\_")
@@ -152,7 +155,7 @@ class PrintableEquation:
             derivatives, functions called as the inputs, f for a forcing, and, if P has
             no finite list of terms, a function P of its arguments or functions c0, c1,
             ... of the coordinates. Functions of a dictionary are symbols called as
-            they are.
+            they are, but for elementary ones.
         """
         sympy = import_optional("sympy")
         table = self._sympy_table(sympy)
@@ -177,6 +180,8 @@ class PrintableEquation:
             table[operator.name] = table[as_factor(operator.name)] = expression
         for name in self._named_functions():
             table[name] = sympy.Symbol(name)  # a function that only its owner knows
+        for factor, function in self._elementary_functions().items():
+            table[factor] = function.sympy(sympy, table)
         table[f"f{self._mark}"] = sympy.Function(f"f{self._mark}")(*symbols)
         for text, (function, arguments) in self._unknown_functions().items():
             table[text] = sympy.Function(function)(*(table[a] for a in arguments))
@@ -255,9 +260,15 @@ class PrintableEquation:
         return unit
 
     def _named_functions(self):
-        """Names of the functions of a dictionary."""
-        kernel = self.equation_kernel
-        return () if kernel is None else kernel.feature_names or ()
+        """Names of the functions of a dictionary that only their owner knows."""
+        functions = getattr(self.equation_kernel, "functions", {})
+        return [n for n, f in functions.items() if not isinstance(f, Elementary)]
+
+    def _elementary_functions(self):
+        """Elementary functions of a dictionary by the last factors of their terms."""
+        functions = getattr(self.equation_kernel, "functions", {}).values()
+        own = [f for f in functions if isinstance(f, Elementary) and f.family]
+        return {function.product[-1][0]: function for function in own}
 
     def _sides(self):
         """Left- and right-hand side as lists of (coefficient, product)."""

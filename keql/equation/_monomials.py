@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
+from keql.kernels import Restriction
 from keql.operators import as_factor
 
 
@@ -67,7 +68,7 @@ def make_terms(kernel, names, S=None):
     if kernel.feature_names is None:
         return None
     scale = kernel.feature_scales()
-    products = [((name, 1),) for name in kernel.feature_names]
+    products = kernel.feature_products
     values = None if S is None else kernel.feature_map(S) / scale
     return Terms(products, None, np.diag(scale), values)
 
@@ -83,18 +84,22 @@ def terms_of(equation):
 
 
 def find_terms(kernel, n_columns, n_terms):
-    """Exponents (q, n_columns) of the monomials that P may contain.
+    """The terms that P may contain.
 
-    A ValueError names the parameter `n_terms` if the equation kernel is not polynomial.
+    Exponents (q, n_columns) of monomials, or names (q,) of the functions of a
+    dictionary. A ValueError names the parameter `n_terms` if the equation kernel has no
+    list of terms.
     """
     polynomials = _contained(kernel, n_columns)
-    if polynomials is None:
+    if polynomials is not None:
+        return polynomials[0]
+    if kernel.feature_names is None:
         raise ValueError(
             f"n_terms={n_terms!r} needs a polynomial equation_kernel, and {kernel} has "
             "no finite list of terms: leave n_terms=None, or use "
-            "keql.kernels.Polynomial."
+            "keql.kernels.Polynomial or keql.kernels.Dictionary."
         )
-    return polynomials[0]
+    return np.array(kernel.feature_names, dtype=object)
 
 
 def _contained(kernel, n_columns):
@@ -109,21 +114,54 @@ def _contained(kernel, n_columns):
     return polynomials[0][contained], polynomials[1][contained]
 
 
-def coefficients(basis, exponents):
-    """Coefficients of monomials in the features, of shape (q, p)."""
-    powers, table = basis.kernel.feature_polynomials(exponents.shape[1])
-    rows = {tuple(row): i for i, row in enumerate(powers.tolist())}
-    return table[[rows[tuple(row)] for row in exponents.tolist()]]
+def coefficients(basis, terms):
+    """Coefficients of terms in the features, of shape (q, p).
+
+    The terms are as :func:`find_terms` has them, some or all of those of the basis.
+    """
+    if terms.ndim == 1:
+        rows, table = basis.kernel.feature_names, np.diag(basis.kernel.feature_scales())
+    else:
+        powers, table = basis.kernel.feature_polynomials(terms.shape[1])
+        rows = [*map(tuple, powers.tolist())]
+    place = {row: i for i, row in enumerate(rows)}
+    return table[[place[key] for key in _keys(terms)]]
 
 
-def weights_of(basis, exponents, values):
-    """Weights (p,) or (p, m) of least norm of polynomials with these coefficients."""
-    C = coefficients(basis, exponents)
+def values_of(basis, terms, weights):
+    """Coefficients (q,) of terms in a basis that may lack some, which are zero there.
+
+    The terms are as :func:`find_terms` has them, and the weights (p,) in the basis.
+    """
+    n_columns = None if terms.ndim == 1 else terms.shape[1]
+    present = find_terms(basis.kernel, n_columns, None)
+    found = dict(
+        zip(_keys(present), coefficients(basis, present) @ weights, strict=True)
+    )
+    return np.array([found.get(key, 0.0) for key in _keys(terms)])
+
+
+def restricted(kernel, terms, kept):
+    """The kernel of those terms at the positions `kept`."""
+    if terms.ndim == 1:
+        return kernel.keep(kept)
+    return Restriction(kernel, [*map(tuple, terms[kept].tolist())])
+
+
+def _keys(terms):
+    return terms.tolist() if terms.ndim == 1 else [*map(tuple, terms.tolist())]
+
+
+def weights_of(basis, terms, values):
+    """Weights (p,) or (p, m) of least norm of P with these coefficients of terms."""
+    C = coefficients(basis, terms)
     scale = linalg.norm(C, axis=1)  # the units of the coefficients differ
     return linalg.lstsq(C / scale[:, None], (values.T / scale).T)[0]
 
 
 def term_name(two_step, powers):
-    """Text of a product of what P depends on, from its exponents."""
+    """Text of a product of what P depends on, from its exponents, or of a function."""
+    if isinstance(powers, str):
+        return powers
     names = two_step.setup.unknown_names(two_step.variables)
     return text_product(as_product(names, powers))

@@ -1,8 +1,11 @@
 """Equations as numbers, texts, lists and dicts, of which JSON is made, and back."""
 
+from dataclasses import fields
+
 import numpy as np
 
 import keql.kernels as kernels
+from keql._numerics.elementary import Elementary
 from keql._observations.units import Units
 from keql.equation._basis import (
     InducingBasis,
@@ -136,6 +139,11 @@ def to_plain(value):
     if isinstance(value, kernels.SystemKernel):
         own = {name: to_plain(kernel) for name, kernel in value.kernels.items()}
         return {"kernels": own}
+    if isinstance(value, Elementary):
+        own = {each.name: getattr(value, each.name) for each in fields(value)}
+        return {"function": {name: to_plain(each) for name, each in own.items()}}
+    if isinstance(value, dict):
+        return {"named": {name: to_plain(each) for name, each in value.items()}}
     name = type(value).__name__
     if getattr(kernels, name, None) is type(value):
         own = value.get_params(deep=False)
@@ -160,6 +168,11 @@ def from_plain(plain):
     if "kernels" in plain:
         own = plain["kernels"].items()
         return kernels.SystemKernel({name: from_plain(kernel) for name, kernel in own})
+    if "function" in plain:
+        own = plain["function"].items()
+        return Elementary(**{name: from_plain(each) for name, each in own})
+    if "named" in plain:
+        return {name: from_plain(each) for name, each in plain["named"].items()}
     kind = getattr(kernels, str(plain.get("kernel")), None)
     if not (isinstance(kind, type) and issubclass(kind, kernels.Kernel)):
         raise ValueError(

@@ -77,6 +77,12 @@ class Dictionary(FeatureKernel):
         """What the functions are called."""
         return list(self.functions)
 
+    @property
+    def feature_products(self):
+        """How they are written, pairs of a factor and its power for each of them."""
+        pairs = self.functions.items()
+        return [getattr(f, "product", ((name, 1),)) for name, f in pairs]
+
     def feature_scales(self):
         """Standard deviations of the coefficients.
 
@@ -91,12 +97,13 @@ class Dictionary(FeatureKernel):
                 "fitted: here give numbers, or call kernel.scaled_to(features) first."
             )
         scale = np.asarray(self.scale, dtype=float)
-        if not np.all(scale > 0) or scale.size not in (1, len(self.functions)):
+        n = len(self.functions)
+        if not np.all(scale > 0) or scale.size not in (1, n):
             raise ValueError(
                 f"scale={self.scale!r} must be positive: one number, or one for each "
-                f"of the {len(self.functions)} functions."
+                f"of the {n} functions."
             )
-        return np.broadcast_to(scale, (len(self.functions),)).astype(float)
+        return np.broadcast_to(scale, (n,)).astype(float)
 
     def keep(self, kept):
         """The kernel of some of the functions.
@@ -126,7 +133,8 @@ class Dictionary(FeatureKernel):
         S = np.atleast_2d(np.asarray(S, dtype=float))
         a, resolved = as_multi_index(a, S.shape[1]), self._resolved(S.shape[1])
         features = [_derivative(*function, S, a) for function in resolved]
-        return np.column_stack(features) * self.feature_scales()
+        features = np.reshape(features, (len(features), len(S))).T
+        return features * self.feature_scales()
 
     def _resolved(self, d):
         """Functions with the positions of their arguments."""

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import linalg
 
 from keql.kernels._base import Product, as_kernel
-from keql.kernels._features import FeatureKernel
+from keql.kernels._features import Dictionary, FeatureKernel
 from keql.kernels._polynomial import Constant, Polynomial
 
 
@@ -234,6 +234,9 @@ def feature_slopes(kernel, S, weights):
         return feature_slopes(kernel.k2, S, variance**0.5 * weights)
     if isinstance(kernel, Polynomial):
         return kernel._feature_slopes(S, weights)
+    if isinstance(kernel, Dictionary) and not np.all(weights):
+        used = np.flatnonzero(weights)
+        kernel, weights = kernel.keep(used), weights[used]
     slopes, units = np.zeros(S.T.shape), np.eye(d, dtype=int).tolist()
     for column in np.flatnonzero(kernel.depends_on(d)):
         slopes[column] = kernel.feature_map(S, tuple(units[column])) @ weights

@@ -70,7 +70,26 @@ def candidates(two_step, given, settings):
         Candidate(cubic, cubic_not),
         Candidate(varying, kernel_given or _why_not_varying(two_step, given)),
         *_wider(two_step, given, not_exact or kernel_given),
+        _elementary(two_step, given, not_exact or kernel_given),
     ]
+
+
+def _elementary(two_step, given, why_not, most_states=2):
+    """Exact states of ordinary differential equations with elementary functions."""
+    setup = two_step.setup
+    names = [t.name for t in setup.equations if t.depends_on is not None]
+    if len(two_step.variables) > 1:
+        why_not = why_not or "it is tried for ordinary differential equations only"
+    elif any(given.of_equation(name).n_terms != "auto" for name in names):
+        why_not = why_not or 'only n_terms="auto" asks for any terms'
+    elif setup.inputs.names:
+        why_not = why_not or "equations have inputs"
+    elif len(two_step.observations.states) > most_states:
+        why_not = why_not or f"it is tried for {most_states} states at most"
+    n_columns = len(setup.unknown_names(two_step.variables))
+    features = two_step.equation.training_features[:, 1:n_columns]
+    why_not = why_not or _why_powers_are_alike(features, 4)
+    return Candidate(_exact(replace(given, name="elementary functions")), why_not)
 
 
 def _wider(two_step, given, why_not):
@@ -158,6 +177,10 @@ def _why_not_exact(two_step, given, settings):
         return reason
     if len(two_step.variables) == 1:
         return why_no_trajectories(two_step)
+    kernel = two_step.equation.equation_kernel
+    has_functions = kernel is not None and kernel.feature_names is not None
+    if given.n_terms is not None and has_functions:
+        return "terms of exact states in space are those of polynomials"
     return why_not_integrated(two_step)
 
 

@@ -1,22 +1,36 @@
 """The search among hypotheses whose states obey the equation exactly."""
 
+from copy import copy
 from dataclasses import replace
 
+import numpy as np
+
+from keql._evolution.trajectories import make_trajectory_problem
+from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale
+from keql._regression.elementary import (
+    ElementarySearch,
+    extends,
+    with_digits,
+)
+from keql._regression.library import ElementarySettings, Library
 from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
+from keql.equation import PolynomialBasis, terms_of, text_product
 from keql.model_selection._annealing import anneal
 from keql.model_selection._criteria import sees_noise
 from keql.model_selection._evolution_terms import (
     fit_exact_states,
     predicts_within_noise,
 )
-from keql.model_selection._fit import JointFamily, fit_jointly
+from keql.model_selection._fewer_terms import TermsStep
+from keql.model_selection._fit import Fit, JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import or_from_diffusion
 from keql.model_selection._state_kernels import compare_kernels, warm_start
 from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
     fit_trajectories,
+    solve_trajectories,
 )
 
 
@@ -37,6 +51,85 @@ def fit_hypothesis(hypothesis, two_step, context, learned=None):
     return fit_jointly(
         family, two_step, *family.problem_of(two_step), context.settings.n_restarts
     )
+
+
+def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
+    """Exact trajectories with elementary functions among the terms.
+
+    two_step : LearnedModel. The two-step solution.
+    hypothesis : Hypothesis. The noise, and what the fit is called.
+    context : Context. How problems are solved.
+    simpler : Fit, default=None. Trajectories of polynomials that are near; None: the
+        search starts from the states of two steps.
+    enough : float, default=0. Error of predictions, in their units, at which no other
+        set of functions is tried.
+
+    Returns fit : Fit or None. With the terms of the highest evidence; its path has the
+    polynomials, too.
+    """
+    names = [operator.name for operator in two_step.observations.operators]
+    given = [hypothesis.of_state(name).observation_noise for name in names]
+    problem = make_trajectory_problem(two_step, np.array(given, dtype=float))
+    settings = ElementarySettings()
+    library = Library(two_step, settings)
+    start, iterate = [], problem.start()
+    if simpler is not None:
+        iterate, own = simpler.result.solution, simpler.problem
+        problem = replace(problem, times=own.times, prior=own.prior)
+        for e, equation in enumerate(iterate.equations):
+            terms = terms_of(equation)
+            values = terms.coefficients @ equation.weights
+            pairs = zip(terms.products, values, strict=True)
+            start += [(library.term(e, powers), value) for powers, value in pairs]
+    search = ElementarySearch(problem, library, settings)
+    best = search.run(start, iterate, enough)
+    if best is None or not best.has_functions:
+        return None
+    return _fit_of_terms(best, search, two_step, hypothesis, context)
+
+
+def _fit_of_terms(best, search, two_step, hypothesis, context):
+    """The Fit of the terms of a search, their inner parameters held, or None."""
+    library, terms, equations = search.library, with_digits(best), []
+    if len({(term.equation, term.function.name) for term in terms}) < len(terms):
+        return None  # functions that are printed alike
+    for e, equation in enumerate(two_step.equations):
+        equation = copy(equation)
+        own = [i for i, term in enumerate(terms) if term.equation == e]
+        if two_step.setup.equations[e].depends_on is not None:
+            equation.basis = PolynomialBasis(library.kernel([terms[i] for i in own]))
+            equation.weights = best.values[own]
+        equations.append(equation)
+    learned = replace(two_step, equations=tuple(equations))
+    problem = replace(best.model.problem, learned=learned)
+    start = replace(best.iterate, equations=learned.equations)
+    settings = TrajectorySearchSettings()
+    result = solve_trajectories(learned, context, settings, problem, start)
+    if result is None or not (result.converged or result.interrupted):
+        return None
+    first, *others = search.steps
+    told = [r for r in others if r.has_functions and not extends(r, best)]
+    path = [_step_of(refined, two_step) for refined in (best, first, *told)]
+    return Fit(
+        hypothesis,
+        learned,
+        result.model.problem,
+        result,
+        learned.state_kernel,
+        terms_path=path,
+    )
+
+
+def _step_of(refined, two_step):
+    """What a set of terms came to, for the report."""
+    setup, names = two_step.setup, []
+    for term in with_digits(refined):
+        name = text_product(term.function.product)
+        prefix = f"{setup.equations[term.equation].name}: " if setup.is_system else ""
+        names.append(prefix + name)
+    regression = refined.model.regression
+    figures = regression.loss, regression.misfit, refined.error, refined.score
+    return TermsStep(tuple(names), *figures)
 
 
 class ExactSearch:
@@ -117,13 +210,14 @@ class ExactSearch:
         compared kernels, which are tried for single equations anyway.
         """
         rows = [row.hypothesis for row in self.table[:2] if not row.why_not]
-        wider = [row.hypothesis for row in self.table[5:] if not row.why_not]
+        wider = [row.hypothesis for row in self.table[5:-1] if not row.why_not]
         pairs = zip(self.table[:2], self.table[2:4], strict=True)
         joint = [a.hypothesis for a, b in pairs if not (a.why_not or b.why_not)]
         if self._is_of_fields and len(rows) > 1 and rows[0].n_terms is not None:
             self.leave_out(self.table[:1], "its terms are among the cubic ones")
             rows, joint = rows[1:], joint[1:]
-        starts, best = [(None, [*rows, *wider]), (anneal, joint)], None
+        strict = [*self._elementary_rows, *wider]
+        starts, best = [(None, [*rows, *strict]), (anneal, joint)], None
         if self.two_step.setup.is_system:
             repeated = [] if self._is_of_fields else [(repeated_states, rows)]
             starts = [starts[0], *repeated, starts[1], (compare_kernels, joint)]
@@ -133,7 +227,7 @@ class ExactSearch:
                 fit = self._trajectories_from(find_kernels, hypothesis, best)
                 if fit is not None and fit.result.interrupted:
                     return fit if best is None else best.stopped(fit.result.stop)
-                if fit is not None and hypothesis in wider:
+                if fit is not None and hypothesis in strict:
                     # So many terms come near to anything: they have to be exact.
                     fit = fit if self._misses_nothing(fit) else None
                 clearly = 1.0 if best is None else self.criteria.clearly_better
@@ -147,6 +241,27 @@ class ExactSearch:
                     self.agreed = True
                     return before
         return best
+
+    @property
+    def _elementary_rows(self):
+        """The hypothesis of elementary functions, if it is tried."""
+        return [row.hypothesis for row in self.table[-1:] if not row.why_not]
+
+    def _elementary(self, simpler):
+        """Exact trajectories with elementary functions, from those of a polynomial."""
+        if simpler is not None and self.in_doubt(simpler.error):
+            simpler = None
+        if simpler is None and self.two_step.setup.is_system:
+            return None
+        [hypothesis] = self._elementary_rows
+        enough = self.criteria.nothing_missed * self.size
+        given = self.two_step, hypothesis, self.context, simpler, enough
+        try:
+            return fit_elementary(*given)
+        except KeyboardInterrupt:
+            if simpler is None:
+                raise
+            return simpler.stopped(Stop.KEYBOARD)
 
     def _agree(self, fit, other):
         """Whether trajectories from another start are those that predict well."""
@@ -163,6 +278,8 @@ class ExactSearch:
         wider hypotheses are less probable before data are seen.
         """
         names = [row.name for row in (*rows, *wider)]
+        if fit.hypothesis.name not in names:  # elementary functions
+            return fit
         place = names.index(fit.hypothesis.name)
         higher = [row for row in rows[place + 1 :] if row.n_terms is not None]
         if sees_noise(self.two_step) and place < len(names) - 1:
@@ -177,10 +294,18 @@ class ExactSearch:
                 fit = fit.or_more_probable(other, self.criteria.wider)
             elif other is not None:
                 fit = other
+        if sees_noise(self.two_step) and self._elementary_rows:
+            other = self._elementary(fit)
+            if other is not None and other.result.interrupted:
+                return fit.stopped(other.result.stop)
+            if other is not None:
+                fit = fit.or_more_probable(other, self.criteria.elementary)
         return fit
 
     def _trajectories_from(self, find_kernels, hypothesis, best):
         """Exact trajectories from two steps, or from a joint fit with all terms."""
+        if hypothesis in self._elementary_rows:
+            return self._elementary(best)
         if find_kernels is repeated_states:
             return self._repeated_trajectories(hypothesis, best)
         two_step = self.two_steps(hypothesis)

@@ -15,10 +15,11 @@ from keql.equation import (
     SystemBasis,
     coefficients,
     find_terms,
+    restricted,
     term_name,
+    values_of,
     weights_of,
 )
-from keql.kernels import Restriction
 
 
 @dataclass(frozen=True)
@@ -157,11 +158,7 @@ class TermTable:
             if own is None:
                 values.append(equation.weights)
                 continue
-            kernel = equation.basis.kernel
-            powers, table = kernel.feature_polynomials(own.shape[1])
-            found = table @ equation.weights
-            found = dict(zip(map(tuple, powers.tolist()), found, strict=True))
-            values.append([found.get(tuple(row), 0.0) for row in own.tolist()])
+            values.append(values_of(equation.basis, own, equation.weights))
         return np.concatenate(values)
 
     def restricted(self, basis, kept):
@@ -172,8 +169,7 @@ class TermTable:
         ):
             rows = self._members(e, kept)
             if own is not None:
-                monomials = [*map(tuple, own[rows].tolist())]
-                each = PolynomialBasis(Restriction(each.kernel, monomials))
+                each = PolynomialBasis(restricted(each.kernel, own, rows))
             bases.append(each)
             sizes.append(len(rows))
         return SystemBasis(bases, sizes) if self.is_system else bases[0]
@@ -217,10 +213,14 @@ class TermTable:
         }
 
 
-def _shapes(exponents, d):
-    """Degrees of terms, and whether they depend on the first d columns, (q, 2)."""
-    depends = np.any(exponents[:, :d], axis=1)
-    return np.column_stack([exponents.sum(axis=1), depends])
+def _shapes(terms, d):
+    """Degrees of terms, and whether they depend on the first d columns, (q, 2).
+
+    Functions of a dictionary, whose degree is not known, count as linear ones.
+    """
+    if terms.ndim == 1:
+        return np.tile([1, 0], (len(terms), 1))
+    return np.column_stack([terms.sum(axis=1), np.any(terms[:, :d], axis=1)])
 
 
 def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteria=None):

@@ -115,7 +115,7 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
         problem = make_evolution_problem(learned, given, settings.first_grid)
     else:
         problem = make_trajectory_problem(learned, given)
-    solve = partial(_solve, learned, context, settings)
+    solve = partial(solve_trajectories, learned, context, settings)
     table = TermTable(learned, joint_basis(learned.equations), hypothesis)
     search = _TermSearch(problem, table, solve, settings)
     if simpler is not None:
@@ -151,7 +151,7 @@ def _without_terms(equation):
     return equation
 
 
-def _solve(learned, context, settings, problem, start):
+def solve_trajectories(learned, context, settings, problem, start):
     """Steps until states do not change any more; None if that fails."""
     noise = PredictionScale(learned.observations).noise(problem.prior.noise)
     tol = max(settings.tol * context.settings.tol, settings.part * noise)

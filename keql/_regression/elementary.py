@@ -1,0 +1,423 @@
+"""Elementary functions among the terms of ordinary differential equations.
+
+Products of operators, and functions such as sin(k u) on a grid of their inner
+parameters, are columns of the linearised problem of exact trajectories, where the
+evidence of sets of them is a matter of small factorisations. The best are solved for
+together with their parameters: the derivative of a function in the logarithm of its
+parameter is a column beside it, whose coefficient, over that of the function, says by
+how much the parameter changes (Golub and Pereyra, "The differentiation of
+pseudo-inverses and nonlinear least squares problems whose variables separate", SIAM
+Journal on Numerical Analysis 10, 1973).
+"""
+
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from keql._numerics.linalg import rms
+from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
+from keql._observations.data import PredictionScale, left_out_errors
+from keql._regression.library import kind_of, moved, simplified
+from keql.equation import PolynomialBasis
+from keql.kernels import Dictionary
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Terms solved for, with their parameters.
+
+    terms : tuple of Term. With the parameters found.
+    values : ndarray. Their weights, in units of the scales.
+    iterate : TrajectoryIterate. Equations and nodes.
+    model : TrajectoryModel. Linearised there, the parameters free.
+    score : float. Log evidence with the prior odds of the terms.
+    error : float. Root mean square of the errors of predicting observations.
+    """
+
+    terms: tuple
+    values: np.ndarray
+    iterate: object
+    model: object
+    score: float
+    error: float
+
+    @property
+    def has_functions(self):
+        """Whether some of the terms are no products."""
+        return any(term.function.family for term in self.terms)
+
+
+class ElementarySearch:
+    """The terms of the highest evidence, elementary functions among them.
+
+    problem : TrajectoryProblem.
+    library : Library.
+    settings : ElementarySettings.
+    """
+
+    def __init__(self, problem, library, settings):
+        self.problem, self.library, self.settings = problem, library, settings
+        self.tried = {}
+        self.steps = []
+
+    def run(self, start, iterate, enough):
+        """The best terms.
+
+        start : list of (Term, float). Terms and coefficients to linearise with first.
+        iterate : TrajectoryIterate. States to start from.
+        enough : float. Error of predictions at which no other set is tried in a round.
+
+        Returns refined : Refined or None.
+        """
+        terms = [term for term, _ in start]
+        scales = [self.library.scale(term) for term in terms]
+        values = np.array([v / s for (_, v), s in zip(start, scales, strict=True)])
+        if start:  # for its evidence
+            self.solve(self.problem, terms, values, iterate)
+        best, problem = None, self.problem
+        for _ in range(self.settings.n_rounds):
+            is_met = best is not None and best.error < enough
+            most = len(best.terms) if is_met else np.inf
+            offers = self._offers(problem, terms, values, iterate, best, most)
+            found = self._best_of(problem, offers, iterate, best, enough)
+            if found is best:
+                return best
+            best = self._pruned(found)
+            terms, values, iterate = list(best.terms), best.values, best.iterate
+            problem = best.model.problem
+        return best
+
+    def _best_of(self, problem, offers, iterate, best, enough=0.0):
+        """The best of some sets of terms, and of what was found before."""
+        for kept, first in offers:
+            least = -np.inf if best is None else best.score - self.settings.margin
+            refined = self.solve(problem, kept, first, iterate, least)
+            if refined is None:
+                continue
+            if best is None or refined.score > best.score:
+                best = refined
+            if refined.error < enough:
+                break
+        return best
+
+    def _pruned(self, best):
+        """Terms without those whose loss raises the evidence."""
+        while len(best.terms) > 1:
+            values = best.values
+            fewer = [
+                ([t for t in best.terms if t is not out], np.delete(values, i))
+                for i, out in enumerate(best.terms)
+            ]
+            found = self._best_of(best.model.problem, fewer, best.iterate, best)
+            if found is best:
+                break
+            best = found
+        return best
+
+    # --- what is solved for -------------------------------------------------------
+
+    def solve(self, problem, terms, values, iterate, least=-np.inf):
+        """Terms solved for together with their inner parameters; None if that fails."""
+        key = frozenset((t.equation, t.function) for t in terms)
+        if key in self.tried:
+            return self.tried[key]
+        self.tried[key] = None
+        settings, terms = self.settings, sorted(terms, key=lambda t: t.equation)
+        if len(values) != len(terms):
+            values = np.zeros(len(terms))
+        weights = self._with_slopes(terms, values)
+        tol, last, fraction = self._tolerance(problem), np.inf, 1.0
+        for step in range(settings.max_steps):
+            here = replace(iterate, equations=self._equations(terms, weights))
+            model = problem.linearise(problem.evaluate(here))
+            if model is None:
+                return None
+            problem = model.problem
+            change = problem.change(here, model.solution)
+            if change > 0.9 * last:
+                fraction = max(fraction / 2, 1 / 16)
+            last = change
+            found = model.regression.weights
+            if not np.all(np.isfinite(found)):
+                return None
+            if step >= settings.patience and self._score(model, terms) < least:
+                return None
+            values, moves = self._split(terms, found)
+            iterate = model.solution
+            if fraction < 1:
+                iterate = problem.interpolate(here, iterate, fraction)
+            limit = settings.largest_change
+            factors = np.exp(np.clip(fraction * moves, -limit, limit))
+            terms = [moved(t, by) for t, by in zip(terms, factors, strict=True)]
+            if change < tol and np.max(np.abs(moves), initial=0) < 1e3 * tol:
+                break
+            weights = self._with_slopes(terms, values)
+        else:
+            return None
+        errors = left_out_errors(model, problem.learned.observations)
+        score = self._score(model, terms)
+        result = Refined(tuple(terms), values, iterate, model, score, rms(errors))
+        self.tried[key] = result
+        self.steps.append(result)
+        return result
+
+    def _score(self, model, terms):
+        odds = TermOdds(self.library.kinds, self.settings.n_expected)
+        return model.log_evidence() + odds([t.origin for t in terms])
+
+    def _tolerance(self, problem):
+        noise = self._relative(problem.prior.noise)
+        return max(self.settings.tol, self.settings.part * noise)
+
+    def _relative(self, noise):
+        """Noise levels (J,) in units of the size of the observations."""
+        scale = PredictionScale(self.problem.learned.observations)
+        return scale.noise(noise) / scale.size
+
+    @property
+    def _has_much_noise(self):
+        noise = self.problem.learned.observation_noise  # that of two steps
+        return self._relative(noise) > self.settings.much_noise
+
+    def _with_slopes(self, terms, values):
+        """Weights of the functions of each equation, then zero for their slopes."""
+        weights = []
+        for e in range(len(self.library.sizes)):
+            own = [v for t, v in zip(terms, values, strict=True) if t.equation == e]
+            n = sum(1 for t in terms if t.equation == e and t.function.family)
+            weights.append(np.r_[own, np.zeros(n)])
+        return weights
+
+    def _split(self, terms, found):
+        """Weights of terms, and the changes of the logarithms of their parameters."""
+        values, moves, start = [], [], 0
+        for e in range(len(self.library.sizes)):
+            own = [t for t in terms if t.equation == e]
+            inner = [i for i, t in enumerate(own) if t.function.family]
+            a = found[start : start + len(own)]
+            b = found[start + len(own) : start + len(own) + len(inner)]
+            start += len(own) + len(inner)
+            own_moves = np.zeros(len(own))
+            for i, slope in zip(inner, b, strict=True):
+                own_moves[i] = slope / a[i] if a[i] else 0.0
+            values.append(a)
+            moves.append(own_moves)
+        return np.concatenate(values), np.concatenate(moves)
+
+    def _equations(self, terms, weights):
+        """Equations with terms, followed by their slopes."""
+        equations = []
+        for e, equation in enumerate(self.problem.learned.equations):
+            own = [t for t in terms if t.equation == e]
+            slopes = [t for t in own if t.function.family]
+            functions = [t.function for t in own]
+            functions += [t.function.in_log_parameter() for t in slopes]
+            scales = [self.library.scale(t) for t in [*own, *slopes]]
+            equation = copy(equation)
+            if self.problem.learned.setup.equations[e].depends_on is not None:
+                table = {str(i): function for i, function in enumerate(functions)}
+                kernel = Dictionary(table, np.array(scales), self.library.names)
+                equation.basis = PolynomialBasis(kernel)
+                equation.weights = weights[e]
+            equations.append(equation)
+        return tuple(equations)
+
+    # --- which sets are solved for ------------------------------------------------
+
+    def _offers(self, problem, terms, values, iterate, best, most):
+        """Sets of less than `most` terms, and their most probable values."""
+        columns = self._linearised(problem, terms, values, iterate)
+        if columns is None:
+            return
+        own = [
+            columns.with_slope(i)
+            for i in range(len(columns.terms))
+            if columns.is_own(i)
+        ]
+        bases = [sum(own, ())]
+        bases += [sum(own[:i] + own[i + 1 :], ()) for i in range(len(own))]
+        if best is None or most < np.inf:
+            for e in range(len(self.library.sizes)):
+                products = columns.products(e)
+                rest = tuple(i for i in bases[0] if columns.equation(i) != e)
+                sizes = range(len(products))
+                subsets = small_subsets(products, sizes, self.settings.n_small)
+                bases += [(*rest, *subset) for subset in subsets]
+        ranked = columns.best_added(bases)
+        ranked += columns.best_added([kept for _, kept in ranked[:3]])
+        if best is not None:
+            ranked += [(columns.score(base), base) for base in bases[1:] if base]
+        elif terms and self._has_much_noise:
+            least = columns.score(bases[0])
+            ranked = [
+                (value, kept)
+                for value, kept in ranked
+                if value > least and columns.has_function(kept)
+            ]
+        ranked = [pair for pair in ranked if columns.size(pair[1]) < most]
+        yield from self._best_of_each_size(ranked, columns)
+
+    def _best_of_each_size(self, ranked, columns):
+        """Terms and values of the best sets of one term, of two, and so on."""
+        by_size = {}
+        for value, kept in sorted(ranked, key=lambda pair: -pair[0]):
+            own = by_size.setdefault(columns.size(kept), {})
+            if len(own) < self.settings.n_tried:
+                own.setdefault(columns.kind(kept), (value, kept))
+        best = [pair for size in sorted(by_size) for pair in by_size[size].values()]
+        if self._has_much_noise:
+            best = sorted(best, reverse=True)[: 2 * self.settings.n_tried]
+        for _, kept in best:
+            yield columns.solved(kept, self.settings.largest_change)
+
+    def _linearised(self, problem, terms, values, iterate):
+        """All columns at terms with these values; None if they cannot be integrated."""
+        library = self.library
+        present = {(t.equation, t.function) for t in terms}
+        more = [t for t in library.terms if (t.equation, t.function) not in present]
+        weights = []
+        for e in range(len(library.sizes)):
+            own = [v for t, v in zip(terms, values, strict=True) if t.equation == e]
+            n = sum(1 for t in more if t.equation == e)
+            weights.append(np.r_[own, np.zeros(n)])
+        everything = sorted([*terms, *more], key=lambda t: t.equation)
+        slopes = [
+            sum(t.function.family != "" for t in everything if t.equation == e)
+            for e in range(len(library.sizes))
+        ]
+        weights = [np.r_[w, np.zeros(n)] for w, n in zip(weights, slopes, strict=True)]
+        here = replace(iterate, equations=self._equations(everything, weights))
+        responses = problem.responses(here)
+        if responses is None:
+            return None
+        # Noise and scale are those found with fewer columns.
+        regression = problem.regression(here, responses)
+        given = regression, self.settings.n_expected
+        return _Columns(library, everything, {*map(id, terms)}, *given)
+
+
+class _Columns:
+    """Terms and their slopes as columns of a linearised problem.
+
+    terms : list of Term or None. What each column is; None: a slope.
+    slopes : dict. For each position of a term with a parameter that of its slope.
+    """
+
+    def __init__(self, library, terms, own, regression, n_expected):
+        self.terms, self.slopes, kinds = [], {}, []
+        for e in range(len(library.sizes)):
+            start = len(self.terms)
+            self.terms += [t for t in terms if t.equation == e]
+            kinds += [library.kinds[t.origin] for t in self.terms[start:]]
+            for i in range(start, len(self.terms)):
+                if self.terms[i].function.family:
+                    self.slopes[i] = len(self.terms)
+                    self.terms.append(None)
+                    kinds.append((-1, -1))
+        self.kinds = [None if t is None else kind_of(t) for t in self.terms]
+        self.own = {i for i, t in enumerate(self.terms) if id(t) in own}
+        target, effects = regression.whitened()
+        how = regression.level_range, regression.n_free
+        odds = TermOdds(np.array(kinds), n_expected)
+        identity = np.eye(effects.shape[1])
+        self.evidence = SubsetEvidence(effects, target, identity, odds, *how)
+        named = [i for i, t in enumerate(self.terms) if t is not None]
+        self.singles = np.array([i for i in named if i not in self.slopes])
+        self.pairs = np.array([i for i in named if i in self.slopes])
+
+    def is_own(self, i):
+        """Whether a column is one of the terms that the problem is linearised at."""
+        return i in self.own
+
+    def with_slope(self, i):
+        """The positions of a term, and of its slope if it has a parameter."""
+        return (i, self.slopes[i]) if i in self.slopes else (i,)
+
+    def products(self, e):
+        """Positions of the products of an equation."""
+        return [i for i in self.singles.tolist() if self.terms[i].equation == e]
+
+    def equation(self, i):
+        """The equation of a column; that of the term of a slope."""
+        if self.terms[i] is not None:
+            return self.terms[i].equation
+        return next(self.terms[j].equation for j, k in self.slopes.items() if k == i)
+
+    def named(self, kept):
+        """Positions of the terms among those of terms and slopes."""
+        return [i for i in kept if self.terms[i] is not None]
+
+    def size(self, kept):
+        """Number of terms."""
+        return len(self.named(kept))
+
+    def kind(self, kept):
+        """What sets have in common that differ in inner parameters."""
+        return frozenset(self.kinds[i] for i in self.named(kept))
+
+    def has_function(self, kept):
+        """Whether some of the terms are no products."""
+        return any(i in self.slopes for i in kept)
+
+    def score(self, kept):
+        """The log evidence of a set."""
+        return self.evidence(list(kept))
+
+    def best_added(self, bases):
+        """Sets (score, positions) with a term more, the best of each kind."""
+        best = {}
+        for base in bases:
+            singles = np.setdiff1d(self.singles, base)
+            pairs = np.setdiff1d(self.pairs, base)
+            slopes = np.array([self.slopes[i] for i in pairs], dtype=int)
+            values = np.concatenate(
+                [
+                    self.evidence.more(list(base), singles),
+                    self.evidence.more_pairs(list(base), pairs, slopes),
+                ]
+            )
+            added = np.concatenate([singles, pairs])
+            for j in np.argsort(-values)[:40]:
+                i = int(added[j])
+                kind = self.kinds[i], base
+                if kind not in best or best[kind][0] < values[j]:
+                    best[kind] = values[j], (*base, *self.with_slope(i))
+        return sorted(best.values(), key=lambda pair: -pair[0])
+
+    def solved(self, kept, limit):
+        """Terms of a set with their most probable parameters, and values."""
+        by = dict(zip(kept, self.evidence.values(list(kept)), strict=True))
+        terms, values = [], []
+        for i in sorted(self.named(kept), key=lambda i: self.terms[i].equation):
+            move = by[self.slopes[i]] / by[i] if i in self.slopes and by[i] else 0.0
+            terms.append(moved(self.terms[i], np.exp(np.clip(move, -limit, limit))))
+            values.append(by[i])
+        return terms, np.array(values)
+
+
+def extends(refined, other):
+    """Whether terms are others with more, or with other inner parameters."""
+    own, fewer = ({*map(kind_of, each.terms)} for each in (refined, other))
+    return fewer <= own
+
+
+def with_digits(refined):
+    """Terms whose inner parameters are written to the digits that they are known to."""
+    model, terms = refined.model, []
+    stds = model.posterior_weights().std(np.eye(len(model.regression.weights)))
+    start = 0
+    for e in sorted({t.equation for t in refined.terms}):
+        own = [i for i, t in enumerate(refined.terms) if t.equation == e]
+        inner = [i for i in own if refined.terms[i].function.family]
+        errors = stds[start + len(own) : start + len(own) + len(inner)]
+        start += len(own) + len(inner)
+        digits = dict.fromkeys(own, 3)
+        for i, error in zip(inner, errors, strict=True):
+            part = error / max(abs(refined.values[i]), np.finfo(float).tiny)
+            digits[i] = int(np.clip(1 - np.floor(np.log10(part)), 2, 4))
+        for i in own:
+            term = refined.terms[i]
+            function = replace(term.function, digits=digits[i])
+            terms.append(simplified(replace(term, function=function)))
+    return terms

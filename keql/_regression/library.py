@@ -1,0 +1,215 @@
+"""The functions that ordinary differential equations may have, as values.
+
+Products of operators, and elementary functions of each operator and of time with their
+inner parameters on a grid, in units of the data.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from keql._numerics.elementary import Elementary
+from keql._numerics.linalg import rms
+from keql.kernels import Dictionary
+
+
+@dataclass(frozen=True)
+class ElementarySettings:
+    """Which functions are tried, and how far the search for them goes.
+
+    degree : int. Highest of products of operators beside the functions.
+    most_products : int. Lower degrees are taken where there are more products.
+    n_expected : float. How many products an equation has before data are seen, and how
+        many functions; all of either are as probable.
+    n_parameters : int. Values of the parameter of a function of a state on the grid.
+    n_frequencies : int. Of cosines and sines of time: those that equal distances
+        between the observations resolve, so many at most.
+    n_small : int. All sets of few products are compared, of sizes up to which there are
+        not more than this.
+    n_tried : int. Sets of each size that are solved for in each linearisation.
+    n_rounds : int. Linearisations.
+    max_steps : int. Steps to solve for one set.
+    largest_change : float. Of the logarithm of a parameter in a step.
+    tol : float. Change of the states at which steps end, relative to their size.
+    part : float. The same in units of the noise, if that is more.
+    patience, margin : int, float. After so many steps a set is given up whose log
+        evidence is lower than that of the best by this.
+    much_noise : float. Noise, in units of the size of the observations, from which on
+        the evidence of the linearised problem tells, beside terms to start from, which
+        sets are worth being solved for.
+    """
+
+    degree: int = 3
+    most_products: int = 25
+    n_expected: float = 3.0
+    n_parameters: int = 7
+    n_frequencies: int = 60
+    n_small: int = 400
+    n_tried: int = 3
+    n_rounds: int = 6
+    max_steps: int = 30
+    largest_change: float = 0.5
+    tol: float = 1e-8
+    part: float = 3e-3
+    patience: int = 5
+    margin: float = 10.0
+    much_noise: float = 2e-3
+
+
+@dataclass(frozen=True)
+class Term:
+    """A function in the equation at position `equation`, with what it came from.
+
+    origin : int. Position in the library of the function with which it began.
+    """
+
+    equation: int
+    function: Elementary
+    origin: int
+
+
+class Library:
+    """The functions that equations may have, the inner parameters of some on a grid.
+
+    learned : LearnedModel. Equations, with the features that their columns have.
+    settings : ElementarySettings.
+
+    terms : list of Term. First the products of each equation.
+    sizes : list of float. What the unknown part of each equation has to explain.
+    kinds : ndarray of shape (q, 2). Of each term its equation, and whether it is an
+        elementary function.
+    """
+
+    def __init__(self, learned, settings):
+        self.names = tuple(learned.setup.unknown_names(learned.variables))
+        n_columns, d = len(self.names), len(learned.variables)
+        self.sizes = [rms(target) or 1.0 for target in learned.targets]
+        self.features = [e.training_features[:, :n_columns] for e in learned.equations]
+        self.n_times = max(
+            len(np.unique(data.points[:, 0])) for data in learned.observations.functions
+        )
+        self.terms, kinds = [], []
+        first = d + len(learned.setup.inputs.names)
+        for e, part in enumerate(learned.setup.equations):
+            if part.depends_on is None:
+                continue
+            operators = [self.names[first + q] for q in part.depends_on]
+            for function in self._functions(e, operators, settings):
+                kinds.append((e, int(function.family != "")))
+                self.terms.append(Term(e, function, len(self.terms)))
+        self.kinds = np.array(kinds)
+
+    def _functions(self, e, operators, settings):
+        """Products of operators, functions of each and of time, times an operator."""
+        products = _products(operators, settings)
+        yield from (Elementary(powers) for powers in products)
+        # Beside these, a slow sine of time would stand for time itself.
+        factors = [(), *(((name, 1),) for name in operators)]
+        time = self.names[0]
+        yield from (Elementary(((time, 1), *powers)) for powers in factors)
+        S = self.features[e]
+        for name in operators:
+            x = S[:, self.names.index(name)]
+            squared = [((name, 2),)]
+            for family, k in _state_grid(x, settings.n_parameters):
+                own = squared if family in ("peak",) else []
+                for powers in [*factors, *own]:
+                    yield Elementary(powers, family, name, k)
+        n_frequencies = min(settings.n_frequencies, self.n_times)
+        for family, k in _time_grid(S[:, 0], n_frequencies):
+            yield from (Elementary(powers, family, time, k) for powers in factors)
+
+    def scale(self, term):
+        """Prior standard deviation of the coefficient of a term."""
+        values = self.values(term)
+        size = rms(values)
+        usable = np.isfinite(size) and size > 0
+        return self.sizes[term.equation] / size if usable else 1.0
+
+    def values(self, term):
+        """Values (n,) of a term at the features that its equation was learned from."""
+        S, function = self.features[term.equation], term.function
+        columns = [S[:, self.names.index(name)] for name in function.columns]
+        return np.broadcast_to(function(*columns), (len(S),))
+
+    def term(self, e, powers):
+        """A product of operators in an equation, which is added if it is missing."""
+        function = Elementary(tuple(powers))
+        for term in self.terms:
+            if term.equation == e and term.function == function:
+                return term
+        term = Term(e, function, len(self.terms))
+        self.terms.append(term)
+        self.kinds = np.vstack([self.kinds, (e, 0)])
+        return term
+
+    def kernel(self, terms):
+        """The kernel of the terms of one equation, called as they are written."""
+        table = {term.function.name: term.function for term in terms}
+        scales = np.array([self.scale(term) for term in terms])
+        return Dictionary(table, scales, self.names)
+
+
+def _products(operators, settings):
+    """Powers of all products of operators, of the degree that is not too many."""
+    for degree in range(settings.degree, 0, -1):
+        products = [
+            tuple((n, factors.count(n)) for n in dict.fromkeys(factors))
+            for total in range(degree + 1)
+            for factors in combinations_with_replacement(operators, total)
+        ]
+        if len(products) <= settings.most_products:
+            break
+    return products
+
+
+def _state_grid(x, n):
+    """Families and inner parameters for a state with values x, in its units."""
+    size = np.max(np.abs(x)) or 1.0
+    for k in np.geomspace(0.5, 12, n) / size:
+        yield "sin", k
+        yield "cos", k
+    for k in np.geomspace(0.5, 12, n) / size:
+        yield "exp", k
+        yield "exp", -k
+    for k in np.geomspace(0.03, 4, n) * size:
+        yield "peak", k**2
+    if np.min(x) > 0:
+        yield "log", 1 / np.median(x)
+        yield from (("pole", k) for k in np.geomspace(0.01, 4, n) * size)
+        yield from (("power", k) for k in (-1.0, -0.5, 0.35, 0.6, 1.5, 2.5))
+
+
+def _time_grid(t, n):
+    """The same for time: n frequencies, of half a period and more, and decays."""
+    span = np.ptp(t) or 1.0
+    for w in np.arange(1, n + 1) * np.pi / span:
+        yield "cos", w
+        yield "sin", w
+    for k in (1.0, 3.0, 10.0):
+        yield "exp", -k / span
+
+
+def kind_of(term):
+    """What terms have in common that differ in their inner parameters."""
+    return term.equation, replace(term.function, parameter=1.0, digits=3)
+
+
+def moved(term, by):
+    """A term whose inner parameter is multiplied by a number."""
+    if not term.function.family:
+        return term
+    function = term.function.with_parameter(term.function.parameter * by)
+    return replace(term, function=function)
+
+
+def simplified(term, tol=1e-5):
+    """A term whose function is a whole power, up to `tol`, as a product."""
+    function, power = term.function, round(term.function.parameter)
+    is_whole = abs(function.parameter - power) < tol and power > 0
+    if function.family != "power" or not is_whole:
+        return term
+    powers = dict(function.powers)
+    powers[function.argument] = powers.get(function.argument, 0) + power
+    return replace(term, function=Elementary(tuple(powers.items())))

@@ -1,0 +1,53 @@
+"""Elementary functions as values: their derivatives, their names, pickling."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from keql._numerics.elementary import FAMILIES, Elementary
+from keql._numerics.subsets import SubsetEvidence, TermOdds
+
+X, SPEED = np.array([0.3, 1.1, 2.4]), np.array([1.0, -2.0, 0.5])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_slopes_are_those_in_the_logarithm_of_the_parameter(family):
+    function, step = Elementary((("v", 2),), family, "u", 1.3), 1e-5
+
+    def at(change):
+        return function.with_parameter(1.3 * np.exp(change))(X, SPEED)
+
+    difference = (at(step) - at(-step)) / (2 * step)
+    slope = function.in_log_parameter()(X, SPEED)
+    np.testing.assert_allclose(slope, difference, rtol=1e-8, atol=1e-9)
+
+
+def test_names():
+    names = {
+        Elementary(): "1",
+        Elementary((("u", 2), ("v", 1))): "u^2 v",
+        Elementary((), "sin", "u"): "sin(u)",
+        Elementary((("u", 1),), "log", "u", 1 / 3): "u log(0.333 u)",
+        Elementary((("u", 1),), "peak", "u", 2.5): "u/(2.5 + u^2)",
+        Elementary((), "pole", "u", 2.5): "1/(2.5 + u)",
+        Elementary((), "exp", "t", -1.0): "exp(-t)",
+    }
+    assert {function: function.name for function in names} == names
+
+
+def test_they_pickle():
+    function = Elementary((("v", 1),), "exp", "u", -0.5)
+    copy = pickle.loads(pickle.dumps(function))
+    assert copy == function
+    np.testing.assert_array_equal(copy(X, SPEED), function(X, SPEED))
+
+
+def test_evidence_of_pairs_is_that_of_the_set():
+    rng = np.random.default_rng(0)
+    effects, target = rng.standard_normal((30, 9)), rng.standard_normal(30)
+    odds = TermOdds(np.array([0, 0, 0, 1, 1, 1, -1, -1, -1]))
+    evidence = SubsetEvidence(effects, target, np.eye(9), odds, (0.1, np.inf))
+    pairs = evidence.more_pairs([0, 2], np.array([3, 4, 5]), np.array([6, 7, 8]))
+    whole = [evidence([0, 2, i, i + 3]) for i in (3, 4, 5)]
+    np.testing.assert_allclose(pairs, whole, rtol=1e-10)

@@ -1,0 +1,131 @@
+"""Elementary functions among the terms of ordinary differential equations."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from keql import LearnedEquation, OneStepKEqL
+from keql.kernels import Dictionary
+
+
+def trajectory(rate, initial, t_end, n):
+    """Times (n, 1) and exact values (n,) of the first of some states."""
+    t = np.linspace(0, t_end, n)
+    found = solve_ivp(
+        rate, (0, t_end), initial, "DOP853", t_eval=t, rtol=1e-12, atol=1e-13
+    )
+    return t[:, None], found.y[0]
+
+
+def gompertz(t, u):
+    return -0.8 * u * np.log(u / 3)
+
+
+def pendulum(t, state):
+    return [state[1], -np.sin(state[0]) - 0.2 * state[1]]
+
+
+def first_order():
+    """An estimator for u' = P(u)."""
+    return OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto")
+
+
+@pytest.fixture(scope="module")
+def swinging():
+    """The equation of a damped pendulum, from 40 exact values."""
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",), n_terms="auto")
+    return model.fit(*trajectory(pendulum, [2.5, 0.0], 20, 40)).equation_
+
+
+def test_a_pendulum_has_a_sine(swinging):
+    terms = swinging.terms()
+    assert set(terms) == {"sin(u)", "u_t"}
+    np.testing.assert_allclose([terms["sin(u)"], terms["u_t"]], [1, 0.2], rtol=1e-6)
+    [sine] = [f for f in swinging.equation_kernel.functions.values() if f.family]
+    assert abs(sine.parameter - 1) < 1e-6
+
+
+def test_it_swings_as_the_truth_does(swinging):
+    t, u = trajectory(pendulum, [1.0, 0.5], 10, 20)
+    np.testing.assert_allclose(
+        swinging.simulate(t[:, 0], [1.0, 0.5])[:, 0], u, atol=1e-6
+    )
+
+
+def test_it_is_written_in_all_formats(swinging):
+    assert str(swinging) == "u_tt = -1.00 sin(u) - 0.200 u_t"
+    assert swinging.to_latex() == r"u_{tt} = -1.00 \sin(u) - 0.200 u_{t}"
+
+
+def test_sympy_knows_its_functions(swinging):
+    sympy = pytest.importorskip("sympy")
+    expression = swinging.to_sympy().rhs
+    assert expression.atoms(sympy.sin)
+
+
+def test_it_is_saved(swinging):
+    S = np.array([[0.0, 0.3, -0.4], [1.0, 2.0, 0.5]])
+    plain = json.loads(json.dumps(swinging.to_dict()))
+    for copy in (
+        LearnedEquation.from_dict(plain),
+        pickle.loads(pickle.dumps(swinging)),
+    ):
+        np.testing.assert_array_equal(copy.unknown_part(S), swinging.unknown_part(S))
+        assert str(copy) == str(swinging)
+
+
+@pytest.mark.parametrize("units", [1.0, 1e3])
+def test_a_function_is_found_in_any_units(units):
+    t, u = trajectory(gompertz, [0.1], 8, 30)
+    equation = first_order().fit(units * t, units * u).equation_
+    [function] = equation.equation_kernel.functions.values()
+    assert (function.family, function.powers) == ("log", (("u", 1),))
+    np.testing.assert_allclose(function.parameter * 3 * units, 1, rtol=1e-6)
+    [value] = equation.terms().values()
+    np.testing.assert_allclose(value * units, 0.8, rtol=1e-6)
+
+
+def test_polynomials_with_noise_stay_polynomials():
+    t, u = trajectory(lambda t, u: u - u**2, [0.1], 6, 25)
+    rng = np.random.default_rng(0)
+    model = first_order().fit(t, u + 0.002 * rng.standard_normal(25))
+    assert set(model.equation_.terms()) == {"u", "u^2"}
+
+
+def logistic(u):
+    return u * (1 - u)
+
+
+def square_root(u):
+    return u**0.5
+
+
+def linear(u):
+    return u
+
+
+def test_terms_of_a_dictionary_are_chosen():
+    t, u = trajectory(lambda t, u: u - u**2, [0.1], 6, 25)
+    functions = {"u(1 - u)": logistic, "sqrt(u)": square_root, "u": linear}
+    model = OneStepKEqL(
+        ("u",),
+        "u_t",
+        variables=("t",),
+        equation_kernel=Dictionary(functions),
+        n_terms="auto",
+    ).fit(t, u)
+    terms = model.equation_.terms()
+    assert set(terms) == {"u(1 - u)"}
+    np.testing.assert_allclose(terms["u(1 - u)"], -1, rtol=1e-8)
+    model.set_params(n_terms=1).fit(t, u)
+    assert set(model.equation_.terms()) == {"u(1 - u)"}
+
+
+def test_the_report_says_why_they_are_not_tried():
+    t, u = trajectory(lambda t, u: u - u**2, [0.1], 6, 25)
+    report = str(first_order().set_params(n_terms=2).fit(t, u).fit_report_)
+    assert "elementary functions" in report
+    assert 'only n_terms="auto" asks for any terms' in report
