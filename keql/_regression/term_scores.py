@@ -28,7 +28,7 @@ class TermPrior:
 
     n_expected: float = 3.0
     n_of_degree: float = 1.0
-    sizes: tuple = (1.0, 4.0, 16.0)
+    sizes: tuple = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
 
 
 class TermScores:
