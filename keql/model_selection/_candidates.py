@@ -50,7 +50,9 @@ def candidates(two_step, given, settings):
             two_step,
             given,
             partial(
-                varying_coefficient_kernel, points=np.concatenate([*placed, *observed])
+                varying_coefficient_kernel,
+                points=np.concatenate([*placed, *observed]),
+                periods=two_step.observations.periods,
             ),
         ),
         name="linear, coefficients varying with the coordinates",
