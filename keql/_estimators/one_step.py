@@ -121,7 +121,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         or if ordinary differential equations have cubic terms by their evidence; or, if
         there are several functions and `n_terms` is not given, it is one of linear
         equations whose coefficients vary with the coordinates, if with it observations
-        are predicted clearly better.
+        are predicted clearly better, by exact states where there are such.
     observation_noise : float or dict, default=None
         Standard deviation sigma_u of an observation of weight 1, in units of `y`,
         ``{state or operator: float}`` if they differ; None: fitted with the state
