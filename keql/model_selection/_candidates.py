@@ -35,8 +35,6 @@ def candidates(two_step, given, settings):
     Returns table : list of Candidate. Exact states come first: they say most of the
         states.
     """
-    placed = two_step.setup.collocation_points
-    observed = [data.points for data in two_step.observations.functions]
     cubic = replace(
         given,
         equation_kernel=default_kernels(
@@ -44,19 +42,7 @@ def candidates(two_step, given, settings):
         ),
         name="cubic polynomial",
     )
-    varying = replace(
-        given,
-        equation_kernel=default_kernels(
-            two_step,
-            given,
-            partial(
-                varying_coefficient_kernel,
-                points=np.concatenate([*placed, *observed]),
-                periods=two_step.observations.periods,
-            ),
-        ),
-        name="linear, coefficients varying with the coordinates",
-    )
+    varying = _varying(two_step, given)
     is_open = _is_open(two_step, given)
     first = given if is_open else replace(given, name="as given")
     kernel_given = "" if is_open else "equation_kernel is given"
@@ -94,6 +80,22 @@ def _elementary(two_step, given, why_not, most_states=2):
     features = two_step.equation.training_features[:, 1:n_columns]
     why_not = why_not or _why_powers_are_alike(features, 4)
     return Candidate(_exact(replace(given, name="elementary functions")), why_not)
+
+
+def _varying(two_step, given):
+    """The hypothesis of a linear equation whose coefficients vary."""
+    observations = two_step.observations
+    points = [data.points for data in observations.functions]
+    make = partial(
+        varying_coefficient_kernel,
+        points=np.concatenate([*two_step.setup.collocation_points, *points]),
+        periods=observations.periods,
+    )
+    return replace(
+        given,
+        equation_kernel=default_kernels(two_step, given, make),
+        name="linear, coefficients varying with the coordinates",
+    )
 
 
 def _exactly_varying(two_step, varying, why_not):
