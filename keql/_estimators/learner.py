@@ -227,10 +227,8 @@ class Learner(BaseKEqL):
         if learned.setup is not None and self._imposes_equations:
             imposed = learned.setup.collocation_points
         observed = [data.points for data in learned.observations.functions]
-        periods = learned.observations.periods
-        return [
-            reach_of(*both, periods) for both in zip(observed, imposed, strict=True)
-        ]
+        periods = [learned.observations.periods] * len(observed)
+        return [*map(reach_of, observed, imposed, periods)]
 
     def _warn(self, points, labels):
         """Warn of points outside of the box of what was observed."""
