@@ -62,6 +62,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         "operator_column": [None, Integral, str],
         "inputs": [None, dict],
         "units": [None, dict],
+        "periods": [None, dict],
         "states": [None, tuple, list, str],
         "equations": [None, list],
         "observation_noise": [None, at_least(0, Real), dict],

@@ -263,7 +263,7 @@ def where_observed(setup, observations, d):
     points say nothing of the equation, but misguide what is learned from the states
     that are found first. With a single coordinate these are points on both sides.
     """
-    axis = 0 if d == 1 else time_axis(setup, d)
+    axis = 0 if d == 1 else time_axis(setup, d, observations.periods)
     if axis is None:
         return setup
     masks = [

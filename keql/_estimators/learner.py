@@ -27,6 +27,7 @@ from keql._observations.columns import (
     name_coordinates,
     name_single_state,
     name_states,
+    ring_lengths,
     states_by_name,
 )
 from keql._observations.data import (
@@ -226,7 +227,8 @@ class Learner(BaseKEqL):
         if learned.setup is not None and self._imposes_equations:
             imposed = learned.setup.collocation_points
         observed = [data.points for data in learned.observations.functions]
-        return [reach_of(*pair) for pair in zip(observed, imposed, strict=True)]
+        periods = [learned.observations.periods] * len(observed)
+        return [*map(reach_of, observed, imposed, periods)]
 
     def _warn(self, points, labels):
         """Warn of points outside of the box of what was observed."""
@@ -466,7 +468,8 @@ class Learner(BaseKEqL):
         data = _merge_rows(table, weights[rows], len(functions), operators)
         if self.observation_noise == 0:
             refuse_conflicts(data)
-        observations = Observations(tuple(functions), data, states)
+        given = tuple(functions), data, states, ring_lengths(self.periods, variables)
+        observations = Observations(*given)
         return observations, variables, self._read_inputs(columns, labels, functions)
 
 

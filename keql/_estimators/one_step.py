@@ -97,14 +97,19 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         printed equation, tables, the report and displays then have units, and the
         printed equation standard errors: "d2u/dt2 = -1.095(7) h^-2 u". Nothing is
         converted.
+    periods : dict of str to float, default=None
+        Lengths of the coordinates that are rings, such as ``{"x": 1.0}``, in their
+        units: states repeat themselves there, and have no ends in space. State kernels
+        that are given need these periods. None: no coordinate is a ring.
     state_kernel : kernel or dict, default=None
         Kernel of the states, ``{state: kernel}`` if they differ; free hyperparameters
         are fitted by maximum marginal likelihood of the observations. None: states of
         ordinary differential equations, of any order and number, and of one equation of
         evolution in one space dimension, u_t or u_tt = G(t, x, u, u_x, ...) of second
-        to fourth order in space, obey these exactly, unless observations are predicted
-        clearly better without that: only their initial values are open, and those at
-        both ends in space, these with a kernel of maximum likelihood. Others have an
+        to fourth order in space, of any order on a ring, obey these exactly, unless
+        observations are predicted clearly better without that: only their initial
+        values are open, and those at both ends in space where it is no ring, these
+        with a kernel of maximum likelihood. Others have an
         offset plus the RBF or Matern kernel whose joint fit predicts observations best
         from all others; the equation may be that of another fit, with the default
         kernel of :class:`keql.TwoStepKEqL`, if observations are predicted better.
@@ -116,7 +121,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         or if ordinary differential equations have cubic terms by their evidence; or, if
         there are several functions and `n_terms` is not given, it is one of linear
         equations whose coefficients vary with the coordinates, if with it observations
-        are predicted clearly better.
+        are predicted clearly better, by exact states where there are such.
     observation_noise : float or dict, default=None
         Standard deviation sigma_u of an observation of weight 1, in units of `y`,
         ``{state or operator: float}`` if they differ; None: fitted with the state
@@ -244,6 +249,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         states=None,
         equations=None,
         units=None,
+        periods=None,
         state_kernel=None,
         equation_kernel=None,
         observation_noise=None,
@@ -266,6 +272,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.variables, self.function_column = variables, function_column
         self.operator_column, self.inputs = operator_column, inputs
         self.states, self.equations, self.units = states, equations, units
+        self.periods = periods
         self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.state_penalty, self.n_inducing = state_penalty, n_inducing

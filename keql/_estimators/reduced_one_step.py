@@ -18,7 +18,7 @@ class ReducedOneStepKEqL(OneStepKEqL):
         As for :class:`OneStepKEqL`.
     variables, function_column, operator_column, inputs : optional
         As for :class:`OneStepKEqL`.
-    states, equations, units : optional
+    states, equations, units, periods : optional
         As for :class:`OneStepKEqL`.
     state_kernel, equation_kernel : optional
         As for :class:`OneStepKEqL`.
@@ -67,6 +67,7 @@ class ReducedOneStepKEqL(OneStepKEqL):
         states=None,
         equations=None,
         units=None,
+        periods=None,
         state_kernel=None,
         equation_kernel=None,
         observation_noise=None,
@@ -90,6 +91,7 @@ class ReducedOneStepKEqL(OneStepKEqL):
         self.variables, self.function_column = variables, function_column
         self.operator_column, self.inputs = operator_column, inputs
         self.states, self.equations, self.units = states, equations, units
+        self.periods = periods
         self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.state_penalty = state_penalty

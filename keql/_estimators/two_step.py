@@ -66,6 +66,10 @@ class TwoStepKEqL(Learner):
         printed equation, tables, the report and displays then have units, and the
         printed equation standard errors: "d2u/dt2 = -1.095(7) h^-2 u". Nothing is
         converted.
+    periods : dict of str to float, default=None
+        Lengths of the coordinates that are rings, such as ``{"x": 1.0}``, in their
+        units: states repeat themselves there, and have no ends in space. State kernels
+        that are given need these periods. None: no coordinate is a ring.
     state_kernel : kernel or dict, default=None
         Kernel of the states, ``{state: kernel}`` if they differ. Its free
         hyperparameters are a start and are fitted by maximum marginal likelihood over
@@ -131,7 +135,7 @@ class TwoStepKEqL(Learner):
     kernel takes the shortest length scale everywhere, and needs many more observations.
     All sizes, lengths and the centre are those of the highest posterior density given
     the observations, with weak priors in units of the data; `state_kernel_` holds them,
-    "fixed".
+    "fixed". On rings it is an offset plus one :class:`keql.kernels.RBF` with `period`.
 
     References
     ----------
@@ -174,6 +178,7 @@ class TwoStepKEqL(Learner):
         states=None,
         equations=None,
         units=None,
+        periods=None,
         state_kernel=None,
         equation_kernel=None,
         observation_noise=None,
@@ -190,6 +195,7 @@ class TwoStepKEqL(Learner):
         self.variables, self.function_column = variables, function_column
         self.operator_column, self.inputs = operator_column, inputs
         self.states, self.equations, self.units = states, equations, units
+        self.periods = periods
         self.state_kernel, self.equation_kernel = state_kernel, equation_kernel
         self.observation_noise, self.equation_noise = observation_noise, equation_noise
         self.state_penalty, self.n_inducing = state_penalty, n_inducing

@@ -220,23 +220,25 @@ class BoundaryPrior:
         return replace(self, kernel=kernel, noise=noise, scale=scale)
 
 
-def boundary_kernels(points, values, order=1, length=0.3):
+def boundary_kernels(points, values, order=1, periods=None, length=0.3):
     """Kernels on the boundary to start from, of different smoothness.
 
     An unknown offset and Matern kernels of some degrees; the first length scales are a
     fraction of the extent of the points (n, 2) that cover the box, between 0.02 and 30
     of it, and variances between 0.01 and 1,000 of the mean square of the values (N,).
     If the equation is of second order in time, slopes have to exist; and as it does not
-    make states smoother than they are initially, one kernel is of smooth functions.
+    make states smoother than they are initially, one kernel is of smooth functions. All
+    have the `periods` of the coordinates.
     """
     extent, square = extent_of(points), size_or_one(values) ** 2
     offset = Constant(np.mean(values) ** 2, "fixed")
     variance = Constant(square, (1e-2 * square, 1e3 * square))
     bounds = np.outer(extent, (0.02, 30.0))
     degrees = (1.5, 2.5) if order == 1 else (2.5,)
-    kernels = [Matern(length * extent, bounds, nu=nu) for nu in degrees]
+    first = length * extent
+    kernels = [Matern(first, bounds, nu=nu, period=periods) for nu in degrees]
     if order == 2:
-        kernels.append(RBF(length * extent, bounds))
+        kernels.append(RBF(first, bounds, period=periods))
     return [offset + variance * kernel for kernel in kernels]
 
 
@@ -260,7 +262,8 @@ def boundary_priors(learned, points, order, noise, first_noise, exact):
     for state in observations.states:
         names = [operator.state for operator in observations.operators]
         values = [data.values[data.index == names.index(state)] for data in functions]
-        kernels.append(boundary_kernels(points, np.concatenate(values), order))
+        given = points, np.concatenate(values), order, observations.periods
+        kernels.append(boundary_kernels(*given))
     return tuple(
         BoundaryPrior(
             own[0] if single else StateKernels(own),

@@ -353,6 +353,6 @@ class LaterBoundary:
         known = solve_lower(self._factor, root[-len(self._factor) :])
         left = self._own - self._explained.T @ self._explained
         variances, directions = linalg.eigh(left)
-        kept = variances > negligible * max(variances[-1], np.finfo(float).tiny)
+        kept = variances > negligible * np.max(variances, initial=np.finfo(float).tiny)
         added = directions[:, kept] * np.sqrt(variances[kept])
         return np.column_stack([self._explained.T @ known, added])

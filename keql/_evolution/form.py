@@ -40,7 +40,8 @@ def why_not_integrated(learned, limits=None):
     points = np.concatenate([data.points for data in functions])
     if np.any(np.ptp(points, axis=0) == 0):
         return "all observations are at one time or at one place"
-    if not setup.is_system and grows_without_bounds(learned, time_axis(setup, 2)):
+    axis = time_axis(setup, 2, learned.observations.periods)
+    if not setup.is_system and grows_without_bounds(learned, axis):
         return "short waves would grow without bounds, as those of u_xx + u_yy = 0 do"
     return ""
 
@@ -58,8 +59,11 @@ def _why_no_field(learned):
         return "the forcing is known at the collocation points only"
     if len(learned.variables) != 2:
         return "the equation does not have one coordinate of time and one of space"
-    if time_axis(setup, 2) is None:
-        return "the equation is not of order 1 or 2 in time and 2 to 4 in space"
+    if time_axis(setup, 2, learned.observations.periods) is None:
+        return (
+            "the equation is not of order 1 or 2 in time and 2 to 4 in space, or of "
+            "any order on a ring"
+        )
     return ""
 
 
@@ -78,10 +82,10 @@ def _why_no_fields(learned):
         return "a forcing is known at the collocation points only"
     if len(learned.variables) != 2:
         return "the equations do not have one coordinate of time and one of space"
-    if time_axis(setup, 2) is None:
+    if time_axis(setup, 2, observations.periods) is None:
         return (
             "the equations are not one for the time derivative of each state, of order "
-            "0 or 2 to 4 in space"
+            "0 or 2 to 4 in space, or of any order on a ring"
         )
     return ""
 
@@ -97,7 +101,7 @@ def _has_forcing_everywhere(setup):
     )
 
 
-def time_axis(setup, n_variables):
+def time_axis(setup, n_variables, periods=None):
     """Which of two coordinates is the time of evolution equations; None for others.
 
     Of several equations each is solved for the first time derivative of another state.
@@ -107,30 +111,45 @@ def time_axis(setup, n_variables):
     equation at collocation points. If it is of second order in time, the known part has
     nothing but derivatives in time, as in u_tt = u_xx, and the unknown part none of
     second order: u_xx + u_yy = f has no time.
+
+    A ring leaves no values open, so that the order in space may be any: `periods` has
+    the length of each coordinate that is one, and infinity for others (None: none is).
+    Time is no ring.
     """
     if n_variables != 2:
         return None
+    is_ring = np.isfinite(np.broadcast_to(np.inf if periods is None else periods, 2))
+    axes = [axis for axis in (0, 1) if not is_ring[axis]]
     if setup.is_system:
-        return next((axis for axis in (0, 1) if _are_of_evolution(setup, axis)), None)
+        found = (i for i in axes if _are_of_evolution(setup, i, is_ring[1 - i]))
+        return next(found, None)
     orders = np.max(_orders(setup.operators), axis=0)
     known = getattr(setup.equations[0].known_part, "operators", [])
     in_known = np.max(_orders(known), axis=0, initial=0)
-    for axis in (0, 1):
-        if orders[axis] == 1 and 2 <= orders[1 - axis] <= 4:
+    for axis in axes:
+        if orders[axis] == 1 and _is_solved_for(orders[1 - axis], is_ring[1 - axis]):
             return axis
     unknown = setup.operators[: setup.n_operators]
     in_unknown = np.max(_orders(unknown), axis=0, initial=0)
-    for axis in (0, 1):
+    for axis in axes:
         explicit = (in_known[axis], in_known[1 - axis]) == (2, 0)
-        if explicit and in_unknown[axis] < 2 and 2 <= orders[1 - axis] <= 4:
+        allowed = orders[1 - axis] > 1 and _is_solved_for(
+            orders[1 - axis], is_ring[1 - axis]
+        )
+        if explicit and in_unknown[axis] < 2 and allowed:
             return axis
     return None
 
 
-def _are_of_evolution(setup, axis):
+def _is_solved_for(order, on_ring):
+    """Whether equations of an order in space leave values at both ends or none open."""
+    return order >= 1 if on_ring else 2 <= order <= 4
+
+
+def _are_of_evolution(setup, axis, on_ring):
     """Whether a coordinate is the time of several equations, all of first order in it.
 
-    As for a single equation, states of first order in space are left out.
+    As for a single equation, states of first order in space are left out but on a ring.
     """
     evolving = []
     for terms in setup.equations:
@@ -143,7 +162,7 @@ def _are_of_evolution(setup, axis):
         return False
     orders = [order_in_space(setup, axis, state) for state in evolving]
     highest = len(evolving) == len(setup.equations) and max(orders, default=0)
-    return bool(2 <= highest <= 4) and 1 not in orders
+    return bool(_is_solved_for(highest, on_ring)) and (on_ring or 1 not in orders)
 
 
 def grows_without_bounds(learned, axis, certainty=3.0):

@@ -4,9 +4,10 @@ Time goes in steps. In each of them a function is a cubic through its start, whi
 the end of the step before, and the three Radau points, the last of which is its end. If
 the equation is of second order in time, the slope in time is another cubic, through its
 start and the slopes at the Radau points; the values are all that is kept. In space a
-function is a polynomial through Chebyshev points.
+function is a polynomial through Chebyshev points or, on a ring, a trigonometric
+polynomial through an odd number of equidistant ones.
 
-Trefethen, Spectral Methods in MATLAB, 2000, chapter 6.
+Trefethen, Spectral Methods in MATLAB, 2000, chapters 3 and 6.
 """
 
 from copy import copy
@@ -37,6 +38,9 @@ class EvolutionGrid:
     grading : float, default=None. Step k of n ends at (k / n)^grading of the time;
         None: 2 if the order is 1, and 1 if it is 2.
     states : tuple of str, default=("u",). Names of the states.
+    period : float, default=inf. Length of the ring that space is: then it begins at the
+        lower corner, has no ends, and one point more if their number is even. Infinity:
+        an interval.
     """
 
     def __init__(
@@ -50,9 +54,13 @@ class EvolutionGrid:
         order=1,
         grading=None,
         states=("u",),
+        period=np.inf,
     ):
-        self.lower, self.upper, self.axis = lower, upper, axis
-        self.order = order
+        self.lower, self.upper, self.axis = lower, upper.copy(), axis
+        self.order, self.period = order, period
+        if self.is_ring:
+            self.upper[1 - axis] = lower[1 - axis] + period
+            n_points, n_ends = n_points + (n_points + 1) % 2, 0
         # Slopes at the Radau points of a step of length 1 from its values.
         self.to_slopes = _lagrange(STAGES, STAGES[1:], 1)
         grading = 3.0 - order if grading is None else grading
@@ -66,13 +74,20 @@ class EvolutionGrid:
                 for k, n in enumerate(self.n_ends)
             ]
         )
-        begin, end = lower[axis], upper[axis]
+        begin, end = self.lower[axis], self.upper[axis]
         self.edges = begin + (end - begin) * np.linspace(0, 1, n_steps + 1) ** grading
         self.steps = np.diff(self.edges)
-        left, right = lower[1 - axis], upper[1 - axis]
-        angles = np.linspace(0, np.pi, n_points)
+        left, right = self.lower[1 - axis], self.upper[1 - axis]
+        places = (1 - np.cos(np.linspace(0, np.pi, n_points))) / 2
+        if self.is_ring:
+            places = np.arange(n_points) / n_points
         self._in_space = {}  # derivative matrices by their orders
-        self.x = left + (right - left) * (1 - np.cos(angles)) / 2
+        self.x = left + (right - left) * places
+
+    @property
+    def is_ring(self):
+        """Whether space is a ring."""
+        return np.isfinite(self.period)
 
     def with_edges(self, edges):
         """A grid of the same points in space, whose steps end at other times."""
@@ -125,19 +140,28 @@ class EvolutionGrid:
 
     def resized(self, n_steps, n_points):
         """A grid of the same box and states with other numbers of steps and points."""
-        size = n_steps, n_points, self.n_ends, self.order
+        size = n_steps, n_points, self.n_ends, self.order, None
         box = self.lower, self.upper, self.axis
-        return EvolutionGrid(*box, *size, states=self.states)
+        return EvolutionGrid(*box, *size, self.states, self.period)
 
     def contains(self, points):
         """Which of the points (n, 2) lie in the box, of shape (n,)."""
-        return np.all((points >= self.lower) & (points <= self.upper), axis=1)
+        time, (begin, end) = points[:, self.axis], self.edges[[0, -1]]
+        return self._is_between(points) & (time >= begin) & (time <= end)
 
     def is_after(self, points):
         """Which of the points (n, 2) are after the last time, between both ends."""
-        time, x = points[:, self.axis], points[:, 1 - self.axis]
-        between = (x >= self.lower[1 - self.axis]) & (x <= self.upper[1 - self.axis])
-        return between & (time > self.edges[-1])
+        return self._is_between(points) & (points[:, self.axis] > self.edges[-1])
+
+    def _is_between(self, points):
+        """Which of the points (n, 2) are between both ends; all are on a ring."""
+        x, left, right = (each[..., 1 - self.axis] for each in (points, *self.box))
+        return ((x >= left) & (x <= right)) | self.is_ring
+
+    @property
+    def box(self):
+        """Its lower and its upper corner."""
+        return self.lower, self.upper
 
     def factors(self, operators):
         """Operators as sums of products of a matrix in time and one in space.
@@ -162,8 +186,14 @@ class EvolutionGrid:
     def _derivative(self, order):
         """Derivatives in space at the points (n_points, n_points), kept once found."""
         if order not in self._in_space:
-            self._in_space[order] = _lagrange(self.x, self.x, order)
+            self._in_space[order] = self._through_points(self.x, order)
         return self._in_space[order]
+
+    def _through_points(self, x, order):
+        """Derivatives at places x (n,) of functions from their values in space."""
+        if self.is_ring:
+            return _trigonometric(self.x, x, order, self.period)
+        return _lagrange(self.x, x, order)
 
     def __getstate__(self):
         return vars(self) | {"_in_space": {}}
@@ -276,7 +306,7 @@ class EvolutionGrid:
         entries = np.zeros((len(points), 4 * steps.shape[1], self.n_points))
         for orders, factor in operator.terms:
             order = orders[self.axis]
-            in_space = _lagrange(self.x, x, orders[1 - self.axis])
+            in_space = self._through_points(x, orders[1 - self.axis])
             if in_slopes and order:
                 in_time = factor * self._through_slopes(step, time, order)
             else:
@@ -324,6 +354,20 @@ class EvolutionGrid:
 def _beside(step):
     """The step before each one, or after the first one."""
     return np.where(step == 0, 1, step - 1)
+
+
+def _trigonometric(nodes, places, order, period):
+    """Derivatives at places (n,) of trigonometric polynomials, 1 at one of m nodes.
+
+    These are equidistant on a ring, their number odd.
+    """
+    waves = 2 * np.pi / period * np.arange(1, (len(nodes) + 1) // 2)
+    shifted = np.multiply.outer(places, waves) + 0.5 * np.pi * order
+    there, here = np.multiply.outer(nodes, waves), waves**order
+    # The derivative of cos(k (x - y)) in x, from those of its two factors.
+    values = (here * np.cos(shifted)) @ np.cos(there).T
+    values += (here * np.sin(shifted)) @ np.sin(there).T
+    return (2 * values + (order == 0)) / len(nodes)
 
 
 def _lagrange(nodes, places, order):

@@ -121,7 +121,7 @@ def _linear_steps(grid, equations, state, forcing):
 
 def _growth(grid, from_boundary, from_ends):
     """The largest effect of a boundary value; that of a slope is over all the time."""
-    growth = [np.max(np.abs(part)) for part in (from_boundary, from_ends)]
+    growth = [np.max(np.abs(part), initial=0.0) for part in (from_boundary, from_ends)]
     if grid.order == 2:
         slopes, duration = grid.rows_of_slopes, grid.edges[-1] - grid.edges[0]
         values = np.delete(from_boundary, slopes, axis=1)

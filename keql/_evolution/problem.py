@@ -378,12 +378,13 @@ def make_evolution_problem(
     observed = np.unique(np.concatenate([d.points for d in functions]), axis=0)
     placed = np.concatenate(setup.collocation_points)
     points = np.concatenate([placed, observed])
-    axis = time_axis(setup, points.shape[1])
-    order = order_in_time(setup, axis)
+    axis = time_axis(setup, points.shape[1], observations.periods)
+    order, periods = order_in_time(setup, axis), observations.periods or (np.inf,) * 2
     n_ends = [(order_in_space(setup, axis, s) + 1) // 2 for s in states]
     priors = boundary_priors(learned, points, order, noise, first_noise, exact)
     box = box_around(observed, placed)
-    grid = EvolutionGrid(*box, axis, *sizes, n_ends, order, states=states)
+    rest = n_ends, order, None, states, periods[1 - axis]
+    grid = EvolutionGrid(*box, axis, *sizes, *rest)
     forcing = tuple(setup.forcing_functions)
     return EvolutionProblem(learned, grid, _observed(grid, learned), priors, forcing)
 

@@ -62,6 +62,8 @@ def why_no_trajectories(learned):
     setup, observations = learned.setup, learned.observations
     if len(learned.variables) != 1:
         return "there are several coordinates"
+    if observations.periods is not None:
+        return "the time is a ring by periods: it has no beginning"
     try:
         flow = _flow_of(learned, 0)
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from numbers import Real
 
 import numpy as np
 
@@ -32,6 +33,29 @@ def column_index(X, column, parameter):
             "(one of them for labels, the others for coordinates)."
         )
     return column % X.shape[1]
+
+
+def ring_lengths(periods, variables):
+    """The length of each coordinate that is a ring, infinity for others; or None.
+
+    `periods` is the parameter of that name, {coordinate: length} or None; `variables`
+    are the names of the coordinates.
+    """
+    if not periods:
+        return None
+    for name, length in periods.items():
+        if name not in variables:
+            raise ValueError(
+                f"periods names {name!r}, which is no coordinate: the variables are "
+                f"{', '.join(variables)}."
+            )
+        is_number = isinstance(length, Real) and not isinstance(length, bool)
+        if not (is_number and 0 < length < np.inf):
+            raise ValueError(
+                f"periods has {length!r} for {name!r}: it must be the length of the "
+                "ring, a positive number in units of the coordinate."
+            )
+    return tuple(float(periods.get(name, np.inf)) for name in variables)
 
 
 def refuse_missing(entries, column, parameter):

@@ -23,11 +23,16 @@ def noise_range(size=1.0, smallest=1e-5, largest=1.0):
 
 @dataclass(frozen=True)
 class Observations:
-    """Validated data: one regression problem for each function, names of the states."""
+    """Validated data: one regression problem for each function, names of the states.
+
+    `periods` has the length of each coordinate that is a ring, and infinity for each
+    other one; None: none is a ring.
+    """
 
     labels: tuple
     functions: list
     states: tuple = ("u",)
+    periods: tuple | None = None
 
     @property
     def operators(self):
@@ -310,14 +315,17 @@ def mean_gap(points):
     return np.ptp(points, axis=0) / max(n ** (1 / d) - 1, 1.0)
 
 
-def reach_of(observed, placed):
+def reach_of(observed, placed, periods=None):
     """Corners (2, d) of the box in which a state counts as known.
 
     That of observed points (n, d) and placed ones (K, d), wider on all sides by the
-    mean gap of the observed.
+    mean gap of the observed; without ends where a coordinate of the `periods` (d,) is a
+    ring.
     """
     gap, points = mean_gap(observed), np.concatenate([observed, placed])
-    return np.array([points.min(axis=0) - gap, points.max(axis=0) + gap])
+    box = np.array([points.min(axis=0) - gap, points.max(axis=0) + gap])
+    rings = np.isfinite(np.inf if periods is None else periods)
+    return np.where(rings, [[-np.inf], [np.inf]], box)
 
 
 def inside_of(observed, placed, axis, both_sides):

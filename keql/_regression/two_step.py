@@ -15,6 +15,7 @@ from keql._regression.hidden import (
     with_prior_values,
 )
 from keql._regression.likelihood import fit_state, maximise_likelihood
+from keql._regression.rings import fit_ring_prior, refuse_other_periods
 from keql._regression.state_prior import fit_state_prior
 from keql.equation import (
     LearnedEquation,
@@ -180,10 +181,16 @@ def _fit_state_kernels(hypothesis, observations, variables, settings, n_restarts
         kernel = own.state_kernel
         if kernel is not None:
             kernel = as_kernel(kernel).bind(variables)
+            refuse_other_periods(kernel, state, observations)
         samples = observations.of_state(state)
         if samples:
             kernels[state], level = _fit_state_kernel(
-                kernel, own.observation_noise, samples, settings, how
+                kernel,
+                own.observation_noise,
+                samples,
+                settings,
+                how,
+                observations.periods,
             )
             relative[state] = level / size_of(samples)
         else:
@@ -201,14 +208,16 @@ def _fit_state_kernels(hypothesis, observations, variables, settings, n_restarts
     return SystemKernel(kernels), np.array(levels)
 
 
-def _fit_state_kernel(kernel, noise, samples, settings, how):
+def _fit_state_kernel(kernel, noise, samples, settings, how, periods):
     """Kernel and noise of one state, of maximum likelihood or posterior density."""
     # A prior covariance kernel / lambda has the likelihood of the kernel with all
     # variances, those of the noise included, times lambda.
     root = settings.state_penalty**0.5
     scaled = [Sample(d.points, d.values * root, d.weights) for d in samples]
     noise = None if noise is None else noise * root
-    if kernel is None:
+    if kernel is None and periods is not None:
+        kernel, noise = fit_ring_prior(scaled, noise, periods, **how)
+    elif kernel is None:
         kernel, noise = fit_state_prior(scaled, noise, **how)
     else:
         kernel, noise = maximise_likelihood(kernel, noise, scaled, **how)
@@ -222,7 +231,8 @@ def _hidden_state_kernel(observations, length=0.1):
     extent of the points.
     """
     points = np.concatenate([data.points for data in observations.functions])
-    return Constant(1.0, "fixed") * RBF(length * extent_of(points), "fixed")
+    lengths, period = length * extent_of(points), observations.periods
+    return Constant(1.0, "fixed") * RBF(lengths, "fixed", period=period)
 
 
 def _fit_states(learned, hypothesis, settings, rng):
@@ -332,15 +342,16 @@ def polynomial_kernel(size, degree=2, columns=None):
     return _variance(size) * Polynomial(degree, active_dims=columns)
 
 
-def varying_coefficient_kernel(size, points, length=1.0):
+def varying_coefficient_kernel(size, points, periods=None, length=1.0):
     """A kernel of linear equations with smoothly varying coefficients, free variance.
 
     `size` is the root mean square of what P has to explain. The length scale of the
     coefficients is `length` in units of the extent of the points (n, d): the features
-    of two-step states are too poor to estimate it from.
+    of two-step states are too poor to estimate it from. They have the `periods` of the
+    coordinates.
     """
-    columns = tuple(range(points.shape[1]))
-    coefficients = RBF(length * extent_of(points), "fixed", active_dims=columns)
+    columns, lengths = tuple(range(points.shape[1])), length * extent_of(points)
+    coefficients = RBF(lengths, "fixed", active_dims=columns, period=periods)
     return _variance(size) * coefficients * Polynomial(1)
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.linalg import cholesky, solve_lower
+from keql._numerics.linalg import cholesky, pivoted_cholesky, solve_lower
 from keql.kernels import Product, feature_slopes, leibniz, unrestricted
 
 
@@ -69,6 +69,17 @@ class InducingBasis:
     def __init__(self, kernel, points):
         self.kernel, self.points = kernel, points
         self.cholesky = cholesky(kernel(points))
+
+    def thinned(self, weights, negligible=1e-10):
+        """A basis of few of the points, and the weights of psi . weights in it.
+
+        Kernels of smooth functions have a low numerical rank: points that add less than
+        a `negligible` part of the largest prior variance are left out.
+        """
+        _, pivots = pivoted_cholesky(self.kernel(self.points), negligible)
+        basis = InducingBasis(self.kernel, self.points[np.sort(pivots)])
+        values = self.values(basis.points, weights)
+        return basis, solve_lower(basis.cholesky, values)
 
     def __reduce__(self):
         # The factor, which is computed again, would be most of what is saved.

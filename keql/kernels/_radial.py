@@ -1,6 +1,7 @@
 """Radial kernels: any profile, derivatives of any order in closed form."""
 
-from math import exp, factorial, lgamma, log, pi, prod, sqrt
+from itertools import product
+from math import comb, exp, factorial, lgamma, log, pi, prod, sqrt
 
 import numpy as np
 from autograd import elementwise_grad
@@ -23,7 +24,14 @@ class _Radial(AnisotropicKernel):
     each n of `orders`, by `_profile_derivatives(rho, orders)`. Where g^(n)(0) is
     infinite the value at rho = 0 is irrelevant (a power of z that vanishes there goes
     with it) and must be finite, for instance 0.
+
+    A column of the `period` p_i is a ring. Its points lie on a circle of the
+    circumference p_i, and x_i - y_i is the chord between them, so that its part of rho
+    is 1/2 (p_i / pi)^2 sin(pi (x_i - y_i) / p_i)^2 / l_i^2. No function in the plane
+    that is positive definite ceases to be so on a circle.
     """
+
+    period = None
 
     def _active_derivatives(self, X, Y, pairs):
         scale = self._per_column("length_scale", X.shape[1])
@@ -41,14 +49,47 @@ class _Radial(AnisotropicKernel):
 
     def _scaled_derivatives(self, X, Y, scale, totals):
         """The derivatives with respect to z: {multi-index: array (n, m)}."""
+        if self.period is not None:
+            return self._derivatives_on_rings(X, Y, scale, totals)
         differences, squares, rho = _scaled_differences(X, Y, scale)
         orders = sorted({order for n in totals for order in _profile_orders(n)})
         profile = dict(zip(orders, self._profile_derivatives(rho, orders), strict=True))
         return {n: _chain(n, profile, differences, squares) for n in totals}
 
+    def _derivatives_on_rings(self, X, Y, scale, totals):
+        """The same where columns are rings, by Faa di Bruno's formula."""
+        highest = np.max([*totals], axis=0)
+        parts = self._parts_of_rho(X, Y, scale, highest)
+        rho, orders = sum(part[0] for part in parts), range(int(sum(highest)) + 1)
+        profile = self._profile_derivatives(rho, [*orders])
+        bell = [_bell_polynomials(part) for part in parts]
+        return {n: _faa_di_bruno(n, profile, bell) for n in totals}
+
+    def _parts_of_rho(self, X, Y, scale, highest):
+        """For each column a list of derivatives 0, 1, ... in z_i of its part of rho."""
+        period, parts = self._per_column("period", X.shape[1]), []
+        for x, y, length, p, n in zip(X.T, Y.T, scale, period, highest, strict=True):
+            z = np.subtract.outer(x, y) / length
+            if np.isinf(p):
+                rest = [z, np.ones_like(z), *[np.zeros_like(z)] * max(n - 2, 0)]
+                parts.append([0.5 * z * z, *rest[:n]])
+                continue
+            rate = 2 * pi * length / p
+            rest = [
+                -np.cos(rate * z + k * pi / 2) * rate ** (k - 2)
+                for k in range(1, n + 1)
+            ]
+            parts.append([2 * (np.sin(rate * z / 2) / rate) ** 2, *rest])
+        return parts
+
     def _active_gradient(self, X, Y):
         scale = self._per_column("length_scale", X.shape[1])
-        _, squares, rho = _scaled_differences(X, Y, scale)
+        if self.period is not None:
+            parts = self._parts_of_rho(X, Y, scale, np.zeros(len(scale), int))
+            squares = [2 * part for (part,) in parts]
+            rho = 0.5 * sum(squares)
+        else:
+            _, squares, rho = _scaled_differences(X, Y, scale)
         (slope,) = self._profile_derivatives(rho, [1])
         return self._log_layers("length_scale", [-slope * square for square in squares])
 
@@ -70,6 +111,38 @@ def _scaled_differences(X, Y, scale):
         z /= length
     squares = [z * z for z in differences]
     return differences, squares, 0.5 * sum(squares)
+
+
+def _bell_polynomials(part):
+    """B[n][j], the partial Bell polynomials of derivatives 1, 2, ... of a function.
+
+    B_(n+1, j) = sum_k binom(n, k) h^(k+1) B_(n-k, j-1), the list `part` of the h^(k).
+    """
+    zero, one = np.zeros_like(part[0]), np.ones_like(part[0])
+    B = [[one]]
+    for n in range(len(part) - 1):
+        row = [zero]
+        for j in range(1, n + 2):
+            terms = [
+                comb(n, k) * part[k + 1] * B[n - k][j - 1]
+                for k in range(n + 1)
+                if j - 1 <= n - k
+            ]
+            row.append(sum(terms))
+        B.append(row)
+    return B
+
+
+def _faa_di_bruno(n, profile, bell):
+    """Derivative d^n of g(sum_i h_i), from those of g and the B[n][j] of each h_i."""
+    total = 0.0
+    for orders in product(*(range(order + 1) for order in n)):
+        factors = [
+            B[order][j] for B, order, j in zip(bell, n, orders, strict=True) if order
+        ]
+        if all(j or not order for order, j in zip(n, orders, strict=True)):
+            total = total + prod(factors, start=profile[sum(orders)])
+    return total
 
 
 def _profile_orders(n):
@@ -118,6 +191,9 @@ class RBF(_Radial):
         Bounds in a search for the maximum likelihood.
     active_dims : int, str or tuple of them, default=None
         Columns that the kernel looks at, by index or name; None for all.
+    period : float or array-like of shape (n_active,), default=None
+        Lengths of the columns that are rings, where distances are those of chords;
+        infinity for a line. None: all are lines.
 
     Examples
     --------
@@ -125,6 +201,16 @@ class RBF(_Radial):
     >>> RBF(2.0).derivative([[0.0]], [[0.0]], a=(1,), b=(1,))
     array([[0.25]])
     """
+
+    def __init__(
+        self,
+        length_scale=1.0,
+        length_scale_bounds=(1e-5, 1e5),
+        active_dims=None,
+        period=None,
+    ):
+        super().__init__(length_scale, length_scale_bounds, active_dims)
+        self.period = period
 
     def _profile_derivatives(self, rho, orders):
         value = np.exp(-rho)
@@ -155,6 +241,9 @@ class Matern(_Radial):
         :class:`RBF`, its limit.
     active_dims : int, str or tuple of them, default=None
         Columns that the kernel looks at, by index or name; None for all.
+    period : float or array-like of shape (n_active,), default=None
+        Lengths of the columns that are rings, where distances are those of chords;
+        infinity for a line. None: all are lines.
 
     Examples
     --------
@@ -169,9 +258,11 @@ class Matern(_Radial):
         length_scale_bounds=(1e-5, 1e5),
         nu=1.5,
         active_dims=None,
+        period=None,
     ):
         super().__init__(length_scale, length_scale_bounds, active_dims)
         self.nu = nu
+        self.period = period
 
     def check_order(self, a, operator=None):
         order = int(np.sum(np.asarray(a)[self._columns(len(a))]))

@@ -138,7 +138,7 @@ def likely_kernel(observations, variables, settings):
         square = size_or_one(values) ** 2
         bounds = np.outer(extent, (1e-3, 10.0))
         free = Constant(square, (1e-4 * square, 1e4 * square))
-        kernel = free * RBF(0.1 * extent, bounds)
+        kernel = free * RBF(0.1 * extent, bounds, period=observations.periods)
         offset = np.mean(values) ** 2
         if offset:
             kernel = Constant(offset, "fixed") + kernel
@@ -150,7 +150,8 @@ def likely_kernel(observations, variables, settings):
     for state in observations.states:
         if state not in kernels:
             shared = np.exp(np.mean(np.log(scales), axis=0)) if scales else 0.1 * extent
-            kernels[state] = Constant(1.0, "fixed") * RBF(settings.hidden * shared)
+            hidden = RBF(settings.hidden * shared, period=observations.periods)
+            kernels[state] = Constant(1.0, "fixed") * hidden
     kernels = {state: kernels[state] for state in observations.states}
     fixed = {state: _fixed(kernel) for state, kernel in kernels.items()}
     return SystemKernel(fixed) if len(fixed) > 1 else fixed[observations.states[0]]

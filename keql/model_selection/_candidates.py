@@ -35,8 +35,6 @@ def candidates(two_step, given, settings):
     Returns table : list of Candidate. Exact states come first: they say most of the
         states.
     """
-    placed = two_step.setup.collocation_points
-    observed = [data.points for data in two_step.observations.functions]
     cubic = replace(
         given,
         equation_kernel=default_kernels(
@@ -44,17 +42,7 @@ def candidates(two_step, given, settings):
         ),
         name="cubic polynomial",
     )
-    varying = replace(
-        given,
-        equation_kernel=default_kernels(
-            two_step,
-            given,
-            partial(
-                varying_coefficient_kernel, points=np.concatenate([*placed, *observed])
-            ),
-        ),
-        name="linear, coefficients varying with the coordinates",
-    )
+    varying = _varying(two_step, given)
     is_open = _is_open(two_step, given)
     first = given if is_open else replace(given, name="as given")
     kernel_given = "" if is_open else "equation_kernel is given"
@@ -63,13 +51,15 @@ def candidates(two_step, given, settings):
     if all(given.of_equation(name).n_terms is not None for name in names):
         exact_cubic_not = kernel_given  # of many terms the most probable are searched
     not_exact = _why_not_exact(two_step, given, settings)
+    not_varying = kernel_given or _why_not_varying(two_step, given)
     return [
         Candidate(_exact(first), not_exact),
         Candidate(_exact(cubic), not_exact or exact_cubic_not),
         Candidate(first),
         Candidate(cubic, cubic_not),
-        Candidate(varying, kernel_given or _why_not_varying(two_step, given)),
+        Candidate(varying, not_varying),
         *_wider(two_step, given, not_exact or kernel_given),
+        _exactly_varying(two_step, varying, not_exact or not_varying),
         _elementary(two_step, given, not_exact or kernel_given),
     ]
 
@@ -90,6 +80,29 @@ def _elementary(two_step, given, why_not, most_states=2):
     features = two_step.equation.training_features[:, 1:n_columns]
     why_not = why_not or _why_powers_are_alike(features, 4)
     return Candidate(_exact(replace(given, name="elementary functions")), why_not)
+
+
+def _varying(two_step, given):
+    """The hypothesis of a linear equation whose coefficients vary."""
+    observations = two_step.observations
+    points = [data.points for data in observations.functions]
+    make = partial(
+        varying_coefficient_kernel,
+        points=np.concatenate([*two_step.setup.collocation_points, *points]),
+        periods=observations.periods,
+    )
+    return replace(
+        given,
+        equation_kernel=default_kernels(two_step, given, make),
+        name="linear, coefficients varying with the coordinates",
+    )
+
+
+def _exactly_varying(two_step, varying, why_not):
+    """Exact states in time and space with coefficients that vary with these."""
+    if len(two_step.variables) == 1:
+        why_not = why_not or "it is tried in time and space only"
+    return Candidate(_exact(varying), why_not)
 
 
 def _wider(two_step, given, why_not):

@@ -23,7 +23,13 @@ from keql._numerics.linalg import rms
 from keql._numerics.optimisation import FullSteps, minimise
 from keql._numerics.subsets import TermOdds
 from keql._observations.data import PredictionScale, left_out_errors
-from keql.equation import PolynomialBasis, coefficients, find_terms, weights_of
+from keql.equation import (
+    InducingBasis,
+    PolynomialBasis,
+    coefficients,
+    find_terms,
+    weights_of,
+)
 from keql.kernels import Restriction
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit
@@ -263,7 +269,7 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
     """
     if are_many(learned, context):
         return fit_trajectories(learned, hypothesis, context)
-    settings = settings or TermSearchSettings()
+    settings, learned = settings or TermSearchSettings(), _with_few_weights(learned)
     problem = make_evolution_problem(learned, hypothesis.observation_noise)
     solve = partial(solve_exactly, learned, context, settings)
     start = _start(problem, context.previous)
@@ -283,6 +289,18 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
 def are_many(learned, context):
     """Whether functions are too many for all sets of terms and a fine grid."""
     return len(learned.observations.functions) > context.criteria.n_functions
+
+
+def _with_few_weights(learned):
+    """A learned model whose equations have as many weights as their kernels ask for."""
+    equations = []
+    for equation in learned.equations:
+        if isinstance(equation.basis, InducingBasis):
+            equation = copy(equation)
+            basis, weights = equation.basis.thinned(equation.weights)
+            equation.basis, equation.weights = basis, weights
+        equations.append(equation)
+    return replace(learned, equations=tuple(equations))
 
 
 def _start(problem, previous):

@@ -20,6 +20,7 @@ from keql.equation import PolynomialBasis, terms_of, text_product
 from keql.model_selection._annealing import anneal
 from keql.model_selection._criteria import sees_noise
 from keql.model_selection._evolution_terms import (
+    are_many,
     fit_exact_states,
     predicts_within_noise,
 )
@@ -349,21 +350,38 @@ class ExactSearch:
         return fit.error < self.criteria.nothing_missed * self.size
 
     def _exact_states(self):
-        """Exact states with a quadratic, or a cubic equation if clearly better."""
-        first, cubic = self.table[:2]
+        """Exact states with a quadratic, or a wider equation if clearly better.
+
+        First a cubic one, then one whose coefficients vary with the coordinates.
+        """
+        first, cubic, *_, varying, _ = self.table
         if first.why_not:
             return None
         best = self._exact_from_anywhere(first.hypothesis)
-        if best is None or cubic.why_not:
+        if best is not None and not cubic.why_not:
+            best = self._or_wider(best, cubic)
+        if are_many(self.two_step, self.context):
+            self.leave_out([varying], "there are many functions")
+        elif not varying.why_not:
+            best = self._or_wider(best, varying)
+        return best
+
+    def _or_wider(self, best, row):
+        """Exact states, or those of a wider hypothesis if these predict clearly better.
+
+        Where they predict well it is not tried. `best` may be None.
+        """
+        if best is not None and (
+            best.result.interrupted
+            or predicts_within_noise(best, self.two_step, self.criteria)
+        ):
+            self.leave_out([row], "a simpler equation predicts well")
             return best
-        enough = predicts_within_noise(best, self.two_step, self.criteria)
-        if enough or best.result.interrupted:
-            self.leave_out([cubic], "the lower degree predicts well")
-            return best
-        other = self._exact_from_anywhere(cubic.hypothesis)
+        other = self._exact_from_anywhere(row.hypothesis)
+        if best is None or other is None:
+            return best or other
         clearly = self.criteria.clearly_better
-        better = other is not None and other.error < clearly * best.error
-        return other if better else best
+        return other if other.error < clearly * best.error else best
 
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor."""

@@ -97,15 +97,16 @@ def compare_kernels(family, values=None, comparison=None):
     observations = family.observations
     points = np.concatenate([data.points for data in observations.functions])
     extent, prior = extent_of(points), partial(_with_offset, family)
-    setup = family.two_step.setup
+    setup, periods = family.two_step.setup, observations.periods
     degree = comparison.roughness + max(operator.order for operator in setup.operators)
 
     def smooth(fractions, values):
-        kernel = prior(RBF(extent * fractions, "fixed"))
+        kernel = prior(RBF(extent * fractions, "fixed", period=periods))
         return _fit_kernel(family, kernel, values, comparison)
 
     def rough(fractions, values):
-        kernel = prior(Matern(extent * fractions, "fixed", nu=degree))
+        lengths = extent * fractions
+        kernel = prior(Matern(lengths, "fixed", nu=degree, period=periods))
         return _fit_kernel(family, kernel, values, comparison)
 
     n_points = max(map(len, setup.collocation_points))

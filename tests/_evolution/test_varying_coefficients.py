@@ -11,7 +11,8 @@ from keql import OneStepKEqL
 from keql._evolution.forecast import EvolvedState
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import linear_response, linear_solution
-from keql.kernels import Polynomial
+from keql.equation import InducingBasis
+from keql.kernels import RBF, Polynomial
 
 
 def stationary(points):
@@ -81,3 +82,60 @@ def test_terms_of_a_diffusion_that_varies_in_space():
     assert error < 1e-3
     truth = {"u_xx": -0.1, "x u_xx": -0.2, "u_x": -0.2}
     assert model.equation_.terms() == pytest.approx(truth, rel=0.01)
+
+
+def speed(x):
+    return 0.6 + 0.3 * np.sin(2 * np.pi * x)
+
+
+def advections(n_functions, n, seed=0):
+    """Observations of u_t = -speed(x) u_x on a ring, and their values at test points.
+
+    Values are those at time 0 where the characteristics come from.
+    """
+    rng, k = np.random.RandomState(seed), 2 * np.pi * np.arange(1, 4)
+    rows, values = [], []
+    for m in range(n_functions):
+        sizes = rng.normal(size=(2, 3)) / np.arange(1, 4)
+        points = rng.uniform([0.05, 0.0], [0.95, 1.0], size=(2 * n, 2))
+        points[:n, 0] = rng.uniform(size=n)
+        t, x = points.T
+        how = {"method": "DOP853", "rtol": 1e-10, "atol": 1e-12}
+        path = solve_ivp(lambda _, z, t=t: -speed(z) * t, (0, 1), x, **how)
+        phases = np.outer(path.y[:, -1], k)
+        values.append(np.cos(phases) @ sizes[0] + np.sin(phases) @ sizes[1] + m / 4)
+        rows.append(np.column_stack([np.full(2 * n, m), points]))
+    is_test = np.tile(np.repeat([False, True], n), n_functions)
+    X, y = np.concatenate(rows), np.concatenate(values)
+    return X[~is_test], y[~is_test], X[is_test], y[is_test]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise, most", [(0.0, 1e-3), (0.02, 0.02)])
+def test_advection_that_varies_in_space(noise, most):
+    X, y, X_test, y_test = advections(8, 60)
+    y = y + noise * np.std(y) * np.random.RandomState(1).normal(size=len(y))
+    settings = {"variables": ("t", "x"), "function_column": 0, "periods": {"x": 1.0}}
+    model = OneStepKEqL(("u", "u_x"), "u_t", **settings).fit(X, y)
+    assert isinstance(model.states_[0], EvolvedState)
+    error = np.linalg.norm(model.predict(X_test) - y_test) / np.linalg.norm(y_test)
+    assert error < most
+    features = np.column_stack(
+        [X_test[:, 1:], y_test, model.predict_derivative(X_test, "u_x")]
+    )
+    expected = speed(X_test[:, 2]) * features[:, 3]
+    found = model.equation_.unknown_part(features)
+    assert np.linalg.norm(found - expected) < 10 * most * np.linalg.norm(expected)
+
+
+def test_few_inducing_points_span_what_many_do():
+    rng = np.random.RandomState(0)
+    S = rng.uniform(size=(200, 3))
+    kernel = RBF(0.5, active_dims=(0,), period=1.0) * Polynomial(1, active_dims=(1, 2))
+    basis = InducingBasis(kernel.scaled_to(S), S)
+    weights = rng.normal(size=200)
+    few, own = basis.thinned(weights)
+    assert len(own) < 60
+    places = rng.uniform(size=(30, 3))
+    expected = basis.values(places, weights)
+    assert_allclose(few.values(places, own), expected, atol=1e-4)

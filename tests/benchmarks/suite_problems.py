@@ -371,6 +371,46 @@ def heat():
     return on_ring({"u_xx": 0.1}, initial, 2.0, 2 * np.pi, 60, (1.0, 5.0))
 
 
+def on_whole_ring(truth, terms, operators, n, seed=0):
+    """A ring of length 1, seen at n points anywhere."""
+    rng = np.random.default_rng((seed, 6))
+    axes = np.linspace(0.03, 0.97, 40), np.linspace(0, 1, 40)
+    grid = np.meshgrid(*axes, indexing="ij")
+    X, X_test = rng.uniform(size=(n, 2)), np.column_stack([g.ravel() for g in grid])
+    settings = {
+        "operators": operators,
+        "known_part": "u_t",
+        "variables": ("t", "x"),
+        "periods": {"x": 1.0},
+    }
+    return SuiteProblem(settings, X, truth(X), X_test, truth(X_test), {"u_t": terms})
+
+
+def heat_on_ring():
+    """u_t = 0.02 u_xx, six modes and a mean."""
+    k = 2 * np.pi * np.arange(1, 7)
+    sizes = np.random.default_rng(11).standard_normal((2, 6)) / np.arange(1, 7) ** 1.5
+
+    def truth(X):
+        phases, damping = np.outer(X[:, 1], k), np.exp(-0.02 * np.outer(X[:, 0], k**2))
+        waves = sizes[0] * np.cos(phases) + sizes[1] * np.sin(phases)
+        return 0.7 + np.sum(damping * waves, axis=1)
+
+    return on_whole_ring(truth, {"u_xx": -0.02}, ("u", "u_x", "u_xx"), 60)
+
+
+def advection_on_ring():
+    """u_t = -0.7 u_x, four waves and a mean."""
+    k = 2 * np.pi * np.arange(1, 5)
+    sizes = np.random.default_rng(12).standard_normal((2, 4)) / np.arange(1, 5)
+
+    def truth(X):
+        phases = np.outer(X[:, 1] - 0.7 * X[:, 0], k)
+        return 0.4 + np.cos(phases) @ sizes[0] + np.sin(phases) @ sizes[1]
+
+    return on_whole_ring(truth, {"u_x": 0.7}, ("u", "u_x"), 100)
+
+
 def fisher():
     """u_t = 0.05 u_xx + u - u^2."""
     terms = {"u_xx": 0.05, "u": 1.0, "u^2": -1.0}
@@ -496,6 +536,8 @@ def suite(n_random):
         problems["evolution", f"{seed}"] = lambda draw, make=make: make()
     fields = {
         "heat": heat,
+        "heat on a ring": heat_on_ring,
+        "advection on a ring": advection_on_ring,
         "fisher": fisher,
         "allen_cahn": allen_cahn,
         "klein_gordon": klein_gordon,

@@ -397,26 +397,30 @@ def test_an_interrupted_fit_is_not_made_exact(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "quadratic, cubic, chosen",
+    "errors, chosen",
     [
-        (0.004, 0.001, 0),
-        (0.2, 0.1, 1),
-        (0.2, 0.19, 0),
-        (0.2, None, 0),
-        (None, 0.1, None),
+        ((0.004, 0.001, 0.001), 0),
+        ((0.2, 0.1, 0.09), 1),
+        ((0.2, 0.19, None), 0),
+        ((0.2, None, 0.1), 2),
+        ((0.2, 0.1, 0.01), 2),
+        ((0.2, 0.004, 0.001), 1),
+        ((None, None), None),
+        ((None, 0.1), 1),  # that of varying coefficients: no cubic one is tried
     ],
 )
-def test_a_cubic_equation_is_taken_if_clearly_better(
-    quadratic, cubic, chosen, monkeypatch
-):
-    """Errors in units of the size of the observations; None: no exact states."""
+def test_a_wider_equation_is_taken_if_clearly_better(errors, chosen, monkeypatch):
+    """Quadratic, cubic, with varying coefficients; None: no exact states.
+
+    Errors are in units of the size of the observations.
+    """
     search, _ = make_search(monkeypatch)
-    found = [None if error is None else Found(error) for error in (quadratic, cubic)]
+    found = [None if error is None else Found(error) for error in errors]
     fits = iter(found)
     monkeypatch.setattr(search.exact, "_exact_from_anywhere", lambda _: next(fits))
     assert search.exact._exact_states() is (None if chosen is None else found[chosen])
     reasons = dict(search.exact.not_tried)
-    assert bool(reasons) == (quadratic == 0.004)
+    assert bool(reasons) == (0.004 in errors)
 
 
 def test_hypotheses_that_are_not_tried_have_reasons(monkeypatch):
