@@ -7,7 +7,8 @@ import inspect
 import re
 from numbers import Integral, Real
 
-from keql.kernels import SystemKernel
+from keql._numerics.arguments import naming
+from keql.kernels import SystemKernel, as_kernel
 from keql.operators import DifferentialOperator, parse_operator
 
 
@@ -53,6 +54,27 @@ def _check_value(parameter, name, value):
             return
         needed = "a number that is not negative, or None"
     raise ValueError(f"{parameter} has {value!r} for {name!r}: it must be {needed}.")
+
+
+def check_state_kernel(given, variables, observations, setup):
+    """Refuse kernels of states that cannot be used.
+
+    `given` is the parameter. Kernels are evaluated at a point, and have to have the
+    derivatives that were observed, or that the equations of the EquationSetup have.
+    """
+    operators = [*observations.operators, *(setup.operators if setup else ())]
+    given = given.kernels if isinstance(given, SystemKernel) else given
+    for state in observations.states:
+        own = given.get(state) if isinstance(given, dict) else given
+        if own is None:
+            continue
+        with naming("state_kernel"):
+            kernel = as_kernel(own).bind(variables)
+            kernel(observations.functions[0].points[:1])
+            for operator in operators:
+                part = operator.of_state(state)
+                for a, _ in () if part is None else part.terms:
+                    kernel.check_order(a, f"the operator {operator.name!r}")
 
 
 def check_names(variables, states, inputs):

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keql._numerics.arguments import as_numbers, call_given, in_short, refuse_dates
 from keql._observations.data import by_label
-from keql._observations.tables import refuse_dates
 
 
 class Inputs:
@@ -96,19 +96,9 @@ def _evaluate(name, source, points):
             f"inputs[{name!r}] is a pair (times, values), but there are "
             f"{points.shape[1]} coordinates: give a function of points (n, d)."
         )
-    values = source(points) if callable(source) else np.full(len(points), source)
-    values = np.asarray(values, dtype=float)
-    if values.shape not in {(len(points),), (len(points), 1)}:
-        raise ValueError(
-            f"inputs[{name!r}] returned an array of shape {values.shape} for "
-            f"{len(points)} points: it must return one value for each."
-        )
-    if not np.all(np.isfinite(values)):
-        raise ValueError(
-            f"inputs[{name!r}] is not finite at {np.sum(~np.isfinite(values))} of "
-            f"{len(points)} points: it must be known wherever an equation is imposed."
-        )
-    return values.ravel()
+    if callable(source):
+        return call_given(source, f"inputs[{name!r}]", points)
+    return np.full(len(points), source)
 
 
 def constant_of_functions(name, entries, labels, functions):
@@ -135,6 +125,11 @@ def input_columns(names, inputs, points):
     `inputs` is {name: number or function of the points}, or None if there are none. A
     ValueError says which input is missing, unknown, or has values of a wrong shape.
     """
+    if not isinstance(inputs, dict | None):
+        raise TypeError(
+            f"inputs is {in_short(inputs)}: it must be {{name: number or function of "
+            "points (n, d)}."
+        )
     given = {} if inputs is None else dict(inputs)
     missing = [name for name in names if name not in given]
     unknown = [repr(name) for name in given if name not in names]
@@ -155,11 +150,12 @@ def input_columns(names, inputs, points):
 
 
 def _input_column(name, value, points):
-    values = np.asarray(value(points) if callable(value) else value, dtype=float)
-    n = len(points)
+    if callable(value):
+        return call_given(value, f"inputs[{name!r}]", points)
+    values, n = as_numbers(value, f"inputs[{name!r}]"), len(points)
     if values.shape not in {(), (n,), (n, 1)}:
         raise ValueError(
-            f"the input {name!r} has values of shape {values.shape} at {n} points: it "
+            f"inputs[{name!r}] has values of shape {values.shape} at {n} points: it "
             "must be a number, or a function that returns one value for each point."
         )
     return np.broadcast_to(np.ravel(values), (n,))

@@ -6,6 +6,8 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils import Bunch, check_array, check_random_state, check_scalar
 
+from keql._numerics.arguments import naming
+
 DESCR = """{title}
 
 {equation}
@@ -43,7 +45,8 @@ def random_generator(random_state):
     """What draws the numbers: a NumPy Generator as it is, else a RandomState."""
     if isinstance(random_state, np.random.Generator):
         return random_state
-    return check_random_state(random_state)
+    with naming("random_state"):
+        return check_random_state(random_state)
 
 
 def orders_of(operator, variables, highest=4):

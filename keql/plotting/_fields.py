@@ -84,7 +84,7 @@ class ErrorDisplay(common.Display):
         display : ErrorDisplay
             Drawn.
         """
-        common.check_is_fitted(estimator)
+        common.check_fitted(estimator)
         (shown,) = common.operators_shown(estimator, operator)
         points, true = common.split_rows(estimator, X, y, function, [shown])
         points, true = common.check_dimension(points), true[:, 0]
