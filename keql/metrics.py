@@ -25,7 +25,10 @@ __all__ = [
 
 def _values(values, name):
     """Return finite float values of shape (n,)."""
-    return column_or_1d(_array(values, name, ensure_2d=False, allow_nd=True))
+    values = _array(values, name, ensure_2d=False, allow_nd=True)
+    if values.ndim > 2 or values.size != len(values):
+        raise ValueError(f"{name} has the shape {values.shape}: it must have one axis.")
+    return column_or_1d(values)
 
 
 def _array(values, name, **how):

@@ -205,9 +205,11 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         grid = as_grid(X)
         X, y = (X, y) if grid is None else read_grid(grid, y)
         names, y = getattr(y, "columns", None), as_numbers(y, "y")
-        if y.ndim not in (1, 2):
+        if y.ndim not in (1, 2) or np.any(np.isinf(y)):
             raise ValueError(
-                f"y has the shape {y.shape}: it must have one or two axes."
+                f"y has the shape {y.shape}, with {np.sum(np.isinf(y))} infinite "
+                "values: it must have one or two axes and be finite, or NaN where "
+                "nothing was measured."
             )
         predicted, y = self._predict(X), y.reshape(len(y), -1 if y.size else 1)
         predicted = predicted.reshape(len(predicted), -1)
@@ -357,6 +359,8 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         refuse_no_array(X, "X")
         with naming("X"):
             X = X if hasattr(X, "columns") else np.asarray(X)
+            if len(X.shape) != 2:
+                raise ValueError(f"Expected 2D array, got one of shape {X.shape}.")
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
         columns = {name: column_index(X, given[name], name) for name in given}

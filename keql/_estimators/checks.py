@@ -98,16 +98,21 @@ def check_names(variables, states, inputs):
             )
 
 
-def texts_of(*given):
-    """Names of operators in parameters: texts, keys, and arguments of functions."""
+def texts_of(*given, within=()):
+    """Names of operators in parameters: texts, keys, and arguments of functions.
+
+    What is `within` itself is looked at once.
+    """
     texts = []
     for each in given:
+        if any(each is outer for outer in within):
+            continue
         if isinstance(each, str):
             texts.append(each)
         elif isinstance(each, DifferentialOperator):
             texts += each.states
         elif isinstance(each, dict | tuple | list):
-            texts += texts_of(*each)
+            texts += texts_of(*each, within=(*within, each))
         elif hasattr(each, "known_part"):
             texts += texts_of(each.known_part, each.operators)
         elif callable(each):

@@ -17,8 +17,9 @@ from keql._estimators.boundary import (
     refuse_unknown_noise,
     states_of_solver,
 )
-from keql._estimators.checks import texts_of
+from keql._estimators.checks import check_names, texts_of
 from keql._estimators.equations import is_several
+from keql._numerics.arguments import naming
 from keql._numerics.parallel import parallel_map
 from keql._observations.columns import (
     coordinates_by_name,
@@ -41,6 +42,7 @@ from keql._solving.well_posed import check_posed
 from keql._solving.windows import solve_in_windows
 from keql.equation import LearnedEquation, LearnedSystem
 from keql.exceptions import ExtrapolationWarning
+from keql.kernels import map_states
 from keql.operators import DifferentialOperator
 
 
@@ -278,7 +280,9 @@ class KernelPDESolver(BaseKEqL):
         kernel = self._choose_kernel(equation, data, conditions, boxes, noise)
         loop = {"max_iter": self.max_iter, "tol": self.tol, "solver": self.solver}
         loop["map_functions"] = partial(parallel_map, self.n_jobs)
-        bound = kernel.bind(variables)
+        with naming("state_kernel"):
+            bound = kernel.bind(variables)
+            map_states(lambda own: own(boxes[0][:1]), bound)  # are its numbers such?
         solve = partial(solve_each, bound, equation, noise=noise, **loop)
         axis = variables.index("t") if "t" in variables else 0
         solved = solve_in_windows(solve, equation, conditions, axis, self.n_windows)
@@ -392,6 +396,7 @@ class KernelPDESolver(BaseKEqL):
             own = owner == m
             given = points[rows[own]], values[own], index[own]
             conditions.append(observe(*given, operators, noise))
+        check_names(variables, states, self.inputs or ())
         names = order_inputs(self.equation, self.inputs)
         inputs = self._read_inputs(columns, labels, functions, names)
         if self.units is not None:

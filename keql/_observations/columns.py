@@ -21,6 +21,10 @@ def column_index(X, column, parameter):
     X is an array or a dataframe; `parameter` names the parameter for the error message.
     """
     names = list(X.columns) if hasattr(X, "columns") else None
+    if isinstance(column, bool):
+        raise TypeError(
+            f"{parameter}={column} is no column of X: give its name or its position."
+        )
     if isinstance(column, str):
         if names is None or column not in names:
             advice = "X is an array, give the index of the column."
@@ -91,7 +95,7 @@ def name_coordinates(given, learned, columns, n):
     if len(names) != n or len(set(names)) != n:
         raise ValueError(
             f"variables={names} must be {n} different name(s): X has {n} coordinate "
-            "column(s)."
+            "column(s) beside those of function_column, operator_column and inputs."
         )
     if learned and set(learned) == set(names) and tuple(learned) != names:
         raise ValueError(
@@ -119,7 +123,8 @@ def coordinates_by_name(columns, variables, table="X", strictly=False):
     order, or refused if that is said `strictly`, unless their names are numbers.
     """
     if not _agree(columns, variables, table, "variables", "coordinates"):
-        if strictly and any(isinstance(name, str) for name in columns or ()):
+        columns = [] if columns is None else list(columns)
+        if strictly and any(isinstance(name, str) for name in columns):
             raise ValueError(
                 f"{table} has the columns {', '.join(map(str, columns))}, but the "
                 f"coordinates are {', '.join(variables)}: call the columns as "

@@ -10,6 +10,7 @@ from sklearn.utils import check_array
 
 from keql._numerics.arguments import as_numbers, call_given, naming
 from keql._numerics.linalg import size_or_one
+from keql._numerics.memory import MemoryBudget
 from keql._observations.columns import coordinates_by_name
 from keql._observations.tables import refuse_what_is_no_number
 
@@ -202,6 +203,11 @@ def by_label(given, labels, name):
 
 def low_discrepancy(points, n):
     """`n` points of a Halton sequence in the bounding box of `points`: (n, d)."""
+    MemoryBudget().refuse_above(
+        100.0 * n,  # features, their gradients, terms, and copies of them
+        f"collocation_points={n:,}",
+        "give fewer of them.",
+    )
     lower, upper = points.min(axis=0), points.max(axis=0)
     sequence = qmc.Halton(points.shape[1], scramble=False)
     sequence.fast_forward(1)  # the first one is a corner

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keql._numerics.arguments import as_numbers, call_given, in_short, refuse_dates
+from keql._numerics.arguments import as_numbers, call_given, refuse_dates
 from keql._observations.data import by_label
 
 
@@ -125,11 +125,6 @@ def input_columns(names, inputs, points):
     `inputs` is {name: number or function of the points}, or None if there are none. A
     ValueError says which input is missing, unknown, or has values of a wrong shape.
     """
-    if not isinstance(inputs, dict | None):
-        raise TypeError(
-            f"inputs is {in_short(inputs)}: it must be {{name: number or function of "
-            "points (n, d)}."
-        )
     given = {} if inputs is None else dict(inputs)
     missing = [name for name in names if name not in given]
     unknown = [repr(name) for name in given if name not in names]

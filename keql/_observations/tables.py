@@ -20,8 +20,10 @@ def refuse_what_is_no_number(table, name, leave_out=(), needed=True):
         refuse_dates(entries, where)
         if entries.dtype.kind in "OUST":
             _refuse_text(entries, where, column)
-        elif needed and entries.dtype.kind == "f":
-            _refuse_missing(entries, name, column)
+        elif entries.dtype.kind == "f":
+            if needed:
+                _refuse_missing(entries, name, column)
+            _refuse_overflow(entries, where)
 
 
 def _columns(table):
@@ -59,6 +61,16 @@ def _refuse_text(entries, where, column):
             raise ValueError(
                 f"{where} holds text such as {str(entry)!r}. {advice}"
             ) from None
+
+
+def _refuse_overflow(entries, where, largest=1e100):
+    """Refuse numbers whose squares, and products of some, are beyond all numbers."""
+    size = np.max(np.abs(entries[np.isfinite(entries)]), initial=0.0)
+    if size > largest:
+        raise ValueError(
+            f"{where} has numbers of size {size:.3g}, above {largest:g}, whose "
+            "products cannot be computed: choose another unit."
+        )
 
 
 def _refuse_missing(entries, name, column):

@@ -260,6 +260,12 @@ def _learn_equation(learned, terms, S, forcing, hypothesis, settings, rng):
     setup, variables = learned.setup, learned.variables
     hypothesis = hypothesis.of_equation(terms.name)
     target = forcing - terms.known_part(S)
+    if not np.all(np.isfinite(target)):
+        raise ValueError(
+            f"known_part is not finite at {np.sum(~np.isfinite(target))} of "
+            f"{len(target)} collocation points, for the features of states that were "
+            "fitted to the observations: it must be finite there."
+        )
     unknown = S[:, : len(setup.unknown_names(variables))]
     is_hidden, typical = _typical_features(learned, terms, S)
     if terms.depends_on is None:

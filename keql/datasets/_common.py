@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils import Bunch, check_array, check_random_state, check_scalar
 
 from keql._numerics.arguments import naming
+from keql._numerics.memory import MemoryBudget
 
 DESCR = """{title}
 
@@ -35,8 +36,13 @@ def check_number(value, name, **limits):
 
 
 def check_count(value, name, smallest, largest=None, what=None):
-    """Check an integer parameter; `what` says what there are only `largest` of."""
+    """Check an integer parameter; `what` says what there are only `largest` of.
+
+    A data set has about a hundred numbers for each of what is counted.
+    """
     check_scalar(value, name, Integral, min_val=smallest)
+    advice = "give a smaller number."
+    MemoryBudget().refuse_above(100.0 * value, f"{name}={value:,}", advice)
     if largest is not None and value > largest:
         raise ValueError(f"{name}={value}, but there are only {largest} {what}.")
 

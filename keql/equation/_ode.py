@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
 from scipy.integrate import OdeSolver, solve_ivp
@@ -38,7 +39,7 @@ def simulate(
     `max_evaluations` and `max_seconds`. For standard deviations, the linearised
     equations carry a root of the posterior covariance of the weights.
     """
-    _check_options(return_std, method, rtol, budget)
+    _check_options(inputs, return_std, method, rtol, budget)
     layout, t_eval = Layout(equation, inputs), _check_times(t_eval)
     equations = Equations.read(equation, forcing, t_eval)
     initial = layout.check_initial(initial)
@@ -66,9 +67,14 @@ def simulate(
     return (y.T, np.linalg.norm(deviations, axis=1).T) if return_std else y.T
 
 
-def _check_options(return_std, method, rtol, budget):
+def _check_options(inputs, return_std, method, rtol, budget):
     """Refuse options of the integration that have no meaning."""
     check_flag(return_std, "return_std")
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise TypeError(
+            f"inputs is {in_short(inputs)}: it must be {{name: number or function of "
+            "points (n, 1)}, or None."
+        )
     is_known = isinstance(method, str) and method in METHODS
     if not is_known and not (
         isinstance(method, type) and issubclass(method, OdeSolver)

@@ -59,6 +59,6 @@ def _convert_dot_product(kernel):
 
 @as_kernel.register(Real)
 def _convert_number(value):
-    if not value > 0:
+    if not 0 < value < np.inf:
         raise ValueError(f"a number used as a kernel must be positive, got {value!r}.")
-    return Constant(value)
+    return Constant(float(value))

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import ConstantKernel
 
 from keql._numerics.arguments import as_rows
+from keql._numerics.memory import MemoryBudget
 from keql.kernels._active import ActiveKernel, hyperparameter
 from keql.kernels._base import Kernel, NonStationaryKernel
 from keql.kernels._multi_index import as_multi_index, merge_monomials
@@ -157,6 +158,12 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
     def _exponents(self, d):
         """Exponents (p, d) of the monomials in z that the kernel contains."""
         self._check_degree_and_offset()
+        p = comb(d + self.degree, self.degree)
+        MemoryBudget().refuse_above(
+            4.0 * p**2,  # expansions, and products with each other, of all terms
+            f"the {p:,} terms of degree={self.degree} in {d} column(s) of a polynomial",
+            "choose a lower degree, or active_dims with fewer columns.",
+        )
         return _monomials(d, self.degree, bool(self.offset > 0))
 
     def _weights(self, d):

@@ -193,12 +193,14 @@ def _as_names(names, parameter):
     names = (names,) if isinstance(names, str) else names
     is_list = isinstance(names, Iterable) and not isinstance(names, bytes)
     names = tuple(names) if is_list else (names,)
-    wrong = [name for name in names if not isinstance(name, str)]
+    wrong = [name for name in names if not isinstance(name, str) or not name.strip()]
     if wrong:
         raise TypeError(
             f"{parameter} has {in_short(wrong[0])}: it must be a tuple of texts, the "
-            "names."
+            "names, which are not empty."
         )
+    if len(set(names)) < len(names):
+        raise ValueError(f"{parameter}={names} has a name twice: leave one out.")
     return names
 
 
@@ -284,7 +286,9 @@ def _parse_sum(text, variables, states):
         position = match.end()
     if not parts:
         raise ValueError("the operator '' is empty: write for example 'u' or 'u_x'.")
-    return _collect(parts, text.strip())
+    operator = _collect(parts, text.strip())
+    _check_width(operator.terms, text, variables)
+    return operator
 
 
 def _parse_atom(atom, text, variables, states):

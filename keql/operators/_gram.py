@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 
 from keql._numerics.linalg import cholesky, solve_lower
+from keql._numerics.memory import MemoryBudget
 
 
 def gram(kernel, rows, columns=None):
@@ -48,7 +49,14 @@ def gram(kernel, rows, columns=None):
     symmetric = columns is None
     left = _group_by_points(kernel, rows)
     right = left if symmetric else _group_by_points(kernel, columns)
-    G = np.empty((left[-1].stop, right[-1].stop))
+    # The matrix, its factor, and the values of which one of them is made.
+    n, m = left[-1].stop, right[-1].stop
+    MemoryBudget().refuse_above(
+        3.0 * n * m,
+        f"the dense covariance of {n:,} observed and imposed values",
+        "give fewer rows of X, or fewer collocation_points.",
+    )
+    G = np.empty((n, m))
     for i, first in enumerate(left):
         for second in right[: i + 1] if symmetric else right:
             _fill_block(G, kernel, first, second, mirror=symmetric)

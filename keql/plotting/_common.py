@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from keql._numerics.arguments import as_numbers, check_positive, in_short, naming
+from keql._numerics.memory import MemoryBudget
 from keql._observations.columns import (
     column_index,
     operators_of_rows,
@@ -283,6 +284,11 @@ def _what_was_measured(estimator, X, shape):
 def grid_of(points, resolution):
     """A grid of points in the bounding box of `points`."""
     check_positive(resolution, "grid_resolution", Integral)
+    MemoryBudget().refuse_above(
+        100.0 * float(resolution) ** points.shape[1],
+        f"grid_resolution={resolution:,}",
+        "give fewer points along an axis.",
+    )
     axes = [
         np.linspace(lower, upper, resolution)
         for lower, upper in zip(points.min(axis=0), points.max(axis=0), strict=True)
@@ -309,12 +315,17 @@ def check_values(values, points, name):
     if values is None:
         return None
     values = as_numbers(values, name)
+    if values.ndim > 2 or np.any(np.isinf(values)):
+        raise ValueError(
+            f"{name} has {values.ndim} axes and {np.sum(np.isinf(values))} infinite "
+            "values: it must have one or two axes, and be finite or NaN."
+        )
     if values.ndim != 2 or values.shape[1] < 2:
         values = np.ravel(values)
     if len(values) != len(points):
         raise ValueError(
-            f"{name} has {len(values)} value(s) for {len(points)} point(s): give one "
-            "for each."
+            f"{name} has {len(values)} value(s) for {len(points)} point(s), the rows "
+            "of X or of points: give one for each."
         )
     return values
 
@@ -355,7 +366,13 @@ def draw_map(ax, points, values, variables, label, *, centred=None, **kwargs):
         table = values[order].reshape(len(second), len(first))
         image = ax.pcolormesh(first, second, table, **settings)
     else:
-        image = ax.tripcolor(*points.T, values, shading="gouraud", **settings)
+        try:
+            image = ax.tripcolor(*points.T, values, shading="gouraud", **settings)
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                "the points, rows of X, are the corners of no triangles: give three at "
+                f"least that are not on a line, of moderate size ({error})."
+            ) from error
     ax.set(xlabel=variables[0], ylabel=variables[1])
     ax.set(xlim=(first[0], first[-1]), ylim=(second[0], second[-1]))
     beyond = low < image.norm.vmin or high > image.norm.vmax

@@ -133,7 +133,7 @@ JUNK = [
 def _junk(**verdicts):
     """The junk, with other verdicts for some of it."""
     names = {name.replace(" ", "_"): name for name, _, _ in JUNK}
-    changed = {names[key]: verdict for key, verdict in verdicts.items()}
+    changed = {names[key.strip("_")]: verdict for key, verdict in verdicts.items()}
     return [(n, value, changed.get(n, verdict)) for n, value, verdict in JUNK]
 
 
@@ -256,7 +256,7 @@ POOLS = {
         ("long", ("u + " * 3000 + "u",), "any"),
     ],
     "known_part": [
-        *_junk(empty_dict="refuse", negative="refuse", zero="refuse"),
+        *_junk(negative="refuse", zero="refuse"),
         *[row for row in FUNCTIONS if row[0] != "wrong shape"],
         ("numpy", numpy_part, "refuse"),
         ("strange", strange_part, "refuse"),
@@ -282,12 +282,12 @@ POOLS = {
         *_junk(negative="any", zero="any", huge="refuse", half="refuse"),
         ("bool", True, "any"),
     ],
-    "choice": _junk(negative="refuse", half="refuse", huge="refuse"),
+    "choice": _junk(class_="any", negative="refuse", half="refuse", huge="refuse"),
     "flag": _junk(zero="any"),
     "jobs": [*_junk(negative="any", half="refuse", huge="any"), ("0", 0, "refuse")],
     "dict": [
         *_junk(negative="refuse", zero="refuse", half="refuse", huge="refuse"),
-        ("unknown entry", {"nobody": 1.0}, "refuse"),
+        ("unknown entry", {"nobody": 1.0}, "any"),
         ("number as name", {1: 1.0}, "refuse"),
     ],
     "collocation": [*TABLE, *FRAMES, *_junk(negative="refuse", zero="refuse")],
@@ -295,6 +295,11 @@ POOLS = {
     "any": JUNK,
     "object": _junk(none="refuse", negative="refuse", zero="refuse", huge="refuse"),
 }
+POOLS["numbers"] = [
+    (name, value, "any" if name in {"inf", "empty"} else verdict)
+    for name, value, verdict in TABLE
+]
+POOLS["real"] = _junk(negative="any")
 POOLS["collocation"] = [
     (name, value, "any" if name in {"none", "scalar", "empty list"} else verdict)
     for name, value, verdict in POOLS["collocation"]
@@ -519,14 +524,14 @@ def method_cases():
         "return_std": "flag",
         "method": "choice",
         "rtol": "number",
-        "max_evaluations": "count",
+        "max_evaluations": "number",
         "max_seconds": "number",
     }
     yield Case("simulate", ode.simulate, simulated, how)
     equation = field.equation_
     S = equation.features(field, PLANE)
     for name in ("__call__", "unknown_part", "gradient", "extrapolation"):
-        yield Case(name, getattr(equation, name), {"S": S}, {"S": "values"})
+        yield Case(name, getattr(equation, name), {"S": S}, {"S": "numbers"})
     asked = {"w": field, "X": PLANE, "inputs": None}
     how = {"w": "any", "X": "points", "inputs": "dict"}
     yield Case("features", equation.features, asked, how)
@@ -603,8 +608,8 @@ def other_cases():
             return kind(**params)(X, Y)
 
         arguments = {"X": PLANE, "Y": PLANE[:4], **own}
-        roles = {name: "number" for name in own} | {"X": "values", "Y": "values"}
-        roles |= {"active_dims": "any", "degree": "count"}
+        roles = {name: "number" for name in own} | {"X": "numbers", "Y": "numbers"}
+        roles |= {"active_dims": "any", "degree": "count", "center": "real"}
         roles = {name: roles[name] for name in arguments}
         yield Case(kind.__name__, call, arguments, roles)
     asked = {"operator": "u_x", "variables": ("t", "x"), "states": ("u",)}
@@ -698,7 +703,8 @@ def judge(argument, verdict, answer, error, expected):
         return "memory", str(error)
     if error is not None:
         said = f"{type(error).__name__}: {error}"
-        named = re.search(rf"(?<![A-Za-z]){re.escape(argument)}(?![A-Za-z])", said)
+        singular = argument.removesuffix("s")
+        named = re.search(rf"(?<![A-Za-z]){re.escape(singular)}s?(?![A-Za-z])", said)
         is_clear = isinstance(error, EXPECTED) and named
         if is_clear and not isinstance(error, np.linalg.LinAlgError):
             return ("wrong" if verdict == "same" else "clear"), said
