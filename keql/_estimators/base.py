@@ -3,6 +3,7 @@
 The only module that imports private helpers of scikit-learn.
 """
 
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -38,6 +39,37 @@ from keql.operators import DifferentialOperator, identity_of, parse_operator
 def at_least(lowest, kind=Integral):
     """The constraint that a parameter is a number, not below the lowest."""
     return Interval(kind, lowest, None, closed="left")
+
+
+@contextmanager
+def all_or_nothing(estimator):
+    """What fails, or is interrupted, inside leaves fitted attributes as they were."""
+    before = _fitted_attributes(estimator)
+    try:
+        yield
+    except BaseException:
+        for name in _fitted_attributes(estimator):
+            delattr(estimator, name)
+        vars(estimator).update(before)
+        raise
+
+
+def _fitted_attributes(estimator):
+    """What `fit` sets, {name: value}: names that end in an underscore."""
+    own = vars(estimator).items()
+    return {k: v for k, v in own if k.endswith("_") and not k.startswith("_")}
+
+
+def _true_values(y):
+    """Values (n,) or (n, S) to compare with, NaN where nothing was measured."""
+    y = as_numbers(y, "y")
+    if y.ndim not in (1, 2) or np.any(np.isinf(y)):
+        raise ValueError(
+            f"y has the shape {y.shape}, with {np.sum(np.isinf(y))} infinite values: "
+            "it must have one or two axes and be finite, or NaN where nothing was "
+            "measured."
+        )
+    return y
 
 
 class BaseKEqL(RegressorMixin, BaseEstimator):
@@ -204,13 +236,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         grid = as_grid(X)
         X, y = (X, y) if grid is None else read_grid(grid, y)
-        names, y = getattr(y, "columns", None), as_numbers(y, "y")
-        if y.ndim not in (1, 2) or np.any(np.isinf(y)):
-            raise ValueError(
-                f"y has the shape {y.shape}, with {np.sum(np.isinf(y))} infinite "
-                "values: it must have one or two axes and be finite, or NaN where "
-                "nothing was measured."
-            )
+        names, y = getattr(y, "columns", None), _true_values(y)
         predicted, y = self._predict(X), y.reshape(len(y), -1 if y.size else 1)
         predicted = predicted.reshape(len(predicted), -1)
         with naming("X and y"):

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from keql._estimators.base import BaseKEqL, StrOptions, at_least
+from keql._estimators.base import BaseKEqL, StrOptions, all_or_nothing, at_least
 from keql._estimators.boundary import (
     BoundaryData,
     bind_equation,
@@ -265,6 +265,14 @@ class KernelPDESolver(BaseKEqL):
         ValueError
             If an argument is not as documented; the message names it.
         """
+        with all_or_nothing(self):
+            solved, highest_level = self._solve(X, y)
+            self._store(solved)
+        self._warn_of_poor_solutions(solved, highest_level)
+        return self
+
+    def _solve(self, X, y):
+        """The state and the solutions of each function, and the highest noise level."""
         self._validate_params()
         data = self._read_boundary(X, y)
         conditions, labels, variables = data.conditions, data.labels, data.variables
@@ -291,9 +299,7 @@ class KernelPDESolver(BaseKEqL):
         self.equation_, self.state_kernel_ = equation, kernel
         self.collocation_points_ = [given.points for given in conditions]
         self.domain_ = boxes
-        self._store(solved)
-        self._warn_of_poor_solutions(solved, noise.levels[0])
-        return self
+        return solved, noise.levels[0]
 
     def _operators_of_rows(self, entries, variables, states):
         given = self.boundary_operators

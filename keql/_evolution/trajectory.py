@@ -10,6 +10,7 @@ from scipy.interpolate import BSpline
 
 from keql._evolution.flow import Flow
 from keql._numerics.linalg import rms
+from keql._numerics.memory import in_chunks
 from keql.exceptions import SimulationError
 from keql.operators import parse_operator
 
@@ -90,7 +91,11 @@ class Trajectory:
             state = self._reaching(t)
             known = (t >= state.times[0]) & (t <= state.times[-1])
             if known.any():
-                values[known] = integrated(state, t[known], operator)
+                # Steps of y have slopes in y and in the weights, at several stages.
+                parts = in_chunks(t[known], 20 * state.nodes.shape[1] * len(self.root))
+                values[known] = np.concatenate(
+                    [integrated(state, part, operator) for part in parts]
+                )
         left = np.isnan(values)
         if left.any() and self.outside is None:
             raise SimulationError(

@@ -3,6 +3,8 @@
 import os
 from dataclasses import dataclass
 
+from sklearn import get_config
+
 
 @dataclass(frozen=True)
 class MemoryBudget:
@@ -43,3 +45,14 @@ def refuse_steps(n_steps, what, advice, most=1e7):
             f"{what} would take {n_steps:,.3g} steps, and at most {most:,.0f} are "
             f"taken, as these last for hours: {advice}"
         )
+
+
+def in_chunks(points, n_numbers, copies=8):
+    """Parts of points (n, d), as large as scikit-learn's working memory allows.
+
+    For each row a computation makes `n_numbers` in float64, and several `copies` of
+    them. There is one part at least.
+    """
+    available = get_config()["working_memory"] * 2**20  # it is in MiB
+    n_rows = max(1, int(available // (8 * copies * max(1, n_numbers))))
+    return [points[i : i + n_rows] for i in range(0, max(1, len(points)), n_rows)]

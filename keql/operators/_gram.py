@@ -49,18 +49,19 @@ def gram(kernel, rows, columns=None):
     symmetric = columns is None
     left = _group_by_points(kernel, rows)
     right = left if symmetric else _group_by_points(kernel, columns)
-    # The matrix, its factor, and the values of which one of them is made.
-    n, m = left[-1].stop, right[-1].stop
-    MemoryBudget().refuse_above(
-        3.0 * n * m,
-        f"the dense covariance of {n:,} observed and imposed values",
-        "give fewer rows of X, or fewer collocation_points.",
-    )
-    G = np.empty((n, m))
+    G = _empty(left[-1].stop, right[-1].stop)
     for i, first in enumerate(left):
         for second in right[: i + 1] if symmetric else right:
             _fill_block(G, kernel, first, second, mirror=symmetric)
     return G
+
+
+def _empty(n, m):
+    """An array (n, m), if it fits: with its factor, and the values that make it up."""
+    what = f"the dense covariance of {n:,} observed and imposed values"
+    advice = "give fewer rows of X, or fewer collocation_points."
+    MemoryBudget().refuse_above(3.0 * n * m, what, advice)
+    return np.empty((n, m))
 
 
 @dataclass
