@@ -47,10 +47,10 @@ def refuse_steps(n_steps, what, advice, most=1e7):
         )
 
 
-def in_chunks(points, n_numbers, copies=8):
+def in_chunks(points, n_numbers, copies=64):
     """Parts of points (n, d), as large as scikit-learn's working memory allows.
 
-    For each row a computation makes `n_numbers` in float64, and several `copies` of
+    For each row a computation makes `n_numbers` in float64, and many `copies` of
     them. There is one part at least.
     """
     available = get_config()["working_memory"] * 2**20  # it is in MiB

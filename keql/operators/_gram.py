@@ -189,7 +189,9 @@ def gram_diagonal(kernel, points, operator):
     array([4., 4.])
     """
     chunks = [points[i : i + 64] for i in range(0, len(points), 64)]
-    return np.concatenate([np.diag(gram(kernel, [(c, operator)])) for c in chunks])
+    # Diagonals are views, which would keep all matrices.
+    parts = [np.diag(gram(kernel, [(c, operator)])).copy() for c in chunks]
+    return np.concatenate(parts)
 
 
 def gram_rows(kernel, points, operator, functionals, n_entries=2**21):
