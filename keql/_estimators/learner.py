@@ -186,7 +186,9 @@ class Learner(BaseKEqL):
         progress.say(f"two steps, {words_for_data(observations)}")
         given = self._hypothesis, observations, variables, setup, self._settings
         with threads_for(max(len(data.values) for data in observations.functions)):
-            return fit_two_steps(*given, n_restarts)
+            learned = fit_two_steps(*given, n_restarts)
+        checks.warn_of_narrow_priors(self._hypothesis, learned)
+        return learned
 
     def _learns_where_observed(self, setup, observations):
         """Whether collocation points far beyond the data are left out."""

@@ -160,7 +160,7 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         self._check_degree_and_offset()
         p = comb(d + self.degree, self.degree)
         MemoryBudget().refuse_above(
-            4.0 * p**2,  # expansions, and products with each other, of all terms
+            16.0 * p**2,  # expansions, derivatives and products of all terms
             f"the {p:,} terms of degree={self.degree} in {d} column(s) of a polynomial",
             "choose a lower degree, or active_dims with fewer columns.",
         )

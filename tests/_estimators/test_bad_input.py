@@ -9,7 +9,7 @@ from scipy import sparse
 from keql import Equation, KernelPDESolver, OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 from keql._evolution.trajectory import Trajectory
 from keql.datasets import make_burgers, make_lotka_volterra
-from keql.exceptions import SimulationError
+from keql.exceptions import IdentifiabilityWarning, SimulationError
 from keql.kernels import RBF, Matern, Polynomial
 from keql.operators import gram, parse_operator
 from keql.plotting import StateDisplay
@@ -302,6 +302,18 @@ def test_sizes_are_refused_before_they_start():
         make_lotka_volterra(t_end=1e9)
     with pytest.raises(ValueError, match="n_samples=1,000,000,000 would take"):
         make_lotka_volterra(10**9)
+
+
+@pytest.mark.parametrize("kind", [TwoStepKEqL, OneStepKEqL])
+def test_priors_that_cannot_hold_the_data_are_told(kind):
+    t = np.linspace(0, 6, 20)[:, None]
+    given = {"operators": ("u",), "known_part": "u_tt", "variables": ("t",)}
+    y = 1e3 * np.sin(2 * t[:, 0])  # in millivolts
+    with pytest.warns(IdentifiabilityWarning, match="Multiply the kernel .* 4e\\+06"):
+        kind(**given, equation_kernel=Polynomial(1)).fit(t, y)
+    # A number that is no usual one is a start of its own, not moved into bounds.
+    model = kind(**given, equation_kernel=4e6 * Polynomial(1)).fit(t, y)
+    assert model.equation_.terms()["u"] == pytest.approx(4, rel=1e-4)
 
 
 def test_forecasts_end_somewhere(monkeypatch):

@@ -23,7 +23,9 @@ def test_budget():
     budget = MemoryBudget(fraction=1e-9)  # some bytes
     assert 0 < budget.bytes() < 1e4
     budget.refuse_above(1, "one number", "")
-    with pytest.raises(ValueError, match=r"a million numbers would take 0.008 GB.*less"):
+    with pytest.raises(
+        ValueError, match=r"a million numbers would take 0.008 GB.*less"
+    ):
         budget.refuse_above(1e6, "a million numbers", "give less.")
     refuse_steps(1e7, "ten million", "")
     with pytest.raises(ValueError, match=r"more would take 1.1e\+07 steps.*less"):
