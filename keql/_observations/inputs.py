@@ -98,6 +98,11 @@ def _evaluate(name, source, points):
         )
     if callable(source):
         return call_given(source, f"inputs[{name!r}]", points)
+    if not np.isfinite(source):
+        raise ValueError(
+            f"inputs[{name!r}] is not finite at any point: it must be known wherever "
+            "an equation is imposed."
+        )
     return np.full(len(points), source)
 
 
