@@ -42,7 +42,6 @@ from keql._solving.well_posed import check_posed
 from keql._solving.windows import solve_in_windows
 from keql.equation import LearnedEquation, LearnedSystem
 from keql.exceptions import ExtrapolationWarning
-from keql.kernels import map_states
 from keql.operators import DifferentialOperator
 
 
@@ -290,7 +289,8 @@ class KernelPDESolver(BaseKEqL):
         loop["map_functions"] = partial(parallel_map, self.n_jobs)
         with naming("state_kernel"):
             bound = kernel.bind(variables)
-            map_states(lambda own: own(boxes[0][:1]), bound)  # are its numbers such?
+            for own in getattr(bound, "kernels", {"": bound}).values():
+                own(boxes[0][:1])  # says what is wrong with its numbers
         solve = partial(solve_each, bound, equation, noise=noise, **loop)
         axis = variables.index("t") if "t" in variables else 0
         solved = solve_in_windows(solve, equation, conditions, axis, self.n_windows)

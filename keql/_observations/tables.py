@@ -65,7 +65,7 @@ def _refuse_text(entries, where, column):
 
 def _refuse_overflow(entries, where, largest=1e100):
     """Refuse numbers whose squares, and products of some, are beyond all numbers."""
-    size = np.max(np.abs(entries[np.isfinite(entries)]), initial=0.0)
+    size = float(np.max(np.abs(entries[np.isfinite(entries)]), initial=0.0))
     if size > largest:
         raise ValueError(
             f"{where} has numbers of size {size:.3g}, above {largest:g}, whose "
