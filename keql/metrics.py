@@ -25,8 +25,21 @@ __all__ = [
 
 def _values(values, name):
     """Return finite float values of shape (n,)."""
-    settings = {"ensure_2d": False, "allow_nd": True, "dtype": np.float64}
-    return column_or_1d(check_array(values, input_name=name, **settings))
+    values = _array(values, name, ensure_2d=False, allow_nd=True)
+    if values.ndim > 2 or values.size != len(values):
+        raise ValueError(f"{name} has the shape {values.shape}: it must have one axis.")
+    return column_or_1d(values)
+
+
+def _array(values, name, **how):
+    """Return finite floats; errors name the argument."""
+    try:
+        kind = np.asarray(values).dtype.kind
+        if kind in "mM" or np.ma.is_masked(values):
+            raise ValueError("dates and masked values are no numbers.")
+        return check_array(values, dtype=np.float64, input_name=name, **how)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers: {error}") from error
 
 
 def _relative(true, predicted, name):
@@ -70,6 +83,11 @@ def relative_l2_error(y_true: Any, y_pred: Any, *, functions: Any = None) -> flo
     0.4
     """
     y_true, y_pred = _values(y_true, "y_true"), _values(y_pred, "y_pred")
+    if len(y_true) != len(y_pred):
+        raise ValueError(
+            "y_true and y_pred have inconsistent numbers of samples, "
+            f"{len(y_true)} and {len(y_pred)}: give values at equal points."
+        )
     check_consistent_length(y_true, y_pred, functions)
     if functions is None:
         return _relative(y_true, y_pred, "y_true")
@@ -338,8 +356,7 @@ def fill_distance(points: Any, domain: Any) -> float:
     >>> fill_distance([[0.0], [1.0]], np.linspace(0.0, 1.0, 11)[:, None])
     0.5
     """
-    points = check_array(points, dtype=np.float64, input_name="points")
-    domain = check_array(domain, dtype=np.float64, input_name="domain")
+    points, domain = _array(points, "points"), _array(domain, "domain")
     if points.shape[1] != domain.shape[1]:
         raise ValueError(
             f"points have {points.shape[1]} coordinates and domain has "

@@ -3,6 +3,7 @@
 The only module that imports private helpers of scikit-learn.
 """
 
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,6 +22,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from keql._numerics.arguments import as_numbers, check_flag, naming, refuse_no_array
 from keql._observations.columns import (
     column_index,
     coordinates_by_name,
@@ -37,6 +39,37 @@ from keql.operators import DifferentialOperator, identity_of, parse_operator
 def at_least(lowest, kind=Integral):
     """The constraint that a parameter is a number, not below the lowest."""
     return Interval(kind, lowest, None, closed="left")
+
+
+@contextmanager
+def all_or_nothing(estimator):
+    """What fails, or is interrupted, inside leaves fitted attributes as they were."""
+    before = _fitted_attributes(estimator)
+    try:
+        yield
+    except BaseException:
+        for name in _fitted_attributes(estimator):
+            delattr(estimator, name)
+        vars(estimator).update(before)
+        raise
+
+
+def _fitted_attributes(estimator):
+    """What `fit` sets, {name: value}: names that end in an underscore."""
+    own = vars(estimator).items()
+    return {k: v for k, v in own if k.endswith("_") and not k.startswith("_")}
+
+
+def _true_values(y):
+    """Values (n,) or (n, S) to compare with, NaN where nothing was measured."""
+    y = as_numbers(y, "y")
+    if y.ndim not in (1, 2) or np.any(np.isinf(y)):
+        raise ValueError(
+            f"y has the shape {y.shape}, with {np.sum(np.isinf(y))} infinite values: "
+            "it must have one or two axes and be finite, or NaN where nothing was "
+            "measured."
+        )
+    return y
 
 
 class BaseKEqL(RegressorMixin, BaseEstimator):
@@ -77,7 +110,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         "max_iter": [at_least(1)],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "warm_start": ["boolean"],
-        "n_jobs": [None, Integral],
+        "n_jobs": [None, Interval(Integral, None, -1, closed="right"), at_least(1)],
         "verbose": ["verbose"],
         "random_state": ["random_state"],
     }
@@ -121,6 +154,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def _predict(self, X, return_std=False):
         """Values of the fitted states, without a warning."""
+        check_flag(return_std, "return_std")
         points, columns = self._split_columns(X, reset=False)
         labels = columns["function_column"]
         if self.operator_column is not None:
@@ -167,7 +201,9 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
             Where `predict` warns.
         """
         check_is_fitted(self)
-        operator = parse_operator(operator, self.variables_, self.state_names_)
+        check_flag(return_std, "return_std")
+        with naming("operator"):
+            operator = parse_operator(operator, self.variables_, self.state_names_)
         grid = as_grid(X)
         if grid is not None:
             values = self.predict_derivative(grid.points(), operator, return_std)
@@ -201,14 +237,15 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         grid = as_grid(X)
         X, y = (X, y) if grid is None else read_grid(grid, y)
-        names, y = getattr(y, "columns", None), np.asarray(y, dtype=float)
-        predicted, y = self._predict(X), y.reshape(len(y), -1)
+        names, y = getattr(y, "columns", None), _true_values(y)
+        predicted, y = self._predict(X), y.reshape(len(y), -1 if y.size else 1)
         predicted = predicted.reshape(len(predicted), -1)
+        with naming("X and y"):
+            check_consistent_length(predicted, y)
         if self.operator_column is None:
             y = states_by_name(y, names, self.state_names_)
         if sample_weight is not None:
-            sample_weight = np.asarray(sample_weight)
-        check_consistent_length(predicted, y, sample_weight)
+            sample_weight = self._read_weights(sample_weight, predicted)
         if y.shape[1] > predicted.shape[1] or np.all(np.isnan(y)):
             raise ValueError(
                 f"y has {y.shape[1]} column(s), {np.sum(~np.isnan(y))} values in all: "
@@ -343,18 +380,23 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         given = {name: column for name, column in special.items() if column is not None}
         if not given:
             refuse_what_is_no_number(X, "X")
-            points = validate_data(self, X, dtype=np.float64, reset=reset)
+            with naming("X"):
+                points = validate_data(self, X, dtype=np.float64, reset=reset)
             return points, {name: [None] * len(points) for name in special}
-        if not hasattr(X, "columns"):
-            X = np.asarray(X)
-        _check_feature_names(self, X, reset=reset)
-        _check_n_features(self, X, reset=reset)
+        refuse_no_array(X, "X")
+        with naming("X"):
+            X = X if hasattr(X, "columns") else np.asarray(X)
+            if len(X.shape) != 2:
+                raise ValueError(f"Expected 2D array, got one of shape {X.shape}.")
+            _check_feature_names(self, X, reset=reset)
+            _check_n_features(self, X, reset=reset)
         columns = {name: column_index(X, given[name], name) for name in given}
         refuse_what_is_no_number(X, "X", columns.values())
         others = [i for i in range(X.shape[1]) if i not in columns.values()]
         coordinates = _safe_indexing(X, others, axis=1)
         checks = {"dtype": np.float64, "input_name": "X", "estimator": self}
-        points = check_array(coordinates, **checks)
+        with naming("X"):
+            points = check_array(coordinates, **checks)
         entries = {name: [None] * len(points) for name in special}
         for name, i in columns.items():
             entries[name] = np.asarray(_safe_indexing(X, i, axis=1)).tolist()
@@ -375,10 +417,12 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         is_table = hasattr(y, "columns")
         refuse_what_is_no_number(y, "y", needed=False)
         how = {"ensure_2d": False, "dtype": np.float64, "input_name": "y"}
-        y = check_array(y, ensure_all_finite="allow-nan", **how)
-        if y.ndim < 2 or y.shape[1] == 1:
-            y = column_or_1d(y, warn=not is_table)
-        check_consistent_length(points, y)
+        with naming("y"):
+            y = check_array(y, ensure_all_finite="allow-nan", **how)
+            if y.ndim < 2 or y.shape[1] == 1:
+                y = column_or_1d(y, warn=not is_table)
+        with naming("X and y"):
+            check_consistent_length(points, y)
         y = y.reshape(len(y), -1)
         nothing = np.flatnonzero(np.all(np.isnan(y), axis=1))
         if len(nothing):
@@ -392,9 +436,11 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
 
     def _read_weights(self, sample_weight, points):
         """Relative precisions of the rows, of shape (n,), none of them negative."""
-        return _check_sample_weight(
-            sample_weight, points, dtype=np.float64, ensure_non_negative=True
-        )
+        if sample_weight is not None:
+            refuse_what_is_no_number(sample_weight, "sample_weight")
+        how = {"dtype": np.float64, "ensure_non_negative": True}
+        with naming("sample_weight"):
+            return _check_sample_weight(sample_weight, points, **how)
 
     def _coordinate_columns(self, names=None):
         """Names of the columns of `X` that hold coordinates; None for an array.

@@ -5,9 +5,15 @@ Errors name the parameter, what was found, and what to do.
 
 import inspect
 import re
+import warnings
 from numbers import Integral, Real
 
-from keql.kernels import SystemKernel
+import numpy as np
+
+from keql._numerics.arguments import naming
+from keql._numerics.linalg import rms
+from keql.exceptions import IdentifiabilityWarning
+from keql.kernels import SystemKernel, as_kernel
 from keql.operators import DifferentialOperator, parse_operator
 
 
@@ -55,6 +61,27 @@ def _check_value(parameter, name, value):
     raise ValueError(f"{parameter} has {value!r} for {name!r}: it must be {needed}.")
 
 
+def check_state_kernel(given, variables, observations, setup):
+    """Refuse kernels of states that cannot be used.
+
+    `given` is the parameter. Kernels are evaluated at a point, and have to have the
+    derivatives that were observed, or that the equations of the EquationSetup have.
+    """
+    operators = [*observations.operators, *(setup.operators if setup else ())]
+    given = given.kernels if isinstance(given, SystemKernel) else given
+    for state in observations.states:
+        own = given.get(state) if isinstance(given, dict) else given
+        if own is None:
+            continue
+        with naming("state_kernel"):
+            kernel = as_kernel(own).bind(variables)
+            kernel(observations.functions[0].points[:1])
+            for operator in operators:
+                part = operator.of_state(state)
+                for a, _ in () if part is None else part.terms:
+                    kernel.check_order(a, f"the operator {operator.name!r}")
+
+
 def check_names(variables, states, inputs):
     """Refuse names that mean two things."""
     shared = [name for name in states if name in variables]
@@ -76,16 +103,21 @@ def check_names(variables, states, inputs):
             )
 
 
-def texts_of(*given):
-    """Names of operators in parameters: texts, keys, and arguments of functions."""
+def texts_of(*given, within=()):
+    """Names of operators in parameters: texts, keys, and arguments of functions.
+
+    What is `within` itself is looked at once.
+    """
     texts = []
     for each in given:
+        if any(each is outer for outer in within):
+            continue
         if isinstance(each, str):
             texts.append(each)
         elif isinstance(each, DifferentialOperator):
             texts += each.states
         elif isinstance(each, dict | tuple | list):
-            texts += texts_of(*each)
+            texts += texts_of(*each, within=(*within, each))
         elif hasattr(each, "known_part"):
             texts += texts_of(each.known_part, each.operators)
         elif callable(each):
@@ -100,3 +132,34 @@ def _is_operator(name, variables, states):
     except ValueError:
         return False
     return True
+
+
+def warn_of_narrow_priors(hypothesis, learned, narrow=0.01, n_rows=50):
+    """Warn of given equation kernels whose P is far smaller than it would have to be.
+
+    The prior standard deviation of P, over at most about `n_rows` of the features of a
+    LearnedModel, is compared with the root mean square of what P has to explain: below
+    the part `narrow` of it coefficients are pulled to zero, whatever the data say.
+    """
+    if learned.setup is None:
+        return
+    forcing = learned.setup.split(np.concatenate(learned.setup.forcing))
+    for terms, equation, f in zip(
+        learned.setup.equations, learned.equations, forcing, strict=True
+    ):
+        kernel = equation.equation_kernel
+        if kernel is None or hypothesis.of_equation(terms.name).equation_kernel is None:
+            continue
+        S = equation.training_features
+        rows = S[:: max(1, len(S) // n_rows), : equation.n_unknown_features]
+        prior = np.sqrt(np.mean(kernel.diag(rows)))
+        size = rms(f - equation.known_part(S))
+        if prior < narrow * size:
+            warnings.warn(
+                f"equation_kernel says that P is of size {prior:.2g}, but it has to "
+                f"explain values of size {size:.2g}, in units of the forcing: its "
+                "coefficients are pulled to zero. Multiply the kernel by the square of "
+                f"their ratio, {(size / prior) ** 2:.1g}, or leave it out.",
+                IdentifiabilityWarning,
+                stacklevel=4,
+            )

@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 
 from keql._estimators.base import StrOptions, at_least
 from keql._evolution.form import time_axis
+from keql._numerics.arguments import naming
 from keql._observations.data import (
     evaluate_forcing,
     forcing_functions,
@@ -97,6 +98,7 @@ class Equation(BaseEstimator):
             self._validate_params()
         except ValueError as error:
             raise ValueError(f"equations has {name!r}: {error}") from None
+        _refuse_empty(self.operators)
         learned = self.operators is not None and self.forcing is not None
         if self.known_part is None and not learned:
             raise ValueError(
@@ -121,6 +123,10 @@ def list_equations(model):
     with the same operators.
     """
     if model.equations is not None:
+        if not model.equations:
+            raise ValueError(
+                "equations is empty: give pairs (name, keql.Equation), or None."
+            )
         _refuse_single_parameters(model)
         for name, given in model.equations:
             given._check(name)
@@ -128,6 +134,7 @@ def list_equations(model):
     if model.operators is None and model.known_part is None and model.forcing is None:
         return []
     names = ("u",) if model.operators is None else as_tuple(model.operators)
+    _refuse_empty(names)
     if model.known_part is None and model.forcing is None:
         raise ValueError(
             f"operators={names} are given with neither known_part nor forcing: "
@@ -165,6 +172,15 @@ def named_equations(model):
         for name, equation in pairs
         if isinstance(name, str) and isinstance(equation, Equation)
     ]
+
+
+def _refuse_empty(operators):
+    """Refuse a tuple of no operators."""
+    if operators is not None and not len(operators):
+        raise ValueError(
+            "operators is empty: name what the unknown part P depends on, such as "
+            "('u',); where it is to be zero, leave operators out of an Equation."
+        )
 
 
 def is_several(known_part):
@@ -234,7 +250,8 @@ def describe_equations(model, named, observations, variables, inputs):
     every = bind_known_parts(parts, coordinates, operators)
     terms = []
     for each, asked, part in zip(named, own, parts, strict=True):
-        depends = tuple(position_of(operator, operators) for operator in asked)
+        depends = (position_of(operator, operators) for operator in asked)
+        depends = tuple(dict.fromkeys(depends))  # one that is named twice is one
         depends = None if each.given.operators is None else depends
         forced = each.given.forcing is not None
         terms.append(EquationTerms(each.name, part, depends, forced))
@@ -284,10 +301,12 @@ class _Parser:
     inputs: tuple = field(default=())
 
     def __call__(self, name):
-        return parse_operator(name, self.variables, self.states)
+        with naming("operators"):
+            return parse_operator(name, self.variables, self.states)
 
     def known_part(self, given):
-        return make_known_part(given, self.variables, self.states, self.inputs)
+        with naming("known_part"):
+            return make_known_part(given, self.variables, self.states, self.inputs)
 
 
 def _refuse_mixed(operators, parts):

@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from keql._estimators import checks
 from keql._estimators.base import BaseKEqL
-from keql._estimators.checks import check_entries, check_names, texts_of
 from keql._estimators.equations import (
     describe_equations,
     is_several,
@@ -175,18 +175,21 @@ class Learner(BaseKEqL):
         progress = progress or Progress(self.verbose)
         named = list_equations(self)
         observations, variables, inputs = self._read_observations(X, y, sample_weight)
-        check_names(variables, observations.states, inputs.names)
-        check_entries(self, [each.name for each in named], observations)
+        checks.check_names(variables, observations.states, inputs.names)
+        checks.check_entries(self, [each.name for each in named], observations)
         if self.units is not None:
             names = (*variables, *observations.states, *inputs.names)
             Units(self.units).check(names)
         setup = describe_equations(self, named, observations, variables, inputs)
+        checks.check_state_kernel(self.state_kernel, variables, observations, setup)
         if setup is not None and self._learns_where_observed(setup, observations):
             setup = where_observed(setup, observations, len(variables))
         progress.say(f"two steps, {words_for_data(observations)}")
         given = self._hypothesis, observations, variables, setup, self._settings
         with threads_for(max(len(data.values) for data in observations.functions)):
-            return fit_two_steps(*given, n_restarts)
+            learned = fit_two_steps(*given, n_restarts)
+        checks.warn_of_narrow_priors(self._hypothesis, learned)
+        return learned
 
     def _learns_where_observed(self, setup, observations):
         """Whether collocation points far beyond the data are left out."""
@@ -434,7 +437,7 @@ class Learner(BaseKEqL):
         X, y = (X, y) if grid is None else read_grid(grid, y)
         of_states, given = getattr(y, "columns", None), self.states
         if given is None:
-            named = texts_of(self.operators, self.known_part, self.equations)
+            named = checks.texts_of(self.operators, self.known_part, self.equations)
             given = name_single_state(y, named)
         points, columns, y = self._read(X, y)
         by_row = self.operator_column is not None

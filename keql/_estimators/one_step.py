@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 
 from sklearn.exceptions import ConvergenceWarning
 
+from keql._estimators.base import all_or_nothing
 from keql._estimators.callbacks import CallbackSupportMixin, with_callbacks
 from keql._estimators.learner import Learner
 from keql._estimators.progress import Progress
@@ -284,7 +285,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        with Progress(self.verbose) as progress:
+        with all_or_nothing(self), Progress(self.verbose) as progress:
             return self._fit(progress, X, y, sample_weight)
 
     def _fit(self, progress, X, y, sample_weight):

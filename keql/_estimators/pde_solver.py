@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from keql._estimators.base import BaseKEqL, StrOptions, at_least
+from keql._estimators.base import BaseKEqL, StrOptions, all_or_nothing, at_least
 from keql._estimators.boundary import (
     BoundaryData,
     bind_equation,
@@ -17,8 +17,9 @@ from keql._estimators.boundary import (
     refuse_unknown_noise,
     states_of_solver,
 )
-from keql._estimators.checks import texts_of
+from keql._estimators.checks import check_names, texts_of
 from keql._estimators.equations import is_several
+from keql._numerics.arguments import naming
 from keql._numerics.parallel import parallel_map
 from keql._observations.columns import (
     coordinates_by_name,
@@ -263,6 +264,14 @@ class KernelPDESolver(BaseKEqL):
         ValueError
             If an argument is not as documented; the message names it.
         """
+        with all_or_nothing(self):
+            solved, highest_level = self._solve(X, y)
+            self._store(solved)
+        self._warn_of_poor_solutions(solved, highest_level)
+        return self
+
+    def _solve(self, X, y):
+        """The state and the solutions of each function, and the highest noise level."""
         self._validate_params()
         data = self._read_boundary(X, y)
         conditions, labels, variables = data.conditions, data.labels, data.variables
@@ -278,7 +287,10 @@ class KernelPDESolver(BaseKEqL):
         kernel = self._choose_kernel(equation, data, conditions, boxes, noise)
         loop = {"max_iter": self.max_iter, "tol": self.tol, "solver": self.solver}
         loop["map_functions"] = partial(parallel_map, self.n_jobs)
-        bound = kernel.bind(variables)
+        with naming("state_kernel"):
+            bound = kernel.bind(variables)
+            for own in getattr(bound, "kernels", {"": bound}).values():
+                own(boxes[0][:1])  # says what is wrong with its numbers
         solve = partial(solve_each, bound, equation, noise=noise, **loop)
         axis = variables.index("t") if "t" in variables else 0
         solved = solve_in_windows(solve, equation, conditions, axis, self.n_windows)
@@ -287,9 +299,7 @@ class KernelPDESolver(BaseKEqL):
         self.equation_, self.state_kernel_ = equation, kernel
         self.collocation_points_ = [given.points for given in conditions]
         self.domain_ = boxes
-        self._store(solved)
-        self._warn_of_poor_solutions(solved, noise.levels[0])
-        return self
+        return solved, noise.levels[0]
 
     def _operators_of_rows(self, entries, variables, states):
         given = self.boundary_operators
@@ -392,6 +402,7 @@ class KernelPDESolver(BaseKEqL):
             own = owner == m
             given = points[rows[own]], values[own], index[own]
             conditions.append(observe(*given, operators, noise))
+        check_names(variables, states, self.inputs or ())
         names = order_inputs(self.equation, self.inputs)
         inputs = self._read_inputs(columns, labels, functions, names)
         if self.units is not None:

@@ -2,6 +2,7 @@
 
 from typing import Any, Self
 
+from keql._estimators.base import all_or_nothing
 from keql._estimators.learner import Learner
 from keql._estimators.progress import Progress
 from keql.fit_report import describe_fit
@@ -203,7 +204,7 @@ class TwoStepKEqL(Learner):
         self.verbose, self.random_state = verbose, random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        with Progress(self.verbose) as progress:
+        with all_or_nothing(self), Progress(self.verbose) as progress:
             given = X, y, sample_weight, self.n_restarts, progress
             learned = self._learn_in_two_steps(*given)
             self._store(learned)

@@ -20,6 +20,7 @@ from scipy import linalg
 from keql._evolution.boundary_prior import PointsOfStates, PointsWithSlopes
 from keql._evolution.integration import integrate, linear_response, linear_solution
 from keql._numerics.linalg import cholesky, size_or_one, solve_lower
+from keql._numerics.memory import in_chunks
 from keql.exceptions import SimulationError
 
 
@@ -95,9 +96,7 @@ class EvolvedState:
         """Posterior variances (n,) of these values, without observation noise."""
 
         def inside(own):
-            return np.sum(
-                self.grid.apply(self.deviations(), own, operator) ** 2, axis=1
-            )
+            return _squares(self.grid, self.deviations(), own, operator)
 
         return self._gather(points, operator, "variance", inside)
 
@@ -145,6 +144,13 @@ class EvolvedState:
                 float(self.grid.edges[0]),
             )
         return response[..., 1:] @ self.root
+
+
+def _squares(grid, deviations, points, operator):
+    """Sums (n,) of squares of an operator applied to functions on the grid."""
+    parts = in_chunks(points, deviations.shape[-1])
+    applied = (grid.apply(deviations, part, operator) for part in parts)
+    return np.concatenate([np.sum(values**2, axis=1) for values in applied])
 
 
 class Forecast:
@@ -270,8 +276,7 @@ class Forecast:
             given = self.values[own], self.state.equations, root
             deviations = EvolvedState(here, *given, None, None, None).deviations()
             rows = (times >= edges[0]) & (times <= edges[-1])
-            roots = here.apply(deviations, points[rows], operator)
-            variances[rows] = np.sum(roots**2, axis=1)
+            variances[rows] = _squares(here, deviations, points[rows], operator)
             last, step = deviations[-1], here.steps[-1]
         return variances
 

@@ -16,6 +16,8 @@ import numpy as np
 from scipy.interpolate import BarycentricInterpolator
 from scipy.sparse import csr_array
 
+from keql._numerics.memory import in_chunks
+
 # Where values are known in a step, in units of it: its start and the Radau points.
 STAGES = np.array([0.0, (4 - 6**0.5) / 10, (4 + 6**0.5) / 10, 1.0])
 
@@ -348,7 +350,10 @@ class EvolutionGrid:
         Functions (n_steps, 4, size, m) give an array (n, m).
         """
         flat = functions.reshape(-1, functions.shape[-1])
-        return self.interpolation(points, operator) @ flat
+        parts = in_chunks(points, 20 * self.size)  # with interpolation in both axes
+        return np.concatenate(
+            [self.interpolation(part, operator) @ flat for part in parts]
+        )
 
 
 def _beside(step):

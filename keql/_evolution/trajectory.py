@@ -1,5 +1,6 @@
 """A fitted state of ordinary differential equations: integrated from what was found."""
 
+import itertools
 from copy import copy
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy.interpolate import BSpline
 
 from keql._evolution.flow import Flow
 from keql._numerics.linalg import rms
+from keql._numerics.memory import in_chunks
 from keql.exceptions import SimulationError
 from keql.operators import parse_operator
 
@@ -49,14 +51,24 @@ class Trajectory:
     rtol : float. Relative tolerance of the integration beyond the nodes.
     largest : float. Size of the state, relative to that of the nodes, at which that
         ends.
+    most : int. Evaluations of the vector field after which that is given up.
     """
 
     def __init__(
-        self, flow, times, nodes, root, outside, initial=0, rtol=1e-9, largest=1e4
+        self,
+        flow,
+        times,
+        nodes,
+        root,
+        outside,
+        initial=0,
+        rtol=1e-9,
+        largest=1e4,
+        most=200_000,
     ):
         self.flow, self.times, self.nodes = flow, times, nodes
         self.root, self.outside, self.initial = root, outside, initial
-        self.rtol, self.largest = rtol, largest
+        self.rtol, self.largest, self.most = rtol, largest, most
 
     def alone(self, times):
         """The trajectory up to times (n,), without another state beyond."""
@@ -79,7 +91,11 @@ class Trajectory:
             state = self._reaching(t)
             known = (t >= state.times[0]) & (t <= state.times[-1])
             if known.any():
-                values[known] = integrated(state, t[known], operator)
+                # Steps of y have slopes in y and in the weights, at several stages.
+                parts = in_chunks(t[known], 20 * state.nodes.shape[1] * len(self.root))
+                values[known] = np.concatenate(
+                    [integrated(state, part, operator) for part in parts]
+                )
         left = np.isnan(values)
         if left.any() and self.outside is None:
             raise SimulationError(
@@ -175,8 +191,16 @@ class Trajectory:
     def _beyond(self, end, k):
         """Times (K',) from node `k` to an end, without that node, and y (K', D)."""
         size, (begin, start) = rms(self.nodes) or 1.0, (self.times[k], self.nodes[k])
+        evaluations = itertools.count(1)
 
         def rate(time, y):
+            if next(evaluations) > self.most:
+                name = self.flow.layout.variable
+                raise SimulationError(
+                    f"the equations were integrated to {name} = {time:g} on the way to "
+                    f"{end:g} in {self.most} evaluations: X asks for too far a time.",
+                    time,
+                )
             t = np.array([time])
             return self.flow.velocity(t, y[None], with_slopes=False)[0][0]
 

@@ -16,6 +16,7 @@ from scipy import linalg
 from keql._joint.linearised import LinearisedProblem, LinearisedState, below_zeros
 from keql._joint.problem import Conditions, first_equal, same_points
 from keql._numerics.linalg import pivoted_cholesky, solve_lower
+from keql._numerics.memory import in_chunks
 from keql.kernels import SystemKernel
 from keql.operators import gram, gram_diagonal
 
@@ -350,7 +351,11 @@ class PrimalState(LinearisedState):
 
     def variance(self, points, operator):
         """Posterior variances (n,) of an operator at points, never negative."""
-        basis, H, shared = self.factors or self._factorise()
+        factors = self.factors or self._factorise()
+        parts = in_chunks(points, sum(len(x) for x, _ in self.functionals))
+        return np.concatenate([self._variance(x, operator, *factors) for x in parts])
+
+    def _variance(self, points, operator, basis, H, shared):
         phi = basis([(points, operator)]).T
         prior = gram_diagonal(self.kernel, points, operator)
         outside = np.maximum(prior - np.sum(phi**2, axis=0), 0.0) / self.penalty

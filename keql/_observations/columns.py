@@ -1,11 +1,13 @@
 """Columns: coordinates, labels of functions, and operators in X; states in y."""
 
 import re
+from collections.abc import Hashable
 from functools import partial
 from numbers import Real
 
 import numpy as np
 
+from keql._numerics.arguments import in_short, naming
 from keql.operators import (
     DifferentialOperator,
     identity_of,
@@ -20,6 +22,10 @@ def column_index(X, column, parameter):
     X is an array or a dataframe; `parameter` names the parameter for the error message.
     """
     names = list(X.columns) if hasattr(X, "columns") else None
+    if isinstance(column, bool):
+        raise TypeError(
+            f"{parameter}={column} is no column of X: give its name or its position."
+        )
     if isinstance(column, str):
         if names is None or column not in names:
             advice = "X is an array, give the index of the column."
@@ -69,6 +75,12 @@ def refuse_missing(entries, column, parameter):
             f"X has a missing {word} label in column {column!r}: every row must say "
             f"which {word} it belongs to."
         )
+    unhashable = [entry for entry in entries if not isinstance(entry, Hashable)]
+    if unhashable:
+        raise TypeError(
+            f"{parameter}={column!r} of X has the entry {in_short(unhashable[0])}: "
+            "labels are numbers or texts."
+        )
 
 
 def split_labels(X, column, parameter):
@@ -100,13 +112,14 @@ def split_labels(X, column, parameter):
 def name_coordinates(given, learned, columns, n):
     """Names of the `n` coordinates: those given, an equation's, or those of columns."""
     names = (given,) if isinstance(given, str) else given
+    _refuse_no_names(names, "variables")
     if names is None:
         names = learned or columns or [f"x{i}" for i in range(n)]
     names = tuple(str(name) for name in names)
     if len(names) != n or len(set(names)) != n:
         raise ValueError(
             f"variables={names} must be {n} different name(s): X has {n} coordinate "
-            "column(s)."
+            "column(s) beside those of function_column, operator_column and inputs."
         )
     if learned and set(learned) == set(names) and tuple(learned) != names:
         raise ValueError(
@@ -116,13 +129,31 @@ def name_coordinates(given, learned, columns, n):
     return names
 
 
-def coordinates_by_name(columns, variables):
+def _refuse_no_names(names, parameter):
+    """Refuse names, of coordinates or states, that are no texts, or empty ones."""
+    for name in () if names is None else names:
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(
+                f"{parameter}={in_short(names)} has {in_short(name)}: names are texts "
+                "that are not empty, such as 'x' or 't_hours'."
+            )
+
+
+def coordinates_by_name(columns, variables, table="X", strictly=False):
     """Positions of the coordinates among the columns of X, in the order `variables`.
 
-    `columns` are the names of the coordinate columns, None if X is an array. Without a
-    name that is one of the `variables`, the columns are in their order.
+    `columns` are the names of the coordinate columns of the `table`, None if it is an
+    array. Without a name that is one of the `variables`, the columns are in their
+    order, or refused if that is said `strictly`, unless their names are numbers.
     """
-    if not _agree(columns, variables, "X", "variables", "coordinates"):
+    if not _agree(columns, variables, table, "variables", "coordinates"):
+        columns = [] if columns is None else list(columns)
+        if strictly and any(isinstance(name, str) for name in columns):
+            raise ValueError(
+                f"{table} has the columns {', '.join(map(str, columns))}, but the "
+                f"coordinates are {', '.join(variables)}: call the columns as "
+                "variables has them, in any order, or give an array."
+            )
         return list(range(len(variables)))
     return [list(columns).index(name) for name in variables]
 
@@ -183,6 +214,7 @@ def name_states(given, columns, n_columns, has_operator_column):
     `columns` are the names of the `n_columns` columns of y, None if it is an array.
     """
     names = (given,) if isinstance(given, str) else given
+    _refuse_no_names(names, "states")
     if names is None and n_columns > 1:
         names = [f"u{i + 1}" for i in range(n_columns)]
         if columns is not None and all(isinstance(name, str) for name in columns):
@@ -214,7 +246,8 @@ def operators_of_columns(boundary_operators, n_columns, variables, states):
             f"boundary_operators has {len(given)} operator(s), but y has {n_columns} "
             "columns: give one for each column, or leave them out for the states."
         )
-    return [parse_operator(operator, variables, states) for operator in given]
+    with naming("boundary_operators"):
+        return [parse_operator(operator, variables, states) for operator in given]
 
 
 def operators_of_rows(
@@ -229,7 +262,13 @@ def operators_of_rows(
     if given is None or isinstance(given, str | DifferentialOperator):
         given = [states[0] if given is None else given]
     parse = partial(parse_operator, variables=variables, states=states)
-    operators = [parse(operator) for operator in given]
+    with naming("boundary_operators"):
+        operators = [parse(operator) for operator in given]
+    if not operators:
+        raise ValueError(
+            "boundary_operators is empty: name what the values in y are values of, "
+            "such as 'u', or leave it out for the states."
+        )
     if has_column:
         index = [_find_operator(entry, operators, parse) for entry in entries]
         return operators, np.array(index)
@@ -244,7 +283,8 @@ def operators_of_rows(
 def _find_operator(entry, operators, parse):
     """Position of the operator that an entry names; appended if it is a new one."""
     if isinstance(entry, str):
-        operator = parse(entry)
+        with naming("operator_column"):
+            operator = parse(entry)
         if position_of(operator, operators) is None:
             operators.append(operator)
         return position_of(operator, operators)

@@ -8,7 +8,10 @@ from scipy.interpolate import make_interp_spline
 from scipy.stats import qmc
 from sklearn.utils import check_array
 
+from keql._numerics.arguments import as_numbers, call_given, naming
 from keql._numerics.linalg import size_or_one
+from keql._numerics.memory import MemoryBudget
+from keql._observations.columns import coordinates_by_name
 from keql._observations.tables import refuse_what_is_no_number
 
 
@@ -66,7 +69,14 @@ class Observations:
 
 def sorted_labels(labels):
     """Different labels in an order that does not depend on that of the rows."""
-    return sorted(set(labels), key=lambda label: (type(label).__name__, label))
+    different = set(labels)
+    try:
+        return sorted(different, key=lambda label: (type(label).__name__, label))
+    except TypeError as error:
+        raise TypeError(
+            "function_column has labels that cannot be put in an order: use numbers or "
+            f"texts ({error})."
+        ) from error
 
 
 def refuse_conflicts(functions):
@@ -198,6 +208,11 @@ def by_label(given, labels, name):
 
 def low_discrepancy(points, n):
     """`n` points of a Halton sequence in the bounding box of `points`: (n, d)."""
+    MemoryBudget().refuse_above(
+        100.0 * n,  # features, their gradients, terms, and copies of them
+        f"collocation_points={n:,}",
+        "give fewer of them.",
+    )
     lower, upper = points.min(axis=0), points.max(axis=0)
     sequence = qmc.Halton(points.shape[1], scramble=False)
     sequence.fast_forward(1)  # the first one is a corner
@@ -228,17 +243,21 @@ def place_collocation(given, labels, functions, variables, n_equations=1):
         everything = np.concatenate([data.points for data in functions])
         return [low_discrepancy(everything, given)] * len(labels)
     per_function = by_label(given, labels, "collocation_points")
+    strictly = "collocation_points", True
     checks = {"dtype": np.float64, "input_name": "collocation_points"}
     different = {id(points): points for points in per_function}
-    for points in different.values():
+    checked = {}
+    for key, points in different.items():
         refuse_what_is_no_number(points, "collocation_points")
-    checked = {key: check_array(x, **checks) for key, x in different.items()}
-    for array in checked.values():
+        columns = getattr(points, "columns", None)
+        with naming("collocation_points"):
+            array = check_array(points, **checks)
         if array.shape[1] != len(variables):
             raise ValueError(
                 f"collocation_points has {array.shape[1]} column(s): it must have one "
                 f"for each of the variables {', '.join(variables)}."
             )
+        checked[key] = array[:, coordinates_by_name(columns, variables, *strictly)]
     return [checked[id(points)] for points in per_function]
 
 
@@ -254,18 +273,23 @@ def evaluate_forcing(forcing, labels, collocation_points, at_points):
     per_function = by_label(forcing, labels, "forcing")
     for given, points in zip(per_function, collocation_points, strict=True):
         if callable(given):
-            given = given(points)
-        elif not at_points:
+            values.append(call_given(given, "forcing", points, twice=True))
+            continue
+        if not at_points:
             raise ValueError(
                 "forcing is an array, but collocation_points is not: give the "
                 "points that the forcing belongs to, or the forcing as a function."
             )
-        how = {"ensure_2d": False, "dtype": np.float64, "input_name": "forcing"}
-        given = check_array(given, **how)
+        given = as_numbers(given, "forcing")
         if given.shape != (len(points),):
             raise ValueError(
                 f"forcing has shape {given.shape}: it must have one value for "
                 f"each of the {len(points)} collocation points."
+            )
+        if not np.all(np.isfinite(given)):
+            raise ValueError(
+                f"forcing is not finite at {np.sum(~np.isfinite(given))} of "
+                f"{len(points)} points: it must be known wherever it is asked for."
             )
         values.append(given)
     return values

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keql._numerics.arguments import as_numbers, call_given, refuse_dates
 from keql._observations.data import by_label
-from keql._observations.tables import refuse_dates
 
 
 class Inputs:
@@ -96,19 +96,14 @@ def _evaluate(name, source, points):
             f"inputs[{name!r}] is a pair (times, values), but there are "
             f"{points.shape[1]} coordinates: give a function of points (n, d)."
         )
-    values = source(points) if callable(source) else np.full(len(points), source)
-    values = np.asarray(values, dtype=float)
-    if values.shape not in {(len(points),), (len(points), 1)}:
+    if callable(source):
+        return call_given(source, f"inputs[{name!r}]", points)
+    if not np.isfinite(source):
         raise ValueError(
-            f"inputs[{name!r}] returned an array of shape {values.shape} for "
-            f"{len(points)} points: it must return one value for each."
+            f"inputs[{name!r}] is not finite at any point: it must be known wherever "
+            "an equation is imposed."
         )
-    if not np.all(np.isfinite(values)):
-        raise ValueError(
-            f"inputs[{name!r}] is not finite at {np.sum(~np.isfinite(values))} of "
-            f"{len(points)} points: it must be known wherever an equation is imposed."
-        )
-    return values.ravel()
+    return np.full(len(points), source)
 
 
 def constant_of_functions(name, entries, labels, functions):
@@ -155,11 +150,12 @@ def input_columns(names, inputs, points):
 
 
 def _input_column(name, value, points):
-    values = np.asarray(value(points) if callable(value) else value, dtype=float)
-    n = len(points)
+    if callable(value):
+        return call_given(value, f"inputs[{name!r}]", points)
+    values, n = as_numbers(value, f"inputs[{name!r}]"), len(points)
     if values.shape not in {(), (n,), (n, 1)}:
         raise ValueError(
-            f"the input {name!r} has values of shape {values.shape} at {n} points: it "
+            f"inputs[{name!r}] has values of shape {values.shape} at {n} points: it "
             "must be a number, or a function that returns one value for each point."
         )
     return np.broadcast_to(np.ravel(values), (n,))

@@ -1,17 +1,18 @@
 """Tables as people have them: what is no number is refused in words."""
 
-from datetime import date, time, timedelta
-
 import numpy as np
+
+from keql._numerics.arguments import refuse_dates, refuse_no_array
 
 
 def refuse_what_is_no_number(table, name, leave_out=(), needed=True):
     """Refuse dates, durations, text and, if all are `needed`, missing numbers.
 
     The `table` is a data frame, an array or a list of shape (n, n_columns) or (n,),
-    called `name`; the columns at the positions `leave_out` are not looked at. What
-    cannot be read as columns is left to the checks that follow.
+    called `name`; the columns at the positions `leave_out` are not looked at. What is
+    no table is refused; what cannot be read as columns is left to later checks.
     """
+    refuse_no_array(table, name)
     for i, (column, entries) in enumerate(_columns(table)):
         if i in leave_out:
             continue
@@ -19,30 +20,10 @@ def refuse_what_is_no_number(table, name, leave_out=(), needed=True):
         refuse_dates(entries, where)
         if entries.dtype.kind in "OUST":
             _refuse_text(entries, where, column)
-        elif needed and entries.dtype.kind == "f":
-            _refuse_missing(entries, name, column)
-
-
-def refuse_dates(values, where):
-    """Refuse dates and durations, which would be taken as whole numbers.
-
-    `where` begins the sentence: what holds them.
-    """
-    values = np.asarray(values)
-    first = next((v for v in values.flat if v is not None), None)
-    kind = values.dtype.kind if values.dtype.kind != "O" else ""
-    is_date = kind == "M" or isinstance(first, date | time | np.datetime64)
-    is_duration = kind == "m" or isinstance(first, timedelta | np.timedelta64)
-    if is_duration:
-        raise ValueError(
-            f"{where} holds durations: a derivative needs their unit. Divide by it, "
-            "for hours by np.timedelta64(1, 'h')."
-        )
-    if is_date:
-        raise ValueError(
-            f"{where} holds dates: a derivative needs a unit of time. Subtract the "
-            "first date and divide by the unit, for hours by np.timedelta64(1, 'h')."
-        )
+        elif entries.dtype.kind == "f":
+            if needed:
+                _refuse_missing(entries, name, column)
+            _refuse_overflow(entries, where)
 
 
 def _columns(table):
@@ -80,6 +61,16 @@ def _refuse_text(entries, where, column):
             raise ValueError(
                 f"{where} holds text such as {str(entry)!r}. {advice}"
             ) from None
+
+
+def _refuse_overflow(entries, where, largest=1e100):
+    """Refuse numbers whose squares, and products of some, are beyond all numbers."""
+    size = float(np.max(np.abs(entries[np.isfinite(entries)]), initial=0.0))
+    if size > largest:
+        raise ValueError(
+            f"{where} has numbers of size {size:.3g}, above {largest:g}, whose "
+            "products cannot be computed: choose another unit."
+        )
 
 
 def _refuse_missing(entries, name, column):

@@ -6,6 +6,7 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils import check_random_state
 
+from keql._numerics.arguments import naming
 from keql._numerics.linalg import extent_of, ridge, rms, size_or_one
 from keql._observations.data import Sample, size_of
 from keql._regression.hidden import (
@@ -269,6 +270,12 @@ def _learn_equation(learned, terms, S, forcing, hypothesis, settings, rng):
     setup, variables = learned.setup, learned.variables
     hypothesis = hypothesis.of_equation(terms.name)
     target = forcing - terms.known_part(S)
+    if not np.all(np.isfinite(target)):
+        raise ValueError(
+            f"known_part is not finite at {np.sum(~np.isfinite(target))} of "
+            f"{len(target)} collocation points, for the features of states that were "
+            "fitted to the observations: it must be finite there."
+        )
     unknown = S[:, : len(setup.unknown_names(variables))]
     is_hidden, typical = _typical_features(learned, terms, S)
     if terms.depends_on is None:
@@ -330,7 +337,10 @@ def _bind_equation_kernel(hypothesis, terms, setup, unknown, size, variables):
     inputs = range(d, n_coordinates)
     operators = (n_coordinates + q for q in terms.depends_on)
     columns = tuple(sorted([*inputs, *operators]))
-    return as_kernel(kernel).bind(names, default=columns).scaled_to(unknown)
+    with naming("equation_kernel"):
+        bound = as_kernel(kernel).bind(names, default=columns).scaled_to(unknown)
+        bound(unknown[:1])  # says what is wrong with its numbers
+    return bound
 
 
 def polynomial_kernel(size, degree=2, columns=None):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keql._numerics.arguments import naming
 from keql._solving.noise_levels import solve_all
 from keql.kernels import RBF, Constant, Matern, SystemKernel, as_kernel
 
@@ -160,5 +161,6 @@ def kernel_of_states(given, states):
             )
     else:
         given = dict.fromkeys(states, given)
-    kernels = {name: as_kernel(given[name]) for name in states}
+    with naming("state_kernel"):
+        kernels = {name: as_kernel(given[name]) for name in states}
     return kernels[states[0]] if len(states) == 1 else SystemKernel(kernels)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from keql._numerics.memory import refuse_steps
 from keql.operators import parse_operator
 
 
@@ -45,6 +46,7 @@ def solve_in_windows(solve, equation, conditions, axis, n_windows):
         return [(solution.state, [solution]) for solution in solve(conditions)]
     if equation is None:
         raise ValueError(f"n_windows={n_windows} needs an equation: give equation.")
+    refuse_steps(n_windows, f"n_windows={n_windows:,}", "give fewer.", most=1e5)
     carried = _carried(equation, axis)
     functions = [_Windows(given, axis, n_windows, carried) for given in conditions]
     solutions = [[] for _ in conditions]

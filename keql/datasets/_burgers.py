@@ -7,6 +7,7 @@ import numpy as np
 from scipy.fft import dst, idst
 from scipy.interpolate import RectBivariateSpline
 
+from keql._numerics.memory import refuse_steps
 from keql.datasets import _common as common
 from keql.kernels import RBF, Constant, Polynomial
 
@@ -99,6 +100,7 @@ class _BurgersTruth:
         stable = 1.73 / 2.5 * abs(theta) * np.max(abs(u0)) * (n_nodes - 1)
         steps_per_level = np.ceil(max(resolution.n_steps, stable) / n_levels)
         n_steps = int(steps_per_level) * n_levels
+        refuse_steps(n_steps, f"theta={theta:g}", "give a smaller theta.")
         u = _solve_burgers(u0, theta, nu, n_nodes, n_steps, n_levels)
         waves = dst(u[:, 1:-1], 1, axis=1)
         short = np.linalg.norm(waves[:, 2 * waves.shape[1] // 3 :], axis=1)

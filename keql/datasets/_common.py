@@ -6,6 +6,9 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils import Bunch, check_array, check_random_state, check_scalar
 
+from keql._numerics.arguments import naming
+from keql._numerics.memory import MemoryBudget
+
 DESCR = """{title}
 
 {equation}
@@ -33,8 +36,13 @@ def check_number(value, name, **limits):
 
 
 def check_count(value, name, smallest, largest=None, what=None):
-    """Check an integer parameter; `what` says what there are only `largest` of."""
+    """Check an integer parameter; `what` says what there are only `largest` of.
+
+    A data set has about a hundred numbers for each of what is counted.
+    """
     check_scalar(value, name, Integral, min_val=smallest)
+    advice = "give a smaller number."
+    MemoryBudget().refuse_above(100.0 * value, f"{name}={value:,}", advice)
     if largest is not None and value > largest:
         raise ValueError(f"{name}={value}, but there are only {largest} {what}.")
 
@@ -43,7 +51,8 @@ def random_generator(random_state):
     """What draws the numbers: a NumPy Generator as it is, else a RandomState."""
     if isinstance(random_state, np.random.Generator):
         return random_state
-    return check_random_state(random_state)
+    with naming("random_state"):
+        return check_random_state(random_state)
 
 
 def orders_of(operator, variables, highest=4):

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import make_interp_spline
 
+from keql._numerics.memory import refuse_steps
 from keql.datasets import _common as common
 from keql.kernels import RBF, RationalQuadratic
 
@@ -112,6 +113,7 @@ def make_duffing(
     common.check_count(n_observations, "n_observations", 2)
     common.check_count(n_collocation, "n_collocation", 2)
     common.check_number(t_max, "t_max", min_val=0.0, include_boundaries="neither")
+    refuse_steps(1000 * t_max, f"t_max={t_max:g}", "give an earlier end.")
     common.check_number(noise, "noise", min_val=0.0)
     start = np.asarray(initial, dtype=np.float64)
     if start.shape != (2,) or not np.all(np.isfinite(start)):

@@ -8,6 +8,7 @@ from scipy.integrate import solve_ivp
 from scipy.interpolate import make_interp_spline
 from sklearn.utils import Bunch
 
+from keql._numerics.memory import refuse_steps
 from keql.datasets import _common as common
 from keql.kernels import parse_monomial
 from keql.operators import parse_operator
@@ -131,6 +132,7 @@ class Trajectory(Truth):
 
 def integrate(rate, initial, t_end, nodes_per_time, max_step=np.inf):
     """The solution of an initial value problem as a spline of degree 7 in time."""
+    refuse_steps(nodes_per_time * t_end, f"t_end={t_end:g}", "give an earlier end.")
     settings = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-12, "max_step": max_step}
     solution = solve_ivp(rate, (0.0, t_end), initial, dense_output=True, **settings)
     if not solution.success:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.linalg import block_diag
 
+from keql._numerics.arguments import as_numbers, call_given, in_short
 from keql._numerics.linalg import rms
 from keql._observations.inputs import input_columns
 
@@ -73,7 +74,7 @@ class Layout:
         """Values of the states and of their derivatives at the first time, as y."""
         if isinstance(initial, Mapping):
             initial = self._flat(initial)
-        initial = np.atleast_1d(np.asarray(initial, dtype=float))
+        initial = np.atleast_1d(as_numbers(initial, "initial"))
         n = sum(self.orders.values())
         if initial.shape != (n,) or not np.all(np.isfinite(initial)):
             state, *others = self.states
@@ -102,7 +103,8 @@ class Layout:
                     f"whose highest derivative has the order {order}: give {order}, "
                     "the state and then its derivatives."
                 )
-        return np.concatenate([np.ravel(initial[state]) for state in self.states])
+        values = [as_numbers(initial[state], "initial") for state in self.states]
+        return np.concatenate([np.ravel(own) for own in values])
 
     def sizes(self, initial, training):
         """The size of the state that each entry of y belongs to.
@@ -209,8 +211,11 @@ class Equations:
         self.equations, self.forcings = equations, forcings
 
     @classmethod
-    def read(cls, equation, forcing):
-        """From an equation, or a mapping of several, and what the user gave as f."""
+    def read(cls, equation, forcing, times):
+        """From an equation, or a mapping of several, and what the user gave as f.
+
+        It is tried at the `times` (n,).
+        """
         if not isinstance(equation, Mapping):
             equations, forcings = {"": equation}, {"": forcing}
         else:
@@ -223,6 +228,14 @@ class Equations:
                     "give it as a function of points (n, 1), for zero lambda points: "
                     "0 * points[:, 0]."
                 )
+        for given in forcings.values():
+            if given is not None and not callable(given):
+                raise TypeError(
+                    f"forcing is {in_short(given)}: it must be a function of points "
+                    "(n, 1), or None for zero."
+                )
+            if given is not None:
+                call_given(given, "forcing", times[:, None], twice=True)
         return cls(equations, {name: forcings.get(name) for name in equations})
 
     def __str__(self):
@@ -360,7 +373,8 @@ def _named_forcings(equations, forcing):
     if forcing is None:
         return {}
     if not isinstance(forcing, Mapping):
-        if callable(forcing) or len(forcing) != len(equations):
+        is_list = isinstance(forcing, tuple | list)
+        if not is_list or len(forcing) != len(equations):
             raise ValueError(
                 "forcing must be {name of the equation: function of points (n, 1)}, or "
                 f"a tuple with one entry for each of {', '.join(equations)}."

@@ -6,7 +6,12 @@ from numbers import Real
 
 import numpy as np
 
-from keql._numerics.autodiff import differentiate, parameter_names
+from keql._numerics.arguments import in_short
+from keql._numerics.autodiff import (
+    differentiate,
+    parameter_names,
+    refuse_unsuitable,
+)
 from keql.equation._basis import NoUnknownPart
 from keql.operators import (
     DifferentialOperator,
@@ -115,14 +120,15 @@ def make_known_part(known_part, variables, states=("u",), inputs=()):
                     "features."
                 )
         return LinearKnownPart(operators, list(known_part.values()))
-    if not callable(known_part):
+    if not callable(known_part) or isinstance(known_part, type):
         raise ValueError(
-            f"known_part={known_part!r} must be None, an operator such as 'u_t', a "
-            "dict {operator: coefficient}, or a function of named features."
+            f"known_part={in_short(known_part)} must be None, an operator such "
+            "as 'u_t', a dict {operator: coefficient}, or a function of named features."
         )
     parameters, known_names = parameter_names(known_part), (*variables, *inputs)
     features = [name for name in parameters if name not in known_names]
     operators = [_parse_parameter(name, variables, states) for name in features]
+    refuse_unsuitable(known_part, parameters, "known_part")
     return FunctionKnownPart(known_part, parameters, operators)
 
 
@@ -201,8 +207,9 @@ class GivenEquation:
         named = self.variables, self.states, self.inputs
         try:
             self.known_part = _apart(make_known_part(equation, *named), self.variables)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             text = str(error).replace("known_part", "equation")
+            text = text if "equation" in text else f"equation: {text}"
             raise ValueError(text) from error
         self._bind()
         if not self.operators:

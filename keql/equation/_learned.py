@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from keql._numerics.arguments import as_rows, in_short
 from keql._numerics.extrapolation import coverage_ratio
 from keql._observations.inputs import input_columns
 from keql.equation._basis import PolynomialBasis, WeightPosterior
@@ -194,6 +195,11 @@ class LearnedEquation(ReadableEquation):
             columns = [w.predict_derivative(X, operator) for operator in self.operators]
             given = [w.coordinates(X)] + ([w.input_values(X)] if self.inputs else [])
             return np.column_stack([*given, *columns])
+        if not callable(w) or isinstance(w, type):
+            raise TypeError(
+                f"w is {in_short(w)}: it must be a fitted estimator, or a function of "
+                "points (n, d) in autograd.numpy."
+            )
         X = self._check_points(X, "X")
         columns = [apply_operator(w, X, o, self.states) for o in self.operators]
         given = input_columns(self.inputs, inputs, X)
@@ -344,7 +350,7 @@ class LearnedEquation(ReadableEquation):
         return equation
 
     def _unknown_columns(self, S):
-        S = np.atleast_2d(np.asarray(S, dtype=float))
+        S = as_rows(S, "S")
         n_columns = self.n_unknown_features
         if S.shape[1] < n_columns:
             raise ValueError(
@@ -354,7 +360,7 @@ class LearnedEquation(ReadableEquation):
         return S[:, :n_columns]
 
     def _check_features(self, S):
-        S, names = np.atleast_2d(np.asarray(S, dtype=float)), self.feature_names
+        S, names = as_rows(S, "S"), self.feature_names
         if S.shape[1] != len(names):
             raise ValueError(
                 f"S has {S.shape[1]} column(s), the equation has {len(names)} "

@@ -2,12 +2,22 @@
 
 import time
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
-from scipy.integrate import solve_ivp
+from scipy.integrate import OdeSolver, solve_ivp
 
+from keql._numerics.arguments import (
+    as_numbers,
+    check_flag,
+    check_positive,
+    in_short,
+)
 from keql.equation._explicit import Equations, Layout
 from keql.exceptions import ExtrapolationWarning, SimulationError
+
+# Of scipy's solve_ivp.
+METHODS = "RK23", "RK45", "DOP853", "Radau", "BDF", "LSODA"
 
 
 def simulate(
@@ -29,9 +39,10 @@ def simulate(
     `max_evaluations` and `max_seconds`. For standard deviations, the linearised
     equations carry a root of the posterior covariance of the weights.
     """
-    layout = Layout(equation, inputs)
-    equations = Equations.read(equation, forcing)
-    t_eval, initial = _check_times(t_eval), layout.check_initial(initial)
+    _check_options(inputs, return_std, method, rtol, budget)
+    layout, t_eval = Layout(equation, inputs), _check_times(t_eval)
+    equations = Equations.read(equation, forcing, t_eval)
+    initial = layout.check_initial(initial)
     explicit = equations.check_explicit(layout, t_eval[0], initial)
     root = explicit.root_of_weights() if return_std else np.empty((0, 0))
     system = _System(layout, explicit, root, **budget)
@@ -56,8 +67,29 @@ def simulate(
     return (y.T, np.linalg.norm(deviations, axis=1).T) if return_std else y.T
 
 
+def _check_options(inputs, return_std, method, rtol, budget):
+    """Refuse options of the integration that have no meaning."""
+    check_flag(return_std, "return_std")
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise TypeError(
+            f"inputs is {in_short(inputs)}: it must be {{name: number or function of "
+            "points (n, 1)}, or None."
+        )
+    is_known = isinstance(method, str) and method in METHODS
+    if not is_known and not (
+        isinstance(method, type) and issubclass(method, OdeSolver)
+    ):
+        raise ValueError(
+            f"method is {in_short(method)}: it must be one of scipy's solve_ivp, "
+            f"{', '.join(METHODS)}."
+        )
+    check_positive(rtol, "rtol")
+    for name, value in budget.items():
+        check_positive(value, name)
+
+
 def _check_times(t_eval):
-    t_eval = np.asarray(t_eval, dtype=float)
+    t_eval = as_numbers(t_eval, "t_eval")
     if t_eval.ndim == 2 and t_eval.shape[1] == 1:
         t_eval = t_eval[:, 0]
     is_finite = t_eval.ndim == 1 and len(t_eval) > 1 and np.all(np.isfinite(t_eval))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import linalg
 
+from keql._numerics.arguments import as_rows
 from keql._numerics.linalg import rms
 from keql.equation._formulas import PrintableEquation, import_optional
 from keql.equation._monomials import as_product, make_terms, terms_of, text_product
@@ -335,7 +336,7 @@ class ReadableEquation(PrintableEquation):
         return powers
 
     def _check_points(self, points, parameter="points"):
-        points, d = np.atleast_2d(np.asarray(points, dtype=float)), len(self.variables)
+        points, d = as_rows(points, parameter), len(self.variables)
         if points.shape[1] != d:
             raise ValueError(
                 f"{parameter} has {points.shape[1]} column(s), the equation has the "
@@ -419,7 +420,7 @@ class ReadableEquation(PrintableEquation):
 
     def _check_arguments(self, points):
         """Points with the inputs that the coefficients depend on, if there are any."""
-        names, points = self._unknown_names(), np.atleast_2d(np.asarray(points, float))
+        names, points = self._unknown_names(), as_rows(points, "points")
         arguments = [names[i] for i in np.flatnonzero(~self._is_factor())]
         if len(arguments) == len(self.variables):
             return self._check_points(points)

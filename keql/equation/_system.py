@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from keql._numerics.arguments import as_rows
 from keql._numerics.extrapolation import coverage_ratio
 from keql.equation._formulas import import_optional
 from keql.equation._known import EquationMapping
@@ -221,7 +222,7 @@ class LearnedSystem(EquationMapping):
             those of all equations, of which only those count that an equation's
             unknown part depends on: see :meth:`LearnedEquation.extrapolation`.
         """
-        S = np.atleast_2d(np.asarray(S, dtype=float))[:, : self.n_unknown_features]
+        S = as_rows(S, "S")[:, : self.n_unknown_features]
         training = self.training_features[:, : self.n_unknown_features]
         ratios, seen = [np.zeros(len(S))], set()
         for equation in self.values():

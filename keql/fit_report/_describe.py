@@ -34,6 +34,7 @@ from keql.fit_report._report import (
     times,
 )
 from keql.fit_report._undetermined import (
+    travelling,
     undetermined,
     unexplained,
 )
@@ -100,7 +101,7 @@ def describe_fit(model, learned, search=None):
     compared.sort(key=itemgetter(1))
     concerns = list(search.doubts or [])
     if search.doubts is None:
-        concerns = undetermined(learned)
+        concerns = undetermined(learned) + travelling(learned, criteria.large_part)
         concerns += unexplained(residuals, criteria.large_part)
     concerns += find_concerns(model, residuals, terms, criteria)
     tried = list(search.not_tried), dict(search.criteria)

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Hyperparameter
 
+from keql._numerics.arguments import as_numbers, as_rows
 from keql.kernels._base import Kernel
 
 
@@ -50,8 +51,13 @@ class ActiveKernel(Kernel):
         With `eval_gradient` also their gradient (n, m, n_dims) with respect to `theta`,
         the log-hyperparameters.
         """
-        X = np.atleast_2d(np.asarray(X, dtype=float))
-        Y = X if Y is None else np.atleast_2d(np.asarray(Y, dtype=float))
+        X = as_rows(X, "X")
+        Y = X if Y is None else as_rows(Y, "Y")
+        if X.shape[1] != Y.shape[1]:
+            raise ValueError(
+                f"X has {X.shape[1]} and Y has {Y.shape[1]} column(s): they must have "
+                "one for each coordinate, the same number."
+            )
         zero = (0,) * X.shape[1]
         K = self._derivatives(X, Y, [(zero, zero)])[0]
         if not eval_gradient:
@@ -88,14 +94,15 @@ class ActiveKernel(Kernel):
 
     def _per_column(self, name, d, positive=True):
         """A parameter as a vector with one entry for each of `d` active columns."""
-        value = np.ravel(np.asarray(getattr(self, name), dtype=float))
+        value = as_numbers(getattr(self, name), name).ravel()
         if value.size not in (1, d):
             raise ValueError(
                 f"{name} of {type(self).__name__} has {value.size} entries for {d} "
                 "active column(s): give one number, or one for each column."
             )
-        if positive and not np.all(value > 0):
-            raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}.")
+        if not np.all(np.isfinite(value)) or (positive and not np.all(value > 0)):
+            kind = "positive" if positive else "finite"
+            raise ValueError(f"{name} must be {kind}, got {getattr(self, name)!r}.")
         return np.broadcast_to(value, (d,))
 
     def _log_layers(self, name, layers):

@@ -9,6 +9,7 @@ from scipy.linalg import block_diag
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
+from keql._numerics.arguments import as_rows
 from keql.kernels._multi_index import as_multi_index, leibniz, merge_monomials
 
 
@@ -43,6 +44,9 @@ def as_kernel(kernel):
     >>> as_kernel(RBF([1.0, 2.0])).derivative([[0.0, 0.0]], a=(1, 0), b=(1, 0))
     array([[1.]])
     """
+    if isinstance(kernel, type):
+        name = kernel.__name__
+        raise TypeError(f"the class {name} is no kernel: give an instance, {name}().")
     raise TypeError(
         f"{kernel!r} has no known derivatives: use a kernel of keql.kernels or its "
         "scikit-learn counterpart, or write the function of two points in "
@@ -106,8 +110,8 @@ class Kernel(sklearn_kernels.Kernel):
         values : list of ndarray of shape (n, m)
             One new array for each pair.
         """
-        X = np.atleast_2d(np.asarray(X, dtype=float))
-        Y = X if Y is None else np.atleast_2d(np.asarray(Y, dtype=float))
+        X = as_rows(X, "X")
+        Y = X if Y is None else as_rows(Y, "Y")
         d = X.shape[1]
         pairs = [(as_multi_index(a, d), as_multi_index(b, d)) for a, b in pairs]
         for a in {a for pair in pairs for a in pair if any(a)}:
@@ -127,7 +131,7 @@ class Kernel(sklearn_kernels.Kernel):
         gradient : ndarray of shape (d, n, m)
             The partial derivatives, one coordinate after the other.
         """
-        X = np.atleast_2d(np.asarray(X, dtype=float))
+        X = as_rows(X, "X")
         units = np.eye(X.shape[1], dtype=int)
         return np.stack(self.derivatives(X, Y, [(tuple(e), None) for e in units]))
 
@@ -197,7 +201,7 @@ class Kernel(sklearn_kernels.Kernel):
         kernel : Kernel
             A clone.
         """
-        S = np.atleast_2d(np.asarray(S, dtype=float))
+        S = as_rows(S, "S")
         return self._map(lambda kernel: kernel._scaled_to(S))
 
     def depends_on(self, d):

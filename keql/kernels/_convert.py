@@ -59,6 +59,8 @@ def _convert_dot_product(kernel):
 
 @as_kernel.register(Real)
 def _convert_number(value):
-    if not value > 0:
+    if not 0 < value < np.inf:
         raise ValueError(f"a number used as a kernel must be positive, got {value!r}.")
-    return Constant(value)
+    # A number beyond the usual bounds would be moved into these by a fit.
+    low, high = (1e-5, 1e5) if 1e-5 <= value <= 1e5 else (1e-5 * value, 1e5 * value)
+    return Constant(float(value), (low, high))

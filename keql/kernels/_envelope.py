@@ -5,6 +5,7 @@ from math import prod
 import numpy as np
 from numpy.polynomial.hermite_e import hermeval
 
+from keql._numerics.arguments import as_rows
 from keql.kernels._active import ActiveKernel, hyperparameter
 from keql.kernels._base import NonStationaryKernel
 
@@ -49,7 +50,7 @@ class Envelope(NonStationaryKernel, ActiveKernel):
         self.active_dims = active_dims
 
     def diag(self, X):
-        X = np.atleast_2d(np.asarray(X, dtype=float))
+        X = as_rows(X, "X")
         columns = self._columns(X.shape[1])
         return self._amplitude(X[:, columns], (0,) * len(columns)) ** 2
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keql._numerics.arguments import as_rows
 from keql._numerics.autodiff import differentiate, parameter_names
 from keql.kernels._base import NonStationaryKernel
 from keql.kernels._multi_index import as_multi_index
@@ -130,7 +131,7 @@ class Dictionary(FeatureKernel):
         return len(self.functions)
 
     def feature_map(self, S, a=None):
-        S = np.atleast_2d(np.asarray(S, dtype=float))
+        S = as_rows(S, "S")
         a, resolved = as_multi_index(a, S.shape[1]), self._resolved(S.shape[1])
         features = [_derivative(*function, S, a) for function in resolved]
         features = np.reshape(features, (len(features), len(S))).T

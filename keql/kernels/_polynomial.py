@@ -3,7 +3,7 @@
 from functools import lru_cache
 from itertools import combinations_with_replacement, product
 from math import comb, perm, prod
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from scipy.special import comb as binom
@@ -11,6 +11,8 @@ from scipy.special import factorial
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import ConstantKernel
 
+from keql._numerics.arguments import as_rows
+from keql._numerics.memory import MemoryBudget
 from keql.kernels._active import ActiveKernel, hyperparameter
 from keql.kernels._base import Kernel, NonStationaryKernel
 from keql.kernels._multi_index import as_multi_index, merge_monomials
@@ -107,7 +109,7 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         self.active_dims = active_dims
 
     def diag(self, X):
-        X = np.atleast_2d(np.asarray(X, dtype=float))
+        X = as_rows(X, "X")
         Z, _ = self._standardise(X[:, self._columns(X.shape[1])])
         return (np.sum(Z * Z, axis=1) + self.offset) ** self.degree
 
@@ -124,7 +126,7 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         return merge_monomials(full, coefficients)
 
     def feature_map(self, S, a=None):
-        S = np.atleast_2d(np.asarray(S, dtype=float))
+        S = as_rows(S, "S")
         d = S.shape[1]
         columns = self._columns(d)
         a = np.array(as_multi_index(a, d))
@@ -156,6 +158,12 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
     def _exponents(self, d):
         """Exponents (p, d) of the monomials in z that the kernel contains."""
         self._check_degree_and_offset()
+        p = comb(d + self.degree, self.degree)
+        MemoryBudget().refuse_above(
+            16.0 * p**2,  # expansions, derivatives and products of all terms
+            f"the {p:,} terms of degree={self.degree} in {d} column(s) of a polynomial",
+            "choose a lower degree, or active_dims with fewer columns.",
+        )
         return _monomials(d, self.degree, bool(self.offset > 0))
 
     def _weights(self, d):
@@ -179,7 +187,7 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
     def _check_degree_and_offset(self):
         if not isinstance(self.degree, Integral) or self.degree < 0:
             raise ValueError(f"degree must be an integer >= 0, got {self.degree!r}.")
-        if not self.offset >= 0:
+        if not isinstance(self.offset, Real) or not self.offset >= 0:
             raise ValueError(
                 f"offset must not be negative, got {self.offset!r}: the kernel would "
                 "not be positive definite."

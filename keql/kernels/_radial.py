@@ -2,11 +2,13 @@
 
 from itertools import product
 from math import comb, exp, factorial, lgamma, log, pi, prod, sqrt
+from numbers import Real
 
 import numpy as np
 from autograd import elementwise_grad
 from scipy.special import gamma, kv
 
+from keql._numerics.arguments import check_positive
 from keql._numerics.autodiff import differentiate
 from keql.kernels._active import hyperparameter
 from keql.kernels._stationary import AnisotropicKernel
@@ -274,7 +276,7 @@ class Matern(_Radial):
             )
 
     def _profile_derivatives(self, rho, orders):
-        if not 0 < self.nu <= 100:
+        if not isinstance(self.nu, Real) or not 0 < self.nu <= 100:
             raise ValueError(
                 f"nu={self.nu!r} of Matern must be positive and at most 100; use RBF "
                 "for smoother functions."
@@ -362,8 +364,7 @@ class RationalQuadratic(_Radial):
         self.alpha_bounds = alpha_bounds
 
     def _profile_derivatives(self, rho, orders):
-        if not self.alpha > 0:
-            raise ValueError(f"alpha must be positive, got {self.alpha!r}.")
+        check_positive(self.alpha, "alpha")
         base = 1 + rho / self.alpha
         value = base ** -(self.alpha + min(orders))
         derivatives = []

@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import linalg
 
+from keql._numerics.arguments import as_rows
 from keql.kernels._base import Product, as_kernel
 from keql.kernels._features import Dictionary, FeatureKernel
 from keql.kernels._polynomial import Constant, Polynomial
@@ -62,7 +63,7 @@ class Restriction(FeatureKernel):
         return self._exponents(d), self._directions(d)[1]
 
     def feature_map(self, S, a=None):
-        S = np.atleast_2d(np.asarray(S, dtype=float))
+        S = as_rows(S, "S")
         directions, _ = self._directions(S.shape[1])
         return as_kernel(self.kernel).feature_map(S, a) @ directions
 

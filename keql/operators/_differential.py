@@ -2,9 +2,12 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from operator import index
 from typing import Any
+
+from keql._numerics.arguments import in_short
 
 
 def as_factor(name):
@@ -174,7 +177,8 @@ def parse_operator(operator, variables, states=("u",)):
     >>> parse_operator("prey_t", ("t",), states=("prey", "predator")).states
     ('prey',)
     """
-    variables, states = tuple(variables), tuple(states)
+    variables = _as_names(variables, "variables")
+    states = _as_names(states, "states")
     if isinstance(operator, DifferentialOperator):
         _check_width(operator.terms, operator.name, variables)
         _check_states(operator, states)
@@ -182,6 +186,22 @@ def parse_operator(operator, variables, states=("u",)):
     if isinstance(operator, str):
         return _parse_sum(operator, variables, states)
     return _from_orders(operator, variables, states)
+
+
+def _as_names(names, parameter):
+    """Names as a tuple; a text stands for a tuple of one."""
+    names = (names,) if isinstance(names, str) else names
+    is_list = isinstance(names, Iterable) and not isinstance(names, bytes)
+    names = tuple(names) if is_list else (names,)
+    wrong = [name for name in names if not isinstance(name, str) or not name.strip()]
+    if wrong:
+        raise TypeError(
+            f"{parameter} has {in_short(wrong[0])}: it must be a tuple of texts, the "
+            "names, which are not empty."
+        )
+    if len(set(names)) < len(names):
+        raise ValueError(f"{parameter}={names} has a name twice: leave one out.")
+    return names
 
 
 def _from_orders(operator, variables, states):
@@ -218,16 +238,24 @@ def _check_states(operator, states):
 
 def _as_orders(operator):
     try:
+        if isinstance(operator, Set | Mapping | bytes):
+            raise TypeError
         return tuple(index(order) for order in operator)
     except TypeError:
         raise ValueError(
-            f"the operator {operator!r} must be a name such as 'u_xx', a multi-index "
+            f"the operator {in_short(operator)} must be a name such as 'u_xx', a "
+            "multi-index "
             "such as (0, 2), or a DifferentialOperator."
         ) from None
 
 
-def _check_width(terms, name, variables):
+def _check_width(terms, name, variables, highest=100):
     for a, _ in terms:
+        if sum(a) > highest:
+            raise ValueError(
+                f"the operator {in_short(name)} differentiates {sum(a)} times: orders "
+                f"are {highest} at most."
+            )
         if len(a) != len(variables) or min(a) < 0:
             raise ValueError(
                 f"the operator {name!r} has the multi-index {a}: it must have one "
@@ -258,7 +286,9 @@ def _parse_sum(text, variables, states):
         position = match.end()
     if not parts:
         raise ValueError("the operator '' is empty: write for example 'u' or 'u_x'.")
-    return _collect(parts, text.strip())
+    operator = _collect(parts, text.strip())
+    _check_width(operator.terms, text, variables)
+    return operator
 
 
 def _parse_atom(atom, text, variables, states):

@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 
 from keql._numerics.linalg import cholesky, solve_lower
+from keql._numerics.memory import MemoryBudget
 
 
 def gram(kernel, rows, columns=None):
@@ -48,11 +49,19 @@ def gram(kernel, rows, columns=None):
     symmetric = columns is None
     left = _group_by_points(kernel, rows)
     right = left if symmetric else _group_by_points(kernel, columns)
-    G = np.empty((left[-1].stop, right[-1].stop))
+    G = _empty(left[-1].stop, right[-1].stop)
     for i, first in enumerate(left):
         for second in right[: i + 1] if symmetric else right:
             _fill_block(G, kernel, first, second, mirror=symmetric)
     return G
+
+
+def _empty(n, m):
+    """An array (n, m), if it fits: with its factor, and the values that make it up."""
+    what = f"the dense covariance of {n:,} observed and imposed values"
+    advice = "give fewer rows of X, or fewer collocation_points."
+    MemoryBudget().refuse_above(3.0 * n * m, what, advice)
+    return np.empty((n, m))
 
 
 @dataclass
@@ -180,7 +189,9 @@ def gram_diagonal(kernel, points, operator):
     array([4., 4.])
     """
     chunks = [points[i : i + 64] for i in range(0, len(points), 64)]
-    return np.concatenate([np.diag(gram(kernel, [(c, operator)])) for c in chunks])
+    # Diagonals are views, which would keep all matrices.
+    parts = [np.diag(gram(kernel, [(c, operator)])).copy() for c in chunks]
+    return np.concatenate(parts)
 
 
 def gram_rows(kernel, points, operator, functionals, n_entries=2**21):

@@ -1,8 +1,13 @@
 """What the displays share: axes, points of a fitted estimator, maps and lines."""
 
+from collections.abc import Hashable
+from numbers import Integral
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from keql._numerics.arguments import as_numbers, check_positive, in_short, naming
+from keql._numerics.memory import MemoryBudget
 from keql._observations.columns import (
     column_index,
     operators_of_rows,
@@ -63,8 +68,14 @@ class Display:
             from matplotlib import pyplot
 
             _, ax = pyplot.subplots(layout="constrained")
+        check_axes(ax)
         self.ax_, self.figure_ = ax, ax.figure
-        self._draw(ax, **kwargs)
+        try:
+            self._draw(ax, **kwargs)
+        except AttributeError as error:
+            if "unexpected keyword" in str(error):
+                raise TypeError(f"matplotlib refuses an option: {error}") from error
+            raise
         return self
 
 
@@ -95,9 +106,26 @@ class MeanOrStdDisplay(Display):
         return super().plot(ax, quantity=quantity, **kwargs)
 
 
+def check_axes(ax):
+    """Refuse what is no Axes of matplotlib."""
+    from matplotlib.axes import Axes
+
+    if not isinstance(ax, Axes):
+        raise TypeError(
+            f"ax is {in_short(ax)}: it must be Axes of matplotlib, of a figure those "
+            "that figure.gca() returns, or None for a new figure."
+        )
+
+
+def check_fitted(estimator):
+    """Refuse what is no fitted estimator."""
+    with naming("estimator"):
+        check_is_fitted(estimator)
+
+
 def check_equation(estimator):
     """The learned equation, or system, of a fitted estimator."""
-    check_is_fitted(estimator)
+    check_fitted(estimator)
     if estimator.equation_ is None:
         raise ValueError(
             f"estimator={type(estimator).__name__} was fitted without an equation: "
@@ -125,10 +153,11 @@ def operators_shown(estimator, operator, several=False):
     None stands for the state; of several states, for all of them if a display can show
     `several`, and is refused otherwise.
     """
-    check_is_fitted(estimator)
+    check_fitted(estimator)
     states = estimator.state_names_
     if operator is not None:
-        return [parse_operator(operator, estimator.variables_, states)]
+        with naming("operator"):
+            return [parse_operator(operator, estimator.variables_, states)]
     if len(states) > 1 and not several:
         raise ValueError(
             f"operator=None, but the estimator has the states {', '.join(states)}: "
@@ -158,7 +187,7 @@ def position_of(estimator, function):
     labels = estimator.functions_
     if function is None:
         return 0
-    if function not in labels:
+    if not isinstance(function, Hashable) or function not in labels:
         raise ValueError(
             f"function={function!r} is not one of the labels in fit: "
             f"{', '.join(str(label) for label in labels[:10])}."
@@ -254,6 +283,12 @@ def _what_was_measured(estimator, X, shape):
 
 def grid_of(points, resolution):
     """A grid of points in the bounding box of `points`."""
+    check_positive(resolution, "grid_resolution", Integral)
+    MemoryBudget().refuse_above(
+        100.0 * float(resolution) ** points.shape[1],
+        f"grid_resolution={resolution:,}",
+        "give fewer points along an axis.",
+    )
     axes = [
         np.linspace(lower, upper, resolution)
         for lower, upper in zip(points.min(axis=0), points.max(axis=0), strict=True)
@@ -265,7 +300,7 @@ def check_dimension(points):
     """Points as an array of one or two coordinates; None stays."""
     if points is None:
         return None
-    points = np.asarray(points, dtype=float)
+    points = as_numbers(points, "points")
     points = points[:, None] if points.ndim == 1 else points
     if points.shape[1] > 2:
         raise ValueError(
@@ -279,13 +314,18 @@ def check_values(values, points, name):
     """Values (n,), or (n, S) of several states, at n points; None stays."""
     if values is None:
         return None
-    values = np.asarray(values, dtype=float)
+    values = as_numbers(values, name)
+    if values.ndim > 2 or np.any(np.isinf(values)):
+        raise ValueError(
+            f"{name} has {values.ndim} axes and {np.sum(np.isinf(values))} infinite "
+            "values: it must have one or two axes, and be finite or NaN."
+        )
     if values.ndim != 2 or values.shape[1] < 2:
         values = np.ravel(values)
     if len(values) != len(points):
         raise ValueError(
-            f"{name} has {len(values)} value(s) for {len(points)} point(s): give one "
-            "for each."
+            f"{name} has {len(values)} value(s) for {len(points)} point(s), the rows "
+            "of X or of points: give one for each."
         )
     return values
 
@@ -326,7 +366,13 @@ def draw_map(ax, points, values, variables, label, *, centred=None, **kwargs):
         table = values[order].reshape(len(second), len(first))
         image = ax.pcolormesh(first, second, table, **settings)
     else:
-        image = ax.tripcolor(*points.T, values, shading="gouraud", **settings)
+        try:
+            image = ax.tripcolor(*points.T, values, shading="gouraud", **settings)
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                "the points, rows of X, are the corners of no triangles: give three at "
+                f"least that are not on a line, of moderate size ({error})."
+            ) from error
     ax.set(xlabel=variables[0], ylabel=variables[1])
     ax.set(xlim=(first[0], first[-1]), ylim=(second[0], second[-1]))
     beyond = low < image.norm.vmin or high > image.norm.vmax

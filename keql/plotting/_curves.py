@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from keql._numerics.arguments import in_short
 from keql._observations.units import labelled
-from keql.equation import LearnedSystem
+from keql.equation import LearnedEquation, LearnedSystem
 from keql.metrics import relative_l2_error
 from keql.plotting import _common as common
 
@@ -53,7 +54,7 @@ class LossCurveDisplay(common.Display):
         display : LossCurveDisplay
             Drawn.
         """
-        common.check_is_fitted(estimator)
+        common.check_fitted(estimator)
         if not getattr(estimator, "loss_curve_", []):
             raise ValueError(
                 f"estimator={type(estimator).__name__} has no loss curve: only a joint "
@@ -139,6 +140,11 @@ class EquationParityDisplay(common.Display):
         other, name = equation, None
         if equation is None or isinstance(equation, str):
             other, name = learned, equation
+        elif not isinstance(equation, LearnedEquation | LearnedSystem):
+            raise TypeError(
+                f"equation is {in_short(equation)}: it must be the name of an "
+                "equation, a LearnedEquation or a LearnedSystem."
+            )
         if name is not None or not isinstance(learned, LearnedSystem):
             own = common.equation_named(learned, name)
             judged = own if other is learned else other

@@ -84,8 +84,10 @@ class ErrorDisplay(common.Display):
         display : ErrorDisplay
             Drawn.
         """
-        common.check_is_fitted(estimator)
+        common.check_fitted(estimator)
         (shown,) = common.operators_shown(estimator, operator)
+        if X is None or y is None:
+            raise ValueError("X and y must be given: errors are those of observations.")
         points, true = common.split_rows(estimator, X, y, function, [shown])
         points, true = common.check_dimension(points), true[:, 0]
         if np.all(np.isnan(true)):

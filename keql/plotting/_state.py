@@ -215,7 +215,7 @@ def _on_grid(estimator, X, y, operator, function, with_std, resolution):
 
     The arguments here are those of :meth:`StateDisplay.from_estimator`.
     """
-    common.check_is_fitted(estimator)
+    common.check_fitted(estimator)
     several = len(estimator.variables_) == 1
     operators = common.operators_shown(estimator, operator, several)
     observed, y = common.split_rows(estimator, X, y, function, operators)

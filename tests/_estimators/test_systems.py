@@ -545,7 +545,7 @@ WRONG = [
     ({"inputs": {"c": [1.0, 2.0]}}, r"inputs\['c'\]=.* must be a number, a function"),
     ({"inputs": {"c": ([1, 2], [3])}}, r"inputs\['c'\] has 2 times and 1 values"),
     ({"inputs": {"c": ([2, 1], [3, 4])}}, r"inputs\['c'\] .* in rising order"),
-    ({"inputs": {"c": lambda x: np.ones((len(x), 2))}}, r"inputs\['c'\] returned an"),
+    ({"inputs": {"c": lambda x: np.ones((len(x), 2))}}, r"inputs\['c'\] has values"),
     ({"inputs": {"c": np.nan}}, r"inputs\['c'\] is not finite at"),
     ({"inputs": {"c": {"here": 1.0}}}, r"inputs\['c'\] has no entry for the function"),
 ]

@@ -441,7 +441,7 @@ def test_inputs():
     for given, words in (
         (None, "inputs lacks v"),
         ({"v": 1.0, "w": 2.0}, "inputs has 'w'"),
-        ({"v": lambda points: np.ones(7)}, "'v' has values of shape \\(7,\\)"),
+        ({"v": lambda points: np.ones(7)}, "'v'\\] has values of shape \\(7,\\)"),
     ):
         with pytest.raises(ValueError, match=words):
             equation.simulate(TIMES, [0.0], inputs=given)

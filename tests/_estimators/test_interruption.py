@@ -1,0 +1,108 @@
+"""Fits that are interrupted or fail: all attributes of a fit, or those of before."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from keql import KernelPDESolver, OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
+from keql.kernels import RBF, Polynomial
+
+T = np.linspace(0, 3, 12)[:, None]
+Y = np.exp(-T[:, 0])
+GIVEN = {
+    "known_part": "u_t",
+    "operators": ("u",),
+    "variables": ("t",),
+    "equation_kernel": Polynomial(1),
+}
+FIXED = {"state_kernel": RBF(1.0, "fixed"), "observation_noise": 1e-3}
+DUAL = {**GIVEN, **FIXED, "solver": "dual", "n_restarts": 0}
+MODELS = {
+    "two steps": TwoStepKEqL(**GIVEN),
+    "dual": OneStepKEqL(**DUAL),
+    "reduced": ReducedOneStepKEqL(**GIVEN, **FIXED, n_restarts=0),
+    "exact": OneStepKEqL(**GIVEN),
+    "chosen terms": OneStepKEqL(**GIVEN, n_terms="auto"),
+    "solver": KernelPDESolver(
+        lambda u, u_t: u_t + u**2,
+        variables=("t",),
+        state_kernel=RBF(1.0),
+        collocation_points=12,
+        observation_noise=1e-6,
+        equation_noise=1e-6,
+    ),
+}
+ENDS = np.array([[0.0], [3.0]]), np.array([1.0, 0.25])
+
+
+def fitted_attributes(model):
+    return {
+        name: value
+        for name, value in vars(model).items()
+        if name.endswith("_") and not name.startswith("_")
+    }
+
+
+class InterruptAt:
+    """Lets a function be called so many times; then it is Ctrl-C, or a failure."""
+
+    def __init__(self, function, n, error=KeyboardInterrupt):
+        self.function, self.n, self.error, self.calls = function, n, error, 0
+
+    def __call__(self, *args, **kwargs):
+        self.calls += 1
+        if self.calls == self.n:
+            raise self.error
+        return self.function(*args, **kwargs)
+
+
+def fit_until(monkeypatch, model, n, error=KeyboardInterrupt):
+    """Fit, with one call of a function that all stages use interrupted."""
+    from keql._numerics import linalg
+
+    X, y = ENDS if isinstance(model, KernelPDESolver) else (T, Y)
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stopping = InterruptAt(linalg.lapack.dpotrf, n, error)
+        patch.setattr(linalg.lapack, "dpotrf", stopping)
+        try:
+            model.fit(X, y)
+        except (KeyboardInterrupt, MemoryError):
+            return True, stopping.calls
+    return False, stopping.calls
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("name", MODELS)
+def test_attributes_are_those_of_one_fit(monkeypatch, name, error):
+    from sklearn.base import clone
+
+    _, calls = fit_until(monkeypatch, clone(MODELS[name]), 10**9)
+    complete = clone(MODELS[name])
+    fit_until(monkeypatch, complete, 10**9)
+    for n in np.unique(np.linspace(1, calls, 6).astype(int)):
+        model = clone(MODELS[name])
+        stopped, _ = fit_until(monkeypatch, model, n, error)
+        if stopped:
+            assert fitted_attributes(model) == {}
+        else:
+            assert fitted_attributes(model).keys() == fitted_attributes(complete).keys()
+            assert np.all(np.isfinite(model.predict(T)))
+
+
+@pytest.mark.parametrize("name", ["two steps", "dual", "solver"])
+def test_an_earlier_fit_stays(monkeypatch, name):
+    from sklearn.base import clone
+
+    model = clone(MODELS[name])
+    fit_until(monkeypatch, model, 10**9)
+    before = fitted_attributes(model)
+    stopped, _ = fit_until(monkeypatch, model, 1, MemoryError)
+    assert stopped
+    after = fitted_attributes(model)
+    assert after.keys() == before.keys()
+    assert all(after[key] is before[key] for key in before)
+    with pytest.raises(ValueError, match="y"):
+        model.fit(T, Y[:3])
+    assert fitted_attributes(model).keys() == before.keys()
