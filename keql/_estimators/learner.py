@@ -50,11 +50,9 @@ from keql.operators import identity_of
 class Learner(BaseKEqL):
     """Base class of the estimators that learn states and an equation."""
 
-    # Whether states follow the equation at its collocation points.
-    _imposes_equations = True
-
-    # Set by `fit`. An equation of a single state is no system, and there is one unless
-    # states are all that was asked for: users need no test of what they know.
+    _imposes_equations = True  # whether states follow it at its collocation points
+    # Set by `fit`: an equation of a single state is no system, and missing only if
+    # states are all that was asked for.
     equation_: Any
     fit_report_: FitReport
 
@@ -62,17 +60,16 @@ class Learner(BaseKEqL):
         tags = super().__sklearn_tags__()
         # An equation without named states is about a single one, u.
         single = self.operators is not None or self.known_part is not None
-        single = single and not is_several(self.known_part)
         named = self.equations is not None or self.states is not None
-        tags.target_tags.multi_output = named or not single
+        several = named or not single or is_several(self.known_part)
+        tags.target_tags.multi_output = several
         return tags
 
     @property
     def _hypothesis(self):
         """What the parameters say of states and equations."""
-        given = self._parameters_of(Hypothesis)
-        given = {name: _if_any(value) for name, value in given.items()}
-        hypothesis = Hypothesis(**given)
+        given = self._parameters_of(Hypothesis).items()
+        hypothesis = Hypothesis(**{name: _if_any(value) for name, value in given})
         if self.equations is None:
             return hypothesis
         return replace(
@@ -347,8 +344,8 @@ class Learner(BaseKEqL):
         Returns
         -------
         states : ndarray of shape (n, sum of orders)
-            The states, each followed by its derivatives below the highest; with
-            `return_std` a pair, their standard deviations besides.
+            Each followed by its derivatives below the highest; with `return_std` a
+            pair, their standard deviations besides.
         """
         return self._learned_equation().simulate(t_eval, initial, **options)
 
@@ -391,9 +388,8 @@ class Learner(BaseKEqL):
             numbers or columns of X, which are defined for new data too.
         """
         equation, named = self._learned_equation(), list_equations(self)
-        forcing: Any = {
-            e.name: e.given.forcing for e in named if callable(e.given.forcing)
-        }
+        given: Any = {e.name: e.given.forcing for e in named}
+        forcing = {name: f for name, f in given.items() if callable(f)}
         if len(named) == 1:
             forcing = forcing.get(named[0].name)
         inputs = {

@@ -92,7 +92,7 @@ class ActiveKernel(Kernel):
             )
         return names
 
-    def _per_column(self, name, d, positive=True):
+    def _per_column(self, name, d, positive=True, finite=True):
         """A parameter as a vector with one entry for each of `d` active columns."""
         value = as_numbers(getattr(self, name), name).ravel()
         if value.size not in (1, d):
@@ -100,7 +100,8 @@ class ActiveKernel(Kernel):
                 f"{name} of {type(self).__name__} has {value.size} entries for {d} "
                 "active column(s): give one number, or one for each column."
             )
-        if not np.all(np.isfinite(value)) or (positive and not np.all(value > 0)):
+        allowed = np.isfinite(value) if finite else ~np.isnan(value)
+        if not np.all(allowed) or (positive and not np.all(value > 0)):
             kind = "positive" if positive else "finite"
             raise ValueError(f"{name} must be {kind}, got {getattr(self, name)!r}.")
         return np.broadcast_to(value, (d,))

@@ -69,7 +69,7 @@ class _Radial(AnisotropicKernel):
 
     def _parts_of_rho(self, X, Y, scale, highest):
         """For each column a list of derivatives 0, 1, ... in z_i of its part of rho."""
-        period, parts = self._per_column("period", X.shape[1]), []
+        period, parts = self._per_column("period", X.shape[1], finite=False), []
         for x, y, length, p, n in zip(X.T, Y.T, scale, period, highest, strict=True):
             z = np.subtract.outer(x, y) / length
             if np.isinf(p):

@@ -423,7 +423,7 @@ def test_text_and_html_say_the_same(travelling):
         for row in rows:
             assert all(cell in text and cell in html for cell in row)
     assert text.startswith("TwoStepKEqL, 150 observations, 150 collocation points")
-    assert re.match(r"<FitReport of TwoStepKEqL, .*: 1 concern>", repr(travelling))
+    assert re.match(r"<FitReport of TwoStepKEqL, .*: 2 concerns>", repr(travelling))
     copy = pickle.loads(pickle.dumps(travelling))
     assert str(copy) == text and copy.identifiability == travelling.identifiability
 
