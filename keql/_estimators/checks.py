@@ -11,7 +11,6 @@ from numbers import Integral, Real
 import numpy as np
 
 from keql._numerics.arguments import naming
-from keql._numerics.linalg import rms
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import SystemKernel, as_kernel
 from keql.operators import DifferentialOperator, parse_operator
@@ -138,7 +137,7 @@ def warn_of_narrow_priors(hypothesis, learned, narrow=0.01, n_rows=50):
     """Warn of given equation kernels whose P is far smaller than it would have to be.
 
     The prior standard deviation of P, over at most about `n_rows` of the features of a
-    LearnedModel, is compared with the root mean square of what P has to explain: below
+    LearnedModel, is compared with the median size of what P has to explain: below
     the part `narrow` of it coefficients are pulled to zero, whatever the data say.
     """
     if learned.setup is None:
@@ -153,7 +152,7 @@ def warn_of_narrow_priors(hypothesis, learned, narrow=0.01, n_rows=50):
         S = equation.training_features
         rows = S[:: max(1, len(S) // n_rows), : equation.n_unknown_features]
         prior = np.sqrt(np.mean(kernel.diag(rows)))
-        size = rms(f - equation.known_part(S))
+        size = np.median(np.abs(f - equation.known_part(S)))
         if prior < narrow * size:
             warnings.warn(
                 f"equation_kernel says that P is of size {prior:.2g}, but it has to "

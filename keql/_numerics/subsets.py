@@ -254,10 +254,10 @@ class TermOdds:
         equation and the degree; a negative one if the term is not chosen.
 
     Each of the n terms of one kind has the same probability p to be in an equation, and
-    p, which is unknown, the density b (1 - p)^(b - 1) with b = n / m, so that about m
-    of them, `expected`, are in it. Scott and Berger, "Bayes and empirical-Bayes
-    multiplicity adjustment in the variable-selection problem", Annals of Statistics 38,
-    2010.
+    p, which is unknown, the density b (1 - p)^(b - 1) with b = 1 + n / m, so that of
+    many terms m, `expected`, are in it, and of few less than half. Scott and Berger,
+    "Bayes and empirical-Bayes multiplicity adjustment in the variable-selection
+    problem", Annals of Statistics 38, 2010.
     """
 
     def __init__(self, kinds, expected=1.0):
@@ -272,7 +272,7 @@ class TermOdds:
         counts = np.arange(max([len(kinds), *sizes]) + 2)
         self.table = np.zeros((len(sizes) + 1, len(counts)))
         for row, n in zip(self.table, sizes, strict=False):
-            k, b = counts[: n + 1], max(1.0, n / expected)
+            k, b = counts[: n + 1], 1.0 + n / expected
             row[: n + 1] = betaln(k + 1, n + b - k) - betaln(1, b)
             row[n + 1 :] = -np.inf
 

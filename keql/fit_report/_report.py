@@ -109,7 +109,7 @@ class FitReport:
     >>> report = model.fit_report_
     >>> report.identifiability.n_terms, report.identifiability.rank
     (4, 3)
-    >>> print(report.concerns[0][:43])
+    >>> print(report.concerns[1][:43])
     the terms u_x and u_t trade off against one
     """
 

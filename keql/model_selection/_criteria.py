@@ -50,6 +50,11 @@ class Criteria:
     missed_if_exact : float. The same of trajectories if two steps find no noise, in
         units of the size of the observations: right equations are met better, also
         where steps in time or few digits of the data leave errors.
+    random : float. Correlation of the errors of neighbouring observations, in standard
+        errors of those that are independent, up to which errors are as random as noise.
+    approximate : float. Error, in units of the size of the observations, up to which it
+        may be that of an equation that describes exact data approximately: polynomials
+        in the place of other functions come as near as 1e-4 to 1e-3.
     agreement : float. Trajectories with equal terms whose errors differ by less than
         this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
@@ -78,6 +83,8 @@ class Criteria:
     nothing_missed: float = 1e-7
     missed: float = 3.0
     missed_if_exact: float = 1e-5
+    random: float = 2.0
+    approximate: float = 0.01
     agreement: float = 0.01
     inactive_misfit: float = 0.1
     less_noise: float = 0.1
@@ -90,6 +97,23 @@ def sees_noise(two_step):
     """Whether two steps find more noise than they take exact data to have."""
     lowest, _ = noise_range(two_step.observations.sizes())
     return bool(np.any(two_step.observation_noise > 2 * lowest))
+
+
+def correlation_of_neighbours(residuals, observations):
+    """That of residuals which follow one another, in standard errors of random ones.
+
+    Observations of one operator of a function follow one another in time. An equation
+    that lacks a term misses neighbours alike; noise does not.
+    """
+    start, products, count = 0, 0.0, 0
+    for data in observations.functions:
+        own = residuals[start : start + len(data.values)]
+        start += len(own)
+        for j in np.unique(data.index):
+            e = own[data.index == j]
+            products += e[1:] @ e[:-1] / (e @ e or 1.0) * len(e)
+            count += len(e)
+    return products / np.sqrt(count)
 
 
 @dataclass(frozen=True)
@@ -151,7 +175,8 @@ class Selection:
         Of an equation at collocation points, residuals are compared with the noise
         levels, or errors of prediction if these are poor; where there are exact
         trajectories and terms were searched for, errors of prediction with the noise
-        that two steps find without an equation. Noise that is given is believed.
+        that two steps find without an equation; unless they are as random as noise is,
+        which two steps may take for a motion. Noise that is given is believed.
         """
         fit, criteria = self.best, self.criteria
         scale = PredictionScale(fit.observations)
@@ -163,12 +188,20 @@ class Selection:
             allowed = criteria.missed * noise
         in_time = self.integrable and len(fit.two_step.variables) == 1
         if in_time and fit.hypothesis.n_terms and fit.error > allowed:
-            return fit.error / allowed
+            return 0.0 if self._looks_like_noise(scale.size) else fit.error / allowed
         if fit.is_exact:
             return 0.0
         poor = fit.predicts_poorly(criteria) and noise > 0
         factor = fit.error / noise if poor else fit.problem.dispersion**0.5
         return factor if factor > criteria.missed else 0.0
+
+    def _looks_like_noise(self, size):
+        """Whether trajectories miss observations at random, and by more than little."""
+        fit, criteria = self.best, self.criteria
+        if not fit.is_exact or fit.error < criteria.approximate * size:
+            return False
+        residuals = fit.model.evaluation.residuals
+        return correlation_of_neighbours(residuals, fit.observations) < criteria.random
 
     @property
     def _noise_given(self):

@@ -148,7 +148,7 @@ def test_as_many_terms_are_expected_as_the_odds_say():
     k = np.arange(n + 1)
     p = np.exp([odds([*range(i)]) + np.log(comb(n, i)) for i in k])
     assert np.sum(p) == pytest.approx(1.0)
-    assert k @ p == pytest.approx(n / (1 + n / 3))
+    assert k @ p == pytest.approx(n / (2 + n / 3))
 
 
 def test_mixed_odds_are_the_mean_of_their_probabilities():

@@ -5,7 +5,10 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from keql import IdentifiabilityWarning, OneStepKEqL
+from keql._observations.data import FunctionData, Observations
+from keql.datasets import make_lotka_volterra
 from keql.kernels import Polynomial
+from keql.model_selection._criteria import correlation_of_neighbours
 
 
 def fitted(rate, initial, t_end, n, **settings):
@@ -70,3 +73,27 @@ def test_the_report_says_what_the_warning_says():
     text = str(caught[0].message)
     missed = [each for each in model.fit_report_.concerns if "missed by" in each]
     assert missed and missed[0] in text
+
+
+def test_noise_that_two_steps_take_for_a_motion():
+    """Predator and prey with noise of 5 %: the right equations miss them at random."""
+    data = make_lotka_volterra(40, t_end=20, noise=0.05, random_state=0)
+    model = OneStepKEqL(**data.problem, n_terms="auto").fit(data.X, data.y)
+    assert not any("missed" in text for text in model.fit_report_.concerns)
+    equations = model.equation_.values()
+    assert [set(e.terms()) for e in equations] == [
+        {"prey", "prey predator"},
+        {"predator", "prey predator"},
+    ]
+
+
+@pytest.mark.parametrize("phase, random", [(0.0, False), (None, True)])
+def test_residuals_that_follow_one_another(phase, random):
+    """Those of a missing term are alike, and those of noise are not."""
+    n, times = 60, np.linspace(0, 6, 60)
+    noise = np.random.default_rng(1).standard_normal(n)
+    residuals = noise if phase is None else np.sin(3 * times + phase)
+    index = np.repeat([0, 1], n // 2)
+    data = FunctionData(times[:, None], residuals, np.ones(n), index, [])
+    observations = Observations((None,), [data], ("u",))
+    assert (correlation_of_neighbours(residuals, observations) < 2) == random
