@@ -1,6 +1,7 @@
 """Exact states on rings, against Fourier series, travelling waves and solitons."""
 
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from keql._evolution.forecast import EvolvedState
 from keql._evolution.form import why_not_integrated
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import integrate, linear_response
-from keql.exceptions import ExtrapolationWarning
+from keql.exceptions import ExtrapolationWarning, IdentifiabilityWarning
 from keql.kernels import RBF, Periodic
 from keql.operators import parse_operator
 
@@ -130,6 +131,7 @@ def error_inside(model, solution):
         )
 
 
+@pytest.mark.slow
 def test_heat_on_a_ring_is_found_wherever_it_begins():
     X, y = observe(heat)
     model = learn(X, y)
@@ -150,7 +152,11 @@ def test_heat_on_a_ring_is_found_wherever_it_begins():
 @pytest.mark.parametrize("case", ["heat", "advection", "waves"])
 def test_equations_on_rings_are_found(case, noise, most):
     solution, (operator,), known, weight, _ = CASES[case]
-    model = learn(*observe(solution, 200, noise=noise), known=known)
+    told = nullcontext()
+    if case == "advection":  # waves of one speed solve other equations too
+        told = pytest.warns(IdentifiabilityWarning, match="does not change in one dir")
+    with told:
+        model = learn(*observe(solution, 200, noise=noise), known=known)
     assert isinstance(model.states_[0], EvolvedState)
     assert model.equation_.terms() == pytest.approx({operator: weight}, rel=0.02)
     assert error_inside(model, solution) < most
