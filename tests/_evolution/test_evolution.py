@@ -94,6 +94,7 @@ def test_features_of_the_equation_are_those_of_its_states(exact):
     assert_allclose(S[:, 4], new.states[0].evaluate(x, u), rtol=1e-9, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_fit_is_the_same_to_the_last_digit_and_leaves_numpys_generator(learned):
     first = fit_exactly(learned)
     state = np.random.get_state()[1].copy()  # noqa: NPY002
@@ -137,6 +138,7 @@ def test_units_do_not_matter(exact):
     assert terms["u_xx"] == pytest.approx(-1e-4, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_several_functions_share_the_equation():
     X = [points_of_cole_hopf(8, seed) for seed in range(2)]
     values = [cole_hopf(*x.T, a) for x, a in zip(X, (0.5, -0.4), strict=True)]
