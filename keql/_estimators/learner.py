@@ -388,8 +388,8 @@ class Learner(BaseKEqL):
             numbers or columns of X, which are defined for new data too.
         """
         equation, named = self._learned_equation(), list_equations(self)
-        given: Any = {e.name: e.given.forcing for e in named}
-        forcing = {name: f for name, f in given.items() if callable(f)}
+        given = {e.name: e.given.forcing for e in named}
+        forcing: Any = {name: f for name, f in given.items() if callable(f)}
         if len(named) == 1:
             forcing = forcing.get(named[0].name)
         inputs = {
