@@ -18,7 +18,7 @@ import numpy as np
 from keql._numerics.linalg import rms
 from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
-from keql._regression.library import kind_of, moved, simplified
+from keql._regression.function_table import kind_of, moved, simplified
 from keql.equation import PolynomialBasis
 from keql.kernels import Dictionary
 
@@ -52,12 +52,12 @@ class ElementarySearch:
     """The terms of the highest evidence, elementary functions among them.
 
     problem : TrajectoryProblem.
-    library : Library.
+    offered : FunctionTable.
     settings : ElementarySettings.
     """
 
-    def __init__(self, problem, library, settings):
-        self.problem, self.library, self.settings = problem, library, settings
+    def __init__(self, problem, offered, settings):
+        self.problem, self.offered, self.settings = problem, offered, settings
         self.tried = {}
         self.steps = []
 
@@ -71,7 +71,7 @@ class ElementarySearch:
         Returns refined : Refined or None.
         """
         terms = [term for term, _ in start]
-        scales = [self.library.scale(term) for term in terms]
+        scales = [self.offered.scale(term) for term in terms]
         values = np.array([v / s for (_, v), s in zip(start, scales, strict=True)])
         if start:  # for its evidence
             self.solve(self.problem, terms, values, iterate)
@@ -163,7 +163,7 @@ class ElementarySearch:
         return result
 
     def _score(self, model, terms):
-        odds = TermOdds(self.library.kinds, self.settings.n_expected)
+        odds = TermOdds(self.offered.kinds, self.settings.n_expected)
         return model.log_evidence() + odds([t.origin for t in terms])
 
     def _tolerance(self, problem):
@@ -183,7 +183,7 @@ class ElementarySearch:
     def _with_slopes(self, terms, values):
         """Weights of the functions of each equation, then zero for their slopes."""
         weights = []
-        for e in range(len(self.library.sizes)):
+        for e in range(len(self.offered.sizes)):
             own = [v for t, v in zip(terms, values, strict=True) if t.equation == e]
             n = sum(1 for t in terms if t.equation == e and t.function.family)
             weights.append(np.r_[own, np.zeros(n)])
@@ -192,7 +192,7 @@ class ElementarySearch:
     def _split(self, terms, found):
         """Weights of terms, and the changes of the logarithms of their parameters."""
         values, moves, start = [], [], 0
-        for e in range(len(self.library.sizes)):
+        for e in range(len(self.offered.sizes)):
             own = [t for t in terms if t.equation == e]
             inner = [i for i, t in enumerate(own) if t.function.family]
             a = found[start : start + len(own)]
@@ -213,11 +213,11 @@ class ElementarySearch:
             slopes = [t for t in own if t.function.family]
             functions = [t.function for t in own]
             functions += [t.function.in_log_parameter() for t in slopes]
-            scales = [self.library.scale(t) for t in [*own, *slopes]]
+            scales = [self.offered.scale(t) for t in [*own, *slopes]]
             equation = copy(equation)
             if self.problem.learned.setup.equations[e].depends_on is not None:
                 table = {str(i): function for i, function in enumerate(functions)}
-                kernel = Dictionary(table, np.array(scales), self.library.names)
+                kernel = Dictionary(table, np.array(scales), self.offered.names)
                 equation.basis = PolynomialBasis(kernel)
                 equation.weights = weights[e]
             equations.append(equation)
@@ -238,7 +238,7 @@ class ElementarySearch:
         bases = [sum(own, ())]
         bases += [sum(own[:i] + own[i + 1 :], ()) for i in range(len(own))]
         if best is None or most < np.inf:
-            for e in range(len(self.library.sizes)):
+            for e in range(len(self.offered.sizes)):
                 products = columns.products(e)
                 rest = tuple(i for i in bases[0] if columns.equation(i) != e)
                 sizes = range(len(products))
@@ -273,18 +273,18 @@ class ElementarySearch:
 
     def _linearised(self, problem, terms, values, iterate):
         """All columns at terms with these values; None if they cannot be integrated."""
-        library = self.library
+        offered = self.offered
         present = {(t.equation, t.function) for t in terms}
-        more = [t for t in library.terms if (t.equation, t.function) not in present]
+        more = [t for t in offered.terms if (t.equation, t.function) not in present]
         weights = []
-        for e in range(len(library.sizes)):
+        for e in range(len(offered.sizes)):
             own = [v for t, v in zip(terms, values, strict=True) if t.equation == e]
             n = sum(1 for t in more if t.equation == e)
             weights.append(np.r_[own, np.zeros(n)])
         everything = sorted([*terms, *more], key=lambda t: t.equation)
         slopes = [
             sum(t.function.family != "" for t in everything if t.equation == e)
-            for e in range(len(library.sizes))
+            for e in range(len(offered.sizes))
         ]
         weights = [np.r_[w, np.zeros(n)] for w, n in zip(weights, slopes, strict=True)]
         here = replace(iterate, equations=self._equations(everything, weights))
@@ -294,7 +294,7 @@ class ElementarySearch:
         # Noise and scale are those found with fewer columns.
         regression = problem.regression(here, responses)
         given = regression, self.settings.n_expected
-        return _Columns(library, everything, {*map(id, terms)}, *given)
+        return _Columns(offered, everything, {*map(id, terms)}, *given)
 
 
 class _Columns:
@@ -304,12 +304,12 @@ class _Columns:
     slopes : dict. For each position of a term with a parameter that of its slope.
     """
 
-    def __init__(self, library, terms, own, regression, n_expected):
+    def __init__(self, offered, terms, own, regression, n_expected):
         self.terms, self.slopes, kinds = [], {}, []
-        for e in range(len(library.sizes)):
+        for e in range(len(offered.sizes)):
             start = len(self.terms)
             self.terms += [t for t in terms if t.equation == e]
-            kinds += [library.kinds[t.origin] for t in self.terms[start:]]
+            kinds += [offered.kinds[t.origin] for t in self.terms[start:]]
             for i in range(start, len(self.terms)):
                 if self.terms[i].function.family:
                     self.slopes[i] = len(self.terms)

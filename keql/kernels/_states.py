@@ -118,8 +118,6 @@ class SystemKernel:
     def __eq__(self, other):
         return isinstance(other, SystemKernel) and self.kernels == other.kernels
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __str__(self):
         return ", ".join(f"{name}: {kernel}" for name, kernel in self.kernels.items())
 

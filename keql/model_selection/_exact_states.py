@@ -13,7 +13,7 @@ from keql._regression.elementary import (
     extends,
     with_digits,
 )
-from keql._regression.library import ElementarySettings, Library
+from keql._regression.function_table import ElementarySettings, FunctionTable
 from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
 from keql.equation import PolynomialBasis, terms_of, text_product
@@ -72,7 +72,7 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
     given = [hypothesis.of_state(name).observation_noise for name in names]
     problem = make_trajectory_problem(two_step, np.array(given, dtype=float))
     settings = ElementarySettings()
-    library = Library(two_step, settings)
+    offered = FunctionTable(two_step, settings)
     start, iterate = [], problem.start()
     if simpler is not None:
         iterate, own = simpler.result.solution, simpler.problem
@@ -81,8 +81,8 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
             terms = terms_of(equation)
             values = terms.coefficients @ equation.weights
             pairs = zip(terms.products, values, strict=True)
-            start += [(library.term(e, powers), value) for powers, value in pairs]
-    search = ElementarySearch(problem, library, settings)
+            start += [(offered.term(e, powers), value) for powers, value in pairs]
+    search = ElementarySearch(problem, offered, settings)
     best = search.run(start, iterate, enough)
     if best is None or not best.has_functions:
         return None
@@ -91,14 +91,14 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
 
 def _fit_of_terms(best, search, two_step, hypothesis, context):
     """The Fit of the terms of a search, their inner parameters held, or None."""
-    library, terms, equations = search.library, with_digits(best), []
+    offered, terms, equations = search.offered, with_digits(best), []
     if len({(term.equation, term.function.name) for term in terms}) < len(terms):
         return None  # functions that are printed alike
     for e, equation in enumerate(two_step.equations):
         equation = copy(equation)
         own = [i for i, term in enumerate(terms) if term.equation == e]
         if two_step.setup.equations[e].depends_on is not None:
-            equation.basis = PolynomialBasis(library.kernel([terms[i] for i in own]))
+            equation.basis = PolynomialBasis(offered.kernel([terms[i] for i in own]))
             equation.weights = best.values[own]
         equations.append(equation)
     learned = replace(two_step, equations=tuple(equations))

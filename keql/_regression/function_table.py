@@ -61,7 +61,7 @@ class ElementarySettings:
 class Term:
     """A function in the equation at position `equation`, with what it came from.
 
-    origin : int. Position in the library of the function with which it began.
+    origin : int. Position in the table of the function with which it began.
     """
 
     equation: int
@@ -69,7 +69,7 @@ class Term:
     origin: int
 
 
-class Library:
+class FunctionTable:
     """The functions that equations may have, the inner parameters of some on a grid.
 
     learned : LearnedModel. Equations, with the features that their columns have.
