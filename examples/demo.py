@@ -49,7 +49,7 @@ def main(arguments=None):
     one_step = OneStepKEqL(**data.problem, n_terms="auto").fit(data.X, data.y)
     seconds = time.perf_counter() - start
 
-    learned = {name: -value for name, value in one_step.equation_.terms().items()}
+    learned = one_step.equation_.terms()
     print(f"True equation:     u_t = {write_sum(TRUE_TERMS)}")
     print(f"Learned equation:  u_t = {write_sum(learned)}\n")
     print("Relative L2 error       of the state   of the right-hand side")

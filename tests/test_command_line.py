@@ -40,7 +40,7 @@ def test_an_equation_from_a_table(table, tmp_path, capsys):
     assert "<h2>Found</h2>" in report.read_text(encoding="utf-8")
     plain = json.loads(saved.read_text(encoding="utf-8"))
     equation = LearnedEquation.from_dict(plain)
-    assert equation.terms() == {"u": pytest.approx(1.0, rel=1e-3)}
+    assert equation.terms() == {"u": pytest.approx(-1.0, rel=1e-3)}
     assert equation.to_text() == shown.strip()
 
 

@@ -61,9 +61,8 @@ model = OneStepKEqL(**problem, **settings, n_terms="auto").fit(data.X, data.y)
 print(model.equation_)
 
 # %%
-# These are the three true terms. The equation is kept with everything on the left, so
-# that the terms of :math:`P` have the opposite signs; the observations are exact, and
-# so are the coefficients.
+# These are the three true terms. The observations are exact, and so are the
+# coefficients.
 
 for name, value in model.equation_.terms().items():
     print(f"{name:4} {value:12.8f}")

@@ -53,11 +53,10 @@ model.fit(t[:, None], y)
 print(model.equation_)
 
 # %%
-# Each coefficient has a standard error; the noise level was found as well. The unknown
-# part stands on the left-hand side, so that its terms have the opposite signs.
+# Each coefficient has a standard error; the noise level was found as well.
 
 terms, errors = model.equation_.terms(return_std=True)
-for name, true in (("u^2 u_t", 1.0), ("u_t", -1.0), ("u", 1.0)):
+for name, true in (("u^2 u_t", -1.0), ("u_t", 1.0), ("u", -1.0)):
     print(f"{name:8} {terms[name]:7.3f} +- {errors[name]:.3f}  true {true:4.1f}")
 print(f"noise    {model.observation_noise_:7.3f}")
 

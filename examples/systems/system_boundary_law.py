@@ -52,7 +52,7 @@ print(model.equation_)
 
 law = model.equation_["wall"].terms()
 outside = -law["1"] / law["u"]
-print(f"transfer {-law['u']:.2f}, temperature outside {outside:.3f}")
+print(f"transfer {law['u']:.2f}, temperature outside {outside:.3f}")
 error = relative_l2_error(data.y_test, model.predict(data.X_test))
 print(f"error of the temperature {error:.4f}")
 

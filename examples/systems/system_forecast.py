@@ -52,13 +52,12 @@ model.fit(data.X, data.y)
 print(model.equation_)
 
 # %%
-# Each coefficient comes with a standard error. The equations are kept with everything
-# on the left, so that the terms of the unknown part have the opposite signs.
+# Each coefficient comes with a standard error.
 
 terms, errors = model.equation_.terms(return_std=True)
 for name, own in terms.items():
     for term, value in own.items():
-        true = -data.terms[name].get(term, 0.0)
+        true = data.terms[name].get(term, 0.0)
         std = errors[name][term]
         print(f"{name:11} {term:14} {value:8.4f} +- {std:.4f}  true {true:5.2f}")
 

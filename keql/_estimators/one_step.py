@@ -233,7 +233,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
     >>> problem = {"operators": ("u",), "known_part": "u_tt", "variables": ("t",)}
     >>> model = OneStepKEqL(**problem, equation_kernel=Polynomial(1))
     >>> model = model.fit(t, np.sin(2 * t.ravel()))
-    >>> bool(abs(model.equation_.terms()["u"] - 4) < 0.01)
+    >>> bool(abs(model.equation_.terms()["u"] + 4) < 0.01)
     True
     """
 

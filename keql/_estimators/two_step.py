@@ -151,7 +151,7 @@ class TwoStepKEqL(Learner):
     >>> model = TwoStepKEqL(operators=("u",), known_part="u_tt", variables=("t",))
     >>> model = model.fit(t, np.sin(2 * t.ravel()))
     >>> round(model.equation_.terms()["u"], 2)
-    4.0
+    -4.0
 
     A system of two states, of which the first is not measured everywhere:
 

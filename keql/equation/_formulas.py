@@ -227,6 +227,11 @@ class PrintableEquation:
         return dict(zip(terms.products, pairs, strict=True))
 
     @property
+    def _sign(self):
+        """That of P where the equation is printed: -1 on the side of f, else 1."""
+        return -1.0 if self.known_part.terms else 1.0
+
+    @property
     def unit(self):
         """Unit of both sides: of the forcing f if it is given, or of the known part.
 
@@ -275,18 +280,19 @@ class PrintableEquation:
         known = [(value, ((name, 1),)) for name, value in self.known_part.terms.items()]
         forcing = [(1.0, ((f"f{self._mark}", 1),))] if self.has_forcing else []
         terms = terms_of(self)
-        if terms is None:
-            products = self._coefficient_products()
-            products = [()] if products is None else products
-            pairs = zip(self._unknown_functions(), products, strict=True)
-            unknown = [(1.0, ((function, 1), *product)) for function, product in pairs]
-        else:
-            values = terms.coefficients @ self.weights
+        if terms is not None:
+            values = self._sign * terms.coefficients @ self.weights
             order = np.argsort(terms.sizes(self.weights))[::-1]
             unknown = [(float(values[i]), terms.products[i]) for i in order]
-        if not known:
-            return unknown, forcing
-        return known, forcing + [(-value, product) for value, product in unknown]
+        else:
+            products, sign = self._coefficient_products(), 1.0
+            if (
+                products is None
+            ):  # P itself, of which coefficients have the sign printed
+                products, sign = [()], self._sign
+            pairs = zip(self._unknown_functions(), products, strict=True)
+            unknown = [(sign, ((function, 1), *product)) for function, product in pairs]
+        return (known, forcing + unknown) if known else (unknown, forcing)
 
     def _loss_of_fit(self):
         """How far the equation is from the original, in a phrase."""

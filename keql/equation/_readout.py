@@ -57,7 +57,7 @@ class ReadableEquation(PrintableEquation):
         return self.basis.kernel
 
     def terms(self, return_std: bool = False) -> Any:
-        """Coefficients of the terms of P.
+        """Coefficients of the equation, with the signs that are printed.
 
         Parameters
         ----------
@@ -67,9 +67,10 @@ class ReadableEquation(PrintableEquation):
         Returns
         -------
         terms : dict of str to float
-            For instance ``{"u u_x": -0.5, "u_xx": -0.01}``; "1" is the constant. In
-            order of falling contribution on the data, the root mean square of the
-            term at the learned states.
+            For instance ``{"u u_x": 0.5, "u_xx": 0.01}`` of an equation printed as
+            "u_t = 0.500 u u_x + 0.0100 u_xx"; "1" is the constant. In order of falling
+            contribution on the data, the root mean square of the term at the learned
+            states.
         std : dict of str to float
             Only if `return_std`: posterior standard deviations, as small as the noise
             levels of the fit say.
@@ -81,12 +82,13 @@ class ReadableEquation(PrintableEquation):
 
         Notes
         -----
-        The coefficients belong to P on the left-hand side; a printed equation solved
-        for the known part shows them with the opposite sign.
+        An equation is printed solved for its known part: the coefficients are those
+        of its right-hand side, f - P. Without a known part it is printed as P = f, and
+        they are those of P.
         """
         terms = self._terms()
         order = np.argsort(terms.sizes(self.weights))[::-1]
-        values, names = terms.coefficients @ self.weights, terms.names
+        values, names = self._sign * terms.coefficients @ self.weights, terms.names
         coefficients = {names[i]: float(values[i]) for i in order}
         if not return_std:
             return coefficients
@@ -96,16 +98,16 @@ class ReadableEquation(PrintableEquation):
         return coefficients, {names[i]: float(std[i]) for i in order}
 
     def to_frame(self) -> Any:
-        """The terms of P as a table.
+        """The coefficients of the equation as a table, with the signs printed.
 
         Returns
         -------
         frame : pandas.DataFrame
             One row for each term, in order of falling contribution, with the columns
-            `coefficient` (of P on the left-hand side), `standard_error`,
-            `contribution` (root mean square of the term at the learned states, in
-            units of the forcing) and `share` (of the sum of all contributions); and
-            with units the column `unit`, that of the coefficient.
+            `coefficient` (as in :meth:`terms`), `standard_error`, `contribution` (root
+            mean square of the term at the learned states, in units of the forcing) and
+            `share` (of the sum of all contributions); and with units the column
+            `unit`, that of the coefficient.
         """
         pandas = import_optional("pandas")
         terms, posterior = self._terms(), self.posterior
@@ -116,7 +118,7 @@ class ReadableEquation(PrintableEquation):
             else posterior.std(terms.coefficients)
         )
         columns = {
-            "coefficient": terms.coefficients @ self.weights,
+            "coefficient": self._sign * terms.coefficients @ self.weights,
             "standard_error": errors,
             "contribution": sizes,
             "share": sizes / (sizes.sum() or 1.0),
@@ -128,11 +130,11 @@ class ReadableEquation(PrintableEquation):
         return frame.iloc[np.argsort(sizes)[::-1]]
 
     def coefficient(self, term: str, points: Any, return_std: bool = False) -> Any:
-        """Coefficient of a term of P as a function of the coordinates.
+        """Coefficient of a term as a function of the coordinates, as it is printed.
 
         For equations with variable coefficients, learned with a kernel such as
         ``RBF(0.4, active_dims=("x1", "x2")) * Polynomial(1)``: the equation is
-        sum_j c_j(x) m_j with products m_j of operators.
+        printed with sums of c_j(x) m_j, products m_j of operators.
 
         Parameters
         ----------
@@ -148,7 +150,7 @@ class ReadableEquation(PrintableEquation):
         Returns
         -------
         values : ndarray of shape (n,)
-            Of the coefficient of P on the left-hand side.
+            Of the coefficient of the printed equation, of the sign of :meth:`terms`.
         std : ndarray of shape (n,)
             Only if `return_std`.
 
@@ -163,7 +165,7 @@ class ReadableEquation(PrintableEquation):
         n_zeros = self.n_unknown_features - points.shape[1]
         S = np.column_stack([points, np.zeros((len(points), n_zeros))])
         features = self.basis(S, powers) / prod(factorial(power) for power in powers)
-        values = features @ self.weights
+        values = self._sign * features @ self.weights
         if not return_std:
             return values
         return values, self._need_posterior().std(features)

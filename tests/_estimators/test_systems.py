@@ -313,7 +313,7 @@ def test_a_known_constraint():
         assert np.max(np.abs(np.sum(slopes, axis=0))) < 1e-8
         assert_allclose(sums, 1.0, atol=1e-7)
         assert model.equation_["total"].terms() == {}
-        assert model.equation_["I"].terms()["S I"] == pytest.approx(-0.5, rel=1e-2)
+        assert model.equation_["I"].terms()["S I"] == pytest.approx(0.5, rel=1e-2)
     assert np.ptp(sums) < 1e-13 and "obey the equation" in str(model.fit_report_)
 
 
@@ -323,7 +323,7 @@ def test_named_equations_that_say_nothing_more_leave_as_much_open():
     given = {"states": ("x", "y"), "variables": ("t",)}
     model = OneStepKEqL(**given, equations=named).fit(column(TIMES), CYCLES)
     assert "states             obey the equation exactly" in str(model.fit_report_)
-    expected = {"x": {"x": -1.1, "x y": 0.4}, "y": {"y": 0.4, "x y": -0.1}}
+    expected = {"x": {"x": 1.1, "x y": -0.4}, "y": {"y": -0.4, "x y": 0.1}}
     for name, equation in model.equation_.items():
         rest = dict.fromkeys(equation.terms(), 0.0) | expected[name]
         assert equation.terms() == pytest.approx(rest, abs=1e-7)
@@ -372,8 +372,8 @@ def test_a_boundary_law():
     data = make_heat_with_boundary_law(random_state=0)
     model = OneStepKEqL(**data.problem).fit(data.X, data.y)
     wall = model.equation_["wall"].sparse(n_terms=2).terms()
-    assert wall == pytest.approx({"u": -2.0, "1": 0.6}, rel=1e-3)
-    assert model.equation_["interior"].terms()["u_xx"] == pytest.approx(-0.2, rel=1e-3)
+    assert wall == pytest.approx({"u": 2.0, "1": -0.6}, rel=1e-3)
+    assert model.equation_["interior"].terms()["u_xx"] == pytest.approx(0.2, rel=1e-3)
     error = model.predict(data.X_test) - data.y_test
     assert np.linalg.norm(error) < 1e-4 * np.linalg.norm(data.y_test)
     # The size of a slope that vanishes at the wall is that inside.
@@ -405,7 +405,7 @@ def test_a_driven_decay(given):
     model = TwoStepKEqL(("u",), "u_t", variables=("t",), inputs={"v": given})
     model = model.fit(column(times), u)
     terms = model.equation_.sparse(n_terms=2).terms()
-    assert terms == pytest.approx({"v": -1.5, "u": 0.7}, rel=1e-3)
+    assert terms == pytest.approx({"v": 1.5, "u": -0.7}, rel=1e-3)
     assert_array_equal(model.input_values(column(FINE)), column(np.sin(1.3 * FINE)))
     again = model.equation_.simulate(times[4:30], u[4], inputs={"v": drive})
     assert_allclose(again[:, 0], u[4:30], atol=1e-4)
@@ -461,7 +461,7 @@ def test_a_search_reaches_into_named_equations():
     assert found.best_params_ == {"prey__kernel__degree": 2}
     assert found.best_score_ > 0.98
     terms = found.best_estimator_.equation_["prey"].terms()
-    assert terms["prey predator"] == pytest.approx(0.4, rel=1e-2)
+    assert terms["prey predator"] == pytest.approx(-0.4, rel=1e-2)
     assert model.get_params()["prey__kernel__degree"] == 1
     two = np.vstack([HUNTED, integrate(hunt, (3.0, 2.0), SHORT)])
     X = pd.DataFrame({"t": np.tile(SHORT, 2), "run": np.repeat(["a", "b"], 25)})

@@ -327,8 +327,8 @@ def test_lotka_volterra_is_recovered(solved):
     _, result = solved
     assert result.converged
     first, second = terms_of(result.model)
-    assert close_to({"x": -1.1, "x y": 0.4}, first, 1e-6)
-    assert close_to({"y": 0.4, "x y": -0.1}, second, 1e-6)
+    assert close_to({"x": 1.1, "x y": -0.4}, first, 1e-6)
+    assert close_to({"y": -0.4, "x y": 0.1}, second, 1e-6)
 
 
 def test_nodes_are_the_solution(solved):
@@ -384,7 +384,7 @@ def test_variance_beyond_the_nodes_is_propagated():
         (equation,) = shifted(result.solution.equations, change[:p], 1.0)
         terms = equation.terms()
         rest, rate = terms["1"] / terms["u"], terms["u"]
-        return (state.nodes[0] + change[p] + rest) * np.exp(-rate * t[:, 0]) - rest
+        return (state.nodes[0] + change[p] + rest) * np.exp(rate * t[:, 0]) - rest
 
     linear = [(values(h * c) - values(-h * c)) / (2 * h) for c in state.root.T]
     assert_allclose(state.variance(t, value), np.sum(np.square(linear), 0), rtol=1e-4)
@@ -433,7 +433,7 @@ def test_a_forcing_is_integrated_too(as_array):
     _, result = solve(learned)
     assert result.converged
     (terms,) = terms_of(result.model)
-    assert close_to({"u": 3.0, "u_t": 0.2}, terms, 1e-6)
+    assert close_to({"u": -3.0, "u_t": -0.2}, terms, 1e-6)
 
 
 def test_steps_are_divided_until_they_resolve_the_solution():
@@ -464,8 +464,8 @@ def test_second_order_and_inputs(swinging):
     _, result = solve(swinging)
     assert result.converged
     first, second = terms_of(result.model)
-    assert close_to({"x": 2.0, "x_t": 0.3, "y": -1.0}, first, 1e-6)
-    assert close_to({"v": -1.0, "x_t": -0.2, "y": 0.5}, second, 1e-6)
+    assert close_to({"x": -2.0, "x_t": -0.3, "y": 1.0}, first, 1e-6)
+    assert close_to({"v": 1.0, "x_t": 0.2, "y": -0.5}, second, 1e-6)
     (state,) = result.model.posterior_states()
     points = np.linspace(0, 12, 31)
     exact = integrate(swing, (1.0, 0.0, 0.5), points)
@@ -491,8 +491,8 @@ def test_functions_have_initial_values_of_their_own(two_runs):
     problem, result = solve(learned, [0.01, 0.01])
     assert result.converged
     first, second = terms_of(result.model)
-    assert first["x"] == pytest.approx(-1.1, abs=0.05)
-    assert second["x y"] == pytest.approx(-0.1, abs=0.01)
+    assert first["x"] == pytest.approx(1.1, abs=0.05)
+    assert second["x y"] == pytest.approx(0.1, abs=0.01)
     for m, (nodes, exact) in enumerate(zip(result.solution.nodes, runs, strict=True)):
         seen = np.searchsorted(problem.times[m], np.linspace(0, 8, 17))
         assert_allclose(nodes[seen], exact, atol=0.06)
@@ -551,7 +551,7 @@ def test_variance_is_propagated_between_the_nodes():
         generator = np.zeros((3, 3))
         for i, equation in enumerate(shifted(equations, change[:p], 1.0)):
             terms = equation.terms()
-            generator[i] = [-terms[name] for name in ("x", "y", "1")]
+            generator[i] = [terms[name] for name in ("x", "y", "1")]
         start = np.r_[state.nodes[0] + change[p:], 1.0]
         path = np.array([expm(generator * t) @ start for t in points])
         return np.hstack([path[:, :2], (path @ generator.T)[:, :2]])

@@ -80,7 +80,7 @@ def test_terms_of_a_diffusion_that_varies_in_space():
     assert isinstance(model.states_[0], EvolvedState)
     error = np.linalg.norm(model.predict(X_test) - y_test) / np.linalg.norm(y_test)
     assert error < 1e-3
-    truth = {"u_xx": -0.1, "x u_xx": -0.2, "u_x": -0.2}
+    truth = {"u_xx": 0.1, "x u_xx": 0.2, "u_x": 0.2}
     assert model.equation_.terms() == pytest.approx(truth, rel=0.01)
 
 

@@ -68,5 +68,5 @@ def test_equations_from_less_than_three_values_a_period(noise):
     y = y + noise * y.std(axis=0) * np.random.RandomState(1).standard_normal(y.shape)
     model = OneStepKEqL(**PAIR, variables=("t",), n_terms="auto").fit(TIMES[:, None], y)
     terms, rel = model.equation_.terms(), 0.05 if noise else 1e-6
-    assert terms["x_t"] == pytest.approx({"x": -1.1, "x y": 0.4}, rel=rel)
-    assert terms["y_t"] == pytest.approx({"y": 0.4, "x y": -0.1}, rel=rel)
+    assert terms["x_t"] == pytest.approx({"x": 1.1, "x y": -0.4}, rel=rel)
+    assert terms["y_t"] == pytest.approx({"y": -0.4, "x y": 0.1}, rel=rel)

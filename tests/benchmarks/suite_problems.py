@@ -18,10 +18,11 @@ from keql.kernels import parse_monomial
 class SuiteProblem:
     """Observations, arguments of a learner that describe the problem, and the truth.
 
-    `terms` are those of P, {equation: {term: coefficient}}; None if P is no polynomial
-    or the observations do not determine it. P has the values `parts` (n, E) at the
-    features (n, d + Q); None if the terms say all. `is_determined` says whether an
-    equation can be learned at all: where it is not, a warning is the right answer.
+    `terms` are those of P, {equation: {term: coefficient}}, of the signs opposite to
+    those printed; None if P is no polynomial or the observations do not determine it. P
+    has the values `parts` (n, E) at the features (n, d + Q); None if the terms say all.
+    `is_determined` says whether an equation can be learned at all: where it is not, a
+    warning is the right answer.
     """
 
     settings: dict
@@ -71,7 +72,7 @@ class SuiteProblem:
                 return np.nan
             for term in {*terms, *learned}:
                 true_values.append(terms.get(term, 0.0))
-                differences.append(learned.get(term, 0.0) - true_values[-1])
+                differences.append(learned.get(term, 0.0) + true_values[-1])
         return np.linalg.norm(differences) / np.linalg.norm(true_values)
 
 

@@ -51,8 +51,7 @@ class Problem:
             # One equation of one state is no mapping.
             learned = equation[name] if len(self.terms) > 1 else equation
             names = learned.feature_names
-            # The learned terms are those of P, on the left-hand side.
-            found = {parse_monomial(m, names): -c for m, c in learned.terms().items()}
+            found = {parse_monomial(m, names): c for m, c in learned.terms().items()}
             true = {parse_monomial(m, names): c for m, c in terms.items()}
             for powers in {*found, *true}:
                 value = true.get(powers, 0.0)

@@ -198,14 +198,14 @@ def test_variable_coefficients():
     S = np.column_stack([np.ones((4, 2)), np.ones(4), 10 * np.ones(4), np.ones((4, 2))])
     S[:, 1] = np.arange(4)
     equation = burgers(kernel=kernel, weights=np.ones(4), S=S)
-    assert str(equation) == "u_t = -c0(x) u_x - c1(x) u"
+    assert str(equation) == "u_t = c0(x) u_x + c1(x) u"
     assert equation.coefficient_terms() == ["u_x", "u"]
-    assert equation.to_latex() == r"u_{t} = -c_0(x) \, u_{x} - c_1(x) \, u"
+    assert equation.to_latex() == r"u_{t} = c_0(x) \, u_{x} + c_1(x) \, u"
     assert "c0(x) u<sub>x</sub>" in equation._repr_html_()
     t, x = sympy.symbols("t x")
     u = sympy.Function("u")(t, x)
     coefficient = equation.to_sympy().rhs.coeff(sympy.Derivative(u, x))
-    assert coefficient == -sympy.Function("c0")(x)
+    assert coefficient == sympy.Function("c0")(x)
 
 
 def test_functions_of_a_dictionary():

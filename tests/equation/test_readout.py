@@ -54,7 +54,7 @@ def test_standard_errors_are_those_of_least_squares():
 
 
 def test_standard_errors_cover_the_truth():
-    true = {"u u_x": -0.5, "u_xx": -0.01}
+    true = {"u u_x": 0.5, "u_xx": 0.01}
     scores = []
     for seed in range(30):
         terms, std = regression(1e-3, S=MANY, seed=seed).terms(return_std=True)
@@ -90,8 +90,8 @@ def test_sparse_equation_has_the_true_terms(size, noise):
     sparse = equation.sparse()
     terms = sparse.terms()
     assert terms == {
-        "u u_x": pytest.approx(-0.5 * size, rel=1e-3),
-        "u_xx": pytest.approx(-0.01 * size, rel=1e-2),
+        "u u_x": pytest.approx(0.5 * size, rel=1e-3),
+        "u_xx": pytest.approx(0.01 * size, rel=1e-2),
     }
     # The coefficients are those of a regression on these terms alone.
     u, u_x, u_xx = MANY[:, 2:5].T
@@ -99,7 +99,7 @@ def test_sparse_equation_has_the_true_terms(size, noise):
     target = size * (A @ [-0.5, -0.01])
     target += noise * size * np.random.RandomState(5).normal(size=200)
     expected = np.linalg.lstsq(A, target, rcond=None)[0]
-    assert_allclose(list(terms.values()), expected, rtol=1e-6)
+    assert_allclose(list(terms.values()), -expected, rtol=1e-6)
     assert len(equation.terms()) == 10  # unchanged
 
 
@@ -108,11 +108,11 @@ def test_sparse_equation_is_an_equation():
     sparse = equation.sparse()
     terms = sparse.terms()
     _, _, u, u_x, u_xx, u_t = SAMPLE.T
-    P = terms["u u_x"] * u * u_x + terms["u_xx"] * u_xx
+    P = -terms["u u_x"] * u * u_x - terms["u_xx"] * u_xx
     assert_allclose(sparse.unknown_part(SAMPLE), P, rtol=1e-7, atol=1e-9)
     assert_allclose(sparse(SAMPLE), P + u_t, rtol=1e-7, atol=1e-9)
     gradient = sparse.gradient(SAMPLE)
-    assert_allclose(gradient[:, 2], terms["u u_x"] * u_x, rtol=1e-6, atol=1e-8)
+    assert_allclose(gradient[:, 2], -terms["u u_x"] * u_x, rtol=1e-6, atol=1e-8)
     again = pickle.loads(pickle.dumps(sparse))
     assert repr(again) == repr(sparse)
     assert sparse.to_latex().count("u_{xx}") == 1
@@ -187,7 +187,8 @@ def test_projection_is_least_squares():
     P = equation.unknown_part(MANY)
     expected = np.linalg.lstsq(A, P, rcond=None)[0]
     terms = line.terms()
-    assert_allclose([terms[k] for k in ("1", "u", "u_x", "u_xx")], expected, rtol=1e-8)
+    printed = [terms[k] for k in ("1", "u", "u_x", "u_xx")]
+    assert_allclose(printed, -expected, rtol=1e-8)
     assert line.unexplained == pytest.approx(relative_l2_error(P, A @ expected))
     assert "times the loss" not in repr(line) and "learned P" in repr(line)
     exact = equation.project(3)
@@ -226,8 +227,8 @@ def test_projection_on_functions():
     assert projected.unexplained < 1e-3
     sparse = projected.sparse()
     assert sparse.terms() == {
-        "sin(2 u)": pytest.approx(1.0, abs=0.01),
-        "u_x": pytest.approx(0.3, abs=0.01),
+        "sin(2 u)": pytest.approx(-1.0, abs=0.01),
+        "u_x": pytest.approx(-0.3, abs=0.01),
     }
     assert str(sparse).startswith("u_t = -")
     assert sparse.equation_kernel.feature_names == ["sin(2 u)", "u_x"]
@@ -244,13 +245,13 @@ def test_projection_needs_finitely_many_functions():
 
 
 def test_coefficients_of_a_polynomial():
-    # P = x^2 u_x + 3 t + 2 u u_x
+    # P = x^2 u_x + 3 t + 2 u u_x, printed on the right-hand side
     kernel = monomial(1, 1, 3) + monomial(0) + monomial(2, 3)
     equation = burgers(kernel=kernel, weights=[1.0, 3.0, 2.0])
     points = np.random.RandomState(0).uniform(size=(7, 2))
     t, x = points.T
     for term, expected in {
-        "u_x": x**2, "1": 3 * t, "u u_x": 2 + 0 * t, "u^2": 0 * t, "u": 0 * t
+        "u_x": -(x**2), "1": -3 * t, "u u_x": -2 + 0 * t, "u^2": 0 * t, "u": 0 * t
     }.items():  # fmt: skip
         assert_allclose(equation.coefficient(term, points), expected, atol=1e-14)
     assert equation.coefficient_terms()[:3] in (
@@ -271,7 +272,7 @@ def test_coefficients_add_up_to_the_equation():
     points = SAMPLE[:, :2]
     parts = {k: equation.coefficient(k, points) * factors[k] for k in terms}
     P = equation.unknown_part(SAMPLE)
-    assert_allclose(sum(parts.values()), P, atol=1e-9 * np.abs(P).max())
+    assert_allclose(sum(parts.values()), -P, atol=1e-9 * np.abs(P).max())
     sizes = [np.mean(np.square(parts[k])) for k in terms]
     assert sizes == sorted(sizes, reverse=True)
 
@@ -321,8 +322,8 @@ def test_burgers_from_its_boundary():
     model = OneStepKEqL(**settings, equation_kernel=kernel).fit(data.X, data.y)
     sparse = model.equation_.sparse()
     assert sparse.terms() == {
-        "u_xx": pytest.approx(-0.01, rel=0.01),
-        "u u_x": pytest.approx(-0.5, rel=0.02),
+        "u_xx": pytest.approx(0.01, rel=0.01),
+        "u u_x": pytest.approx(0.5, rel=0.02),
     }
     # Fitted again with these terms, the state is better as well.
     again = OneStepKEqL(**settings, equation_kernel=sparse.equation_kernel)
@@ -346,7 +347,7 @@ def test_duffing():
         state_kernel=data.kernels["state_kernel"],
         equation_kernel=Polynomial(3),
     ).fit(data.X, data.y)
-    true = {"u^3": 3.0, "u": -3.0, "u_t": 0.2}
+    true = {"u^3": -3.0, "u": 3.0, "u_t": -0.2}
     assert model.equation_.sparse().terms() == pytest.approx(true, rel=1e-4)
     assert str(model.equation_.sparse()) == "u_tt = f - 3.00 u^3 + 3.00 u - 0.200 u_t"
 

@@ -64,7 +64,7 @@ def set_kernel(equation, kernel):
 def test_a_system_is_a_mapping():
     system = lotka_volterra()
     assert list(system) == ["prey", "predator"] and len(system) == 2
-    assert system["prey"].terms() == pytest.approx({"x": -1.0, "x y": 0.5})
+    assert system["prey"].terms() == pytest.approx({"x": 1.0, "x y": -0.5})
     assert system.feature_names == ["t", "x", "y", "x_t", "y_t"]
     assert (system.variables, system.states) == (("t",), ("x", "y"))
     assert system.n_operators == 2 and len(system.operators) == 4
@@ -197,7 +197,7 @@ def test_coefficient_functions_are_counted_on():
     system = lotka_volterra()
     for equation in system.values():
         set_kernel(equation, RBF(1.0, active_dims=(0,)) * monomial(1))
-    assert str(system) == "x_t = -c0(t) x\ny_t = -c1(t) x"
+    assert str(system) == "x_t = c0(t) x\ny_t = c1(t) x"
 
 
 def test_sympy_has_the_same_values():
@@ -249,7 +249,7 @@ def test_terms_with_errors_and_frame():
     terms, std = system.terms(return_std=True)
     assert terms == system.terms() and list(terms) == ["prey", "predator", "sum"]
     assert terms["sum"] == std["sum"] == {}
-    assert terms["prey"]["x y"] == pytest.approx(0.5, abs=4 * std["prey"]["x y"])
+    assert terms["prey"]["x y"] == pytest.approx(-0.5, abs=4 * std["prey"]["x y"])
     frame = system.to_frame()
     assert frame.index.names == ["equation", "term"] and len(frame) == 6
     assert frame.loc[("prey", "x"), "coefficient"] == terms["prey"]["x"]
@@ -293,7 +293,7 @@ def test_projection():
     projected = with_posteriors().project(1)
     terms = projected.terms()
     assert set(terms["prey"]) == set(terms["predator"]) == {"1", "x", "y"}
-    assert terms["predator"]["y"] == pytest.approx(1.0, abs=1e-2)
+    assert terms["predator"]["y"] == pytest.approx(-1.0, abs=1e-2)
     assert projected["prey"].unexplained > 0.1 and terms["sum"] == {}
 
 
@@ -455,7 +455,7 @@ def test_inputs_are_features_of_functions():
     X = TIMES[:, None]
     assert_allclose(equation.apply(lambda X: X[:, 0] ** 2, X, inputs), 0, atol=1e-13)
     # They are factors of the terms if P is a polynomial in them.
-    assert_allclose(equation.coefficient("v", X), -1, rtol=1e-12)
+    assert_allclose(equation.coefficient("v", X), 1, rtol=1e-12)
     formula, t = equation.to_sympy(), sympy.Symbol("t")
     u, v = sympy.Function("u")(t), sympy.Function("v")(t)
     assert sympy.simplify(formula.rhs - (v - u)) == 0
@@ -465,11 +465,11 @@ def test_coefficients_that_depend_on_inputs():
     equations = {"decay": ({"u_t": 1.0}, {"u": 1.0})}
     equation = make_system(equations, ("u",), ("u",), inputs=("mu",))["decay"]
     set_kernel(equation, RBF(1.0, active_dims=(1,)) * monomial(2))
-    assert str(equation) == "u_t = -c0(mu) u"
-    assert equation.to_latex() == r"u_{t} = -c_0(\mu) \, u"
+    assert str(equation) == "u_t = c0(mu) u"
+    assert equation.to_latex() == r"u_{t} = c_0(\mu) \, u"
     points = np.array([[0.0, 0.3], [5.0, -0.2]])  # t and mu
     S = np.column_stack([points, [2.0, 4.0]])
-    expected = equation.unknown_part(S) / [2.0, 4.0]
+    expected = -equation.unknown_part(S) / [2.0, 4.0]
     assert_allclose(equation.coefficient("u", points), expected, rtol=1e-8)
     with pytest.raises(ValueError, match="depend on t, mu"):
         equation.coefficient("u", [[0.0]])

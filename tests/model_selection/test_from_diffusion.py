@@ -33,8 +33,8 @@ def test_the_equation_is_found(two_step):
     exact = grow(two_step, "auto")
     terms = exact.learned.equation.terms()
     assert set(terms) == {"u u_x", "u_xx"}
-    assert terms["u u_x"] == pytest.approx(-1, rel=1e-2)
-    assert terms["u_xx"] == pytest.approx(-0.1, rel=1e-2)
+    assert terms["u u_x"] == pytest.approx(1, rel=1e-2)
+    assert terms["u_xx"] == pytest.approx(0.1, rel=1e-2)
     X = np.random.RandomState(0).uniform(size=(50, 2))
     found = exact.learned.states[0].evaluate(X, U)
     assert np.max(np.abs(found - cole_hopf(*X.T))) < 1e-3
@@ -51,7 +51,7 @@ def test_sign_and_units_do_not_matter():
     )
     terms = grow(learned, "auto").learned.equation.terms()
     assert set(terms) == {"u u_x", "u_xx"}
-    assert terms["u_xx"] == pytest.approx(-0.1 * factor * 1e-8 / 1e3, rel=1e-2)
+    assert terms["u_xx"] == pytest.approx(0.1 * factor * 1e-8 / 1e3, rel=1e-2)
 
 
 def test_all_terms_are_kept_if_none_is_to_go(two_step):
@@ -84,5 +84,5 @@ def test_ten_observations_inside_are_enough():
     model.fit(data.X, data.y)
     terms = model.equation_.terms()
     assert set(terms) == {"u u_x", "u_xx"}
-    assert terms["u u_x"] == pytest.approx(-1, rel=1e-2)
-    assert terms["u_xx"] == pytest.approx(-0.01, rel=1e-2)
+    assert terms["u u_x"] == pytest.approx(1, rel=1e-2)
+    assert terms["u_xx"] == pytest.approx(0.01, rel=1e-2)

@@ -27,7 +27,7 @@ from keql.model_selection._trajectory_terms import (
 TIMES = np.linspace(0, 24, 25)
 PAIR = {"operators": ("x", "y"), "known_part": ("x_t", "y_t"), "states": ("x", "y")}
 PAIR["variables"] = ("t",)
-TRUTH = {"x_t": {"x": -1.1, "x y": 0.4}, "y_t": {"y": 0.4, "x y": -0.1}}
+TRUTH = {"x_t": {"x": 1.1, "x y": -0.4}, "y_t": {"y": -0.4, "x y": 0.1}}
 CONTEXT = Context(FitSettings(), lambda *_: False)
 
 
@@ -295,7 +295,7 @@ def test_terms_that_cancel_along_the_trajectory_go_together():
     times = np.linspace(0, 10, 30)
     model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",), n_terms="auto")
     model.fit(times[:, None], np.cos(2 * times))
-    assert model.equation_.terms() == pytest.approx({"u": 4.0}, rel=1e-6)
+    assert model.equation_.terms() == pytest.approx({"u": -4.0}, rel=1e-6)
 
 
 def test_cubic_terms_within_the_noise():
@@ -310,7 +310,7 @@ def test_cubic_terms_within_the_noise():
     model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",), n_terms="auto")
     model.fit(times[:, None], u + 0.01 * rng.normal(size=40))
     terms, std = model.equation_.terms(return_std=True)
-    truth = {"u": 1.0, "u^3": 0.8, "u_t": 0.1}
+    truth = {"u": -1.0, "u^3": -0.8, "u_t": -0.1}
     assert set(terms) == set(truth)
     assert all(abs(terms[name] - truth[name]) < 4 * std[name] for name in truth)
 
@@ -340,7 +340,7 @@ def test_the_most_probable_of_many_terms_are_searched():
     fit = fit_trajectories(few, hypothesis, CONTEXT)
     for i, equation in enumerate(fit.result.solution.equations):
         own, other = states[i], states[i - 1]
-        truth = {own: 2.0, f"{own}^3": 1.0, other: -0.5}
+        truth = {own: -2.0, f"{own}^3": -1.0, other: 0.5}
         found, std = equation.terms(return_std=True)
         assert set(found) == set(truth)
         assert all(abs(found[k] - truth[k]) < 4 * std[k] for k in truth)

@@ -22,17 +22,17 @@ def fitted(rate, initial, t_end, n, **settings):
 def test_a_coefficient_that_is_the_time():
     """u_t = -2 t u + u^2, with u as the only operator."""
     model = fitted(lambda t, u: -2 * t * u + u**2, 0.5, 3.0, 30)
-    assert model.equation_.terms() == pytest.approx({"t u": 2, "u^2": -1}, rel=1e-6)
+    assert model.equation_.terms() == pytest.approx({"t u": -2, "u^2": 1}, rel=1e-6)
 
 
 def test_products_of_four_operators():
     model = fitted(lambda t, u: u - u**4, 0.1, 4.0, 25)
-    assert model.equation_.terms() == pytest.approx({"u": -1, "u^4": 1}, rel=1e-6)
+    assert model.equation_.terms() == pytest.approx({"u": 1, "u^4": -1}, rel=1e-6)
 
 
 def test_a_right_quadratic_equation_stays():
     model = fitted(lambda t, u: u - u**2, 0.1, 6.0, 25)
-    assert model.equation_.terms() == pytest.approx({"u": -1, "u^2": 1}, rel=1e-6)
+    assert model.equation_.terms() == pytest.approx({"u": 1, "u^2": -1}, rel=1e-6)
 
 
 # Without a kernel its term is found among elementary functions.
