@@ -102,7 +102,9 @@ def test_documented_code_runs(path, tmp_path, monkeypatch):
 
 def test_readme_shows_what_is_printed(capsys):
     text = (ROOT / "README.rst").read_text(**ENCODING)
-    code, system = code_blocks(text)
+    own, code, system = code_blocks(text)
+    shown = re.search(r"^    d2u.*", text, re.M)[0]
+    assert same_output(shown, run(own, {}))
     exec(compile(code, "<code of README.rst>", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     shown = re.search(r"^    (u_t = .*) \+ \.\.\.\n    (.*)\n", text, re.M).groups()

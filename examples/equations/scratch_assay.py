@@ -72,8 +72,8 @@ print(f"estimated noise of a density: {model.observation_noise_ / y.mean():.0%}"
 
 # %%
 # A table of the terms, with standard errors; the contribution is the size of a term on
-# the data. For the made-up cells, the three terms of the equation are found: growth, its
-# limit, and that the cells spread.
+# the data. For the made-up cells, the three terms of the equation are found: growth,
+# its limit, and that the cells spread.
 
 print(model.equation_.to_frame())
 

@@ -19,6 +19,7 @@ from keql._estimators.boundary import (
 )
 from keql._estimators.checks import check_names, texts_of
 from keql._estimators.equations import is_several
+from keql._estimators.progress import Progress
 from keql._numerics.arguments import naming
 from keql._numerics.parallel import parallel_map
 from keql._observations.columns import (
@@ -264,13 +265,14 @@ class KernelPDESolver(BaseKEqL):
         ValueError
             If an argument is not as documented; the message names it.
         """
-        with all_or_nothing(self):
-            solved, highest_level = self._solve(X, y)
+        with all_or_nothing(self), Progress(self.verbose) as progress:
+            solved, highest_level = self._solve(progress, X, y)
             self._store(solved)
+            self._tell(progress, solved)
         self._warn_of_poor_solutions(solved, highest_level)
         return self
 
-    def _solve(self, X, y):
+    def _solve(self, progress, X, y):
         """The state and the solutions of each function, and the highest noise level."""
         self._validate_params()
         data = self._read_boundary(X, y)
@@ -284,7 +286,8 @@ class KernelPDESolver(BaseKEqL):
             check_posed(equation, labels, conditions, boxes)
         noise = NoiseLevels(self.observation_noise, self.equation_noise)
         refuse_unknown_noise(noise, equation, conditions)
-        kernel = self._choose_kernel(equation, data, conditions, boxes, noise)
+        given = equation, data, conditions, boxes, noise
+        kernel = self._choose_kernel(progress, *given)
         loop = {"max_iter": self.max_iter, "tol": self.tol, "solver": self.solver}
         loop["map_functions"] = partial(parallel_map, self.n_jobs)
         with naming("state_kernel"):
@@ -293,6 +296,9 @@ class KernelPDESolver(BaseKEqL):
                 own(boxes[0][:1])  # says what is wrong with its numbers
         solve = partial(solve_each, bound, equation, noise=noise, **loop)
         axis = variables.index("t") if "t" in variables else 0
+        n_rows = sum(len(given.values) for given in conditions)
+        n_points = sum(len(given.points) for given in conditions)
+        progress.start(f"solving, {n_rows} data, {n_points} collocation points")
         solved = solve_in_windows(solve, equation, conditions, axis, self.n_windows)
         self.variables_, self.functions_ = variables, labels
         self.state_names_, self.inputs_ = data.states, data.inputs
@@ -409,9 +415,10 @@ class KernelPDESolver(BaseKEqL):
             Units(self.units).check((*variables, *states, *inputs.names))
         return BoundaryData(tuple(functions), variables, states, conditions, inputs)
 
-    def _choose_kernel(self, equation, data, conditions, boxes, noise):
+    def _choose_kernel(self, progress, equation, data, conditions, boxes, noise):
         given, learned = self.state_kernel, getattr(equation, "state_kernel", None)
         if given is None and learned is None:
+            progress.start("choice of the kernel")
             names = data.variables, data.states
             nu = ManyPoints().smoothness(self.solver, equation, conditions)
             return choose_kernel(conditions, equation, *names, boxes, noise, nu=nu)
@@ -443,19 +450,20 @@ class KernelPDESolver(BaseKEqL):
             parts = np.split(ratios, np.cumsum([len(S) for S in features])[:-1])
             self.reach_ = np.array([part.max() for part in parts])
 
-    def _warn_of_poor_solutions(self, solved, highest_level):
-        """Warn of searches that did not converge, or ended at the highest noise.
-
-        With `verbose`, print the result for each function and window.
-        """
-        advice = [s.message for _, parts in solved for s in parts if not s.converged]
+    def _tell(self, progress, solved):
+        """Tell the result for each function and window."""
         for label, (_, solutions) in zip(self.functions_, solved, strict=True):
-            for solution in solutions if self.verbose else []:
-                print(
-                    f"function {label}: {solution.n_iter} step(s), relative noise "
+            which = "solved" if label is None else f"function {label}"
+            for solution in solutions:
+                progress.say(
+                    f"{which}: {solution.n_iter} step(s), relative noise "
                     f"{solution.level:.0e}, residual "
                     + ", ".join(f"{residual:.2e}" for residual in solution.residual)
                 )
+
+    def _warn_of_poor_solutions(self, solved, highest_level):
+        """Warn of searches that did not converge, or ended at the highest noise."""
+        advice = [s.message for _, parts in solved for s in parts if not s.converged]
         if self.equation_ is not None and self.relative_noise_.max() >= highest_level:
             advice.append(
                 "the state meets the data and the equation only roughly, up to a tenth "

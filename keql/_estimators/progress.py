@@ -41,6 +41,11 @@ class Progress:
             self.last = time.perf_counter()
             print(f"[{self.last - self.begin:7.1f} s] {text}", flush=True)
 
+    def start(self, stage):
+        """Tell that a stage begins, which goes on until another one does."""
+        self.stage = stage
+        self.say(stage)
+
     def hypothesis(self, name, number, n):
         """Tell that a hypothesis is tried, the `number`-th of `n`."""
         tried = f"hypothesis {number} of {n}, "

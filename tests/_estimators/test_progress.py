@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from keql import OneStepKEqL, TwoStepKEqL
+from keql import KernelPDESolver, OneStepKEqL, TwoStepKEqL
 from keql._estimators.progress import Progress
 from keql.kernels import RBF, Polynomial
 
@@ -60,6 +60,22 @@ def test_stages_have_a_line_and_steps_have_none(capsys):
     X = np.column_stack([X, np.cos(9 * T)])
     model.set_params(state_kernel=kernel, equation_noise=0.1, verbose=1).fit(X, y)
     assert lines_of(capsys)[1] == "equation at collocation points"
+
+
+def test_solvers_say_what_they_do(capsys):
+    given = {"variables": "t", "collocation_points": 20, "verbose": 1}
+    solver = KernelPDESolver({"u_tt": 1.0, "u": 4.0}, **given)
+    solver.fit([[0.0], [0.5]], [1.0, 0.2])
+    *stages, last = lines_of(capsys)
+    solving = "solving, 2 data, 20 collocation points"
+    assert stages == ["choice of the kernel", solving]
+    assert last.startswith("solved: 1 step(s), relative noise ")
+    solver.set_params(state_kernel=RBF(1.0)).fit([[0.0], [0.5]], [1.0, 0.2])
+    assert lines_of(capsys)[0] == solving
+    with Progress(1, interval=0.02) as progress:
+        progress.start(solving)
+        time.sleep(0.1)
+    assert lines_of(capsys)[1] == f"{solving}: goes on"
 
 
 def test_hypotheses_are_counted(capsys):
