@@ -4,7 +4,8 @@ One call for each problem, nothing given but what describes it. A fit is
 
 - solved, if the terms are right and the errors of state and equation are small: 1e-3
   with exact data, and with noise 5 % in the equation;
-- partly solved, if the errors are small, but the terms are not those of the truth;
+- partly solved, if the errors are small, but the terms are not those of the truth; or
+  the equation is right, but the error of the states is not small;
 - warned, if it is neither and says so;
 - silent, if it is neither and says nothing. There should be none.
 
@@ -115,12 +116,11 @@ def judge(problem, state, equation, right, warned):
         return "solved" if warned else "silent"
     exact = problem.noise == 0
     small = state < (1e-3 if exact else 2 * problem.noise + 0.01)
-    if not np.isnan(equation):
-        small &= equation < (1e-3 if exact else 0.05)
-    if small:
+    near = np.isnan(equation) or equation < (1e-3 if exact else 0.05)
+    if small and near:
         return "partly" if right is False else "solved"
     # Right terms with coefficients as uncertain as the noise makes them are not wrong.
-    if right and not exact:
+    if right and (near or not exact):
         return "partly"
     return "warned" if warned else "silent"
 
