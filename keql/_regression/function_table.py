@@ -5,11 +5,10 @@ inner parameters on a grid, in units of the data.
 """
 
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
 
 import numpy as np
 
-from keql._numerics.elementary import Elementary
+from keql._numerics.elementary import Elementary, products, state_grid
 from keql._numerics.linalg import rms
 from keql.kernels import Dictionary
 
@@ -102,8 +101,8 @@ class FunctionTable:
 
     def _functions(self, e, operators, settings):
         """Products of operators, functions of each and of time, times an operator."""
-        products = _products(operators, settings)
-        yield from (Elementary(powers) for powers in products)
+        monomials = products(operators, settings.degree, settings.most_products)
+        yield from (Elementary(powers) for powers in monomials)
         # Beside these, a slow sine of time would stand for time itself.
         factors = [(), *(((name, 1),) for name in operators)]
         time = self.names[0]
@@ -112,7 +111,7 @@ class FunctionTable:
         for name in operators:
             x = S[:, self.names.index(name)]
             squared = [((name, 2),)]
-            for family, k in _state_grid(x, settings.n_parameters):
+            for family, k in state_grid(x, settings.n_parameters):
                 own = squared if family in ("peak",) else []
                 for powers in [*factors, *own]:
                     yield Elementary(powers, family, name, k)
@@ -149,36 +148,6 @@ class FunctionTable:
         table = {term.function.name: term.function for term in terms}
         scales = np.array([self.scale(term) for term in terms])
         return Dictionary(table, scales, self.names)
-
-
-def _products(operators, settings):
-    """Powers of all products of operators, of the degree that is not too many."""
-    for degree in range(settings.degree, 0, -1):
-        products = [
-            tuple((n, factors.count(n)) for n in dict.fromkeys(factors))
-            for total in range(degree + 1)
-            for factors in combinations_with_replacement(operators, total)
-        ]
-        if len(products) <= settings.most_products:
-            break
-    return products
-
-
-def _state_grid(x, n):
-    """Families and inner parameters for a state with values x, in its units."""
-    size = np.max(np.abs(x)) or 1.0
-    for k in np.geomspace(0.5, 12, n) / size:
-        yield "sin", k
-        yield "cos", k
-    for k in np.geomspace(0.5, 12, n) / size:
-        yield "exp", k
-        yield "exp", -k
-    for k in np.geomspace(0.03, 4, n) * size:
-        yield "peak", k**2
-    if np.min(x) > 0:
-        yield "log", 1 / np.median(x)
-        yield from (("pole", k) for k in np.geomspace(0.01, 4, n) * size)
-        yield from (("power", k) for k in (-1.0, -0.5, 0.35, 0.6, 1.5, 2.5))
 
 
 def _time_grid(t, n):

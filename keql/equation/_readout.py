@@ -9,6 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from keql._numerics.arguments import as_rows
+from keql._numerics.elementary import simplest_formula
 from keql._numerics.linalg import rms
 from keql.equation._formulas import PrintableEquation, import_optional
 from keql.equation._monomials import as_product, make_terms, terms_of, text_product
@@ -284,6 +285,49 @@ class ReadableEquation(PrintableEquation):
         if self.posterior is None or not has_posterior:
             return self._simplified(kernel, None, matrix @ self.weights)
         return self._simplified(kernel, self.posterior.transform(matrix))
+
+    def formula(self, tol: float = 0.01, max_terms: int = 4) -> Self:
+        """P as the simplest formula of elementary functions that explains it.
+
+        Parameters
+        ----------
+        tol : float, default=0.01
+            Relative L2 distance on the data from the P that was learned up to which a
+            formula explains it.
+        max_terms : int, default=4
+            Most terms of the formula.
+
+        Returns
+        -------
+        equation : LearnedEquation
+            The formula with the fewest coefficients and inner parameters; if none with
+            so few terms explains P, the nearest that was found. How far it is from P is
+            in its `unexplained`, and printed with its representation.
+
+        See Also
+        --------
+        project : P as a combination of functions that are given.
+
+        Notes
+        -----
+        Terms are products of up to three of what P depends on, and sines, cosines,
+        exponentials, logarithms, powers and poles of one of these, alone or times
+        another. Sets of terms grow one by one, those nearest to P with inner parameters
+        on a grid; these are then found by nonlinear least squares.
+        """
+        if self.equation_kernel is None:  # P = 0
+            return copy(self)
+        S, names = self._unknown_columns(self.training_features), self._unknown_names()
+        used = np.flatnonzero(self.equation_kernel.depends_on(S.shape[1]))
+        functions = simplest_formula(
+            {names[i]: S[:, i] for i in used},
+            self.unknown_part(self.training_features),
+            tol,
+            max_terms,
+        )
+        if not functions:  # P is zero on the data
+            return copy(self)
+        return self.project({function.name: function for function in functions})
 
     @property
     def unexplained(self) -> float:

@@ -387,6 +387,23 @@ class LearnedSystem(EquationMapping):
             {name: equation.project(dictionary) for name, equation in self.items()}
         )
 
+    def formula(self, tol: float = 0.01, max_terms: int = 4) -> "LearnedSystem":
+        """Each unknown part as the simplest formula that explains it.
+
+        Parameters
+        ----------
+        tol, max_terms : float, default=0.01, int, default=4
+            As in :meth:`LearnedEquation.formula`.
+
+        Returns
+        -------
+        system : LearnedSystem
+            The formulas.
+        """
+        return LearnedSystem(
+            {name: own.formula(tol, max_terms) for name, own in self.items()}
+        )
+
     def to_latex(self) -> str:
         """The equations in LaTeX, solved for the known parts.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keql._observations.units import Units, labelled, with_unit
-from keql.equation import LearnedSystem, number
+from keql.equation import LearnedSystem, number, terms_of
 from keql.operators import identity_of
 
 
@@ -91,13 +91,23 @@ class Fitted(NamedTuple):
             return list(self.equation.values())
         return [] if self.equation is None else [self.equation]
 
-    def found(self):
-        """Rows: equations with standard errors, how well observations are predicted."""
+    def found(self, near=0.05, max_terms=3):
+        """Rows: equations with standard errors, how well observations are predicted.
+
+        Beside an unknown part without a list of terms a formula of few terms that is as
+        `near`, in relative L2 distance.
+        """
         rows = []
         if self.equation is not None:
             rows = [
                 ("equation", line, "") for line in self.equation.to_text().split("\n")
             ]
+        for equation in self.equations:
+            if terms_of(equation) is None:
+                formula = equation.formula(near, max_terms)
+                if formula.unexplained < near:
+                    part = f"{100 * formula.unexplained:.2g} % from it"
+                    rows.append(("near", str(formula), part))
         if self.error is not None:
             operators = self.observations.operators
             unit, kind = None, "in units of the size of the values"

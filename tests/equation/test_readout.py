@@ -241,6 +241,54 @@ def test_projection_needs_finitely_many_functions():
         burgers().project(RBF(1.0))
 
 
+# --- formulas -----------------------------------------------------------------------
+
+
+def free_form(P, scale=1.0):
+    """An equation with a Gaussian kernel whose P has given values at its features."""
+    S = np.random.RandomState(4).uniform(0.2, 2, size=(80, 6)) * scale
+    lengths = [scale, scale]
+    kernel = Constant(100.0) * RBF(lengths, active_dims=(2, 3))
+    equation = make_equation(["u", "u_x", "u_xx"], "u_t", kernel, np.zeros(80), S)
+    target, features = -P(S[:, 2] / scale, S[:, 3] / scale), equation.basis(S[:, :5])
+    gram = features.T @ features + 1e-8 * np.eye(80)
+    equation.weights = np.linalg.solve(gram, features.T @ target)
+    equation.posterior = regression_posterior(features, target, 1e-4, equation.weights)
+    return equation
+
+
+@pytest.mark.parametrize(
+    ("P", "terms"),
+    [
+        (lambda u, v: 1.3 * np.sin(2 * u) - 0.2 * v, {"sin(2 u)": 1.3, "u_x": -0.2}),
+        (lambda u, v: u - 0.5 * u**3, {"u": 1.0, "u^3": -0.5}),
+        (lambda u, v: u * v / (0.7 + u), {"u u_x/(0.7 + u)": 1.0}),
+        (lambda u, v: u * np.log(u), {"u log(u)": 1.0}),
+    ],
+)
+def test_formulas(P, terms):
+    formula = free_form(P).formula()
+    assert formula.unexplained < 0.01
+    assert formula.terms() == pytest.approx(terms, abs=0.02)
+
+
+def test_formulas_in_other_units():
+    formula = free_form(lambda u, v: np.exp(-u) + v, 1e4).formula()
+    assert formula.terms() == pytest.approx({"exp(-0.0001 u)": 1.0, "u_x": 1e-4}, 0.02)
+
+
+def test_no_formula():
+    noise = np.random.RandomState(0).standard_normal(80)
+    equation = free_form(lambda u, v: noise)
+    assert equation.formula(max_terms=2).unexplained > 0.1
+    assert len(equation.formula(max_terms=2).terms()) <= 2
+
+
+def test_formulas_take_polynomials_as_they_are():
+    equation = burgers()
+    assert equation.formula(tol=1e-6).terms() == pytest.approx(equation.terms())
+
+
 # --- coefficient functions ----------------------------------------------------------
 
 
