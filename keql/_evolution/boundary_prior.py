@@ -223,12 +223,11 @@ class BoundaryPrior:
 def boundary_kernels(points, values, order=1, periods=None, length=0.3):
     """Kernels on the boundary to start from, of different smoothness.
 
-    An unknown offset and Matern kernels of some degrees; the first length scales are a
-    fraction of the extent of the points (n, 2) that cover the box, between 0.02 and 30
-    of it, and variances between 0.01 and 1,000 of the mean square of the values (N,).
-    If the equation is of second order in time, slopes have to exist; and as it does not
-    make states smoother than they are initially, one kernel is of smooth functions. All
-    have the `periods` of the coordinates.
+    An unknown offset and Matern kernels of some degrees, then one of smooth functions;
+    the first length scales are a fraction of the extent of the points (n, 2) that cover
+    the box, between 0.02 and 30 of it, and variances between 0.01 and 1,000 of the mean
+    square of the values (N,). If the equation is of second order in time, slopes have
+    to exist. All have the `periods` of the coordinates.
     """
     extent, square = extent_of(points), size_or_one(values) ** 2
     offset = Constant(np.mean(values) ** 2, "fixed")
@@ -237,8 +236,7 @@ def boundary_kernels(points, values, order=1, periods=None, length=0.3):
     degrees = (1.5, 2.5) if order == 1 else (2.5,)
     first = length * extent
     kernels = [Matern(first, bounds, nu=nu, period=periods) for nu in degrees]
-    if order == 2:
-        kernels.append(RBF(first, bounds, period=periods))
+    kernels.append(RBF(first, bounds, period=periods))
     return [offset + variance * kernel for kernel in kernels]
 
 

@@ -60,6 +60,8 @@ class EvolutionProblem:
         likelihood.
     forcing : tuple. For each function the right-hand side of each equation, as a
         function of points, or None for zero.
+    smooth_prior : BoundaryPrior or None. Of smooth functions, for states that solve an
+        equation: values of others are so improbable that nothing else would count.
     """
 
     learned: object
@@ -67,6 +69,7 @@ class EvolutionProblem:
     observed: tuple
     priors: tuple
     forcing: tuple
+    smooth_prior: object = None
     is_exact = True
 
     @property
@@ -187,11 +190,10 @@ class EvolutionProblem:
     def interpolate_from(self, other, iterate):
         """An iterate of a problem on another grid, on this grid."""
         points = self.grid.points.reshape(-1, 2)
-        matrices = [other.grid.interpolation(points, u) for u in self.identities]
-        states = [
-            self._stacked([matrix @ state for matrix in matrices])
-            for state in iterate.states
-        ]
+        values = np.stack(iterate.states, axis=-1)
+        values = values.reshape(other.grid.n_steps, 4, other.grid.size, -1)
+        parts = [other.grid.apply(values, points, u) for u in self.identities]
+        states = [self._stacked(own) for own in np.moveaxis(parts, 2, 0)]
         return self.iterate(iterate.equations, states)
 
     def evaluate(self, iterate):
@@ -285,27 +287,52 @@ class EvolutionProblem:
         to a part of the noise, root mean square; `finest` is the largest number of
         points in space.
         """
-        grid = self.grid
-        if grid.n_points >= finest:
+        if self.grid.n_points >= finest:
             return None
-        finer = self.with_grid(2 * grid.n_steps, 2 * grid.n_points)
-        there = finer.interpolate_from(self, iterate)
+        finer, there = self._refined(iterate, 2)
+        change = self._change_from(iterate, finer, there)
+        return None if change < part_of_noise else (finer, there)
+
+    def resolution(self, iterate, factor=1.5, n_functions=4):
+        """How fine the grid is, as text, and the change of states on a finer one.
+
+        On one with `factor` times as many steps and points, for the weights and the
+        boundary values of the iterate: root mean square at the observations of the
+        first few functions, in units of the noise.
+        """
+        grid = self.grid
+        first = replace(
+            iterate,
+            states=iterate.states[:n_functions],
+            boundary=iterate.boundary[:n_functions],
+        )
+        change = self._change_from(first, *self._refined(first, factor))
+        text = f"{grid.n_steps} steps in time, {grid.n_points} points in space"
+        return text, change
+
+    def _refined(self, iterate, factor):
+        """The problem and the iterate on `factor` times as many steps and points."""
+        grid = self.grid
+        sizes = [round(factor * n) for n in (grid.n_steps, grid.n_points)]
+        finer = self.with_grid(*sizes)
+        return finer, finer.interpolate_from(self, iterate)
+
+    def _change_from(self, iterate, finer, there):
+        """Change of the observed states on a finer grid, in units of the noise."""
         unknowns = [np.r_[1.0, iterate.weights, z] for z in there.boundary]
         solved = finer.solution_of(there, unknowns)
-        change = [
-            (own @ after - here @ before) ** 2 / self.prior.variances(data)
+        changes = [
+            (own @ after - here @ before) / np.sqrt(self.prior.variances(data))
             for own, after, here, before, data in zip(
                 finer.observed,
                 solved,
                 self.observed,
                 iterate.states,
                 self.functions,
-                strict=True,
+                strict=False,
             )
         ]
-        if np.mean(np.concatenate(change)) < part_of_noise**2:
-            return None
-        return finer, there
+        return rms(np.concatenate(changes))
 
     def effects_on_highest(self, iterate):
         """Slopes (n, p) of time derivatives at all points in the weights.
@@ -385,8 +412,8 @@ def make_evolution_problem(
     box = box_around(observed, placed)
     rest = n_ends, order, None, states, periods[1 - axis]
     grid = EvolutionGrid(*box, axis, *sizes, *rest)
-    forcing = tuple(setup.forcing_functions)
-    return EvolutionProblem(learned, grid, _observed(grid, learned), priors, forcing)
+    given = _observed(grid, learned), priors[:-1], tuple(setup.forcing_functions)
+    return EvolutionProblem(learned, grid, *given, priors[-1])
 
 
 def _observed(grid, learned):

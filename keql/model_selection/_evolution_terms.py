@@ -226,6 +226,14 @@ class TermSearch:
             self._round(states)
             if self.stop is not None or not self.loss < before:
                 return
+            self._refresh()
+
+    def _refresh(self):
+        """Forget sets that were not solved with the best prior of boundary values."""
+        other = with_best_prior(self.best, self.problem, self.solve)
+        if other is not self.best:
+            self.tried = set()
+            self.record(other)
 
     def _round(self, states):
         """Compare all sets in one linearised problem, and solve for the best of them.
@@ -275,6 +283,8 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
     start = _start(problem, context.previous)
     if hypothesis.n_terms is None:
         result = solve(problem, start, 1.0)
+        if result is not None and result.converged:
+            result = with_best_prior(result, problem, solve)
         steps = []
     else:
         candidates = CandidateTerms(two_step.equation)
@@ -313,6 +323,27 @@ def _start(problem, previous):
     if earlier.weights.shape == equation.weights.shape:
         equation = earlier
     return problem.iterate(equation, [state.values.ravel() for state in states])
+
+
+def with_best_prior(result, first, solve, better=0.1):
+    """A result, or one with another prior of boundary values that explains more.
+
+    Steps keep the prior of the first linearisation: far from the solution, its
+    likelihood may have another maximum, where boundary values take up what the equation
+    does not explain yet.
+
+    result : Result. With exact states.
+    first : EvolutionProblem. With the priors to start from.
+    solve : callable. As of a TermSearch.
+    better : float. By which the log likelihood has to be higher.
+    """
+    priors = *first.priors, first.smooth_prior
+    problem = replace(result.model.problem, priors=priors)
+    model = problem.linearise(problem.evaluate(result.solution))
+    if model is None or model.loss > result.model.loss - better:
+        return result
+    other = solve(model.problem, result.solution, 10.0)
+    return result if other is None or not other.converged else other
 
 
 def solve_exactly(learned, context, settings, problem, start, factor):

@@ -114,6 +114,23 @@ def test_an_equation_that_cannot_be_integrated_leads_nowhere(integrated, two_ste
     assert minimise(integrated, start, Backtracking(), max_iter=3) is None
 
 
+def test_the_change_that_is_told_is_that_on_a_finer_grid(integrated, descent):
+    """The equation itself integrated on both, from one function of the boundary."""
+    result, _ = descent
+    coarse = replace(integrated, priors=result.model.problem.priors).with_grid(8, 12)
+    start = coarse.interpolate_from(integrated, result.solution)
+    solved = coarse.evaluate(start)
+    text, change = coarse.resolution(solved.iterate)
+    assert text == "8 steps in time, 12 points in space"
+    finer = coarse.with_grid(12, 18)
+    again = finer.evaluate(finer.interpolate_from(coarse, solved.iterate))
+    differences = (again.residuals - solved.residuals) / coarse.prior.noise
+    expected = np.sqrt(np.mean(differences**2))
+    assert change == pytest.approx(expected, rel=0.05)
+    fine = replace(integrated, priors=coarse.priors)
+    assert fine.resolution(result.solution)[1] < 0.1 * change
+
+
 def test_priors_and_noise_are_started_from_others(integrated, descent):
     result, _ = descent
     prior = result.model.problem.prior

@@ -10,12 +10,16 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from keql import OneStepKEqL
+from keql._evolution.problem import make_evolution_problem
+from keql._numerics.optimisation import FullSteps, minimise
 from keql.datasets import make_burgers
+from keql.kernels import Constant, Matern
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._evolution_terms import (
     CandidateTerms,
     TermSearchSettings,
     predicts_within_noise,
+    with_best_prior,
 )
 from keql.operators import parse_operator
 
@@ -123,6 +127,26 @@ def test_the_equation_is_found(two_step):
     missed = exact.learned.states[0].evaluate(data.points, u) - data.values
     misfit = np.mean(missed**2) / exact.learned.observation_noise**2
     assert exact.misfit == pytest.approx(misfit, rel=0.2, abs=1e-4)
+
+
+def test_a_prior_that_explains_less_is_given_up(two_step):
+    """Steps with it go on where its likelihood has a maximum of its own."""
+
+    def solve(problem, start, factor):
+        return minimise(problem, start, FullSteps(1e-6 * factor), max_iter=15)
+
+    exact = fit_exactly(two_step, two_step.equation, 2).result
+    rough = Constant(1.0, "fixed") * Matern([0.02, 0.3], "fixed", nu=1.5)
+    problem = exact.model.problem
+    stuck = replace(problem, priors=(replace(problem.prior, kernel=rough),))
+    poor = solve(stuck, exact.solution, 1.0)
+    assert poor.converged
+    assert poor.model.log_evidence() < exact.model.log_evidence() - 10
+    first = make_evolution_problem(two_step)
+    better = with_best_prior(poor, first, solve)
+    evidence = exact.model.log_evidence()
+    assert better.model.log_evidence() == pytest.approx(evidence, abs=0.5)
+    assert with_best_prior(better, first, solve) is better
 
 
 def test_as_many_terms_as_asked_for(three_terms):
