@@ -466,6 +466,7 @@ def _summary(selection, doubts):
         dispersion=1.0 if fit.is_exact else fit.problem.dispersion,
         exact_error=fit.error if fit.is_exact else None,
         boundary_kernel=fit.problem.boundary_kernel if fit.is_exact else None,
+        resolution=fit.resolution,
         not_tried=tuple(selection.not_tried),
         doubts=doubts,
         criteria=asdict(selection.criteria),

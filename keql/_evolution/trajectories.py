@@ -306,6 +306,32 @@ class TrajectoryProblem:
             return None
         return replace(self, times=times), replace(iterate, nodes=nodes)
 
+    def resolution(self, iterate):
+        """How fine the steps are, as text, and the change of states with halved ones.
+
+        Root mean square at the observations, in units of the noise, for the weights of
+        the iterate and the initial values that suit best: these may matter too much.
+        """
+        times, nodes = [], []
+        for m, (own, before) in enumerate(zip(self.times, iterate.nodes, strict=True)):
+            flow, h = self.flow(m, iterate.equations), np.diff(own) / 2
+            between, _ = flow.step(own[:-1], h, before[:-1], with_slopes=False)
+            places = np.arange(1, len(own))
+            times.append(np.insert(own, places, own[:-1] + h))
+            nodes.append(np.insert(before, places, between, axis=0))
+        halved, there = replace(self, times=times), replace(iterate, nodes=nodes)
+        text = f"{sum(map(len, self.times)) - len(self.times)} steps in time"
+        responses, changes = halved.responses(there), []
+        if responses is None:
+            return text, np.inf
+        for m, data in enumerate(self.functions):
+            scale = data.weights**0.5 / self.prior.noise[data.index]
+            own = scale[:, None] * responses[m][halved._seen(m)]
+            initial = own[:, -nodes[m].shape[1] :]
+            follow, *_ = np.linalg.lstsq(initial, own[:, 0])
+            changes.append(own[:, 0] - initial @ follow)
+        return text, rms(np.concatenate(changes))
+
     def effects_on_highest(self, iterate):
         """Slopes (n, p) of the highest derivatives at all nodes in the weights.
 

@@ -50,7 +50,8 @@ class SearchSummary:
     at which kernels were compared, `final_error` that of the states and equations that
     came out in the end, and `exact_error` that of states that obey the equation
     exactly, with the `boundary_kernel` of their initial and boundary values (None: they
-    do not). The
+    do not); `resolution` says how finely these were integrated, and by how many times
+    the noise level they change if they are integrated more finely. The
     equation was learned with the state kernel `learned_with`; None: none was searched.
     All variances were raised by the factor `dispersion` to that of the residuals.
     Hypotheses were compared by the named `criteria`, and those `not_tried` have a
@@ -65,6 +66,7 @@ class SearchSummary:
     dispersion: float = 1.0
     exact_error: float | None = None
     boundary_kernel: object = None
+    resolution: tuple | None = None
     not_tried: tuple = ()
     doubts: tuple | None = None
     criteria: dict = field(default_factory=dict)
@@ -179,6 +181,7 @@ def choices_of(model, learned, search, units):
         ("state kernel", str(kernel), why_state_kernel(model, search)),
         ("length scales", scales, "in the units of X"),
         ("states", *_exact_states(search)),
+        ("resolution", *_resolution(search)),
         ("observation noise", noise, why_observation_noise(model, search) + raised),
     ]
     if learned.equations:
@@ -225,6 +228,14 @@ def _exact_states(search):
         return "", ""
     reason = "observations are predicted better then, error "
     return "obey the equation exactly", reason + number(search.exact_error)
+
+
+def _resolution(search):
+    """How finely exact states are integrated, and what a finer resolution changes."""
+    if search.resolution is None:
+        return "", ""
+    text, change = search.resolution
+    return text, f"a finer one changes them by {change:.2g} times the noise level"
 
 
 def _minimum(model):

@@ -100,6 +100,16 @@ class Fit:
         return rms(self.left_out_errors)
 
     @property
+    def resolution(self):
+        """How finely exact states are integrated, as text; None of others.
+
+        With it their change, in units of the noise, if they are integrated more finely.
+        """
+        if not self.is_exact:
+            return None
+        return self.problem.resolution(self.result.solution)
+
+    @property
     def misfit(self):
         """Mean square of the residuals in units of the noise levels."""
         if self.is_exact:

@@ -460,6 +460,26 @@ def test_steps_are_divided_until_they_resolve_the_solution():
     assert_allclose(state.evaluate(points[:, None], value), exact, atol=1e-8)
 
 
+def test_the_change_that_is_told_is_the_error_of_steps():
+    """Nodes beside solutions in closed form of the equation that was found."""
+    times = np.linspace(0, 20, 60)
+    learned = learn_one(
+        times, np.cos(5 * times), operators=("u", "u_t"), known_part="u_tt", **LINEAR
+    )
+    _, result = solve(learned, steps=8)
+    problem, (terms,) = result.model.problem, terms_of(result.model)
+    text, change = problem.resolution(result.solution)
+    assert text == "59 steps in time"
+    wave = np.exp(np.roots([1, terms["u_t"], terms["u"]])[0] * times)
+    solutions, nodes = np.column_stack([wave.real, wave.imag]), result.solution.nodes
+    nearest = solutions @ np.linalg.lstsq(solutions, nodes[0][:, 0])[0]
+    expected = np.sqrt(np.mean((nodes[0][:, 0] - nearest) ** 2)) / problem.prior.noise
+    assert change == pytest.approx(expected[0], rel=0.02) and change > 1
+    finer, there = problem.resolved(result.solution)
+    again = minimise(finer, there, FullSteps(1e-12), max_iter=20)
+    assert finer.resolution(again.solution)[1] < 0.01 * change
+
+
 def test_second_order_and_inputs(swinging):
     _, result = solve(swinging)
     assert result.converged

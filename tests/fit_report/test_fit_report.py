@@ -361,6 +361,7 @@ def test_exact_states_are_described_as_such():
         alternatives=(("u", 0.5), ("u, u_t", 0.25)),
         exact_error=0.25,
         boundary_kernel=RBF(0.7, "fixed"),
+        resolution=("40 steps in time", 0.0123),
         not_tried=(("cubic", "the quadratic equation predicts well enough."),),
     )
     report = describe_fit(model, learned, search)
@@ -373,11 +374,14 @@ def test_exact_states_are_described_as_such():
     assert rows["length scales"][0] == "t 0.700"
     assert rows["states"][0] == "obey the equation exactly"
     assert rows["states"][1].endswith("error 0.250")
+    change = "a finer one changes them by 0.012 times the noise level"
+    assert rows["resolution"] == ("40 steps in time", change)
     assert rows["observation noise"][1] == "of most likelihood given the equation"
     assert rows["equation noise"][1] == "none, as exact states obey the equation"
     assert report.alternatives == [("u, u_t", 0.25), ("u", 0.5)]
     assert "Not tried\n  cubic  the quadratic equation" in str(report)
     assert "Not tried" not in str(plain) and "states" not in choices_of(plain)
+    assert "resolution" not in choices_of(plain)
     S = learned.equation.training_features
     inside = (S[:, 0] > S[:, 0].min()) & (S[:, 0] < S[:, 0].max())
     assert inside.sum() == len(S) - 2
