@@ -330,15 +330,18 @@ def with_best_prior(result, first, solve, better=0.1):
 
     Steps keep the prior of the first linearisation: far from the solution, its
     likelihood may have another maximum, where boundary values take up what the equation
-    does not explain yet.
+    does not explain yet. Kernels begin anew, but with the noise of the result: with
+    less, boundary values would take that up.
 
     result : Result. With exact states.
-    first : EvolutionProblem. With the priors to start from.
+    first : EvolutionProblem. With the kernels to start from.
     solve : callable. As of a TermSearch.
     better : float. By which the log likelihood has to be higher.
     """
-    priors = *first.priors, first.smooth_prior
-    problem = replace(result.model.problem, priors=priors)
+    problem = result.model.problem
+    kernels = [prior.kernel for prior in (*first.priors, first.smooth_prior)]
+    priors = [replace(problem.prior, kernel=kernel) for kernel in kernels]
+    problem = replace(problem, priors=tuple(priors))
     model = problem.linearise(problem.evaluate(result.solution))
     if model is None or model.loss > result.model.loss - better:
         return result
