@@ -50,6 +50,9 @@ class TermSearchSettings:
     tol : float. Change of the states that ends the steps at the end, in units of the
         `tol` of the fit; sets are compared at ten times that change.
     better : float. By which the log evidence of a better set is higher at least.
+    n_steps, n_points : int. Steps in time and points in space of the coarse grid on
+        which sets are compared first: on half as many of each a solution takes a tenth
+        of the time.
     """
 
     max_size: int = 3
@@ -60,6 +63,8 @@ class TermSearchSettings:
     max_steps: int = 15
     tol: float = 10.0
     better: float = 0.1
+    n_steps: int = 20
+    n_points: int = 40
 
 
 class CandidateTerms:
@@ -190,6 +195,11 @@ class TermSearch:
         self.tried = set()
         self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
 
+    def on(self, problem):
+        """The search anew, for a problem on another grid."""
+        given = self.candidates, self.n_terms, self.solve, self.settings
+        return TermSearch(problem, *given)
+
     def try_terms(self, problem, equation, states):
         """Solve for the terms of an equation, from some states; whether that worked."""
         result = self.solve(problem, problem.iterate(equation, states), 10.0)
@@ -284,16 +294,45 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
     if hypothesis.n_terms is None:
         result = solve(problem, start, 1.0)
         if result is not None and result.converged:
-            result = with_best_prior(result, problem, solve)
+            result = with_best_prior(result, problem, solve, 1.0)
         steps = []
     else:
         candidates = CandidateTerms(two_step.equation)
         search = TermSearch(problem, candidates, hypothesis.n_terms, solve, settings)
         if learned.equation is not two_step.equation:
             search.try_terms(problem, learned.equation, start.states)
-        search.run(start.states)
+        else:
+            search = _coarse_first(search, start)
+        if search.stop is None:
+            search.run(start.states)
         result, steps = polished(search), search.steps
     return exact_fit(learned, hypothesis, result, steps)
+
+
+def _coarse_first(search, start):
+    """A search that has tried what was found on a coarse grid, from a first iterate.
+
+    If it was interrupted, that on the coarse grid.
+    """
+    settings, fine = search.settings, search.problem
+    coarse = fine.with_grid(settings.n_steps, settings.n_points)
+    first = search.on(coarse)
+    first.run(coarse.interpolate_from(fine, start).states)
+    if first.stop is not None or first.best is None:
+        return search if first.best is None else first
+    best = first.best
+    search.try_terms(
+        replace(fine, priors=best.model.problem.priors),
+        best.solution.equation,
+        fine.interpolate_from(coarse, best.solution).states,
+    )
+    if search.best is not None:
+        search.steps += [
+            step._replace(log_evidence=step.log_evidence + first.loss - search.loss)
+            for step in first.steps
+            if set(step.terms) != set(search.steps[0].terms)
+        ]
+    return search
 
 
 def are_many(learned, context):
@@ -325,7 +364,7 @@ def _start(problem, previous):
     return problem.iterate(equation, [state.values.ravel() for state in states])
 
 
-def with_best_prior(result, first, solve, better=0.1):
+def with_best_prior(result, first, solve, factor=10.0, better=0.1):
     """A result, or one with another prior of boundary values that explains more.
 
     Steps keep the prior of the first linearisation: far from the solution, its
@@ -335,7 +374,7 @@ def with_best_prior(result, first, solve, better=0.1):
 
     result : Result. With exact states.
     first : EvolutionProblem. With the kernels to start from.
-    solve : callable. As of a TermSearch.
+    solve : callable. As of a TermSearch, with the `factor` of the tolerance.
     better : float. By which the log likelihood has to be higher.
     """
     problem = result.model.problem
@@ -345,8 +384,18 @@ def with_best_prior(result, first, solve, better=0.1):
     model = problem.linearise(problem.evaluate(result.solution))
     if model is None or model.loss > result.model.loss - better:
         return result
-    other = solve(model.problem, result.solution, 10.0)
-    return result if other is None or not other.converged else other
+    other = solve(model.problem, result.solution, factor)
+    return result if other is None or not other.converged else _joined(result, other)
+
+
+def _joined(result, after):
+    """A result with the history of the one that it began from."""
+    return replace(
+        after,
+        loss_curve=result.loss_curve + after.loss_curve[1:],
+        damping_curve=result.damping_curve + after.damping_curve,
+        n_iter=result.n_iter + after.n_iter,
+    )
 
 
 def solve_exactly(learned, context, settings, problem, start, factor):
@@ -374,12 +423,7 @@ def polished(search):
     result = search.solve(best.model.problem, best.solution, 1.0)
     if not result.converged:
         return best
-    return replace(
-        result,
-        loss_curve=best.loss_curve + result.loss_curve[1:],
-        damping_curve=best.damping_curve + result.damping_curve,
-        n_iter=best.n_iter + result.n_iter,
-    )
+    return _joined(best, result)
 
 
 def exact_fit(learned, hypothesis, result, steps):

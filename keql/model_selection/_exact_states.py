@@ -141,6 +141,8 @@ class ExactSearch:
     context : Context. How problems are solved.
 
     not_tried : list of (str, str). Names of hypotheses, and why they were left out.
+    direct : dict. By the name of a hypothesis, its two-step solution and the Fit of
+        exact states from there, or None.
     """
 
     def __init__(self, two_step, table, context):
@@ -148,6 +150,7 @@ class ExactSearch:
         self.criteria = context.criteria
         self.size = PredictionScale(two_step.observations).size
         self.table, self.agreed = table, False
+        self.direct = {}
         self.not_tried = [
             (row.hypothesis.name, row.why_not) for row in table if row.why_not
         ]
@@ -357,9 +360,11 @@ class ExactSearch:
         first, cubic, *_, varying, _ = self.table
         if first.why_not:
             return None
-        best = self._exact_from_anywhere(first.hypothesis)
-        if best is not None and not cubic.why_not:
-            best = self._or_wider(best, cubic)
+        best = self._exact_from_two_steps(first, cubic)
+        if best is None:
+            best = self._exact_from_anywhere(first.hypothesis)
+            if best is not None and not cubic.why_not:
+                best = self._or_wider(best, cubic)
         if are_many(self.two_step, self.context):
             self.leave_out([varying], "there are many functions")
         elif not varying.why_not:
@@ -383,10 +388,35 @@ class ExactSearch:
         clearly = self.criteria.clearly_better
         return other if other.error < clearly * best.error else best
 
+    def _exact_from_two_steps(self, first, cubic):
+        """Exact states from those of two steps if they predict well; or None.
+
+        Of terms that are chosen, cubic ones are tried before other states are looked
+        for, which takes longer.
+        """
+        for row in (first, cubic):
+            if row is cubic and (row.why_not or row.hypothesis.n_terms is None):
+                return None
+            hypothesis = row.hypothesis
+            two_step = self.two_steps(hypothesis)
+            fit = fit_hypothesis(hypothesis, two_step, self.context)
+            self.direct[hypothesis.name] = two_step, fit
+            if fit is not None and (
+                fit.result.interrupted
+                or predicts_within_noise(fit, self.two_step, self.criteria)
+            ):
+                if row is first:
+                    self.leave_out([cubic], "a simpler equation predicts well")
+                return fit
+        return None
+
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor."""
-        two_step = self.two_steps(hypothesis)
-        best = fit_hypothesis(hypothesis, two_step, self.context)
+        if hypothesis.name not in self.direct:
+            two_step = self.two_steps(hypothesis)
+            fit = fit_hypothesis(hypothesis, two_step, self.context)
+            self.direct[hypothesis.name] = two_step, fit
+        two_step, best = self.direct[hypothesis.name]
         given = self.two_step, self.criteria
         if best is not None and predicts_within_noise(best, *given):
             return best

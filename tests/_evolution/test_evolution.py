@@ -63,7 +63,8 @@ def test_a_solution_is_found_with_its_equation(learned, exact):
     P = rng.uniform(size=(200, 2))
     before, after = learned.states[0], exact.learned.states[0]
     size = np.abs(cole_hopf(*P.T)).max()
-    for name, order, tol in (("u", 0, 1e-4), ("u_x", 1, 2e-3)):
+    # Values are said to have noise of 1e-4, 3e-4 of their size.
+    for name, order, tol in (("u", 0, 3e-4), ("u_x", 1, 6e-3)):
         operator, truth = parse_operator(name, ("t", "x")), cole_hopf(*P.T, order=order)
         missed = [s.evaluate(P, operator) - truth for s in (before, after)]
         assert np.abs(missed[1]).max() < min(tol * size, 0.1 * np.abs(missed[0]).max())
@@ -332,7 +333,7 @@ def test_defaults_have_exact_states_and_say_so():
     assert isinstance(model.states_[0], EvolvedState)
     assert model.converged_ and model.n_iter_ == len(model.loss_curve_) - 1 > 0
     kernel = model.state_kernel_
-    assert "Matern" in str(kernel) and "Envelope" in str(model.equation_.state_kernel)
+    assert "RBF" in str(kernel) and "Envelope" in str(model.equation_.state_kernel)
     assert "exact" in str(model.fit_report_)
     P = np.random.RandomState(3).uniform(size=(50, 2))
     assert_allclose(model.predict(P), cole_hopf(*P.T), rtol=0, atol=1e-3)
