@@ -439,6 +439,61 @@ def allen_cahn():
     )
 
 
+def in_two_dimensions(terms, rate, initial, t_end, n=150, n_modes=32):
+    """u_t = 0.1 (u_xx + u_yy) + rate(u), periodic; seen at n points in a box."""
+    x = 2 * np.pi * np.arange(n_modes) / n_modes
+    k = np.fft.fftfreq(n_modes, 1 / n_modes)
+    square = np.add.outer(k**2, k**2)
+
+    def slopes(t, u):
+        u = u.reshape(square.shape)
+        spread = np.real(np.fft.ifft2(square * np.fft.fft2(u)))
+        return (rate(u) - 0.1 * spread).ravel()
+
+    start = initial(x[:, None], x).ravel()
+    found = solve_ivp(
+        slopes, (0, t_end), start, "DOP853", dense_output=True, rtol=1e-10, atol=1e-10
+    ).sol
+
+    def truth(X):
+        u = found(X[:, 0]).T.reshape(-1, n_modes, n_modes)
+        in_x, in_y = (np.exp(1j * np.outer(c, k)) / n_modes for c in X[:, 1:].T)
+        return np.real(np.einsum("nij,ni,nj->n", np.fft.fft2(u), in_x, in_y))
+
+    rng = np.random.default_rng(8)
+    X = rng.uniform((0, 1, 1), (t_end, 4, 4), (n, 3))
+    inside = (0.03 * t_end, 1.1, 1.1), (0.97 * t_end, 3.9, 3.9)
+    X_test = rng.uniform(*inside, (1000, 3))
+    settings = {
+        "operators": ("u", "u_x", "u_y", "u_xx", "u_yy"),
+        "known_part": "u_t",
+        "variables": ("t", "x", "y"),
+    }
+    terms = {"u_xx": -0.1, "u_yy": -0.1} | {name: -c for name, c in terms.items()}
+    return SuiteProblem(settings, X, truth(X), X_test, truth(X_test), {"u_t": terms})
+
+
+def heat_in_two_dimensions():
+    """u_t = 0.1 (u_xx + u_yy), four waves."""
+
+    def initial(x, y):
+        waves = np.cos(x + 0.3) * np.cos(y) + 0.6 * np.sin(2 * x + y)
+        return waves + 0.4 * np.cos(2 * y - 1) - 0.3 * np.cos(3 * x + 1)
+
+    return in_two_dimensions({}, np.zeros_like, initial, 2.0)
+
+
+def fisher_in_two_dimensions():
+    """u_t = 0.1 (u_xx + u_yy) + u - u^2."""
+
+    def initial(x, y):
+        waves = 0.15 * np.cos(x + 0.3) * np.cos(y) + 0.1 * np.sin(2 * x + y)
+        return 0.35 + waves + 0.08 * np.cos(2 * y - 1)
+
+    terms = {"u": 1.0, "u^2": -1.0}
+    return in_two_dimensions(terms, lambda u: u - u**2, initial, 3.0)
+
+
 # --- from the data sets of the package -----------------------------------------------
 
 
@@ -543,6 +598,8 @@ def suite(n_random):
         "allen_cahn": allen_cahn,
         "klein_gordon": klein_gordon,
         "klein_gordon linear": partial(klein_gordon, 0.0),
+        "two_d heat": heat_in_two_dimensions,
+        "two_d fisher": fisher_in_two_dimensions,
         "burgers 30": partial(burgers, 30),
         "burgers 100": partial(burgers, 100),
     }

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from exact_states import fit_exactly
+from exact_states import CONTEXT, fit_exactly
 from known_equations import learn_cole_hopf
 from numpy.testing import assert_allclose
 from scipy import stats
@@ -107,8 +107,42 @@ def test_the_complete_equation_is_the_same(candidates, regression):
     assert not np.any(candidates.equation.weights)
 
 
-def test_the_equation_is_found(two_step):
-    exact = fit_exactly(two_step, two_step.equation, "auto")
+def reported(learned, stop_at=None):
+    """Exact states of chosen terms, and points in space of the grids of all steps."""
+    sizes = []
+
+    def report(learned, problem, result):
+        sizes.append(problem.grid.n_points)
+        return len(sizes) == stop_at
+
+    context = replace(CONTEXT, report=report)
+    exact = fit_exactly(learned, learned.equation, "auto", context=context)
+    return exact, sizes
+
+
+@pytest.fixture(scope="module")
+def found(two_step):
+    return reported(two_step)
+
+
+def test_terms_are_compared_on_a_coarse_grid_first(found):
+    exact, sizes = found
+    assert sizes == sorted(sizes) and set(sizes) == {40, 80}
+    assert exact.problem.grid.n_points == 80
+    assert len({step.terms for step in exact.terms_path}) > 1
+
+
+def test_what_is_interrupted_on_the_coarse_grid_is_kept(two_step):
+    exact, sizes = reported(two_step, stop_at=2)
+    assert exact.result.interrupted and sizes == [40, 40]
+    assert exact.problem.grid.n_points == 40
+    data, u = two_step.observations.functions[0], parse_operator("u", ("t", "x"))
+    missed = exact.learned.states[0].evaluate(data.points, u) - data.values
+    assert np.std(missed) < 0.2 * np.std(data.values)
+
+
+def test_the_equation_is_found(two_step, found):
+    exact, _ = found
     terms = exact.learned.equation.terms()
     assert set(terms) == {"u u_x", "u_xx"}
     assert terms["u u_x"] == pytest.approx(1, rel=1e-3)

@@ -423,6 +423,28 @@ def test_a_wider_equation_is_taken_if_clearly_better(errors, chosen, monkeypatch
     assert bool(reasons) == (0.004 in errors)
 
 
+@pytest.mark.parametrize(
+    "errors, chosen, grown",
+    [((0.001,), 0, 0), ((0.1, 0.001), 1, 0), ((0.1, 0.09), 0, 2), ((0.1, 0.05), 1, 2)],
+)
+def test_cubic_terms_are_tried_before_other_starts(errors, chosen, grown, monkeypatch):
+    found, asked = [Found(error) for error in errors], []
+    search, _ = make_search(monkeypatch, found)
+    names = "quadratic", "cubic", "joint", "varying", "functions"
+    search.exact.table = [
+        Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")
+        for i, name in enumerate(names)
+    ]
+
+    def grow(fit, *_):
+        asked.append(fit)
+        return fit
+
+    monkeypatch.setattr(_exact_states, "or_from_diffusion", grow)
+    assert search.exact._exact_states() is found[chosen]
+    assert asked == found[:grown]
+
+
 def test_hypotheses_that_are_not_tried_have_reasons(monkeypatch):
     search, _ = make_search(monkeypatch, why_not="a forcing is given")
     assert search.exact._exact_states() is None
