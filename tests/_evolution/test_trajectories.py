@@ -470,7 +470,7 @@ def test_the_change_that_is_told_is_the_error_of_steps():
     problem, (terms,) = result.model.problem, terms_of(result.model)
     text, change = problem.resolution(result.solution)
     assert text == "59 steps in time"
-    wave = np.exp(np.roots([1, terms["u_t"], terms["u"]])[0] * times)
+    wave = np.exp(np.roots([1, -terms["u_t"], -terms["u"]])[0] * times)
     solutions, nodes = np.column_stack([wave.real, wave.imag]), result.solution.nodes
     nearest = solutions @ np.linalg.lstsq(solutions, nodes[0][:, 0])[0]
     expected = np.sqrt(np.mean((nodes[0][:, 0] - nearest) ** 2)) / problem.prior.noise
