@@ -54,10 +54,13 @@ class ElementarySearch:
     problem : TrajectoryProblem.
     offered : FunctionTable.
     settings : ElementarySettings.
+    report : callable. Called after each step with the linearised problem and the number
+        of the step; returns True to stop the search.
     """
 
-    def __init__(self, problem, offered, settings):
+    def __init__(self, problem, offered, settings, report):
         self.problem, self.offered, self.settings = problem, offered, settings
+        self.report, self.is_stopped = report, False
         self.tried = {}
         self.steps = []
 
@@ -75,14 +78,16 @@ class ElementarySearch:
         values = np.array([v / s for (_, v), s in zip(start, scales, strict=True)])
         if start:  # for its evidence
             self.solve(self.problem, terms, values, iterate)
+            if self.is_stopped:
+                return None
         best, problem = None, self.problem
         for _ in range(self.settings.n_rounds):
             is_met = best is not None and best.error < enough
             most = len(best.terms) if is_met else np.inf
             offers = self._offers(problem, terms, values, iterate, best, most)
             found = self._best_of(problem, offers, iterate, best, enough)
-            if found is best:
-                return best
+            if found is best or self.is_stopped:
+                return found
             best = self._pruned(found)
             terms, values, iterate = list(best.terms), best.values, best.iterate
             problem = best.model.problem
@@ -93,6 +98,8 @@ class ElementarySearch:
         for kept, first in offers:
             least = -np.inf if best is None else best.score - self.settings.margin
             refined = self.solve(problem, kept, first, iterate, least)
+            if self.is_stopped:
+                break
             if refined is None:
                 continue
             if best is None or refined.score > best.score:
@@ -140,6 +147,9 @@ class ElementarySearch:
             last = change
             found = model.regression.weights
             if not np.all(np.isfinite(found)):
+                return None
+            if self.report(model, step + 1):
+                self.is_stopped = True
                 return None
             if step >= settings.patience and self._score(model, terms) < least:
                 return None

@@ -2,11 +2,12 @@
 
 from copy import copy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from keql._evolution.trajectories import make_trajectory_problem
-from keql._numerics.optimisation import Stop
+from keql._numerics.optimisation import Result, Stop
 from keql._observations.data import PredictionScale
 from keql._regression.elementary import (
     ElementarySearch,
@@ -82,11 +83,22 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
             values = terms.coefficients @ equation.weights
             pairs = zip(terms.products, values, strict=True)
             start += [(offered.term(e, powers), value) for powers, value in pairs]
-    search = ElementarySearch(problem, offered, settings)
+    report = partial(_report_step, context, two_step)
+    search = ElementarySearch(problem, offered, settings, report)
     best = search.run(start, iterate, enough)
+    if search.is_stopped:
+        return None if simpler is None else simpler.stopped(Stop.CALLBACK)
     if best is None or not best.has_functions:
         return None
     return _fit_of_terms(best, search, two_step, hypothesis, context)
+
+
+def _report_step(context, two_step, model, n_iter):
+    """Tell of a step of a search; returns whether it is to be stopped."""
+    loss = model.regression.loss
+    curves = {"loss_curve": [loss], "damping_curve": [0.0]}
+    result = Result(model.solution, loss, model, n_iter=n_iter, **curves)
+    return context.report(two_step, model.problem, result)
 
 
 def _fit_of_terms(best, search, two_step, hypothesis, context):
@@ -258,6 +270,7 @@ class ExactSearch:
         if simpler is None and self.two_step.setup.is_system:
             return None
         [hypothesis] = self._elementary_rows
+        self.begin(hypothesis)
         enough = self.criteria.nothing_missed * self.size
         given = self.two_step, hypothesis, self.context, simpler, enough
         try:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import pandas as pd
 import pytest
+from grids import Axis, fake
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
@@ -138,42 +139,12 @@ def test_numbers_may_be_written_as_text():
     assert_array_equal(model.predict(X), expected)
 
 
-class FakeArray:
-    """The part of xarray's DataArray that keql relies on."""
-
-    def __init__(self, values, dims, coords, name, attrs):
-        self.values, self.dims, self.name, self.attrs = values, dims, name, attrs
-        self.coords, self.shape = coords, values.shape
-
-    def transpose(self, *dims):
-        order = [self.dims.index(name) for name in dims]
-        return FakeArray(self.values.transpose(order), dims, self.coords, None, {})
-
-    def copy(self, data):
-        return FakeArray(data, self.dims, self.coords, self.name, dict(self.attrs))
-
-    def rename(self, name):
-        return FakeArray(self.values, self.dims, self.coords, name, self.attrs)
-
-
-class Axis:
-    """The coordinates of one dimension."""
-
-    def __init__(self, values):
-        self.values = values
-
-
 def field(make):
     """A decaying wave on a grid of 7 times and 6 places, one value missing."""
     t, x = np.linspace(0, 1, 7), np.linspace(0, 1, 6)
     values = np.exp(-t)[:, None] * np.sin(3 * x)
     values[2, 3] = np.nan
     return make(values, ("t", "x"), {"t": t, "x": x}, "T", {"units": "K"})
-
-
-def fake(values, dims, coords, name, attrs):
-    coords = {key: Axis(axis) for key, axis in coords.items()}
-    return FakeArray(values, dims, coords, name, attrs)
 
 
 def real(values, dims, coords, name, attrs):

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from sklearn.exceptions import ConvergenceWarning
 
 from keql import LearnedEquation, OneStepKEqL
 from keql.kernels import Dictionary
@@ -129,3 +130,22 @@ def test_the_report_says_why_they_are_not_tried():
     report = str(first_order().set_params(n_terms=2).fit(t, u).fit_report_)
     assert "elementary functions" in report
     assert 'only n_terms="auto" asks for any terms' in report
+
+
+def test_their_search_is_told_of_and_stopped(monkeypatch, capsys):
+    """By what a callback says after a step; the polynomial is kept."""
+    steps = []
+
+    def report(self, progress, callbacks, X, y, two_step, problem, result):
+        progress.step(problem, result)
+        equation = result.solution.equations[0]
+        steps.append(isinstance(equation.equation_kernel, Dictionary))
+        return steps[-1]
+
+    monkeypatch.setattr(OneStepKEqL, "_report", report)
+    model = first_order().set_params(verbose=1)
+    with pytest.warns(ConvergenceWarning, match="stopped by a callback"):
+        model.fit(*trajectory(gompertz, [0.2], 6, 30))
+    assert sum(steps) == 1 and steps[-1]
+    assert not isinstance(model.equation_kernel_, Dictionary)
+    assert ", elementary functions\n" in capsys.readouterr().out
