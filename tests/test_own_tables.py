@@ -154,6 +154,20 @@ def plate(t, x, y):
     return u
 
 
+def states_at_the_end(model):
+    """The plate when the film ends, and that its sides stay insulated; and its rows."""
+    axis, ends = np.linspace(0, 1, 10), np.linspace(1, 1.2, 6)
+    x, y = (values.ravel() for values in np.meshgrid(axis, axis, indexing="ij"))
+    start = pd.DataFrame({"t": 1.0, "x": x, "y": y})
+    rows = [start.assign(kind="u", value=model.predict(start))]
+    t, along = (values.ravel() for values in np.meshgrid(ends, axis, indexing="ij"))
+    for name, other in (("x", "y"), ("y", "x")):
+        for side in (0.0, 1.0):
+            own = pd.DataFrame({"t": t, name: side, other: along})
+            rows.append(own.assign(kind=f"u_{name}", value=0.0))
+    return start, pd.concat(rows, ignore_index=True)
+
+
 @pytest.mark.slow
 def test_a_film_of_an_insulated_plate(tmp_path):
     """u_t = 0.05 (u_xx + u_yy) in metres and hours, from 16 frames of 16 x 16 pixels.
@@ -180,4 +194,11 @@ def test_a_film_of_an_insulated_plate(tmp_path):
     smooth, std = model.predict(given, return_std=True)
     assert smooth.attrs == {"units": "degC"} and std.values.shape == (16, 16, 16)
     assert np.sqrt(np.mean((smooth.values - plate(*grid)) ** 2)) < 0.1
+    start, table = states_at_the_end(model)
+    solver = model.pde_solver(operator_column="kind", collocation_points=400)
+    solver.fit(table[["t", "x", "y", "kind"]], table["value"])
+    later = start.assign(t=1.2, kind="u")
+    forecast, std = solver.predict(later, return_std=True)
+    truth = plate(1.2, start["x"].to_numpy(), start["y"].to_numpy())
+    assert np.all(abs(forecast - truth) < 4 * std) and np.all(std < 0.3)
     hand_on(model, tmp_path)
