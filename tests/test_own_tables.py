@@ -148,9 +148,9 @@ def test_counts_of_predators_and_their_prey(tmp_path):
 def plate(t, x, y):
     """Temperatures of an insulated square plate, in degrees Celsius."""
     u = 20.0
-    for k, l, size in ((1, 1, 10.0), (2, 1, 7.0), (1, 2, -5.0), (2, 2, 4.0)):
-        decay = np.exp(-0.05 * np.pi**2 * (k**2 + l**2) * t)
-        u = u + size * decay * np.cos(k * np.pi * x) * np.cos(l * np.pi * y)
+    for k, m, size in ((1, 1, 10.0), (2, 1, 7.0), (1, 2, -5.0), (2, 2, 4.0)):
+        decay = np.exp(-0.05 * np.pi**2 * (k**2 + m**2) * t)
+        u = u + size * decay * np.cos(k * np.pi * x) * np.cos(m * np.pi * y)
     return u
 
 
