@@ -39,6 +39,7 @@ from keql._observations.data import (
     sorted_labels,
 )
 from keql._observations.grids import as_grid, read_grid
+from keql._observations.records import condense_records
 from keql._observations.units import Units
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
 from keql.equation import LearnedSystem
@@ -189,8 +190,7 @@ class Learner(BaseKEqL):
         return learned
 
     def _learns_where_observed(self, setup, observations):
-        """Whether collocation points far beyond the data are left out."""
-        return True
+        return True  # collocation points far beyond the data are left out
 
     def _store(self, learned, state_kernel=None):
         """Set the fitted attributes, all at once.
@@ -427,7 +427,8 @@ class Learner(BaseKEqL):
         """The Observations, names of the coordinates, and Inputs of the data.
 
         Equal rows are one row with the sum of their weights, so that a weight means a
-        repetition; sorting makes the fit independent of the order of the rows.
+        repetition; sorting makes the fit independent of the order of the rows. Long
+        records in time are condensed.
         """
         grid = as_grid(X)
         X, y = (X, y) if grid is None else read_grid(grid, y)
@@ -468,7 +469,7 @@ class Learner(BaseKEqL):
         if self.observation_noise == 0:
             refuse_conflicts(data)
         given = tuple(functions), data, states, ring_lengths(self.periods, variables)
-        observations = Observations(*given)
+        observations = condense_records(Observations(*given))
         return observations, variables, self._read_inputs(columns, labels, functions)
 
 

@@ -29,13 +29,15 @@ class Observations:
     """Validated data: one regression problem for each function, names of the states.
 
     `periods` has the length of each coordinate that is a ring, and infinity for each
-    other one; None: none is a ring.
+    other one; None: none is a ring. `n_samples` is the number of samples that the
+    values of long records stand for; None: as many as there are values.
     """
 
     labels: tuple
     functions: list
     states: tuple = ("u",)
     periods: tuple | None = None
+    n_samples: int | None = None
 
     @property
     def operators(self):
@@ -138,7 +140,8 @@ class PredictionScale:
 
     Those of the values if a single operator was observed; otherwise the `sizes` (J,) of
     the values of each operator, as units differ. The `size` of all values is their root
-    mean square in these units, their `spread` that of deviations from means.
+    mean square in these units, their `spread` that of deviations from means. Errors and
+    noise are those of a value of mean weight, the `weights` (J,).
     """
 
     def __init__(self, observations):
@@ -152,12 +155,22 @@ class PredictionScale:
             ],
             axis=0,
         )
-
-        self.spread = self.noise(_standard_deviations(observations))
+        total = [
+            np.bincount(d.index, d.weights, len(self.counts))
+            for d in observations.functions
+        ]
+        self.weights = np.sum(total, axis=0) / self.counts
+        self.spread = self._mean(_standard_deviations(observations))
 
     def noise(self, levels):
-        """Root mean square of the noise `levels` (J,) in these units."""
-        squares = (np.asarray(levels) / self.sizes) ** 2
+        """Root mean square of the noise in these units, for `levels` (J,) of weight 1.
+
+        It is that of values of mean weight.
+        """
+        return self._mean(np.asarray(levels) / np.sqrt(self.weights))
+
+    def _mean(self, deviations):
+        squares = (np.asarray(deviations) / self.sizes) ** 2
         return float(np.sqrt(np.average(squares, weights=self.counts)))
 
 
@@ -372,14 +385,15 @@ def left_out_errors(model, observations, fewest_inside=5):
     """Error of the prediction of each observation from all others, of shape (n,).
 
     `model` is a linearised joint problem (a LinearModel) of the Observations. The
-    errors have the units of a PredictionScale and are weighted as the values are. An
-    observation on the border of the box around the points of its function is
-    extrapolated and not counted, unless fewer than `fewest_inside` lie inside.
+    errors have the units of a PredictionScale and are weighted as the values are,
+    relative to their mean weight. An observation on the border of the box around the
+    points of its function is extrapolated and not counted, unless fewer than
+    `fewest_inside` lie inside.
     """
-    functions = observations.functions
-    roots = np.sqrt(np.concatenate([data.weights for data in functions]))
-    sizes = PredictionScale(observations).sizes
-    roots = roots / sizes[np.concatenate([data.index for data in functions])]
+    functions, scale = observations.functions, PredictionScale(observations)
+    index = np.concatenate([data.index for data in functions])
+    weights = np.concatenate([data.weights for data in functions])
+    roots = np.sqrt(weights / scale.weights[index]) / scale.sizes[index]
     errors = np.concatenate(model.leave_one_out()) * roots
     border = [np.any(_at_ends(data.points), axis=1) for data in functions]
     inside = ~np.concatenate(border)

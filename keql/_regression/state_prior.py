@@ -82,6 +82,8 @@ class StatePriorSettings:
     coarse_rows, first_steps : int
         Starts are compared after `first_steps` iterations, on at most `coarse_rows`
         values of each function, on which the best one is then improved.
+    fine_rows : int
+        It is improved once more on at most so many values of each function.
     precision, box : float
         To what a log density is maximised, far below 1, the scale on which it counts;
         how far one run of the optimiser goes from its start, in units of theta.
@@ -99,6 +101,7 @@ class StatePriorSettings:
     noise_power: float = -0.25
     resolution: float = 2.0**-30
     coarse_rows: int = 200
+    fine_rows: int = 1500
     first_steps: int = 20
     precision: float = 1e-3
     box: float = 2.0
@@ -320,7 +323,7 @@ def fit_state_prior(
     theta, _ = best_optimum(_search(thin, start, n_steps) for start in starts)
     theta, _ = _search(thin, theta)
     if thin is not prior:
-        theta, _ = _search(prior, theta)
+        theta, _ = _search(prior.thinned(prior.settings.fine_rows), theta)
     return prior.unpack(theta)
 
 

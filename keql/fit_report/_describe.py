@@ -82,7 +82,7 @@ def describe_fit(model, learned, search=None):
     search, setup = search or SearchSummary(), learned.setup
     criteria, units = ReportCriteria(), ReportUnits(model, learned)
     data, is_exact = learned.observations.functions, search.exact_error is not None
-    title = f"{type(model).__name__}, {sum(len(d.values) for d in data)} observations"
+    title = f"{type(model).__name__}, {_number_of_values(learned.observations)}"
     if len(data) > 1:
         title += f" of {len(data)} functions"
     residuals, terms = _residuals_of_observations(learned), None
@@ -119,6 +119,14 @@ def describe_fit(model, learned, search=None):
         versions={"date": date.today().isoformat()} | computing_versions(),
         fitted=Fitted.from_fit(model, learned, search.final_error),
     )
+
+
+def _number_of_values(observations):
+    """How many observations there are, and what long records were condensed to."""
+    n = sum(len(data.values) for data in observations.functions)
+    if observations.n_samples is None:
+        return f"{n} observations"
+    return f"{observations.n_samples} observations condensed to {n}"
 
 
 def _residuals_of_observations(learned):

@@ -1,10 +1,13 @@
 """Errors of predictions of observations that are left out."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from keql._observations.data import (
     FunctionData,
     Observations,
+    PredictionScale,
     left_out_errors,
     on_border,
 )
@@ -43,9 +46,24 @@ def test_errors_on_the_border_do_not_count():
 
 
 def test_errors_of_precise_values_count_more():
-    points = np.arange(8.0)[:, None]
-    left_out = left_out_errors(Model(np.ones(8)), observed(points, weight=4.0))
-    np.testing.assert_array_equal(left_out, 2.0)
+    points, weights = np.arange(8.0)[:, None], np.r_[np.full(4, 4.0), np.ones(4)]
+    given = observed(points, weights)
+    left_out = left_out_errors(Model(np.ones(8)), given)
+    np.testing.assert_allclose(left_out**2, weights[1:-1] / 2.5)
+
+
+def test_a_factor_of_all_weights_does_not_count():
+    points, values = np.arange(8.0)[:, None], np.arange(8.0)
+    for weight in (1.0, 100.0):
+        given = observed(points, weight)
+        left_out = left_out_errors(Model(np.ones(8)), given)
+        np.testing.assert_allclose(left_out, 1.0)
+        scale = PredictionScale(given)
+        # values of weight 100 have a tenth of the noise of those of weight 1
+        np.testing.assert_allclose(scale.noise([1.0]), weight**-0.5)
+    data = replace(given.functions[0], values=values)
+    spread = PredictionScale(replace(given, functions=[data])).spread
+    np.testing.assert_allclose(spread, np.std(values))
 
 
 def test_errors_of_several_operators_have_no_unit():
