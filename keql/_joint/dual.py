@@ -9,8 +9,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keql._joint.linearised import LinearisedProblem, LinearisedState, below_zeros
-from keql._joint.problem import Conditions, first_equal, same_points
+from keql._joint.linearised import (
+    Elimination,
+    LinearisedProblem,
+    LinearisedState,
+    below_zeros,
+)
+from keql._joint.problem import (
+    Conditions,
+    distinct_functionals,
+    first_equal,
+    same_points,
+)
 from keql._numerics.linalg import (
     cholesky,
     cholesky_in_place,
@@ -64,7 +74,9 @@ class DualBlock(Conditions):
     at K points. Their Gram matrix for the state kernel is kept in parts: observed
     functionals (N, N), these against operators (N, Q' K), and a StateGram for the
     operators of each state, as different states are independent. Functions of one
-    `group` have the same kernel and points, and share the latter.
+    `group` have the same kernel and points, and share the latter; where many of them
+    are observed at the same places they share `gram_cross` too, and `places` (N,) has
+    the rows of it that are those of the function. None: all rows.
     """
 
     kernel: object
@@ -72,17 +84,23 @@ class DualBlock(Conditions):
     gram_values: np.ndarray
     gram_cross: np.ndarray
     gram_states: list
+    places: np.ndarray | None = None
 
     @property
     def n_unknowns(self):
         """Number of representers."""
-        return sum(self.gram_cross.shape)
+        return len(self.values) + self.gram_cross.shape[1]
+
+    @property
+    def cross(self):
+        """Gram matrix (N, Q' K) of the observed functionals against operators."""
+        return self.gram_cross if self.places is None else self.gram_cross[self.places]
 
     def evaluate(self, c):
         """Values of the representers on functions with coefficients `c`, in columns."""
-        n = len(self.values)
-        imposed = self.gram_cross.T @ c[:n] + self._apply_states(c[n:])
-        observed = self.gram_values @ c[:n] + self.gram_cross @ c[n:]
+        n, cross = len(self.values), self.cross
+        imposed = cross.T @ c[:n] + self._apply_states(c[n:])
+        observed = self.gram_values @ c[:n] + cross @ c[n:]
         return np.concatenate([observed, imposed])
 
     def _apply_states(self, c):
@@ -119,17 +137,20 @@ class DualBlock(Conditions):
         In the dict `shared` the functions of a group, which have the same points and so
         the same ones kept, find what they share.
         """
-        n, n_points = len(self.values), len(self.points)
+        n_points = len(self.points)
         if self.group not in shared:
             shared[self.group] = [own.at(points) for own in self.gram_states]
-        cross = self.gram_cross.reshape(n, -1, n_points)[:, :, points]
+        key = id(self.gram_cross)
+        if key not in shared:
+            cross = self.gram_cross.reshape(len(self.gram_cross), -1, n_points)
+            shared[key] = cross[:, :, points].reshape(len(cross), -1)
         rows = self.rows.at(points, n_points)
         return replace(
             self,
             forcing=self.forcing[rows],
             points=self.points[points],
             rows=self.rows.select(rows, points, n_points),
-            gram_cross=cross.reshape(n, -1),
+            gram_cross=shared[key],
             gram_states=shared[self.group],
         )
 
@@ -149,8 +170,8 @@ class DualBlock(Conditions):
         """
         n = len(self.values)
         whole = np.empty((self.n_unknowns, self.n_unknowns))
-        whole[:n, :n], whole[:n, n:] = self.gram_values, self.gram_cross
-        whole[n:, :n] = self.gram_cross.T
+        whole[:n, :n], whole[:n, n:] = self.gram_values, self.cross
+        whole[n:, :n] = whole[:n, n:].T
         whole[n:, n:] = self._apply_states(np.eye(self.n_unknowns - n))
         rows, pivots = pivoted_cholesky(whole, negligible)
         L = rows[pivots]
@@ -171,7 +192,7 @@ class DualBlock(Conditions):
         n, n_rows = len(self.values), slopes.shape[1]
         H = np.zeros((n + n_rows, n + n_rows))
         H[:n, :n] = self.gram_values
-        cross = self.gram_cross.reshape(n, len(slopes), len(self.points))
+        cross = self.cross.reshape(n, len(slopes), len(self.points))
         for rows, points in self.rows.slices():
             part = np.einsum("nqk,qk->kn", cross[:, :, points], slopes[:, rows])
             H[n:, :n][rows] = part
@@ -235,16 +256,40 @@ def make_dual_blocks(kernels, conditions):
         lambda one, other: one[0] is other[0] and same_points(one[1], other[1]),
     )
     shared, blocks = {}, []
-    for kernel, given, group in zip(kernels, conditions, groups, strict=True):
-        observed, imposed = given.observed, given.imposed
-        cross = np.empty((len(given.values), 0))
-        if imposed:
-            cross = gram(kernel, observed, imposed)
+    for m, (kernel, given, group) in enumerate(
+        zip(kernels, conditions, groups, strict=True)
+    ):
         if group not in shared:
-            shared[group] = _state_grams(kernel, given)
-        grams = gram(kernel, observed), cross, shared[group]
+            members = [i for i, other in enumerate(groups) if other == group]
+            own = [conditions[i] for i in members]
+            common = dict(zip(members, _common_cross(kernel, own), strict=True))
+            shared[group] = _state_grams(kernel, given), common
+        states, common = shared[group]
+        cross, places = common[m] or (_cross(kernel, given.observed, given), None)
+        grams = gram(kernel, given.observed), cross, states, places
         blocks.append(DualBlock(*vars(given).values(), kernel, group, *grams))
     return blocks
+
+
+def _cross(kernel, observed, given):
+    """Gram matrix of observed functionals against the operators at the points."""
+    if not given.imposed:
+        return np.empty((sum(len(points) for points, _ in observed), 0))
+    return gram(kernel, observed, given.imposed)
+
+
+def _common_cross(kernel, conditions):
+    """That of all functionals of functions with one kernel and the same points.
+
+    For each function a pair of it and of positions of its rows; None if they are
+    observed at so many places that it has more than half as many rows as all together.
+    """
+    observed, places = distinct_functionals(conditions)
+    n_rows = sum(len(points) for points, _ in observed)
+    if 2 * n_rows > sum(map(len, places)):
+        return [None] * len(conditions)
+    cross = _cross(kernel, observed, conditions[0])
+    return [(cross, own) for own in places]
 
 
 def _state_grams(kernel, given):
@@ -298,31 +343,63 @@ class DualModel(LinearisedProblem):
         dw = e - w / b,                           dv = -(lambda/a) v - T^* x / a.
     """
 
+    _can_recompute = True
+
     def _matrix(self, m, tangent, features):
         return self.problem.blocks[m].normal_matrix(tangent.slopes)
 
+    def _right(self, m, a, effect):
+        """r - (lambda/a) T v + psi . dw, of shape (N + R,), for psi . dw (R,)."""
+        Tv = self.tangents[m].apply(self.evaluation.iterate.values[m])
+        right = self.evaluation.residuals[m] - self.problem.penalty / a * Tv
+        right[len(right) - len(effect) :] += effect
+        return right
+
     def _eliminate_state(self, a, b, m):
-        problem, iterate = self.problem, self.evaluation.iterate
-        Tv = self.tangents[m].apply(iterate.values[m])
-        rt = self.evaluation.residuals[m] - problem.penalty / a * Tv
-        psi = below_zeros(self.features[m], len(rt))
-        rt -= psi @ (iterate.weights / b)
-        L = factorise(self.matrices[m], problem.precisions[m], a)
+        features, matrix = self._features_and_matrix(m)
+        rt = self._right(m, a, features @ (-self.evaluation.iterate.weights / b))
+        psi = below_zeros(features, len(rt))
+        L = factorise(matrix, self.problem.precisions[m], a)
         solved = solve_lower(L, np.column_stack([psi, rt]))
         return L, solved[:, :-1], solved[:, -1]
 
     def _eliminate_weights(self, b, features, right):
-        w = self.evaluation.iterate.weights
-        R = cholesky(b * np.eye(len(w)) + sum(Y.T @ Y for Y in features))
         pairs = zip(features, right, strict=True)
-        e = -solve_cholesky(R, sum(Y.T @ d for Y, d in pairs))
-        return R, e - w / b
+        sums = sum(Y.T @ Y for Y in features), sum(Y.T @ d for Y, d in pairs)
+        return self._solve_for_weights(b, *sums)
 
-    def _step_of_state(self, m, parts, a, b):
+    def _solve_for_weights(self, b, squares, products):
+        w = self.evaluation.iterate.weights
+        R = cholesky(b * np.eye(len(w)) + squares)
+        return R, -solve_cholesky(R, products) - w / b
+
+    def _eliminate_without_keeping(self, a, b, n_parts=16):
+        """The :class:`Elimination` without what belongs to single functions.
+
+        Sums over functions are taken in `n_parts` parts at most.
+        """
+
+        def sums(members):
+            squares, products = 0.0, 0.0
+            for m in members:
+                _, Y, d = self._eliminate_state(a, b, m)
+                squares, products = squares + Y.T @ Y, products + Y.T @ d
+            return squares, products
+
+        members = range(len(self.problem.blocks))
+        parts = [members[i::n_parts] for i in range(min(n_parts, len(members)))]
+        parts = zip(*self.problem.map_blocks(sums, parts), strict=True)
+        solved = self._solve_for_weights(b, *map(sum, parts))
+        return Elimination(None, None, None, *solved)
+
+    def _step_of_state(self, m, parts, a, effect):
         iterate, penalty = self.evaluation.iterate, self.problem.penalty
-        e = parts.dw + iterate.weights / b
-        right = parts.right[m] + parts.features[m] @ e
-        x = solve_lower(parts.factors[m], right, transposed=True)
+        if parts.factors is None:
+            matrix = self._matrix(m, self.tangents[m], None)
+            L = factorise(matrix, self.problem.precisions[m], a)
+        else:
+            L = parts.factors[m]
+        x = solve_cholesky(L, self._right(m, a, effect))
         dc = -(penalty / a) * iterate.coefficients[m]
         return dc - self.tangents[m].expand(x) / a
 

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
+from sklearn import get_config
 
 from keql._joint.problem import Iterate, Tangent
 from keql._numerics.linalg import solve_lower
@@ -22,6 +23,8 @@ from keql.operators import KernelExpansion
 
 class Elimination(NamedTuple):
     """The states eliminated: one triangular factor for each function, one for w.
+
+    What there is for each function is None if it is computed whenever it is needed.
 
     The `factors` (s_m, s_m) of the functions are lower triangular in the dual, upper
     triangular in the primal. `features` (s_m, p) are those of P in the coordinates of
@@ -72,29 +75,67 @@ class LinearisedProblem:
 
     A subclass says how the state of function `m` is eliminated, from a matrix that it
     makes with `_matrix(m, tangent, features)`, then the weights, and what follows for
-    one function.
+    one function. Where all matrices together would take more memory than scikit-learn's
+    `working_memory`, one that `_can_recompute` keeps none of them, but for those of
+    functions that are worked on: what is needed again is computed again.
     """
+
+    _can_recompute = False
 
     def __init__(self, problem, evaluation):
         self.problem, self.evaluation = problem, evaluation
-        self.tangents, self.features, self.matrices = self._map(self._prepare)
+        self.tangents = list(self._map(self._tangent))
+        self.features = self.matrices = None
+        if not self._can_recompute or self._all_fit():
+            pairs = self._map(self._features_and_matrix)
+            self.features, self.matrices = zip(*pairs, strict=True)
 
     def _map(self, function):
-        """What a function of m returns for each block, one tuple for each result."""
-        blocks = self.problem.blocks
-        return zip(*self.problem.map_blocks(function, range(len(blocks))), strict=True)
+        """What a function of m returns for each block, possibly in parallel."""
+        return self.problem.map_blocks(function, range(len(self.problem.blocks)))
 
-    def _prepare(self, m):
+    def _all_fit(self):
+        """Whether there is memory for the matrices and factors of all functions.
+
+        For each there are two square ones of the size of its data, and two with the
+        features of P. Of a single function they are kept in any case.
+        """
+        p = len(self.evaluation.iterate.weights)
+        sizes = np.array([len(r) for r in self.evaluation.residuals], dtype=float)
+        n_bytes = 8 * np.sum(2 * sizes * (sizes + p))
+        return len(sizes) == 1 or n_bytes <= get_config()["working_memory"] * 2**20
+
+    def _tangent(self, m):
         S, weights = self.evaluation.features[m], self.evaluation.iterate.weights
-        slopes, features = self.problem.slopes(S, weights)
-        tangent = Tangent(slopes, self.problem.blocks[m].rows)
-        return tangent, features, self._matrix(m, tangent, features)
+        return Tangent(self.problem.slopes(S, weights), self.problem.blocks[m].rows)
+
+    def _features_and_matrix(self, m):
+        if self.matrices is not None:
+            return self.features[m], self.matrices[m]
+        features = self.problem.psi(self.evaluation.features[m])
+        return features, self._matrix(m, self.tangents[m], features)
 
     def _eliminate(self, a, b):
+        if self.matrices is None:
+            return self._eliminate_without_keeping(a, b)
         parts = self._map(partial(self._eliminate_state, a, b))
-        factors, features, right, *rest = parts
+        factors, features, right, *rest = zip(*parts, strict=True)
         coupling, dw = self._eliminate_weights(b, features, right, *rest)
         return Elimination(factors, features, right, coupling, dw)
+
+    def _factor_and_features(self, m):
+        """Those of the :class:`Elimination` without damping."""
+        parts = self.undamped
+        if parts.factors is not None:
+            return parts.factors[m], parts.features[m]
+        return self._eliminate_state(self.problem.penalty, 1.0, m)[:2]
+
+    def _effect(self, m, dw):
+        """Values psi . dw (R,) at the collocation points of a function."""
+        if self.features is not None:
+            return self.features[m] @ dw
+        S = self.evaluation.features[m][:, : self.problem.n_unknown]
+        return self.problem.basis.values(S, dw)
 
     @cached_property
     def undamped(self):
@@ -119,14 +160,15 @@ class LinearisedProblem:
         problem, iterate = self.problem, self.evaluation.iterate
 
         def expand(m):
-            dc = self._step_of_state(m, parts, a, b)
+            effect = self._effect(m, parts.dw)
+            dc = self._step_of_state(m, parts, a, effect)
             dz = problem.blocks[m].evaluate(dc)
             residual = self.evaluation.residuals[m]
             residual = residual + self.tangents[m].apply(dz)
-            residual[len(problem.blocks[m].values) :] += self.features[m] @ parts.dw
+            residual[len(problem.blocks[m].values) :] += effect
             return iterate.coefficients[m] + dc, iterate.values[m] + dz, residual
 
-        coefficients, values, residuals = self._map(expand)
+        coefficients, values, residuals = zip(*self._map(expand), strict=True)
         new = Iterate(list(coefficients), list(values), iterate.weights + parts.dw)
         return new, residuals
 
@@ -152,9 +194,10 @@ class LinearisedProblem:
     def _left_out_precisions(self):
         """Inverse variances (N_m,) of the predictions of each observation."""
         parts, precisions = self.undamped, []
-        for m, factor in enumerate(parts.factors):
+        for m in range(len(self.problem.blocks)):
+            factor, features = self._factor_and_features(m)
             q = self._whitened_observations(m, factor)
-            shared = solve_lower(parts.coupling, parts.features[m].T @ q)
+            shared = solve_lower(parts.coupling, features.T @ q)
             squares = np.sum(q**2, axis=0), np.sum(shared**2, axis=0)
             precisions.append(self._left_out_precision(m, *squares))
         return precisions
@@ -168,7 +211,8 @@ class LinearisedProblem:
         loss = self.evaluation.loss - self.step(0.0)[1]
         dispersion, parts = self.problem.dispersion, self.undamped
         half_log_determinant = np.sum(np.log(np.abs(np.diag(parts.coupling))))
-        for m, factor in enumerate(parts.factors):
+        for m in range(len(self.problem.blocks)):
+            factor, _ = self._factor_and_features(m)
             half_log_determinant += self._half_log_determinant(m, factor)
         n_data = sum(map(len, self.problem.precisions))
         half_log_determinant += 0.5 * n_data * np.log(dispersion)
@@ -193,9 +237,12 @@ class LinearisedProblem:
         parts, problem, states = self.undamped, self.problem, []
         for m, precisions in enumerate(problem.precisions):
             data = self.data_of(m, precisions, parts.coupling)
-            shared = solve_lower(parts.coupling, parts.features[m].T)
+            factors = ()
+            if parts.factors is not None:
+                shared = solve_lower(parts.coupling, parts.features[m].T)
+                factors = parts.factors[m], shared
             scales = problem.penalty, problem.dispersion
-            states.append(self._state(m, data, *scales, parts.factors[m], shared))
+            states.append(self._state(m, data, *scales, *factors))
         return states
 
 

@@ -14,7 +14,12 @@ import numpy as np
 from scipy import linalg
 
 from keql._joint.linearised import LinearisedProblem, LinearisedState, below_zeros
-from keql._joint.problem import Conditions, first_equal, same_points
+from keql._joint.problem import (
+    Conditions,
+    distinct_functionals,
+    first_equal,
+    same_points,
+)
 from keql._numerics.linalg import pivoted_cholesky, solve_lower
 from keql._numerics.memory import in_chunks
 from keql.kernels import SystemKernel
@@ -216,7 +221,7 @@ def make_primal_blocks(kernels, conditions):
 
 def _blocks_of_one_kernel(kernel, conditions):
     """Blocks on one basis, of all functionals of the functions together."""
-    observed, rows_of = _distinct_functionals(conditions)
+    observed, rows_of = distinct_functionals(conditions)
     n_observed, operators = sum(len(x) for x, _ in observed), conditions[0].operators
     places = first_equal([given.points for given in conditions], same_points)
     owners = list(dict.fromkeys(places))
@@ -230,33 +235,6 @@ def _blocks_of_one_kernel(kernel, conditions):
         PrimalBlock(*vars(given).values(), basis, rows[own], rows_at[i].reshape(shape))
         for given, own, i in zip(conditions, rows_of, places, strict=True)
     ]
-
-
-def _distinct_functionals(conditions):
-    """The different observed functionals, and where those of each function are.
-
-    A list of (points, operator), and for each function positions (N,) in all of them.
-    """
-    of_operator = {}
-    for m, given in enumerate(conditions):
-        for points, operator in given.observed:
-            own = of_operator.setdefault(tuple(operator.parts), (operator, []))
-            own[1].append((m, points))
-    functionals, start, rows_of = [], 0, [[] for _ in conditions]
-    for operator, own in of_operator.values():
-        stacked = np.concatenate([x for _, x in own])
-        points, inverse = np.unique(stacked, axis=0, return_inverse=True)
-        ends = np.cumsum([len(x) for _, x in own])[:-1]
-        for (m, _), rows in zip(own, np.split(inverse.ravel(), ends), strict=True):
-            rows_of[m].append((tuple(operator.parts), start + rows))
-        functionals.append((points, operator))
-        start += len(points)
-    # In the order in which each function has its operators.
-    sequences = []
-    for given, found in zip(conditions, rows_of, strict=True):
-        rows, order = dict(found), [tuple(L.parts) for _, L in given.observed]
-        sequences.append(np.concatenate([rows[key] for key in order]))
-    return functionals, sequences
 
 
 class PrimalModel(LinearisedProblem):
@@ -292,7 +270,7 @@ class PrimalModel(LinearisedProblem):
         dw = -linalg.solve_triangular(R[:p, :p], R[:p, p], check_finite=False)
         return R[:p, :p].T, dw
 
-    def _step_of_state(self, m, parts, a, b):
+    def _step_of_state(self, m, parts, a, effect):
         target = parts.features[m] @ parts.dw + parts.right[m]
         return -linalg.solve_triangular(parts.factors[m], target, check_finite=False)
 

@@ -139,6 +139,33 @@ class Tangent(NamedTuple):
         return np.concatenate([x[:n], imposed.reshape(self.n_values, *x.shape[1:])])
 
 
+def distinct_functionals(conditions):
+    """The different observed functionals, and where those of each function are.
+
+    A list of (points, operator), and for each function positions (N,) in all of them.
+    """
+    of_operator = {}
+    for m, given in enumerate(conditions):
+        for points, operator in given.observed:
+            own = of_operator.setdefault(tuple(operator.parts), (operator, []))
+            own[1].append((m, points))
+    functionals, start, rows_of = [], 0, [[] for _ in conditions]
+    for operator, own in of_operator.values():
+        stacked = np.concatenate([x for _, x in own])
+        points, inverse = np.unique(stacked, axis=0, return_inverse=True)
+        ends = np.cumsum([len(x) for _, x in own])[:-1]
+        for (m, _), rows in zip(own, np.split(inverse.ravel(), ends), strict=True):
+            rows_of[m].append((tuple(operator.parts), start + rows))
+        functionals.append((points, operator))
+        start += len(points)
+    # In the order in which each function has its operators.
+    sequences = []
+    for given, found in zip(conditions, rows_of, strict=True):
+        rows, order = dict(found), [tuple(L.parts) for _, L in given.observed]
+        sequences.append(np.concatenate([rows[key] for key in order]))
+    return functionals, sequences
+
+
 def first_equal(items, equal):
     """For each item the position of the first one that is equal to it."""
     return [
@@ -238,14 +265,17 @@ class JointProblem:
 
     def evaluate(self, iterate):
         """Residuals and loss of an iterate."""
-        features, residuals = [], []
-        for block, z in zip(self.blocks, iterate.values, strict=True):
+
+        def residuals_of(m):
+            block, z = self.blocks[m], iterate.values[m]
             S = block.features(z)
             equation = self.basis.values(S[:, : self.n_unknown], iterate.weights)
             equation += self.known_part(S) - block.forcing
             observed = z[: len(block.values)] - block.values
-            features.append(S)
-            residuals.append(np.concatenate([observed, equation]))
+            return S, np.concatenate([observed, equation])
+
+        parts = self.map_blocks(residuals_of, range(len(self.blocks)))
+        features, residuals = map(list, zip(*parts, strict=True))
         loss = float(self.loss(iterate, residuals))
         return Evaluation(iterate, features, residuals, loss)
 
@@ -262,10 +292,14 @@ class JointProblem:
         """Linear model at an evaluation."""
         return self.linear_model(self, evaluation)
 
+    def psi(self, S):
+        """The features (R, p) of P at features S (R, c + Q') of a state."""
+        return self.basis(S[:, : self.n_unknown])
+
     def slopes(self, S, weights):
-        """d(P + Pbar) / d(L_q u) at features S, of shape (Q', R), and psi(S)."""
+        """d(P + Pbar) / d(L_q u) at features S, of shape (Q', R)."""
         gradient = self.known_part.gradient(S)
         unknown = S[:, : self.n_unknown]
         gradient[: self.n_unknown] += self.basis.gradient(unknown, weights)
         n_coordinates = self.blocks[0].rows.coordinates.shape[1]
-        return gradient[n_coordinates:], self.basis(unknown)
+        return gradient[n_coordinates:]

@@ -252,7 +252,7 @@ class SparseModel(LinearisedProblem):
     def _eliminate_weights(self, b, features, right):
         return cholesky(np.empty((0, 0))), np.empty(0)
 
-    def _step_of_state(self, m, parts, a, b):
+    def _step_of_state(self, m, parts, a, effect):
         c, penalty = self.evaluation.iterate.coefficients[m], self.problem.penalty
         x = self.solve(parts.right[m], a)
         return -(penalty / a) * c - self.tangents[m].expand(x) / a

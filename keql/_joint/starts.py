@@ -114,7 +114,7 @@ def linearised_start(problem, values, weights):
     # The linearisation r(v) + T (. - v) as one around zero.
     parts = problem.blocks, values, there.features, there.residuals
     residuals = [
-        r - Tangent(problem.slopes(S, weights)[0], block.rows).apply(z)
+        r - Tangent(problem.slopes(S, weights), block.rows).apply(z)
         for block, z, S, r in zip(*parts, strict=True)
     ]
     linear = replace(there, iterate=origin, residuals=residuals)

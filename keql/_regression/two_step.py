@@ -24,6 +24,7 @@ from keql.equation import (
     NoUnknownPart,
     make_basis,
     regression_posterior,
+    regression_rows,
 )
 from keql.kernels import (
     RBF,
@@ -298,9 +299,9 @@ def _learn_equation(learned, terms, S, forcing, hypothesis, settings, rng):
             kernel, hypothesis.equation_noise, [sample], optimizer=settings.optimizer
         )
         basis = make_basis(kernel, unknown, settings.n_inducing, rng)
-        features = basis(unknown)
-        weights = ridge(features, target, noise)
-        posterior = regression_posterior(features, target, noise, weights)
+        features, right = regression_rows(basis, unknown, target)
+        weights = ridge(features, right, noise)
+        posterior = regression_posterior(features, right, noise, weights)
     return learned_equation(learned, terms, basis, weights, S, posterior), noise
 
 

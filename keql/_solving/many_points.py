@@ -219,7 +219,7 @@ def _prior_variances(problem):
     (block,) = problem.blocks
     zero = [np.zeros(block.n_unknowns)]
     S = problem.evaluate(Iterate(zero, zero, np.empty(0))).features[0]
-    slopes, _ = problem.slopes(S, np.empty(0))
+    slopes = problem.slopes(S, np.empty(0))
     prior = block.prior_variances(slopes)
     of_ones = block.prior_variances(np.ones_like(slopes))
     return np.where(prior > 0, prior, of_ones)

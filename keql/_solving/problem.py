@@ -100,7 +100,7 @@ def seems_linear(model, size, training_features=None, tolerance=1e-5):
     for factor in (0.1, 1.0, 10.0):
         noise = rng.standard_normal(slopes.T.shape)
         S = np.hstack([block.rows.coordinates, factor * size * spread * noise])
-        there, _ = model.problem.slopes(S, np.empty(0))
+        there = model.problem.slopes(S, np.empty(0))
         for rows, _ in block.rows.slices():  # equations differ in their units
             own, change = slopes[:, rows], there[:, rows] - slopes[:, rows]
             if not _largest(change) <= tolerance * _largest(own):

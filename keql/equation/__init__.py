@@ -11,6 +11,7 @@ from keql.equation._basis import (
     draw_rows,
     make_basis,
     regression_posterior,
+    regression_rows,
 )
 from keql.equation._explicit import Layout
 from keql.equation._formulas import number

@@ -6,6 +6,7 @@ import numpy as np
 from scipy import linalg
 
 from keql._numerics.linalg import cholesky, pivoted_cholesky, solve_lower
+from keql._numerics.memory import in_chunks
 from keql.kernels import Product, feature_slopes, leibniz, unrestricted
 
 
@@ -103,9 +104,16 @@ class InducingBasis:
 
     def _combined(self, S, weights, orders):
         """Derivatives of psi . weights, one row for each of the orders."""
-        c = solve_lower(self.cholesky, weights, transposed=True)
-        columns = combine(self.kernel, S, self.points, c[:, None], orders)
-        return np.stack([column[:, 0] for column in columns])
+        c = solve_lower(self.cholesky, weights, transposed=True)[:, None]
+        return np.hstack(
+            [
+                [
+                    column[:, 0]
+                    for column in combine(self.kernel, s, self.points, c, orders)
+                ]
+                for s in in_chunks(S, len(self.points), copies=8)
+            ]
+        )
 
 
 class NoUnknownPart:
@@ -402,6 +410,22 @@ class Elimination(NamedTuple):
     kept: tuple
     weights: np.ndarray
     loss: float
+
+
+def regression_rows(basis, S, target):
+    """Features (k, p) and right-hand side (k,) of a regression on features of S (n, d).
+
+    Those at the rows of S, or, where these take too much memory, p + 1 rows of a
+    triangular factor, of which all sums of squares are those of all rows.
+    """
+    parts, rows = in_chunks(np.arange(len(S)), len(basis(S[:1])[0]), copies=4), None
+    if len(parts) == 1:
+        return basis(S), target
+    for part in parts:
+        own = np.column_stack([basis(S[part]), target[part]])
+        rows = own if rows is None else np.vstack([rows, own])
+        rows = linalg.qr(rows, mode="r", check_finite=False)[0][: rows.shape[1]]
+    return rows[:, :-1], rows[:, -1]
 
 
 def regression_posterior(features, target, noise, weights):

@@ -11,6 +11,7 @@ from scipy import linalg
 from keql._numerics.arguments import as_rows
 from keql._numerics.elementary import simplest_formula
 from keql._numerics.linalg import rms
+from keql._numerics.memory import in_chunks
 from keql.equation._formulas import PrintableEquation, import_optional
 from keql.equation._monomials import as_product, make_terms, terms_of, text_product
 from keql.kernels import (
@@ -165,11 +166,14 @@ class ReadableEquation(PrintableEquation):
         # A Taylor coefficient in the operators, which is exact for polynomials.
         n_zeros = self.n_unknown_features - points.shape[1]
         S = np.column_stack([points, np.zeros((len(points), n_zeros))])
-        features = self.basis(S, powers) / prod(factorial(power) for power in powers)
-        values = self._sign * features @ self.weights
-        if not return_std:
-            return values
-        return values, self._need_posterior().std(features)
+        factor = self._sign * prod(factorial(power) for power in powers)
+        posterior, parts = self._need_posterior() if return_std else None, []
+        for rows in in_chunks(S, len(self.weights), copies=8):
+            features = self.basis(rows, powers) / factor
+            std = [posterior.std(features)] if return_std else []
+            parts.append([features @ self.weights, *std])
+        values, *std = np.concatenate(parts, axis=1)
+        return (values, *std) if return_std else values
 
     def coefficient_terms(self) -> list[str]:
         """Products of operators whose coefficients depend on the coordinates.
@@ -400,12 +404,14 @@ class ReadableEquation(PrintableEquation):
         used = np.flatnonzero(mask & self.equation_kernel.depends_on(len(names)))
         S = self._unknown_columns(self.training_features)
         sizes = {}
+        # Functions often share their points.
+        places, inverse = np.unique(S[:, ~mask], axis=0, return_inverse=True)
         for n_factors in range(degree + 1):
             for columns in combinations_with_replacement(used, n_factors):
                 powers = np.bincount(np.array(columns, int), minlength=len(names))
                 product = as_product(names, powers)
-                c = self.coefficient(text_product(product), S[:, ~mask])
-                sizes[product] = rms(c * np.prod(S**powers, axis=1))
+                c = self.coefficient(text_product(product), places)
+                sizes[product] = rms(c[inverse.ravel()] * np.prod(S**powers, axis=1))
         present = (product for product in sizes if sizes[product] > 0)
         return sorted(present, key=lambda product: -sizes[product])
 

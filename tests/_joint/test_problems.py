@@ -1,5 +1,7 @@
 """The joint problem in the dual, compared with the plain formulas in dense algebra."""
 
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -7,9 +9,11 @@ import numpy as np
 import pytest
 from autograd import elementwise_grad
 from scipy.linalg import block_diag
+from sklearn import config_context
 
 from keql._joint.dual import DualBlock, DualModel, StateGram, make_dual_blocks
 from keql._joint.problem import Conditions, JointProblem, Tangent
+from keql._numerics.parallel import parallel_map
 from keql._observations.data import Sample
 from keql._observations.imposed import Imposed
 from keql.equation._basis import InducingBasis, PolynomialBasis
@@ -324,7 +328,8 @@ def test_slopes_agree_with_autograd(equation, known):
     case = make_case(equation, known)
     evaluation = case.problem.evaluate(case.iterate)
     for m, S in enumerate(evaluation.features):
-        slopes, psi = case.problem.slopes(S, case.iterate.weights)
+        slopes = case.problem.slopes(S, case.iterate.weights)
+        psi = case.problem.psi(S)
         columns = columns_of(case, m)
         for q in range(len(OPERATORS)):
 
@@ -357,7 +362,8 @@ def test_jacobian_agrees_with_finite_differences(equation, known):
 
     forward, backward = moved(1e-5), moved(-1e-5)
     for m, block in enumerate(problem.blocks):
-        slopes, psi = problem.slopes(evaluation.features[m], iterate.weights)
+        S = evaluation.features[m]
+        slopes, psi = problem.slopes(S, iterate.weights), problem.psi(S)
         along = Tangent(slopes, block.rows).apply(block.evaluate(dc[m]))
         along[len(block.values) :] += psi @ dw
         difference = (forward[m] - backward[m]) / 2e-5
@@ -531,3 +537,71 @@ def test_leave_one_out_is_that_of_fitting_without():
             assert found[m][i] == pytest.approx(expected, rel=1e-4)
         assert np.all(np.diag(hat)[rows] < 1)
         start += len(problem.precisions[m])
+
+
+# --- many functions ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+@pytest.mark.parametrize("equation, known", CASES)
+def test_what_is_not_kept_is_computed_again(equation, known, damping):
+    case = make_case(equation, known)
+    problem = case.problem
+    evaluation = problem.evaluate(case.iterate)
+    kept = DualModel(problem, evaluation)
+    assert kept.matrices is not None
+    for n_jobs in (None, 2):
+        problem = replace(problem, map_blocks=partial(parallel_map, n_jobs))
+        with config_context(working_memory=0):
+            lean = DualModel(problem, evaluation)
+        assert lean.matrices is None and lean.undamped.factors is None
+        (one, fall), (other, same) = kept.step(damping), lean.step(damping)
+        np.testing.assert_allclose(one.weights, other.weights, rtol=1e-10)
+        for first, second in zip(one.coefficients, other.coefficients, strict=True):
+            np.testing.assert_allclose(first, second, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(same, fall, rtol=1e-10)
+        pairs = zip(kept.leave_one_out(), lean.leave_one_out(), strict=True)
+        for first, second in pairs:
+            np.testing.assert_allclose(first, second, rtol=1e-10)
+        np.testing.assert_allclose(lean.log_evidence(), kept.log_evidence())
+        points = np.linspace(0, 3, 5)[:, None]
+        pairs = zip(kept.posterior_states(), lean.posterior_states(), strict=True)
+        for first, second in pairs:
+            assert not second.factors
+            np.testing.assert_allclose(
+                first.variance(points, OPERATORS[1]),
+                second.variance(points, OPERATORS[1]),
+                rtol=1e-8,
+            )
+
+
+def test_functions_that_are_observed_at_the_same_places_share_their_matrix():
+    rng = np.random.RandomState(0)
+    places, points = np.linspace(0, 3, 6)[:, None], np.linspace(0.1, 2.9, 7)[:, None]
+    rows = [rng.permutation(6)[:4] for _ in range(5)]
+    conditions = [
+        Conditions(
+            [(places[own], OPERATORS[0])],
+            np.zeros(4),
+            np.ones(4),
+            points,
+            OPERATORS,
+            np.zeros(7),
+            Imposed.everywhere(points),
+        )
+        for own in rows
+    ]
+    blocks = make_dual_blocks([STATE_KERNEL] * 5, conditions)
+    few = np.array([1, 3, 5])
+    shared = {}
+    for block, given in zip(blocks, conditions, strict=True):
+        assert block.gram_cross is blocks[0].gram_cross
+        own = gram(STATE_KERNEL, given.observed, given.imposed)
+        np.testing.assert_allclose(block.cross, own, atol=1e-14)
+        c = rng.normal(size=block.n_unknowns)
+        G = gram(STATE_KERNEL, given.observed + given.imposed)
+        np.testing.assert_allclose(block.evaluate(c), G @ c, atol=1e-11)
+        part = block.restricted(few, shared)
+        assert part.gram_cross is blocks[0].restricted(few, shared).gram_cross
+        own = gram(STATE_KERNEL, part.observed, part.imposed)
+        np.testing.assert_allclose(part.cross, own, atol=1e-14)

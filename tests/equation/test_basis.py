@@ -6,8 +6,15 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
 
-from keql.equation._basis import InducingBasis, PolynomialBasis, combine, make_basis
+from keql.equation._basis import (
+    InducingBasis,
+    PolynomialBasis,
+    combine,
+    make_basis,
+    regression_rows,
+)
 from keql.kernels import (
     RBF,
     Constant,
@@ -196,3 +203,25 @@ def test_directions_of_a_restriction_are_found_once(monkeypatch):
         basis(S)
         basis.gradient(S, np.ones(2))
     assert calls == [3]
+
+
+def test_regressions_on_many_rows_are_those_of_a_triangle():
+    rng = np.random.RandomState(0)
+    S, target = rng.uniform(-1, 1, size=(90_000, 1)), rng.normal(size=90_000)
+    basis = InducingBasis(RBF(0.5), np.linspace(-1, 1, 6)[:, None])
+    with config_context(working_memory=8):
+        rows, right = regression_rows(basis, S, target)
+        values = basis.values(S, np.arange(6.0))
+        gradient = basis.gradient(S, np.arange(6.0))
+    assert rows.shape == (7, 6)
+    features = basis(S)
+    np.testing.assert_allclose(rows.T @ rows, features.T @ features)
+    np.testing.assert_allclose(rows.T @ right, features.T @ target, atol=1e-8)
+    np.testing.assert_allclose(right @ right, target @ target)
+    np.testing.assert_allclose(values, features @ np.arange(6.0))
+    slopes = basis(S, (1,)) @ np.arange(6.0)
+    np.testing.assert_allclose(gradient, [slopes], atol=1e-10)
+    # few rows are the features themselves
+    few, same = regression_rows(basis, S[:50], target[:50])
+    np.testing.assert_array_equal(few, basis(S[:50]))
+    np.testing.assert_array_equal(same, target[:50])
