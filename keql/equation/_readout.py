@@ -170,7 +170,7 @@ class ReadableEquation(PrintableEquation):
         posterior, parts = self._need_posterior() if return_std else None, []
         for rows in in_chunks(S, len(self.weights), copies=8):
             features = self.basis(rows, powers) / factor
-            std = [posterior.std(features)] if return_std else []
+            std = [] if posterior is None else [posterior.std(features)]
             parts.append([features @ self.weights, *std])
         values, *std = np.concatenate(parts, axis=1)
         return (values, *std) if return_std else values
