@@ -44,22 +44,31 @@ class SubsetEvidence:
         volume = _half_log_volume(L, self._factor(self.prior, kept))
         return self._fit(self.square - z @ z) - volume + self.odds(kept)
 
-    def many(self, sets):
-        """The log evidence (m,) of many sets."""
-        scores, sizes = np.empty(len(sets)), np.array([*map(len, sets)])
+    def many(self, sets, rest=()):
+        """The log evidence (m,) of many sets, each with the columns of `rest` as well.
+
+        These are eliminated first, so that the sets' own columns are all that is
+        factorised for each.
+        """
+        scores, rest = np.empty(len(sets)), list(rest)
+        sizes, own = np.array([*map(len, sets)]), sorted({i for s in sets for i in s})
+        L, z = self._solve(rest)
+        square, shared = self.square - z @ z, self._factor(self.prior, rest)
+        precision, V = _eliminated(self.precision, L, rest, own)
+        prior, _ = _eliminated(self.prior, shared, rest, own)
+        right = self.right[own] - V.T @ z
         for size in np.unique(sizes):
             rows = np.flatnonzero(sizes == size)
-            kept = np.array([sets[i] for i in rows])
-            at = kept[:, :, None], kept[:, None, :]
-            try:
-                L = np.linalg.cholesky(self.precision[at])
-                prior = np.linalg.cholesky(self.prior[at])
-            except np.linalg.LinAlgError:  # some need jitter
-                scores[rows] = [self(list(sets[i])) for i in rows]
-                continue
-            z = np.linalg.solve(L, self.right[kept][:, :, None])[:, :, 0]
-            fit = self._fit(self.square - np.sum(z**2, axis=1))
-            scores[rows] = fit - _half_log_volume(L, prior) + self.odds.many(kept)
+            kept = np.array([sets[i] for i in rows], dtype=int)
+            at = np.searchsorted(own, kept)
+            block = at[:, :, None], at[:, None, :]
+            factor, of_prior = (_cholesky_of_each(A[block]) for A in (precision, prior))
+            x = np.linalg.solve(factor, right[at][:, :, None])[:, :, 0]
+            fit = self._fit(square - np.sum(x**2, axis=1))
+            volume = _half_log_volume(factor, of_prior) + _half_log_volume(L, shared)
+            everywhere = np.tile(np.array(rest, dtype=int), (len(rows), 1))
+            kept = np.hstack([everywhere, kept])
+            scores[rows] = fit - volume + self.odds.many(kept)
         return scores
 
     def values(self, kept):
@@ -163,9 +172,9 @@ class HighestEvidence:
         """The log evidence of a set."""
         return max(evidence(kept) for evidence in self.evidences)
 
-    def many(self, sets):
-        """The log evidence (m,) of many sets."""
-        return np.max([each.many(sets) for each in self.evidences], axis=0)
+    def many(self, sets, rest=()):
+        """The log evidence (m,) of many sets, each with the columns of `rest`."""
+        return np.max([each.many(sets, rest) for each in self.evidences], axis=0)
 
     def less(self, kept):
         """The log evidence (k,) of a set without each of its columns."""
@@ -235,6 +244,36 @@ def _schur(matrix, L, kept, added):
     diagonal = np.diag(matrix)[added]
     least = np.finfo(float).eps * diagonal
     return np.maximum(diagonal - np.sum(V**2, axis=0), least), V
+
+
+def _eliminated(matrix, L, kept, others):
+    """What is left of a matrix in other rows, those kept being eliminated, and V.
+
+    L L^T is the matrix in the rows kept, and L V in the others' columns.
+    """
+    V = linalg.solve_triangular(L, matrix[np.ix_(kept, others)], lower=True)
+    left = matrix[np.ix_(others, others)] - V.T @ V
+    i = np.arange(len(others))
+    least = np.finfo(float).eps * matrix[others, others]
+    left[i, i] = np.maximum(left[i, i], least)
+    return left, V
+
+
+def _cholesky_of_each(matrices, exponents=range(-15, -7)):
+    """Lower factors of matrices (m, k, k), those that fail with the jitter of others.
+
+    In units of each diagonal element, as the sizes of columns may differ by far.
+    """
+    i = np.arange(matrices.shape[-1])
+    diagonal = matrices[:, i, i]
+    for jitter in (0.0, *(10.0**k for k in exponents)):
+        raised = matrices.copy()
+        raised[:, i, i] += jitter * diagonal
+        try:
+            return np.linalg.cholesky(raised)
+        except np.linalg.LinAlgError:
+            continue
+    raise np.linalg.LinAlgError("sets of columns that depend on each other")
 
 
 def _pair_blocks(matrix, V, first, second):

@@ -342,17 +342,16 @@ class _TermSearch:
 
         Where some terms stand in for others, all sets between may be poor.
         """
-        table, sets = self.table, set()
+        table, tried, ranked = self.table, self.tried | {*map(tuple, others)}, []
         for e, fewest in enumerate(table.fewest):
             own = np.flatnonzero(table.groups == e).tolist()
             rest = [i for i in self.kept if table.groups[i] != e]
             sizes = [fewest] if table.is_fixed(e) else range(1, len(own) + 1)
-            for subset in small_subsets(own, sizes, self.settings.n_small):
-                sets.add(tuple(sorted([*rest, *subset])))
-        sets = sorted(sets - self.tried - {*map(tuple, others)})
-        scores = score.many(sets) if sets else []
-        best = np.argsort(scores)[-self.settings.n_compared :]
-        return [(scores[i], list(sets[i])) for i in best]
+            subsets = small_subsets(own, sizes, self.settings.n_small)
+            sets = (tuple(sorted([*rest, *subset])) for subset in subsets)
+            ranked += zip(score.many(subsets, rest), sets, strict=True)
+        left = [pair for pair in sorted(ranked, reverse=True) if pair[1] not in tried]
+        return [(value, [*kept]) for value, kept in left[: self.settings.n_compared]]
 
     def _within(self, ranked, highest):
         """The sets of (score, set), best first, that are within the margin."""

@@ -108,6 +108,25 @@ def test_many_sets_at_once():
         np.testing.assert_allclose(odds.many(chosen), [odds(kept) for kept in chosen])
 
 
+@pytest.mark.parametrize("rest", [(), (0, 7), (7, 5, 3)])
+def test_many_sets_beside_columns_that_all_have(regression, rest):
+    effects, target, prior = regression
+    score = SubsetEvidence(effects, target, prior, TermOdds(KINDS), LEVELS[0])
+    sets = [own for size in range(4) for own in combinations([1, 2, 4, 6], size)]
+    expected = [score(sorted([*rest, *own])) for own in sets]
+    np.testing.assert_allclose(score.many(sets, rest), expected, rtol=1e-8)
+
+
+def test_sets_of_columns_that_depend_on_each_other_have_an_evidence():
+    rng = np.random.RandomState(1)
+    effects = rng.standard_normal((12, 4)) * 1e9
+    effects = np.column_stack([effects, effects[:, 0] + effects[:, 1]])
+    odds = TermOdds(np.zeros(5))
+    score = SubsetEvidence(effects, effects[:, 2], np.eye(5), odds, LEVELS[0])
+    best, other = score.many([(2,), (0, 1, 4)])
+    assert np.isfinite(other) and best > other + 20
+
+
 def test_small_subsets_end_where_they_become_many():
     sets = small_subsets([3, 5, 7, 9], range(1, 5), 10)
     assert len(sets) == 4 + 6
