@@ -166,7 +166,7 @@ class Elementary:
         text = self._fill(FAMILIES[self.family].latex, x, r" \, ")
         if not text.startswith("/"):
             return text
-        factors = [names[n] + (f"^{{{p}}}" if p > 1 else "") for n, p in self.powers]
+        factors = [names[n] + (f"^{{{p}}}" if p != 1 else "") for n, p in self.powers]
         return (r" \, ".join(factors) or "1") + text
 
     def sympy(self, sympy, table):

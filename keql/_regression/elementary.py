@@ -18,6 +18,8 @@ import numpy as np
 from keql._numerics.linalg import rms
 from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
+from keql._regression.function_columns import FunctionColumns
+from keql._regression.function_screening import FunctionScreening, can_be_screened
 from keql._regression.function_table import kind_of, moved, simplified
 from keql.equation import PolynomialBasis
 from keql.kernels import Dictionary
@@ -81,6 +83,10 @@ class ElementarySearch:
             if self.is_stopped:
                 return None
         best, problem = None, self.problem
+        is_system = self.problem.learned.setup.is_system
+        if is_system and not (start and self._has_much_noise):
+            best = self._along(iterate, enough)
+            return best if best is None else self._pruned(best)
         for _ in range(self.settings.n_rounds):
             is_met = best is not None and best.error < enough
             most = len(best.terms) if is_met else np.inf
@@ -92,6 +98,20 @@ class ElementarySearch:
             terms, values, iterate = list(best.terms), best.values, best.iterate
             problem = best.model.problem
         return best
+
+    def _along(self, iterate, enough):
+        """The best of the sets that explain each equation along given states."""
+        learned, ranked = self.problem.learned, []
+        if not can_be_screened(learned):
+            return None
+        for e in sorted({term.equation for term in self.offered.terms}):
+            screening = FunctionScreening(learned, self.offered, e, self.settings)
+            ranked.append(screening.run())
+        offers = []
+        for sets in zip(*ranked, strict=True):
+            terms = [term for own in sets for term in own.terms]
+            offers.append((terms, np.concatenate([own.values for own in sets])))
+        return self._best_of(self.problem, offers, iterate, None, enough)
 
     def _best_of(self, problem, offers, iterate, best, enough=0.0):
         """The best of some sets of terms, and of what was found before."""
@@ -303,107 +323,15 @@ class ElementarySearch:
             return None
         # Noise and scale are those found with fewer columns.
         regression = problem.regression(here, responses)
-        given = regression, self.settings.n_expected
-        return _Columns(offered, everything, {*map(id, terms)}, *given)
-
-
-class _Columns:
-    """Terms and their slopes as columns of a linearised problem.
-
-    terms : list of Term or None. What each column is; None: a slope.
-    slopes : dict. For each position of a term with a parameter that of its slope.
-    """
-
-    def __init__(self, offered, terms, own, regression, n_expected):
-        self.terms, self.slopes, kinds = [], {}, []
-        for e in range(len(offered.sizes)):
-            start = len(self.terms)
-            self.terms += [t for t in terms if t.equation == e]
-            kinds += [offered.kinds[t.origin] for t in self.terms[start:]]
-            for i in range(start, len(self.terms)):
-                if self.terms[i].function.family:
-                    self.slopes[i] = len(self.terms)
-                    self.terms.append(None)
-                    kinds.append((-1, -1))
-        self.kinds = [None if t is None else kind_of(t) for t in self.terms]
-        self.own = {i for i, t in enumerate(self.terms) if id(t) in own}
         target, effects = regression.whitened()
         how = regression.level_range, regression.n_free
-        odds = TermOdds(np.array(kinds), n_expected)
-        identity = np.eye(effects.shape[1])
-        self.evidence = SubsetEvidence(effects, target, identity, odds, *how)
-        named = [i for i, t in enumerate(self.terms) if t is not None]
-        self.singles = np.array([i for i in named if i not in self.slopes])
-        self.pairs = np.array([i for i in named if i in self.slopes])
 
-    def is_own(self, i):
-        """Whether a column is one of the terms that the problem is linearised at."""
-        return i in self.own
+        def evidence(odds):
+            prior = np.eye(effects.shape[1])
+            return SubsetEvidence(effects, target, prior, odds, *how)
 
-    def with_slope(self, i):
-        """The positions of a term, and of its slope if it has a parameter."""
-        return (i, self.slopes[i]) if i in self.slopes else (i,)
-
-    def products(self, e):
-        """Positions of the products of an equation."""
-        return [i for i in self.singles.tolist() if self.terms[i].equation == e]
-
-    def equation(self, i):
-        """The equation of a column; that of the term of a slope."""
-        if self.terms[i] is not None:
-            return self.terms[i].equation
-        return next(self.terms[j].equation for j, k in self.slopes.items() if k == i)
-
-    def named(self, kept):
-        """Positions of the terms among those of terms and slopes."""
-        return [i for i in kept if self.terms[i] is not None]
-
-    def size(self, kept):
-        """Number of terms."""
-        return len(self.named(kept))
-
-    def kind(self, kept):
-        """What sets have in common that differ in inner parameters."""
-        return frozenset(self.kinds[i] for i in self.named(kept))
-
-    def has_function(self, kept):
-        """Whether some of the terms are no products."""
-        return any(i in self.slopes for i in kept)
-
-    def score(self, kept):
-        """The log evidence of a set."""
-        return self.evidence(list(kept))
-
-    def best_added(self, bases):
-        """Sets (score, positions) with a term more, the best of each kind."""
-        best = {}
-        for base in bases:
-            singles = np.setdiff1d(self.singles, base)
-            pairs = np.setdiff1d(self.pairs, base)
-            slopes = np.array([self.slopes[i] for i in pairs], dtype=int)
-            values = np.concatenate(
-                [
-                    self.evidence.more(list(base), singles),
-                    self.evidence.more_pairs(list(base), pairs, slopes),
-                ]
-            )
-            added = np.concatenate([singles, pairs])
-            for j in np.argsort(-values)[:40]:
-                i = int(added[j])
-                kind = self.kinds[i], base
-                if kind not in best or best[kind][0] < values[j]:
-                    best[kind] = values[j], (*base, *self.with_slope(i))
-        return sorted(best.values(), key=lambda pair: -pair[0])
-
-    def solved(self, kept, limit):
-        """Terms of a set with their most probable parameters, and values."""
-        by = dict(zip(kept, self.evidence.values(list(kept)), strict=True))
-        terms, values = [], []
-        for i in sorted(self.named(kept), key=lambda i: self.terms[i].equation):
-            move = by[self.slopes[i]] / by[i] if i in self.slopes and by[i] else 0.0
-            terms.append(moved(self.terms[i], np.exp(np.clip(move, -limit, limit))))
-            values.append(by[i])
-        return terms, np.array(values)
+        own, n_expected = {*map(id, terms)}, self.settings.n_expected
+        return FunctionColumns(offered, everything, own, evidence, n_expected)
 
 
 def extends(refined, other):

@@ -22,6 +22,9 @@ class ElementarySettings:
     n_expected : float. How many products an equation has before data are seen, and how
         many functions; all of either are as probable.
     n_parameters : int. Values of the parameter of a function of a state on the grid.
+    most_waves, per_wave : float, int. Faster sines and cosines of a state, up to so
+        many radians from its least to its largest value, and as long as there are so
+        many observations for each of their periods.
     n_frequencies : int. Of cosines and sines of time: those that equal distances
         between the observations resolve, so many at most.
     n_small : int. All sets of few products are compared, of sizes up to which there are
@@ -43,6 +46,8 @@ class ElementarySettings:
     most_products: int = 25
     n_expected: float = 3.0
     n_parameters: int = 7
+    most_waves: float = 40.0
+    per_wave: int = 8
     n_frequencies: int = 60
     n_small: int = 400
     n_tried: int = 3
@@ -88,6 +93,7 @@ class FunctionTable:
         self.n_times = max(
             len(np.unique(data.points[:, 0])) for data in learned.observations.functions
         )
+        self.is_system = learned.setup.is_system
         self.terms, kinds = [], []
         first = d + len(learned.setup.inputs.names)
         for e, part in enumerate(learned.setup.equations):
@@ -100,7 +106,10 @@ class FunctionTable:
         self.kinds = np.array(kinds)
 
     def _functions(self, e, operators, settings):
-        """Products of operators, functions of each and of time, times an operator."""
+        """Products of operators, functions of each and of time, times an operator.
+
+        Those of time stand alone in a system, which has twice as many or more.
+        """
         monomials = products(operators, settings.degree, settings.most_products)
         yield from (Elementary(powers) for powers in monomials)
         # Beside these, a slow sine of time would stand for time itself.
@@ -108,16 +117,26 @@ class FunctionTable:
         time = self.names[0]
         yield from (Elementary(((time, 1), *powers)) for powers in factors)
         S = self.features[e]
+        positive = [o for o in operators if np.min(S[:, self.names.index(o)]) > 0]
         for name in operators:
             x = S[:, self.names.index(name)]
             squared = [((name, 2),)]
+            inverse = [((other, -1),) for other in positive if other != name]
             for family, k in state_grid(x, settings.n_parameters):
                 own = squared if family in ("peak",) else []
+                if self.is_system and family in ("sin", "cos"):
+                    own = inverse
                 for powers in [*factors, *own]:
                     yield Elementary(powers, family, name, k)
+            own = [*factors, *inverse] if self.is_system else factors[:1]
+            for k in _fast_waves(x, self.n_times, settings):
+                for powers in own:
+                    yield Elementary(powers, "sin", name, k)
+                    yield Elementary(powers, "cos", name, k)
         n_frequencies = min(settings.n_frequencies, self.n_times)
+        driven = factors[:1] if self.is_system else factors
         for family, k in _time_grid(S[:, 0], n_frequencies):
-            yield from (Elementary(powers, family, time, k) for powers in factors)
+            yield from (Elementary(powers, family, time, k) for powers in driven)
 
     def scale(self, term):
         """Prior standard deviation of the coefficient of a term."""
@@ -148,6 +167,18 @@ class FunctionTable:
         table = {term.function.name: term.function for term in terms}
         scales = np.array([self.scale(term) for term in terms])
         return Dictionary(table, scales, self.names)
+
+
+def _fast_waves(x, n_times, settings):
+    """Wave numbers beyond those of the grid, for a state that turns round and round.
+
+    Neighbours differ by two radians over all values, so that one of them is near.
+    """
+    span, size = np.ptp(x), np.max(np.abs(x))
+    if not span > 0:
+        return np.empty(0)
+    most = min(settings.most_waves, 2 * np.pi * n_times / settings.per_wave)
+    return np.arange(12 * span / size + 2, most, 2.0) / span
 
 
 def _time_grid(t, n):

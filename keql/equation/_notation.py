@@ -96,7 +96,7 @@ def latex_product(product, names):
 def html_product(product, states=()):
     """A product in HTML; `states` are names that may have indices of their own."""
     factors = (
-        html_name(name, states) + (f"<sup>{power}</sup>" if power > 1 else "")
+        html_name(name, states) + (f"<sup>{power}</sup>" if power != 1 else "")
         for name, power in product
     )
     return " ".join(factors) or "1"

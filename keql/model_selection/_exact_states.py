@@ -267,8 +267,6 @@ class ExactSearch:
         """Exact trajectories with elementary functions, from those of a polynomial."""
         if simpler is not None and self.in_doubt(simpler.error):
             simpler = None
-        if simpler is None and self.two_step.setup.is_system:
-            return None
         [hypothesis] = self._elementary_rows
         self.begin(hypothesis)
         enough = self.criteria.nothing_missed * self.size

@@ -1,0 +1,107 @@
+"""Functions and their slopes as columns, whose sets are compared by evidence."""
+
+import numpy as np
+
+from keql._numerics.subsets import TermOdds
+from keql._regression.function_table import kind_of, moved
+
+
+class FunctionColumns:
+    """Terms and their slopes as columns of a linearised problem.
+
+    offered : FunctionTable.
+    terms : list of Term. The columns are those of each equation, followed by slopes.
+    own : set of int. The `id` of each of the terms that the problem is linearised at.
+    evidence : callable. The SubsetEvidence of the columns for given TermOdds.
+    n_expected : float. As ElementarySettings have it.
+
+    terms : list of Term or None. What each column is; None: a slope.
+    slopes : dict. For each position of a term with a parameter that of its slope.
+    """
+
+    def __init__(self, offered, terms, own, evidence, n_expected):
+        self.terms, self.slopes, kinds = [], {}, []
+        for e in range(len(offered.sizes)):
+            start = len(self.terms)
+            self.terms += [t for t in terms if t.equation == e]
+            kinds += [offered.kinds[t.origin] for t in self.terms[start:]]
+            for i in range(start, len(self.terms)):
+                if self.terms[i].function.family:
+                    self.slopes[i] = len(self.terms)
+                    self.terms.append(None)
+                    kinds.append((-1, -1))
+        self.kinds = [None if t is None else kind_of(t) for t in self.terms]
+        self.own = {i for i, t in enumerate(self.terms) if id(t) in own}
+        self.evidence = evidence(TermOdds(np.array(kinds), n_expected))
+        named = [i for i, t in enumerate(self.terms) if t is not None]
+        self.singles = np.array([i for i in named if i not in self.slopes], dtype=int)
+        self.pairs = np.array([i for i in named if i in self.slopes], dtype=int)
+
+    def is_own(self, i):
+        """Whether a column is one of the terms that the problem is linearised at."""
+        return i in self.own
+
+    def with_slope(self, i):
+        """The positions of a term, and of its slope if it has a parameter."""
+        return (i, self.slopes[i]) if i in self.slopes else (i,)
+
+    def products(self, e):
+        """Positions of the products of an equation."""
+        return [i for i in self.singles.tolist() if self.terms[i].equation == e]
+
+    def equation(self, i):
+        """The equation of a column; that of the term of a slope."""
+        if self.terms[i] is not None:
+            return self.terms[i].equation
+        return next(self.terms[j].equation for j, k in self.slopes.items() if k == i)
+
+    def named(self, kept):
+        """Positions of the terms among those of terms and slopes."""
+        return [i for i in kept if self.terms[i] is not None]
+
+    def size(self, kept):
+        """Number of terms."""
+        return len(self.named(kept))
+
+    def kind(self, kept):
+        """What sets have in common that differ in inner parameters."""
+        return frozenset(self.kinds[i] for i in self.named(kept))
+
+    def has_function(self, kept):
+        """Whether some of the terms are no products."""
+        return any(i in self.slopes for i in kept)
+
+    def score(self, kept):
+        """The log evidence of a set."""
+        return self.evidence(list(kept))
+
+    def best_added(self, bases):
+        """Sets (score, positions) with a term more, the best of each kind."""
+        best = {}
+        for base in bases:
+            singles = np.setdiff1d(self.singles, base)
+            pairs = np.setdiff1d(self.pairs, base)
+            slopes = np.array([self.slopes[i] for i in pairs], dtype=int)
+            values = np.concatenate(
+                [
+                    self.evidence.more(list(base), singles),
+                    self.evidence.more_pairs(list(base), pairs, slopes),
+                ]
+            )
+            added = np.concatenate([singles, pairs])
+            for j in np.argsort(-values)[:40]:
+                i = int(added[j])
+                kind = self.kinds[i], base
+                if kind not in best or best[kind][0] < values[j]:
+                    best[kind] = values[j], (*base, *self.with_slope(i))
+        return sorted(best.values(), key=lambda pair: -pair[0])
+
+    def solved(self, kept, limit):
+        """Terms of a set with their most probable parameters, and values."""
+        by = dict(zip(kept, self.evidence.values(list(kept)), strict=True))
+        terms, values = [], []
+        for i in sorted(self.named(kept), key=lambda i: self.terms[i].equation):
+            move = by[self.slopes[i]] / by[i] if i in self.slopes and by[i] else 0.0
+            terms.append(moved(self.terms[i], np.exp(np.clip(move, -limit, limit))))
+            values.append(by[i])
+        return terms, np.array(values)

@@ -1,0 +1,208 @@
+"""Functions that explain equations along states that are known without them.
+
+There every equation stands alone: what its unknown part has to be is known, up to the
+errors of the states. Both sides are integrated over time, which does not magnify these
+errors, and compared at the observed times. Sets of thousands of functions cost little
+that way; those found are where trajectories start from.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import linalg
+from scipy.interpolate import CubicSpline
+
+from keql._numerics.linalg import rms
+from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
+from keql._regression.function_columns import FunctionColumns
+from keql._regression.function_table import moved
+
+
+@dataclass(frozen=True)
+class ScreeningOfFunctions:
+    """How far the search along known states goes.
+
+    least_noise : float. Of what is compared, relative to its size.
+    floors : tuple of float. The errors of states are no noise: they follow smooth
+        curves, which further terms explain. So the best sets are named for noise of so
+        many times the least that is found.
+    n_kept : int. Sets of each size whose inner parameters are solved for in each round.
+    n_rounds : int. Tables of functions, those found being taken in.
+    max_steps, tol : int, float. Steps for the inner parameters, and the change of their
+        logarithms at which these end.
+    """
+
+    least_noise: float = 1e-7
+    floors: tuple = (30.0, 8.0, 2.0)
+    n_kept: int = 3
+    n_rounds: int = 3
+    max_steps: int = 12
+    tol: float = 1e-7
+
+
+@dataclass(frozen=True)
+class Screened:
+    """Terms of one equation, their values, their log evidence, and the noise."""
+
+    terms: tuple
+    values: np.ndarray
+    score: float
+    noise: float
+
+
+def can_be_screened(learned, fewest=8):
+    """Whether collocation points are enough to integrate functions along the states."""
+    points = learned.setup.collocation_points
+    return all(len(np.unique(own[:, 0])) >= fewest for own in points)
+
+
+class FunctionScreening:
+    """Sets of functions of one equation by their evidence along known states.
+
+    learned : LearnedModel. What unknown parts have to be at collocation points.
+    offered : FunctionTable.
+    e : int. The position of the equation.
+    settings : ElementarySettings.
+    """
+
+    def __init__(self, learned, offered, e, settings):
+        self.offered, self.e, self.settings = offered, e, settings
+        self.how = ScreeningOfFunctions()
+        self.grid = [t for t in offered.terms if t.equation == e]
+        times = learned.equations[e].training_features[:, 0]
+        ends = np.cumsum([len(x) for x in learned.setup.collocation_points])[:-1]
+        observed = [np.unique(f.points[:, 0]) for f in learned.observations.functions]
+        self.parts = [*zip(np.split(times, ends), observed, strict=True)]
+        self.ends, self._known = ends, {}
+        self.target = self._integrated(learned.targets[e])
+        self.n_free = max(1, len(self.target) - len(self.parts))
+        self.odds = TermOdds(offered.kinds, settings.n_expected)
+
+    def run(self):
+        """The best sets of terms, a list of Screened: one for each of the floors."""
+        found, best = {}, None
+        for _ in range(self.how.n_rounds):
+            for terms in self._offers(best):
+                refined = self._refined(terms)
+                found[frozenset(refined.terms)] = refined
+            first = max(found.values(), key=lambda each: each.score)
+            if best is not None and first.score <= best.score:
+                break
+            best = first
+        least = min(each.noise for each in found.values())
+        fits = (
+            [self._fit(each.terms, floor * least)[0] for each in found.values()]
+            for floor in self.how.floors
+        )
+        return [max(own, key=lambda each: each.score) for own in fits]
+
+    def _offers(self, best):
+        """Sets of terms that are worth their inner parameters being solved for.
+
+        Few products with a term or two, and what differs so from the best set so far.
+        """
+        columns = self._columns(() if best is None else best.terms)
+        places = range(len(columns.terms))
+        own = [columns.with_slope(i) for i in places if columns.is_own(i)]
+        inner = sum((pair for pair in own if len(pair) > 1), ())
+        products, most = columns.products(self.e), self.settings.n_small
+        subsets = small_subsets(products, range(len(products) + 1), most)
+        bases = [sum(own, ())]
+        bases += [sum(own[:i] + own[i + 1 :], ()) for i in range(len(own))]
+        bases = [*dict.fromkeys([*bases, *((*inner, *each) for each in subsets)])]
+        ranked = columns.best_added(bases)
+        ranked += columns.best_added([kept for _, kept in ranked[: self.how.n_kept]])
+        ranked += [(columns.score(base), base) for base in bases if base]
+        by_size = {}
+        for _, kept in sorted(ranked, key=lambda pair: -pair[0]):
+            sets = by_size.setdefault(columns.size(kept), {})
+            if len(sets) < self.how.n_kept:
+                sets.setdefault(columns.kind(kept), kept)
+        limit = self.settings.largest_change
+        every = [kept for sets in by_size.values() for kept in sets.values()]
+        return [columns.solved(kept, limit)[0] for kept in every]
+
+    def _refined(self, terms):
+        """A set with the inner parameters that explain the equation best."""
+        best, last = None, np.inf
+        for _ in range(self.how.max_steps):
+            fit, moves = self._fit(terms, self.how.least_noise)
+            if best is None or fit.score > best.score:
+                best = fit
+            change = np.max(np.abs(moves), initial=0.0)
+            if not change < 4 * last or change < self.how.tol:
+                break
+            limit, last = self.settings.largest_change, change
+            factors = np.exp(np.clip(moves, -limit, limit))
+            terms = [moved(t, by) for t, by in zip(terms, factors, strict=True)]
+        return best
+
+    def _fit(self, terms, least):
+        """Values of terms for noise above a level, and how parameters change.
+
+        Returns fit : Screened. With the evidence for the noise that suits the terms.
+        Returns moves : ndarray of shape (k,). Of the logarithms of the parameters.
+        """
+        inner = [i for i, t in enumerate(terms) if t.function.family]
+        effects = [self._effect(t) for t in terms]
+        effects += [self._effect(terms[i], slope=True) for i in inner]
+        level = least * (rms(self.target) or 1.0)
+        rows = np.vstack([np.column_stack(effects) / level, np.eye(len(effects))])
+        right = np.concatenate([self.target / level, np.zeros(len(effects))])
+        Q, R = linalg.qr(rows, mode="economic", check_finite=False)
+        found = linalg.solve_triangular(R, Q.T @ right)
+        square = np.sum((right - rows @ found) ** 2)
+        noise = max(square / self.n_free, 1.0)
+        score = -0.5 * (self.n_free * np.log(noise) + square / noise)
+        score += self.odds([t.origin for t in terms])
+        score -= np.sum(np.log(np.abs(np.diag(R))))
+        values, moves = found[: len(terms)], np.zeros(len(terms))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moves[inner] = np.nan_to_num(found[len(terms) :] / values[inner])
+        return Screened(tuple(terms), values, score, least * noise**0.5), moves
+
+    def _columns(self, terms):
+        """Columns of some terms, and of all others of the table."""
+        present = {t.function for t in terms}
+        everything = [*terms, *(t for t in self.grid if t.function not in present)]
+        effects = [self._effect(t) for t in everything]
+        effects += [
+            self._effect(t, slope=True) for t in everything if t.function.family
+        ]
+        effects = np.column_stack(effects)
+        level = self.how.least_noise * (rms(self.target) or 1.0)
+
+        def evidence(odds):
+            prior, levels = np.eye(effects.shape[1]), (1.0, np.inf)
+            given = effects / level, self.target / level
+            return SubsetEvidence(*given, prior, odds, levels, self.n_free)
+
+        own, n_expected = {*map(id, terms)}, self.settings.n_expected
+        return FunctionColumns(self.offered, everything, own, evidence, n_expected)
+
+    def _effect(self, term, slope=False):
+        """The integral of a term, or of its slope, in units of its prior scale."""
+        key = term.function, slope
+        if key not in self._known:
+            function = term.function.in_log_parameter() if slope else term.function
+            with np.errstate(all="ignore"):  # where a function is not defined
+                values = self.offered.values(replace(term, function=function))
+                values = values * self.offered.scale(term)
+            known = np.all(np.isfinite(values))
+            values = values if known else np.zeros_like(values)
+            self._known[key] = self._integrated(values)
+        return self._known[key]
+
+    def _integrated(self, values):
+        """Integrals of values at collocation points, at the observed times.
+
+        Without their mean over each function, as it is not known where they start.
+        """
+        rows = []
+        for own, (t, observed) in zip(
+            np.split(values, self.ends), self.parts, strict=True
+        ):
+            t, first = np.unique(t, return_index=True)
+            integral = CubicSpline(t, own[first]).antiderivative()(observed)
+            rows.append(integral - np.mean(integral))
+        return np.concatenate(rows)

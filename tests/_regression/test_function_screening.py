@@ -1,0 +1,81 @@
+"""Functions that explain an equation along states that are known without it."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from keql._regression.function_screening import FunctionScreening
+from keql._regression.function_table import ElementarySettings, FunctionTable
+
+
+def glider(t, state):
+    """A glider's speed and angle."""
+    v, angle = state
+    return [-np.sin(angle) - 0.08 * v**2, v - np.cos(angle) / v]
+
+
+def learned_from(rate, initial, t_end, n, error=0.0):
+    """Two exact states at collocation points, as two steps know them.
+
+    With an error of the slopes that is smooth.
+    """
+    names, t = ("t", "x", "y"), np.linspace(0, t_end, 5 * n)
+    observed = np.linspace(0, t_end, n)
+    found = solve_ivp(
+        rate, (0, t_end), initial, "DOP853", t_eval=t, rtol=1e-12, atol=1e-12
+    )
+    slopes = np.array([rate(*pair) for pair in zip(t, found.y.T, strict=True)]).T
+    slopes *= 1 + error * np.cos(3 * t)
+    features = np.column_stack([t, *found.y])
+    part = SimpleNamespace(depends_on=(0, 1))
+    inputs = SimpleNamespace(names=())
+    setup = SimpleNamespace(
+        equations=(part, part),
+        inputs=inputs,
+        is_system=True,
+        collocation_points=[t[:, None]],
+        unknown_names=lambda variables: names,
+    )
+    data = SimpleNamespace(points=np.repeat(observed, 2)[:, None])
+    return SimpleNamespace(
+        setup=setup,
+        variables=("t",),
+        targets=[*slopes],
+        equations=[SimpleNamespace(training_features=features)] * 2,
+        observations=SimpleNamespace(functions=[data]),
+    )
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-5])
+def test_the_terms_of_a_glider(error):
+    learned = learned_from(glider, [5.0, 0.7], 10, 60, error)
+    settings = ElementarySettings()
+    offered = FunctionTable(learned, settings)
+    expected = [
+        {"sin(y)": -1.0, "x^2": -0.08},
+        {"x": 1.0, "x^-1 cos(y)": -1.0},
+    ]
+    for e, terms in enumerate(expected):
+        best = FunctionScreening(learned, offered, e, settings).run()[0]
+        scales = [offered.scale(term) for term in best.terms]
+        found = zip(best.terms, best.values * scales, strict=True)
+        found = {term.function.name: value for term, value in found}
+        assert found == pytest.approx(terms, rel=1e-3)
+
+
+def test_a_state_that_turns_round_has_fast_sines():
+    def pendulum(t, state):
+        return [state[1], 1.67 - np.sin(state[0]) - 0.64 * state[1]]
+
+    learned = learned_from(pendulum, [1.47, -0.2], 10, 60)
+    offered = FunctionTable(learned, ElementarySettings())
+    angle = learned.equations[0].training_features[:, 1]
+    assert np.max(angle) > 12
+    numbers = [
+        t.function.parameter
+        for t in offered.terms
+        if (t.function.family, t.function.argument) == ("sin", "x")
+    ]
+    assert min(abs(np.array(numbers) - 1)) < 1 / np.ptp(angle)
