@@ -55,6 +55,9 @@ class Criteria:
     approximate : float. Error, in units of the size of the observations, up to which it
         may be that of an equation that describes exact data approximately: polynomials
         in the place of other functions come as near as 1e-4 to 1e-3.
+    systematic : float. The correlation as of `random` from which on trajectories miss
+        exact data if their errors are above `nothing_missed`: rounding errors are
+        random, an equation in the place of another one misses neighbours alike.
     agreement : float. Trajectories with equal terms whose errors differ by less than
         this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
@@ -84,6 +87,7 @@ class Criteria:
     missed: float = 3.0
     missed_if_exact: float = 1e-5
     random: float = 2.0
+    systematic: float = 4.0
     approximate: float = 0.01
     agreement: float = 0.01
     inactive_misfit: float = 0.1
@@ -187,6 +191,11 @@ class Selection:
         if sees_noise(fit.two_step):
             allowed = criteria.missed * noise
         in_time = self.integrable and len(fit.two_step.variables) == 1
+        if in_time and fit.is_exact and not sees_noise(fit.two_step):
+            residuals = fit.model.evaluation.residuals
+            correlation = correlation_of_neighbours(residuals, fit.observations)
+            if correlation > criteria.systematic:
+                allowed = criteria.nothing_missed * scale.size
         if in_time and fit.hypothesis.n_terms and fit.error > allowed:
             return 0.0 if self._looks_like_noise(scale.size) else fit.error / allowed
         if fit.is_exact:
