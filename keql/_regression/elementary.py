@@ -86,7 +86,13 @@ class ElementarySearch:
         is_system = self.problem.learned.setup.is_system
         if is_system and not (start and self._has_much_noise):
             best = self._along(iterate, enough)
-            return best if best is None else self._pruned(best)
+            if best is None or self.is_stopped:
+                return best
+            best = self._pruned(best)
+            if self.is_stopped or not self._has_much_noise:
+                return best
+            terms, values, iterate = list(best.terms), best.values, best.iterate
+            problem = best.model.problem
         for _ in range(self.settings.n_rounds):
             is_met = best is not None and best.error < enough
             most = len(best.terms) if is_met else np.inf
@@ -94,23 +100,39 @@ class ElementarySearch:
             found = self._best_of(problem, offers, iterate, best, enough)
             if found is best or self.is_stopped:
                 return found
+            if best is not None and found.score < best.score + self.settings.better:
+                return found
             best = self._pruned(found)
             terms, values, iterate = list(best.terms), best.values, best.iterate
             problem = best.model.problem
         return best
 
     def _along(self, iterate, enough):
-        """The best of the sets that explain each equation along given states."""
+        """The best of the sets that explain each equation along given states.
+
+        With noise, which hides the errors of states, those of each equation in turn.
+        """
         learned, ranked = self.problem.learned, []
+        noise = self._relative(learned.observation_noise)
         if not can_be_screened(learned):
             return None
         for e in sorted({term.equation for term in self.offered.terms}):
-            screening = FunctionScreening(learned, self.offered, e, self.settings)
-            ranked.append(screening.run())
+            given = learned, self.offered, e, self.settings
+            screening = FunctionScreening(*given, noise if self._has_much_noise else 0)
+            screening.run()
+            if self._has_much_noise:
+                ranked.append(screening.ranked(self.settings.n_tried))
+            else:
+                ranked.append(screening.with_errors_of_states())
+        first, sets = [own[0] for own in ranked], [*zip(*ranked, strict=True)]
+        if self._has_much_noise:
+            sets = [first]
+            for e, own in enumerate(ranked):
+                sets += [[*first[:e], other, *first[e + 1 :]] for other in own[1:]]
         offers = []
-        for sets in zip(*ranked, strict=True):
-            terms = [term for own in sets for term in own.terms]
-            offers.append((terms, np.concatenate([own.values for own in sets])))
+        for each in sets:
+            terms = [term for own in each for term in own.terms]
+            offers.append((terms, np.concatenate([own.values for own in each])))
         return self._best_of(self.problem, offers, iterate, None, enough)
 
     def _best_of(self, problem, offers, iterate, best, enough=0.0):

@@ -22,7 +22,8 @@ from keql._regression.function_table import moved
 class ScreeningOfFunctions:
     """How far the search along known states goes.
 
-    least_noise : float. Of what is compared, relative to its size.
+    least_noise : float. Of what is compared, relative to its size; it is that of the
+        observations if this is more: errors of states go with it.
     floors : tuple of float. The errors of states are no noise: they follow smooth
         curves, which further terms explain. So the best sets are named for noise of so
         many times the least that is found.
@@ -52,8 +53,15 @@ class Screened:
 
 def can_be_screened(learned, fewest=8):
     """Whether collocation points are enough to integrate functions along the states."""
-    points = learned.setup.collocation_points
-    return all(len(np.unique(own[:, 0])) >= fewest for own in points)
+    parts = (part for e in range(len(learned.equations)) for part in _times(learned, e))
+    return all(len(np.unique(part)) >= fewest for part in parts)
+
+
+def _times(learned, e):
+    """At which times an equation is imposed on each function, a list of arrays."""
+    times = learned.equations[e].training_features[:, 0]
+    numbers = [np.sum(rows.equation == e) for rows in learned.setup.rows]
+    return np.split(times, np.cumsum(numbers)[:-1])
 
 
 class FunctionScreening:
@@ -63,35 +71,47 @@ class FunctionScreening:
     offered : FunctionTable.
     e : int. The position of the equation.
     settings : ElementarySettings.
+    noise : float. Of the states, in units of their size.
+
+    found : dict. Screened of the sets whose inner parameters were solved for.
     """
 
-    def __init__(self, learned, offered, e, settings):
+    def __init__(self, learned, offered, e, settings, noise=0.0):
+        self.found = {}
         self.offered, self.e, self.settings = offered, e, settings
         self.how = ScreeningOfFunctions()
+        self.least = max(noise, self.how.least_noise)
         self.grid = [t for t in offered.terms if t.equation == e]
-        times = learned.equations[e].training_features[:, 0]
-        ends = np.cumsum([len(x) for x in learned.setup.collocation_points])[:-1]
-        observed = [np.unique(f.points[:, 0]) for f in learned.observations.functions]
-        self.parts = [*zip(np.split(times, ends), observed, strict=True)]
-        self.ends, self._known = ends, {}
+        times, functions = _times(learned, e), learned.observations.functions
+        observed = [np.unique(data.points[:, 0]) for data in functions]
+        self.parts = [*zip(times, observed, strict=True)]
+        self.ends, self._known = np.cumsum([*map(len, times)])[:-1], {}
         self.target = self._integrated(learned.targets[e])
         self.n_free = max(1, len(self.target) - len(self.parts))
         self.odds = TermOdds(offered.kinds, settings.n_expected)
 
     def run(self):
-        """The best sets of terms, a list of Screened: one for each of the floors."""
-        found, best = {}, None
+        """Find sets of terms."""
+        best = None
         for _ in range(self.how.n_rounds):
             for terms in self._offers(best):
                 refined = self._refined(terms)
-                found[frozenset(refined.terms)] = refined
-            first = max(found.values(), key=lambda each: each.score)
+                self.found[frozenset(refined.terms)] = refined
+            [first] = self.ranked(1)
             if best is not None and first.score <= best.score:
                 break
             best = first
-        least = min(each.noise for each in found.values())
+
+    def ranked(self, n):
+        """The n best sets that were found, a list of Screened."""
+        return sorted(self.found.values(), key=lambda each: -each.score)[:n]
+
+    def with_errors_of_states(self):
+        """The best sets if states have errors, one for each of the floors."""
+        found = self.found.values()
+        least = min(each.noise for each in found)
         fits = (
-            [self._fit(each.terms, floor * least)[0] for each in found.values()]
+            [self._fit(each.terms, floor * least)[0] for each in found]
             for floor in self.how.floors
         )
         return [max(own, key=lambda each: each.score) for own in fits]
@@ -126,7 +146,7 @@ class FunctionScreening:
         """A set with the inner parameters that explain the equation best."""
         best, last = None, np.inf
         for _ in range(self.how.max_steps):
-            fit, moves = self._fit(terms, self.how.least_noise)
+            fit, moves = self._fit(terms, self.least)
             if best is None or fit.score > best.score:
                 best = fit
             change = np.max(np.abs(moves), initial=0.0)
@@ -170,7 +190,7 @@ class FunctionScreening:
             self._effect(t, slope=True) for t in everything if t.function.family
         ]
         effects = np.column_stack(effects)
-        level = self.how.least_noise * (rms(self.target) or 1.0)
+        level = self.least * (rms(self.target) or 1.0)
 
         def evidence(odds):
             prior, levels = np.eye(effects.shape[1]), (1.0, np.inf)

@@ -31,6 +31,7 @@ class ElementarySettings:
         not more than this.
     n_tried : int. Sets of each size that are solved for in each linearisation.
     n_rounds : int. Linearisations.
+    better : float. By which the log evidence has to rise for another linearisation.
     max_steps : int. Steps to solve for one set.
     largest_change : float. Of the logarithm of a parameter in a step.
     tol : float. Change of the states at which steps end, relative to their size.
@@ -52,6 +53,7 @@ class ElementarySettings:
     n_small: int = 400
     n_tried: int = 3
     n_rounds: int = 6
+    better: float = 0.1
     max_steps: int = 30
     largest_change: float = 0.5
     tol: float = 1e-8

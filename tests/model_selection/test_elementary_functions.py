@@ -9,6 +9,7 @@ from scipy.integrate import solve_ivp
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import LearnedEquation, OneStepKEqL
+from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import Dictionary
 
 
@@ -94,6 +95,54 @@ def test_polynomials_with_noise_stay_polynomials():
     rng = np.random.default_rng(0)
     model = first_order().fit(t, u + 0.002 * rng.standard_normal(25))
     assert set(model.equation_.terms()) == {"u", "u^2"}
+
+
+def test_a_system_whose_angle_turns_round():
+    def turning(t, state):
+        return [state[1], 1.67 - np.sin(state[0]) - 0.64 * state[1]]
+
+    t, names = np.linspace(0, 10, 80), ("x", "y")
+    found = solve_ivp(
+        turning, (0, 10), [1.47, -0.2], "DOP853", t_eval=t, rtol=1e-12, atol=1e-12
+    )
+    model = OneStepKEqL(
+        operators=names,
+        known_part=("x_t", "y_t"),
+        states=names,
+        variables=("t",),
+        n_terms="auto",
+    ).fit(t[:, None], found.y.T)
+    text = str(model.equation_).splitlines()
+    assert text[0].endswith("x_t = 1.00 y")
+    assert {*text[1].split(" = ")[1].split(" - ")} == {
+        "1.67",
+        "0.640 y",
+        "1.00 sin(x)",
+    }
+
+
+@pytest.mark.slow
+def test_terms_that_stand_in_for_others_are_in_doubt():
+    """Two eyes, of which one wins: cubic polynomials meet 150 exact values to 4e-7."""
+
+    def rivals(t, state):
+        x, y = state
+        drives = (1 / (1 + np.exp(4.89 * other - 1.4)) for other in (y, x))
+        return [drive - own for drive, own in zip(drives, state, strict=True)]
+
+    t, names = np.linspace(0, 10, 150), ("x", "y")
+    found = solve_ivp(
+        rivals, (0, 10), [0.65, 0.59], "DOP853", t_eval=t, rtol=1e-12, atol=1e-13
+    )
+    model = OneStepKEqL(
+        operators=names,
+        known_part=("x_t", "y_t"),
+        states=names,
+        variables=("t",),
+        n_terms="auto",
+    )
+    with pytest.warns(IdentifiabilityWarning, match="missed by"):
+        model.fit(t[:, None], found.y.T)
 
 
 def logistic(u):
