@@ -104,7 +104,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         that are given need these periods. None: no coordinate is a ring.
     state_kernel : kernel or dict, default=None
         Kernel of the states, ``{state: kernel}`` if they differ; free hyperparameters
-        are fitted by maximum marginal likelihood of the observations. None: states of
+        are fitted by maximum marginal likelihood of the observations. Where `n_terms` of
+        ordinary differential equations are searched for, it is that of a joint fit,
+        taken if no exact states predict as well. None: states of
         ordinary differential equations, of any order and number, and of one equation of
         evolution in one space dimension, u_t or u_tt = G(t, x, u, u_x, ...) of second
         to fourth order in space, of any order on a ring, obey these exactly, unless
@@ -315,7 +317,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         # Otherwise states follow the equation at these points, as the user says.
         names = [terms.name for terms in setup.equations]
         given = self._hypothesis, self._settings, observations.states, names
-        return not why_at_collocation_points(*given)
+        points = observations.functions[0].points
+        return not why_at_collocation_points(*given, points.shape[1] == 1)
 
     def _previous(self):
         """An earlier solution to start from, if that is asked for."""

@@ -165,17 +165,20 @@ def _exact(hypothesis):
     return replace(hypothesis, constraint="integration", name=name)
 
 
-def why_at_collocation_points(given, settings, states, equations):
+def why_at_collocation_points(given, settings, states, equations, in_time):
     """Why what the user says asks for equations at collocation points, as a clause.
 
     Empty if it leaves open whether states obey them exactly. `states` and `equations`
-    are all names.
+    are all names; `in_time` says that there is time alone, where trajectories whose
+    terms are searched for need no kernel of the states.
     """
     if settings.reduced:
         return "states of the reduced method lie in the span of kernel functions"
     if settings.solver != "auto":
         return f"solver={settings.solver!r} asks for states made of representers"
-    if len(given.open_states(states)) < len(states) or settings.optimizer is None:
+    all_open = len(given.open_states(states)) == len(states)
+    searched = all(given.of_equation(name).n_terms is not None for name in equations)
+    if not (all_open or (in_time and searched)) or settings.optimizer is None:
         return "state_kernel is given, or optimizer=None keeps the default one"
     if any(given.of_equation(name).equation_noise for name in equations):
         return "equation_noise says that the equation does not hold exactly"
@@ -185,10 +188,11 @@ def why_at_collocation_points(given, settings, states, equations):
 def _why_not_exact(two_step, given, settings):
     names = [terms.name for terms in two_step.setup.equations]
     states = two_step.observations.states
-    reason = why_at_collocation_points(given, settings, states, names)
+    in_time = len(two_step.variables) == 1
+    reason = why_at_collocation_points(given, settings, states, names, in_time)
     if reason:
         return reason
-    if len(two_step.variables) == 1:
+    if in_time:
         return why_no_trajectories(two_step)
     kernel = two_step.equation.equation_kernel
     has_functions = kernel is not None and kernel.feature_names is not None

@@ -11,6 +11,7 @@ equation learned with the one may be held while states are found with the other.
 from dataclasses import replace
 from itertools import islice
 
+from keql._regression.two_step import fit_two_steps
 from keql.equation import find_terms
 from keql.model_selection._annealing import (
     anneal,
@@ -53,8 +54,33 @@ def search(two_step, given, context):
     table = candidates(two_step, given, context.settings)
     is_open = given.open_states(two_step.observations.states)
     if not is_open or context.settings.optimizer is None:
-        return Selection(fit_hypothesis(given, two_step, context))
+        return _with_given_kernels(two_step, given, table, context)
     return _Search(two_step, table, context).run()
+
+
+def _with_given_kernels(two_step, given, table, context):
+    """The fit whose state kernels are given, or trajectories, which have no kernel.
+
+    These start from the states that observations alone suggest, and are taken if they
+    convince, or predict clearly better: who gives a kernel does not lose them.
+    """
+    if table[0].why_not:
+        return Selection(fit_hypothesis(given, two_step, context))
+    learned, settings = two_step, context.settings
+    described = learned.observations, learned.variables, learned.setup
+    open_ = fit_two_steps(replace(given, state_kernel=None), *described, settings)
+    search = ExactSearch(open_, candidates(open_, given, settings), context)
+    exact = search.run()
+    if exact is not None:  # what is given is what the fit has
+        learned = replace(exact.problem.learned, state_kernel=learned.state_kernel)
+        exact = replace(exact, problem=replace(exact.problem, learned=learned))
+    if exact is not None and search.is_enough(exact):
+        selection = Selection(exact=exact)
+    else:
+        joint = Selection(fit_hypothesis(given, two_step, context))
+        selection = joint.or_exact(exact, context.criteria.clearly_better)
+    said = {"not_tried": search.not_tried, "criteria": context.criteria}
+    return replace(selection, integrable=True, **said)
 
 
 class _Search:

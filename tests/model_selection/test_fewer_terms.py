@@ -88,7 +88,7 @@ def test_fits_of_a_system_end_where_the_number_of_terms_is_certain():
     y = np.column_stack([np.sin(2 * t), np.cos(2 * t)])
     problem = {"operators": ("a", "b"), "known_part": ("a_t", "b_t")}
     names = {"states": ("a", "b"), "variables": ("t",)}
-    kernels = {"state_kernel": RBF(1.0), "observation_noise": 1e-4}
+    kernels = {"state_kernel": RBF(1.0), "observation_noise": 1e-4, "solver": "dual"}
     model = OneStepKEqL(**problem, **names, **kernels, n_terms="auto").fit(t, y)
     assert model.equation_["a_t"].terms() == {"b": pytest.approx(2, rel=1e-3)}
     assert model.equation_["b_t"].terms() == {"a": pytest.approx(-2, rel=1e-3)}

@@ -15,7 +15,7 @@ from keql._joint.assembly import joint_basis
 from keql._regression.screening import ScreeningSettings, with_most_probable_terms
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.equation import find_terms
-from keql.kernels import Polynomial
+from keql.kernels import RBF, Polynomial
 from keql.model_selection._fewer_terms import TermTable
 from keql.model_selection._fit import Context
 from keql.model_selection._trajectory_terms import (
@@ -344,3 +344,27 @@ def test_the_most_probable_of_many_terms_are_searched():
         found, std = equation.terms(return_std=True)
         assert set(found) == set(truth)
         assert all(abs(found[k] - truth[k]) < 4 * std[k] for k in truth)
+
+
+def test_who_gives_kernels_and_noise_keeps_trajectories():
+    t = np.linspace(0, 8, 30)[:, None]
+    rng = np.random.default_rng(3)
+    y = 1 / (1 + 9 * np.exp(-t[:, 0])) + 0.001 * rng.standard_normal(30)
+    given = {
+        "state_kernel": RBF(2.0, "fixed"),
+        "equation_kernel": Polynomial(3),
+        "observation_noise": 0.001,
+    }
+    fits = []
+    for names in ((), ("state_kernel",), ("state_kernel", "observation_noise"), given):
+        settings = {name: given[name] for name in names}
+        model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto", **settings)
+        fits.append(model.fit(t, y).equation_)
+        if "state_kernel" in settings:
+            assert model.state_kernel_ == given["state_kernel"]
+    assert all(set(fit.terms()) == {"u", "u^2"} for fit in fits)
+    S = np.column_stack([t, y])
+    for fit in fits[1:]:
+        np.testing.assert_allclose(
+            fit.unknown_part(S), fits[0].unknown_part(S), atol=0.001
+        )
