@@ -104,8 +104,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         that are given need these periods. None: no coordinate is a ring.
     state_kernel : kernel or dict, default=None
         Kernel of the states, ``{state: kernel}`` if they differ; free hyperparameters
-        are fitted by maximum marginal likelihood of the observations. Where `n_terms` of
-        ordinary differential equations are searched for, it is that of a joint fit,
+        are fitted by maximum marginal likelihood of the observations. Where the terms
+        of ordinary differential equations are searched for, it is that of a joint fit,
         taken if no exact states predict as well. None: states of
         ordinary differential equations, of any order and number, and of one equation of
         evolution in one space dimension, u_t or u_tt = G(t, x, u, u_x, ...) of second
