@@ -122,10 +122,14 @@ class FunctionTable:
         positive = [o for o in operators if np.min(S[:, self.names.index(o)]) > 0]
         for name in operators:
             x = S[:, self.names.index(name)]
-            squared = [((name, 2),)]
             inverse = [((other, -1),) for other in positive if other != name]
+            others = [o for o in operators if o != name] if self.is_system else []
+            saturating = {  # as one state feeds on another
+                "pole": [((name, 1), (other, 1)) for other in others],
+                "peak": [((name, 2),), *(((name, 2), (other, 1)) for other in others)],
+            }
             for family, k in state_grid(x, settings.n_parameters):
-                own = squared if family in ("peak",) else []
+                own = saturating.get(family, [])
                 if self.is_system and family in ("sin", "cos"):
                     own = inverse
                 for powers in [*factors, *own]:
