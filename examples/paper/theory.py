@@ -31,7 +31,7 @@ from experiment import (
 )
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql.kernels import Matern
+from keql.kernels import Constant, Matern
 from keql.metrics import fill_distance
 
 # By dimension: smoothness of the kernels, points per side, length scale.
@@ -117,7 +117,7 @@ def measure(d, nu, method, n):
         f,
         variables=problem.variables,
         state_kernel=problem.kernel,
-        equation_kernel=EQUATION_KERNEL,
+        equation_kernel=Constant(1.0, "fixed") * EQUATION_KERNEL,
         observation_noise=NOISE,
         equation_noise=NOISE * np.sqrt(np.mean(f**2)),
         n_inducing=10_000,

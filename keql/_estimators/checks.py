@@ -5,13 +5,9 @@ Errors name the parameter, what was found, and what to do.
 
 import inspect
 import re
-import warnings
 from numbers import Integral, Real
 
-import numpy as np
-
 from keql._numerics.arguments import naming
-from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import SystemKernel, as_kernel
 from keql.operators import DifferentialOperator, parse_operator
 
@@ -131,34 +127,3 @@ def _is_operator(name, variables, states):
     except ValueError:
         return False
     return True
-
-
-def warn_of_narrow_priors(hypothesis, learned, narrow=0.01, n_rows=50):
-    """Warn of given equation kernels whose P is far smaller than it would have to be.
-
-    The prior standard deviation of P, over at most about `n_rows` of the features of a
-    LearnedModel, is compared with the median size of what P has to explain: below
-    the part `narrow` of it coefficients are pulled to zero, whatever the data say.
-    """
-    if learned.setup is None:
-        return
-    forcing = learned.setup.split(np.concatenate(learned.setup.forcing))
-    for terms, equation, f in zip(
-        learned.setup.equations, learned.equations, forcing, strict=True
-    ):
-        kernel = equation.equation_kernel
-        if kernel is None or hypothesis.of_equation(terms.name).equation_kernel is None:
-            continue
-        S = equation.training_features
-        rows = S[:: max(1, len(S) // n_rows), : equation.n_unknown_features]
-        prior = np.sqrt(np.mean(kernel.diag(rows)))
-        size = np.median(np.abs(f - equation.known_part(S)))
-        if prior < narrow * size:
-            warnings.warn(
-                f"equation_kernel says that P is of size {prior:.2g}, but it has to "
-                f"explain values of size {size:.2g}, in units of the forcing: its "
-                "coefficients are pulled to zero. Multiply the kernel by the square of "
-                f"their ratio, {(size / prior) ** 2:.1g}, or leave it out.",
-                IdentifiabilityWarning,
-                stacklevel=4,
-            )

@@ -186,7 +186,6 @@ class Learner(BaseKEqL):
         given = self._hypothesis, observations, variables, setup, self._settings
         with threads_for(max(len(data.values) for data in observations.functions)):
             learned = fit_two_steps(*given, n_restarts)
-        checks.warn_of_narrow_priors(self._hypothesis, learned)
         return learned
 
     def _learns_where_observed(self, setup, observations):

@@ -20,6 +20,7 @@ from keql.fit_report import (
     SearchSummary,
     describe_fit,
     percent,
+    pulled_to_zero,
     residuals_of_equations,
     rivals_in_words,
     travelling,
@@ -118,13 +119,15 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         kernel of :class:`keql.TwoStepKEqL`, if observations are predicted better.
     equation_kernel : kernel or dict, default=None
         Kernel of P, ``{equation: kernel}`` if they differ; free hyperparameters are
-        fitted to the two-step solution. None: a :class:`keql.kernels.Polynomial` of
-        degree 2 with fitted variance. If no state kernel is given either, it has degree
-        3 if observations are predicted poorly with degree 2, and clearly better with 3,
-        or if ordinary differential equations have cubic terms by their evidence; or, if
-        there are several functions and `n_terms` is not given, it is one of linear
-        equations whose coefficients vary with the coordinates, if with it observations
-        are predicted clearly better, by exact states where there are such.
+        fitted to the two-step solution, and its scale is found, as a variance, unless a
+        factor such as ``Constant(1.0, "fixed")`` says it. None: a
+        :class:`keql.kernels.Polynomial` of degree 2. If no state kernel is given
+        either, it has degree 3 if observations are predicted poorly with degree 2, and
+        clearly better with 3, or if ordinary differential equations have cubic terms by
+        their evidence; or, if there are several functions and `n_terms` is not given,
+        it is one of linear equations whose coefficients vary with the coordinates, if
+        with it observations are predicted clearly better, by exact states where there
+        are such.
     observation_noise : float or dict, default=None
         Standard deviation sigma_u of an observation of weight 1, in units of `y`,
         ``{state or operator: float}`` if they differ; None: fitted with the state
@@ -305,7 +308,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             context = Context(settings, report, self._previous(), tried=tried)
             with threads_for(_size_of(two_step)):
                 selection = search(two_step, self._hypothesis, context)
-            doubts = _doubts(selection)
+            doubts = _doubts(selection, self._hypothesis)
             self._store_selection(selection, doubts)
         doubts = f"found that {'; '.join(doubts)}." if doubts else ""
         progress.done(self.equation_, doubts)
@@ -403,10 +406,11 @@ class EarlierSolution(NamedTuple):
     equations: tuple
 
 
-def _doubts(selection):
+def _doubts(selection, given):
     """Why the equations of a fit may be others, as a list of sentences.
 
-    They are in its warning and in its report.
+    They are in its warning and in its report. The Hypothesis `given` is what the user
+    says.
     """
     if selection.explains_little:
         spread = PredictionScale(selection.best.observations).spread
@@ -414,11 +418,13 @@ def _doubts(selection):
             "the fit explains little: each observation is predicted from all others "
             f"with an error of {selection.error / spread:.2g} times their standard "
             "deviation. Observe more often or with less noise, or try other operators "
-            "or kernels; do not rely on the equations"
+            "or kernels; do not rely on the equations",
+            *pulled_to_zero(given, selection.best.learned),
         ]
     fit = selection.best
     criteria = selection.criteria
     doubts = undetermined(fit.learned) + travelling(fit.learned, criteria.unexplained)
+    doubts += pulled_to_zero(given, fit.learned)
     rivals = rivals_in_words(selection.rivals)
     doubts += [rivals] if rivals else []
     if selection.misses:

@@ -1,11 +1,13 @@
 """Two-step kernel equation learning: the states first, then the equations."""
 
+import warnings
 from typing import Any, Self
 
 from keql._estimators.base import all_or_nothing
 from keql._estimators.learner import Learner
 from keql._estimators.progress import Progress
-from keql.fit_report import describe_fit
+from keql.exceptions import IdentifiabilityWarning
+from keql.fit_report import SearchSummary, describe_fit, pulled_to_zero
 
 
 class TwoStepKEqL(Learner):
@@ -78,8 +80,9 @@ class TwoStepKEqL(Learner):
         the data, see Notes.
     equation_kernel : kernel or dict, default=None
         Kernel of P, ``{equation: kernel}`` if they differ; parts without `active_dims`
-        act on the operators and inputs. None: a :class:`keql.kernels.Polynomial` of
-        degree 2 with fitted variance.
+        act on the operators and inputs. Its scale is found, as a variance, unless a
+        factor such as ``Constant(1.0, "fixed")`` says it. None: a
+        :class:`keql.kernels.Polynomial` of degree 2.
     observation_noise, equation_noise : float or dict, default=None
         Standard deviations of an observation of weight 1, in units of `y`, and of the
         equation's residual, in units of the forcing; ``{state or operator: float}`` and
@@ -208,6 +211,11 @@ class TwoStepKEqL(Learner):
             given = X, y, sample_weight, self.n_restarts, progress
             learned = self._learn_in_two_steps(*given)
             self._store(learned)
-            self.fit_report_ = describe_fit(self, learned)
+            doubts = pulled_to_zero(self._hypothesis, learned)
+            summary = SearchSummary(too_small=tuple(doubts))
+            self.fit_report_ = describe_fit(self, learned, summary)
             progress.done(self.equation_)
+        if doubts:
+            text = f"{type(self).__name__} found that {'; '.join(doubts)}."
+            warnings.warn(text, IdentifiabilityWarning, stacklevel=2)
         return self

@@ -30,6 +30,8 @@ from keql.kernels import (
     RBF,
     Constant,
     Polynomial,
+    Product,
+    Sum,
     SystemKernel,
     as_kernel,
     map_states,
@@ -289,7 +291,13 @@ def _learn_equation(learned, terms, S, forcing, hypothesis, settings, rng):
     else:
         size = size_or_one(forcing - terms.known_part(typical))
         kernel = _bind_equation_kernel(
-            hypothesis, terms, setup, typical[:, : unknown.shape[1]], size, variables
+            hypothesis,
+            terms,
+            setup,
+            typical[:, : unknown.shape[1]],
+            size,
+            variables,
+            settings.optimizer,
         )
         kernel = with_fixed_bounds(kernel) if is_hidden else kernel
         stride = -(-len(target) // settings.n_likelihood_rows)
@@ -326,22 +334,65 @@ def _typical_features(learned, terms, S):
     return True, with_prior_values(learned, S, first, hidden)
 
 
-def _bind_equation_kernel(hypothesis, terms, setup, unknown, size, variables):
+def _bind_equation_kernel(
+    hypothesis, terms, setup, unknown, size, variables, optimizer
+):
     """The equation kernel on the columns of the features, scaled to them.
 
-    `size` is the root mean square of what P has to explain.
+    `size` is the root mean square of what P has to explain. Without an `optimizer` a
+    given kernel is used as it is, otherwise its scale is free.
     """
     kernel = hypothesis.equation_kernel
     kernel = polynomial_kernel(size) if kernel is None else kernel
+    with naming("equation_kernel"):
+        kernel = as_kernel(kernel)
+    kernel = kernel if optimizer is None else with_free_scale(kernel, size)
     names, d = setup.unknown_names(variables), len(variables)
     n_coordinates = d + len(setup.inputs.names)
     inputs = range(d, n_coordinates)
     operators = (n_coordinates + q for q in terms.depends_on)
     columns = tuple(sorted([*inputs, *operators]))
     with naming("equation_kernel"):
-        bound = as_kernel(kernel).bind(names, default=columns).scaled_to(unknown)
+        bound = kernel.bind(names, default=columns).scaled_to(unknown)
         bound(unknown[:1])  # says what is wrong with its numbers
     return bound
+
+
+def with_free_scale(kernel, size):
+    """A kernel of P whose scale is free, unless it was said to be fixed or bounded.
+
+    Each summand without a :class:`keql.kernels.Constant` as a factor gets one, its
+    variance free; a Constant with its default bounds, which are a matter of units, has
+    those of the variance instead. `size` is the root mean square of what P has to
+    explain.
+    """
+    if isinstance(kernel, Sum):
+        return Sum(with_free_scale(kernel.k1, size), with_free_scale(kernel.k2, size))
+    if not _has_scale(kernel):
+        return _variance(size) * kernel
+    return _with_wide_bounds(kernel, size)
+
+
+def _has_scale(kernel):
+    """Whether a Constant is a factor of a kernel."""
+    if isinstance(kernel, Product):
+        return _has_scale(kernel.k1) or _has_scale(kernel.k2)
+    return isinstance(kernel, Constant)
+
+
+def _with_wide_bounds(kernel, size):
+    """A product, its Constants of default bounds with those of a free variance."""
+    if isinstance(kernel, Product):
+        factors = kernel.k1, kernel.k2
+        return Product(*(_with_wide_bounds(factor, size) for factor in factors))
+    default = Constant().constant_value_bounds
+    bounds = getattr(kernel, "constant_value_bounds", None)
+    if bounds is None or not np.array_equal(bounds, default):
+        return kernel
+    free = _variance(size)
+    lower, upper = free.constant_value_bounds
+    start = kernel.constant_value
+    return free.set_params(constant_value=start if lower <= start <= upper else size**2)
 
 
 def polynomial_kernel(size, degree=2, columns=None):

@@ -170,10 +170,10 @@ def _equation(features, theta, nu):
 
 def _published_kernels(layout, n_observations, n_collocation):
     """Return the published kernels and noise levels of a layout."""
-    state, equation, beta = RBF((0.3, 0.1)), Polynomial(2), 1e-11
+    state, variance, beta = RBF((0.3, 0.1)), 1.0, 1e-11
     if layout == "boundary":
-        state, beta = RBF(0.0125**0.5, "fixed"), 1e-16
-        equation = Constant(10.0, "fixed") * equation
+        state, variance, beta = RBF(0.0125**0.5, "fixed"), 10.0, 1e-16
+    equation = Constant(variance, "fixed") * Polynomial(2)
     noise = common.noise_levels(n_observations, n_collocation, omega=100, beta=beta)
     return {"state_kernel": state, "equation_kernel": equation, **noise}
 

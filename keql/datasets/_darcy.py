@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from keql.datasets import _common as common
-from keql.kernels import RBF, Polynomial
+from keql.kernels import RBF, Constant, Polynomial
 
 VARIABLES = ("x1", "x2")
 OPERATORS = ("u", "u_x1", "u_x1x1", "u_x2", "u_x2x2", "u_x1x2")
@@ -194,9 +194,10 @@ def make_darcy(
         forcing[float(m)] = _unknown_part(features)
     X = np.vstack(X)
     n_collocation = n_functions * n_inner
+    coefficients = RBF(0.4, "fixed", active_dims=VARIABLES)
     kernels = {
         "state_kernel": RBF(0.5, "fixed"),
-        "equation_kernel": RBF(0.4, "fixed", active_dims=VARIABLES) * Polynomial(1),
+        "equation_kernel": Constant(1.0, "fixed") * coefficients * Polynomial(1),
         **common.noise_levels(len(X), n_collocation, omega=5, beta=1e-12),
         "n_inducing": min(200, n_collocation),
     }

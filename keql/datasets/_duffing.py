@@ -6,7 +6,7 @@ from scipy.interpolate import make_interp_spline
 
 from keql._numerics.memory import refuse_steps
 from keql.datasets import _common as common
-from keql.kernels import RBF, RationalQuadratic
+from keql.kernels import RBF, Constant, RationalQuadratic
 
 
 class _DuffingTruth:
@@ -120,7 +120,7 @@ def make_duffing(
         raise ValueError(f"initial={initial!r}; give two numbers, u(0) and u_t(0).")
     kernels = {
         "state_kernel": RationalQuadratic(2**-0.5, 1.0, "fixed", "fixed"),
-        "equation_kernel": RBF(1.0, "fixed"),
+        "equation_kernel": Constant(1.0, "fixed") * RBF(1.0, "fixed"),
         **common.noise_levels(n_observations, n_collocation, omega=50, beta=1e-9),
         "n_inducing": min(500, n_collocation),
     }

@@ -112,6 +112,48 @@ def unexplained(residuals, most):
     return sentences
 
 
+def pulled_to_zero(hypothesis, learned, narrow=0.01, n_rows=50):
+    """Equations whose given kernel holds P far too small, each in a sentence.
+
+    The prior standard deviation of P, over at most about `n_rows` of the features of a
+    LearnedModel, is compared with the median size of what P has to explain: below
+    the part `narrow` of it coefficients are pulled to zero, whatever the data say. The
+    Hypothesis tells which kernels were given; the scale of others is found.
+    """
+    if learned.setup is None:
+        return []
+    sentences = []
+    for terms, equation, target in zip(
+        learned.setup.equations, learned.equations, learned.targets, strict=True
+    ):
+        kernel = equation.equation_kernel
+        given = hypothesis.of_equation(terms.name).equation_kernel
+        if kernel is None or given is None or _is_found(kernel):
+            continue
+        S = equation.training_features
+        rows = S[:: max(1, len(S) // n_rows), : equation.n_unknown_features]
+        prior, size = np.sqrt(np.mean(kernel.diag(rows))), np.median(np.abs(target))
+        if prior < narrow * size:
+            sentences.append(
+                f"the scale of equation_kernel says that P is of size {prior:.2g}, but "
+                f"it has to explain values of size {size:.2g}, in units of the "
+                "forcing: its coefficients are pulled to zero. Leave the scale open, "
+                "with no Constant or one of default bounds, or multiply the kernel by "
+                f"the square of the ratio, {(size / prior) ** 2:.1g}"
+            )
+    return sentences
+
+
+def _is_found(kernel):
+    """Whether the variance of a fitted kernel is a free one, within its bounds."""
+    values = kernel.get_params()
+    return any(
+        values[each.name] < 0.99 * each.bounds[0, 1]
+        for each in kernel.hyperparameters
+        if each.name.endswith("constant_value") and not each.fixed
+    )
+
+
 def rivals_in_words(rivals, most=3):
     """Other terms that explain the data about as well, as a sentence, or empty.
 

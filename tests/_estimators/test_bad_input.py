@@ -10,7 +10,7 @@ from keql import Equation, KernelPDESolver, OneStepKEqL, ReducedOneStepKEqL, Two
 from keql._evolution.trajectory import Trajectory
 from keql.datasets import make_burgers, make_lotka_volterra
 from keql.exceptions import IdentifiabilityWarning, SimulationError
-from keql.kernels import RBF, Matern, Polynomial
+from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.operators import gram, parse_operator
 from keql.plotting import StateDisplay
 
@@ -309,8 +309,10 @@ def test_priors_that_cannot_hold_the_data_are_told(kind):
     t = np.linspace(0, 6, 20)[:, None]
     given = {"operators": ("u",), "known_part": "u_tt", "variables": ("t",)}
     y = 1e3 * np.sin(2 * t[:, 0])  # in millivolts
-    with pytest.warns(IdentifiabilityWarning, match="Multiply the kernel .* 4e\\+06"):
-        kind(**given, equation_kernel=Polynomial(1)).fit(t, y)
+    fixed = Constant(1.0, "fixed") * Polynomial(1)
+    with pytest.warns(IdentifiabilityWarning, match="multiply the kernel .* 4e\\+06"):
+        model = kind(**given, equation_kernel=fixed).fit(t, y)
+    assert any("pulled to zero" in text for text in model.fit_report_.concerns)
     # A number that is no usual one is a start of its own, not moved into bounds.
     model = kind(**given, equation_kernel=4e6 * Polynomial(1)).fit(t, y)
     assert model.equation_.terms()["u"] == pytest.approx(-4, rel=1e-4)

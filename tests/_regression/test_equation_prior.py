@@ -8,8 +8,12 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
-from keql._regression.two_step import polynomial_kernel, varying_coefficient_kernel
-from keql.kernels import Polynomial
+from keql._regression.two_step import (
+    polynomial_kernel,
+    varying_coefficient_kernel,
+    with_free_scale,
+)
+from keql.kernels import RBF, Constant, Polynomial
 from keql.model_selection._candidates import candidates
 from keql.model_selection._criteria import Selection
 from keql.model_selection._fit import Context
@@ -40,6 +44,32 @@ def test_variances_are_in_units_of_the_size():
         np.testing.assert_allclose(ratio, 1e6)
         bounds = np.exp(make(1e3).bounds[0])
         np.testing.assert_allclose(bounds / 1e6, np.exp(make(1.0).bounds[0]))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (Polynomial(2), polynomial_kernel(1e3)),
+        (RBF(2.0, "fixed"), Constant(1e6, (1.0, 1e12)) * RBF(2.0, "fixed")),
+        (Constant(2.0, "fixed") * RBF(2.0), Constant(2.0, "fixed") * RBF(2.0)),
+        (Constant(2.0, (1, 3)) * RBF(2.0), Constant(2.0, (1, 3)) * RBF(2.0)),
+        (2.0 * RBF(2.0), Constant(2.0, (1.0, 1e12)) * RBF(2.0)),
+        (RBF(1.0) * Constant(0.1), RBF(1.0) * Constant(1e6, (1.0, 1e12))),
+        (
+            Constant(2.0, "fixed") + Polynomial(1),
+            Constant(2.0, "fixed") + Constant(1e6, (1.0, 1e12)) * Polynomial(1),
+        ),
+        (
+            (Constant(1.0, "fixed") + Polynomial(1)) * RBF(1.0),
+            Constant(1e6, (1.0, 1e12))
+            * ((Constant(1.0, "fixed") + Polynomial(1)) * RBF(1.0)),
+        ),
+    ],
+)
+def test_scales_are_free_unless_they_are_said(given, expected):
+    found = with_free_scale(given, 1e3)
+    assert found == expected
+    np.testing.assert_allclose(found.bounds, expected.bounds)
 
 
 def test_varying_coefficients_do_not_depend_on_units_of_coordinates():

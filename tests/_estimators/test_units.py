@@ -1,0 +1,67 @@
+"""Equations in other units are the same equations, whatever is given."""
+
+import numpy as np
+import pytest
+
+from keql import IdentifiabilityWarning, OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
+from keql.kernels import RBF, Constant, Polynomial
+
+T = np.linspace(0, 6, 30)[:, None]
+Y = np.sin(2 * T[:, 0])
+# Units of time and of the state, one by one and together.
+UNITS = [(1e-12, 1.0), (1e12, 1.0), (1.0, 1e-12), (1.0, 1e12), (2.3e-4, 3.7e5)]
+
+
+def stiffness(model, kernel, seconds=1.0, volts=1.0, **parameters):
+    """The c of u'' = -c u, in 1/s^2, from data in other units."""
+    given = {"operators": ("u",), "known_part": "u_tt", "variables": ("t",)}
+    model = model(**given, equation_kernel=kernel, **parameters)
+    equation = model.fit(T * seconds, Y * volts).equation_
+    return equation.gradient([[seconds, 0.3 * volts, 0.0]])[0, 1] * seconds**2
+
+
+@pytest.mark.parametrize("kernel", [Polynomial(1), 1.0 * Polynomial(1)])
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        (TwoStepKEqL, {}),
+        (OneStepKEqL, {"solver": "dual"}),
+        (OneStepKEqL, {"solver": "primal"}),
+    ],
+)
+def test_the_scale_of_given_kernels_is_found(model, parameters, kernel):
+    parameters = {"state_kernel": None, **parameters}
+    expected = stiffness(model, kernel, **parameters)
+    assert expected == pytest.approx(4, rel=1e-4)
+    for units in UNITS:
+        found = stiffness(model, kernel, *units, **parameters)
+        assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_what_is_fixed_is_kept():
+    given = {"operators": ("u",), "known_part": "u_tt", "variables": ("t",)}
+    fixed = Constant(3.0, "fixed") * RBF(1.0, "fixed")
+    model = TwoStepKEqL(**given, equation_kernel=fixed).fit(T, Y)
+    assert model.equation_kernel_.k1.constant_value == 3.0
+    assert model.equation_kernel_.n_dims == 0
+    kept = TwoStepKEqL(**given, equation_kernel=RBF(1.0), optimizer=None).fit(T, Y)
+    assert isinstance(kept.equation_kernel_, RBF)
+
+
+@pytest.mark.parametrize("bounds", ["fixed", (0.1, 1.0)])
+def test_scales_that_are_too_small_are_told(bounds):
+    given = {"operators": ("u",), "known_part": "u_tt", "variables": ("t",)}
+    kernel = Constant(0.1, bounds) * Polynomial(1)
+    model = TwoStepKEqL(**given, equation_kernel=kernel)
+    with pytest.warns(IdentifiabilityWarning, match="Leave the scale open"):
+        model.fit(T, 1e4 * Y)
+    assert "pulled to zero" in str(model.fit_report_)
+    # A small P that was found is no matter of its kernel.
+    model.set_params(equation_kernel=Polynomial(1), known_part="u_t").fit(T, 1e4 * Y)
+    assert "pulled to zero" not in str(model.fit_report_)
+
+
+def test_reduced_states_have_no_unit():
+    expected = stiffness(ReducedOneStepKEqL, Polynomial(1), n_basis=30)
+    found = stiffness(ReducedOneStepKEqL, Polynomial(1), 1e-3, 1e3, n_basis=30)
+    assert found == pytest.approx(expected, rel=1e-5)
