@@ -29,6 +29,7 @@ from keql.equation import (
 from keql.kernels import (
     RBF,
     Constant,
+    Dictionary,
     Polynomial,
     Product,
     Sum,
@@ -306,6 +307,7 @@ def _learn_equation(learned, terms, S, forcing, hypothesis, settings, rng):
         kernel, noise = maximise_likelihood(
             kernel, hypothesis.equation_noise, [sample], optimizer=settings.optimizer
         )
+        kernel = _with_own_scale(kernel)
         basis = make_basis(kernel, unknown, settings.n_inducing, rng)
         features, right = regression_rows(basis, unknown, target)
         weights = ridge(features, right, noise)
@@ -378,6 +380,17 @@ def _has_scale(kernel):
     if isinstance(kernel, Product):
         return _has_scale(kernel.k1) or _has_scale(kernel.k2)
     return isinstance(kernel, Constant)
+
+
+def _with_own_scale(kernel):
+    """A dictionary times its variance as a dictionary, which can list its terms."""
+    if not isinstance(kernel, Product) or not isinstance(kernel.k1, Constant):
+        return kernel
+    functions = kernel.k2
+    if not isinstance(functions, Dictionary):
+        return kernel
+    scales = kernel.k1.constant_value**0.5 * functions.feature_scales()
+    return Dictionary(functions.functions, scales, functions.columns)
 
 
 def _with_wide_bounds(kernel, size):

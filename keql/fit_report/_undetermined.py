@@ -145,7 +145,12 @@ def pulled_to_zero(hypothesis, learned, narrow=0.01, n_rows=50):
 
 
 def _is_found(kernel):
-    """Whether the variance of a fitted kernel is a free one, within its bounds."""
+    """Whether the variance of a fitted kernel is a free one, within its bounds.
+
+    A dictionary has its variance in its scales.
+    """
+    if kernel.feature_names is not None:
+        return True
     values = kernel.get_params()
     return any(
         values[each.name] < 0.99 * each.bounds[0, 1]

@@ -89,7 +89,7 @@ def test_minimum_agrees_with_scipy(penalty):
         collocation_points=points,
         forcing=lambda points: np.cos(points[:, 0]),
         state_kernel=kernel,
-        equation_kernel=Polynomial(2, scale=1.0, center=0.0),
+        equation_kernel=Constant(1.0, "fixed") * Polynomial(2, scale=1.0, center=0.0),
         observation_noise=0.05,
         equation_noise=0.3,
         state_penalty=penalty,
