@@ -234,7 +234,9 @@ class TrajectoryProblem:
         response = self.flow(m, iterate.equations).respond(self.times[m], nodes)
         if response is None:
             return None
-        growth = np.max(np.abs(response[:, :, -nodes.shape[1] :]))
+        # In units of the states and the time: spreads have those of the nodes.
+        spread, on_initial = self.prior.spread, response[:, :, -nodes.shape[1] :]
+        growth = np.max(np.abs(on_initial) * spread / spread[:, None])
         return response if growth < self.limits.largest_growth else None
 
     def _rows(self, m, nodes, response):
