@@ -153,12 +153,12 @@ def _without_terms(equation):
 
 def solve_trajectories(learned, context, settings, problem, start):
     """Steps until states do not change any more; None if that fails."""
-    noise = PredictionScale(learned.observations).noise(problem.prior.noise)
-    tol = max(settings.tol * context.settings.tol, settings.part * noise)
+    scale = PredictionScale(learned.observations)
+    part = settings.part * scale.noise(problem.prior.noise) / scale.size
     result = minimise(
         problem,
         start,
-        RelaxedSteps(tol),
+        RelaxedSteps(max(settings.tol * context.settings.tol, part)),
         max_iter=min(settings.max_steps, context.settings.max_iter),
         report=partial(context.report, learned, problem),
     )

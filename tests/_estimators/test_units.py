@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from keql import IdentifiabilityWarning, OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
+from keql._evolution.trajectory import Trajectory
 from keql.kernels import RBF, Constant, Polynomial
 
 T = np.linspace(0, 6, 30)[:, None]
@@ -21,21 +22,50 @@ def stiffness(model, kernel, seconds=1.0, volts=1.0, **parameters):
 
 
 @pytest.mark.parametrize("kernel", [Polynomial(1), 1.0 * Polynomial(1)])
-@pytest.mark.parametrize(
-    ("model", "parameters"),
-    [
-        (TwoStepKEqL, {}),
-        (OneStepKEqL, {"solver": "dual"}),
-        (OneStepKEqL, {"solver": "primal"}),
-    ],
-)
-def test_the_scale_of_given_kernels_is_found(model, parameters, kernel):
-    parameters = {"state_kernel": None, **parameters}
-    expected = stiffness(model, kernel, **parameters)
+@pytest.mark.parametrize("units", UNITS)
+def test_the_scale_of_given_kernels_is_found(kernel, units):
+    expected = stiffness(TwoStepKEqL, kernel)
+    assert expected == pytest.approx(4, rel=1e-4)
+    found = stiffness(TwoStepKEqL, kernel, *units)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["dual", "primal"])
+def test_the_scale_is_found_for_joint_fits(solver):
+    expected = stiffness(OneStepKEqL, Polynomial(1), solver=solver)
     assert expected == pytest.approx(4, rel=1e-4)
     for units in UNITS:
-        found = stiffness(model, kernel, *units, **parameters)
+        found = stiffness(OneStepKEqL, Polynomial(1), *units, solver=solver)
         assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("units", [UNITS[0], UNITS[-1]])
+def test_exact_states_with_noise_have_no_unit(units):
+    """How far steps go, and how far perturbations grow, is not a matter of units."""
+    noise = 0.02 * np.random.default_rng(3).standard_normal(len(T))
+
+    def fitted(seconds, volts):
+        given = {"known_part": "u_tt", "variables": "t"}
+        model = OneStepKEqL(("u", "u_t"), equation_kernel=Polynomial(1), **given)
+        return model.fit(T * seconds, (Y + noise) * volts)
+
+    one, other = fitted(1.0, 1.0), fitted(*units)
+    assert isinstance(other.states_[0], Trajectory)
+    at = np.array([[1.0, 0.4, 0.7, 0.0]])
+    scale = [units[0], units[1], units[1] / units[0], 1.0]
+    P = other.equation_.unknown_part((at * scale)[:, :3]) * units[0] ** 2 / units[1]
+    np.testing.assert_allclose(P, one.equation_.unknown_part(at[:, :3]), rtol=1e-9)
+
+
+def test_moved_times_make_no_difference():
+    """Of 1e9 and a multiple of 1/64: nothing is rounded by that."""
+    t = np.round(T * 64) / 64
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables="t")
+    model.set_params(equation_kernel=Polynomial(1))
+    here = model.fit(t, np.sin(2 * t[:, 0])).equation_.terms()
+    there = model.fit(t + 1e9, np.sin(2 * t[:, 0])).equation_.terms()
+    assert there == {n: pytest.approx(v, abs=1e-9) for n, v in here.items()}
 
 
 def test_what_is_fixed_is_kept():
