@@ -38,7 +38,7 @@ def _array(values, name, **how):
         if kind in "mM" or np.ma.is_masked(values):
             raise ValueError("dates and masked values are no numbers.")
         return check_array(values, dtype=np.float64, input_name=name, **how)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be an array of numbers: {error}") from error
 
 

@@ -259,6 +259,10 @@ def minimise_within_bounds(optimizer, objective, start, bounds):
     :func:`minimise_in_boxes`, the result of which is polished. `objective` returns the
     value and the gradient, or with `eval_gradient=False` the value alone.
     """
+    if isinstance(optimizer, type):
+        raise TypeError(
+            f"optimizer is the class {optimizer.__name__}: give a function, or None."
+        )
     if callable(optimizer):
         return optimizer(objective, start, bounds=bounds)
     return _polish(objective, *minimise_in_boxes(objective, start, bounds), bounds)

@@ -64,12 +64,17 @@ def _refuse_text(entries, where, column):
 
 
 def _refuse_overflow(entries, where, largest=1e100):
-    """Refuse numbers whose squares, and products of some, are beyond all numbers."""
+    """Refuse numbers whose squares, and products of some, cannot be represented."""
     size = float(np.max(np.abs(entries[np.isfinite(entries)]), initial=0.0))
     if size > largest:
         raise ValueError(
             f"{where} has numbers of size {size:.3g}, above {largest:g}, whose "
             "products cannot be computed: choose another unit."
+        )
+    if 0 < size < 1 / largest:
+        raise ValueError(
+            f"{where} has no numbers above {size:.3g}, and products of such numbers "
+            "are rounded to zero: choose another unit."
         )
 
 

@@ -356,7 +356,14 @@ def _bind_equation_kernel(
     columns = tuple(sorted([*inputs, *operators]))
     with naming("equation_kernel"):
         bound = kernel.bind(names, default=columns).scaled_to(unknown)
-        bound(unknown[:1])  # says what is wrong with its numbers
+        with np.errstate(over="ignore"):
+            variances = bound.diag(unknown)
+        if not np.all(np.isfinite(variances)):
+            raise ValueError(
+                f"{bound} is not finite at the features of states that were fitted to "
+                "the observations: choose a lower degree or another kernel."
+            )
+        bound(unknown[:1])  # says what else is wrong with its numbers
     return bound
 
 

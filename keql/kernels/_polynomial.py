@@ -317,7 +317,9 @@ def _derived(degree, lower, order):
 
 
 @lru_cache(maxsize=64)
-def _multinomial_roots(d, degree, offset):
+def _multinomial_roots(d, degree, offset, highest=170):
+    if degree > highest:  # factorial(highest + 1) is beyond all numbers
+        raise ValueError(f"degree={degree} must be at most {highest}.")
     exponents = _monomials(d, degree, offset > 0)
     left = degree - exponents.sum(axis=1)
     ways = factorial(degree) / np.prod(factorial(exponents), axis=1)

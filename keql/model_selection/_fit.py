@@ -339,7 +339,7 @@ def state_kernels(two_step, settings):
             kernels.append(kernels[first])
             continue
         points = np.unique(placed[m], axis=0)
-        size = len(placed[m]) if settings.n_basis is None else settings.n_basis
+        size = len(placed[m]) if settings.n_basis is None else int(settings.n_basis)
         project = partial(ProjectedKernel, points=draw_rows(points, size, rng))
         kernels.append(map_states(project, two_step.state_kernel))
     return kernels

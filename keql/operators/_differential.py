@@ -192,6 +192,7 @@ def _as_names(names, parameter):
     """Names as a tuple; a text stands for a tuple of one."""
     names = (names,) if isinstance(names, str) else names
     is_list = isinstance(names, Iterable) and not isinstance(names, bytes)
+    is_list = is_list and getattr(names, "ndim", 1) > 0
     names = tuple(names) if is_list else (names,)
     wrong = [name for name in names if not isinstance(name, str) or not name.strip()]
     if wrong:

@@ -323,3 +323,23 @@ def test_forecasts_end_somewhere(monkeypatch):
     model = learner(OneStepKEqL).fit(T, Y)
     with pytest.raises(SimulationError, match="X asks for too far a time"):
         model.forecast([[1e90]])
+
+
+def test_numbers_that_no_computer_holds_are_refused():
+    model, huge = learner(TwoStepKEqL), T.astype(object)
+    huge[3, 0] = 10**400
+    with pytest.raises(ValueError, match="X: int too large"):
+        model.fit(huge, Y)
+    with pytest.raises(ValueError, match="y has no numbers above 1e-300, and products"):
+        model.fit(T, np.full(len(T), 1e-300))
+    model = learner(TwoStepKEqL, equation_kernel=Polynomial(300))
+    with pytest.raises(ValueError, match="degree=300 must be at most 170"):
+        model.fit(T, Y)
+    model.set_params(equation_kernel=Polynomial(160, scale=1e-3))
+    with pytest.raises(ValueError, match="equation_kernel: .* is not finite"):
+        model.fit(T, Y)
+    with pytest.raises(TypeError, match="optimizer is the class RBF"):
+        model.set_params(equation_kernel=None, optimizer=RBF, state_kernel=RBF(1.0))
+        model.fit(T, Y)
+    with pytest.raises(TypeError, match="variables has"):
+        parse_operator("u_t", np.array("t"))

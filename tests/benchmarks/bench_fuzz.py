@@ -22,6 +22,7 @@ import traceback
 import warnings
 from collections import Counter
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -58,6 +59,16 @@ class Opaque:
 
     def __repr__(self):
         return "Opaque()"
+
+
+class ArrayLike:
+    """What NumPy can make an array of."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values if dtype is None else self.values.astype(dtype)
 
 
 class Raises:
@@ -127,6 +138,11 @@ JUNK = [
     ("huge", 10**9, "any"),
     ("nested", {"a": {"b": None}}, "refuse"),
     ("nothing inside", (None,), "any"),
+    ("bool", True, "any"),
+    ("numpy integer", np.int64(3), "any"),
+    ("array of no dimension", np.array(2.0), "any"),
+    ("decimal", Decimal(1), "any"),
+    ("random state", np.random.RandomState(0), "any"),
 ]
 
 
@@ -186,6 +202,17 @@ TABLE = [
     ("scalar", lambda x: 1.0, "any"),
     ("constant", lambda x: np.ones_like(x), "any"),
     ("callable", lambda x: np.sin, "refuse"),
+    ("half precision", lambda x: np.asarray(x).astype(np.float16), "any"),
+    ("None inside", lambda x: _with_inside(x, None), "any"),
+    ("decimals", lambda x: _with_inside(x, Decimal("0.5")), "any"),
+    ("huge integer inside", lambda x: _with_inside(x, 10**400), "any"),
+    ("durations", lambda x: np.asarray(x).astype("timedelta64[s]"), "refuse"),
+    ("wrapped integers", lambda x: np.asarray(x).astype(np.uint8) - np.uint8(5), "any"),
+    ("rows twice", lambda x: np.repeat(np.asarray(x), 2, axis=0), "any"),
+    ("records", lambda x: np.rec.fromarrays([np.ravel(x)], names="a"), "any"),
+    ("array protocol", lambda x: ArrayLike(x), "any"),
+    ("memory view", lambda x: memoryview(np.array(x)), "any"),
+    ("alternating sizes", lambda x: np.asarray(x) * _alternating(x), "any"),
 ]
 FRAMES = [
     ("frame", _framed, "same"),
@@ -198,6 +225,9 @@ FRAMES = [
     ("frame of categories", lambda x: _framed(x).astype("category"), "any"),
     ("row names", lambda x: _framed(x).set_index(np.arange(len(x))[::-1]), "same"),
     ("frame of numbers", lambda x: pd.DataFrame(np.asarray(x)), "any"),
+    ("two-level columns", lambda x: pd.concat({"a": _framed(x)}, axis=1), "any"),
+    ("two-level rows", lambda x: pd.concat({"a": _framed(x)}), "same"),
+    ("NA in a frame", lambda x: _framed(x).convert_dtypes().mask(_first), "any"),
 ]
 FUNCTIONS = [
     ("wrong shape", wrong_shape, "refuse"),
@@ -319,9 +349,25 @@ def _masked(x):
 
 
 def _with_text(x):
+    return _with_inside(x, "abc")
+
+
+def _with_inside(x, value):
+    """An array of objects, the first of them a value."""
     x = np.asarray(x).astype(object)
-    x[(0,) * x.ndim] = "abc"
+    x[(0,) * x.ndim] = value
     return x
+
+
+def _alternating(x):
+    """Factors of 1e-150 and 1e150 in turns, for the rows of an array."""
+    factors = 10.0 ** (150 * (-1.0) ** np.arange(len(x)))
+    return factors.reshape(-1, *[1] * (np.ndim(x) - 1))
+
+
+def _first(frame):
+    """Where a frame has its first row."""
+    return np.arange(len(frame))[:, None] + np.zeros(frame.shape[1]) == 0
 
 
 def _recursive():
@@ -559,7 +605,7 @@ def display_cases(ode, field):
         "X": "points",
         "y": "values",
         "ax": "axes",
-        "operator": "operator",
+        "operator": "shown operator",
         "function": "any",
         "quantity": "choice",
         "grid_resolution": "count",
@@ -667,6 +713,10 @@ POOLS["operator"] = [
     ("high order", "u_" + "t" * 60, "any"),
     ("recursive", lambda x: _recursive(), "refuse"),
     ("unfinished", "u +", "refuse"),
+]
+POOLS["shown operator"] = [  # None: the state itself
+    (name, value, "any" if name == "none" else verdict)
+    for name, value, verdict in POOLS["operator"]
 ]
 NAMES = {"initial": "initial", "kernel": "kernel", "w": "w"}
 EXPECTED = (ValueError, TypeError, SimulationError, NotImplementedError)
