@@ -252,7 +252,7 @@ def place_collocation(given, labels, functions, variables, n_equations=1):
     """
     if given is None:
         return default_collocation(functions, n_equations)
-    if isinstance(given, Integral):
+    if isinstance(given, Integral) and not isinstance(given, bool):
         everything = np.concatenate([data.points for data in functions])
         return [low_discrepancy(everything, given)] * len(labels)
     per_function = by_label(given, labels, "collocation_points")

@@ -364,6 +364,7 @@ def _bind_equation_kernel(
                 "the observations: choose a lower degree or another kernel."
             )
         bound(unknown[:1])  # says what else is wrong with its numbers
+        bound.feature_map(unknown[:1])
     return bound
 
 
