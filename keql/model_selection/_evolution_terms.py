@@ -12,7 +12,7 @@ more terms are on offer, the more is asked of each.
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from math import comb
 
 import numpy as np
@@ -369,8 +369,8 @@ def with_best_prior(result, first, solve, factor=10.0, better=0.1):
 
     Steps keep the prior of the first linearisation: far from the solution, its
     likelihood may have another maximum, where boundary values take up what the equation
-    does not explain yet. Kernels begin anew, but with the noise of the result: with
-    less, boundary values would take that up.
+    does not explain yet. Kernels begin anew, with the noise of the result, as with less
+    boundary values may take that up, and with the first one, as exact data call for.
 
     result : Result. With exact states.
     first : EvolutionProblem. With the kernels to start from.
@@ -379,7 +379,8 @@ def with_best_prior(result, first, solve, factor=10.0, better=0.1):
     """
     problem = result.model.problem
     kernels = [prior.kernel for prior in (*first.priors, first.smooth_prior)]
-    priors = [replace(problem.prior, kernel=kernel) for kernel in kernels]
+    pairs = product((problem.prior, first.prior), kernels)
+    priors = [replace(prior, kernel=kernel) for prior, kernel in pairs]
     problem = replace(problem, priors=tuple(priors))
     model = problem.linearise(problem.evaluate(result.solution))
     if model is None or model.loss > result.model.loss - better:
