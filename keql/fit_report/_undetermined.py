@@ -36,21 +36,24 @@ def undetermined(learned, significant=3.0):
     return list(sentences.values())
 
 
-def travelling(learned, most, least=1e-3):
+def travelling(learned, most, least=1e-3, n_rows=300):
     """A sentence if a state does not change in one direction of its coordinates.
 
-    A travelling wave, u_t = -c u_x, solves many equations; so does a steady state.
+    A travelling wave, u_t = -c u_x, solves many equations; so does a steady state. More
+    than four coordinates are not those of time and space.
 
     learned : LearnedModel. States and equations.
     most : float. Root mean square of a combination of first derivatives, in units of
         the largest of its terms, up to which it counts as zero.
     least : float. Terms of a smaller part of the largest derivative count as zero.
+    n_rows : int. Derivatives are compared at so many collocation points at most.
     """
     variables, states = learned.variables, learned.observations.states
     alone = len(learned.states) == len(states) == 1
-    if len(variables) < 2 or learned.setup is None or not alone:
+    if not 2 <= len(variables) <= 4 or learned.setup is None or not alone:
         return []
     points = learned.setup.collocation_points[0]
+    points = points[:: max(1, len(points) // n_rows)]
     names = [f"{states[0]}_{variable}" for variable in variables]
     operators = [parse_operator(name, variables, states) for name in names]
     extent = np.ptp(points, axis=0)

@@ -82,12 +82,17 @@ class _FunctionalGroup:
             yield slice(self.start + j * n, self.start + (j + 1) * n), operator
 
 
+def _check_order(kernel, operator):
+    """Raise ValueError if an operator is not defined on the kernel's functions."""
+    for state, a, _ in operator.parts:
+        kernel.of_state(state).check_order(a, f"the operator {operator.name!r}")
+
+
 def _group_by_points(kernel, functionals):
     """Groups of the (points, operator) in a list that follow on one array of points."""
     groups = []
     for points, operator in functionals:
-        for state, a, _ in operator.parts:
-            kernel.of_state(state).check_order(a, f"the operator {operator.name!r}")
+        _check_order(kernel, operator)
         if groups and groups[-1].points is points:
             groups[-1].operators.append(operator)
         else:
@@ -124,6 +129,8 @@ def gram_blocks(kernel, points, operators, n_entries=2**20):
 
     Those of r > q are their transposes. Computed in parts, as :func:`gram` does.
     """
+    for operator in operators:
+        _check_order(kernel, operator)
     places = [(q, r) for q in range(len(operators)) for r in range(q + 1)]
     all_pairs = [_pairs(operators[q], operators[r]) for q, r in places]
     n = len(points)

@@ -109,6 +109,7 @@ def decays(n_functions):
     return np.concatenate(rows), np.concatenate(values)
 
 
+@pytest.mark.slow
 def test_varying_coefficients_are_found():
     model = OneStepKEqL(**SETTINGS).fit(*decays(3))
     t = np.linspace(0.2, 2.8, 6)[:, None]
