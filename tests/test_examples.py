@@ -143,7 +143,7 @@ def test_forecast_oscillator(show):
         numbers(r"(\S+) \+- ", printed),
         numbers(r"noise +(\S+)", printed),
     )
-    assert estimated == pytest.approx([1.0, -1.0, 1.0], rel=0.2)
+    assert estimated == pytest.approx([-1.0, 1.0, -1.0], rel=0.2)
     assert noise == pytest.approx([0.1], rel=0.2)
     assert min(numbers(r"(\d+%) of the truth", printed)) > 0.8
     assert len(figure.axes) == 2
