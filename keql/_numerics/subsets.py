@@ -62,7 +62,10 @@ class SubsetEvidence:
             kept = np.array([sets[i] for i in rows], dtype=int)
             at = np.searchsorted(own, kept)
             block = at[:, :, None], at[:, None, :]
-            factor, of_prior = (_cholesky_of_each(A[block]) for A in (precision, prior))
+            factor, of_prior = (
+                _cholesky_of_each(left[block], np.diag(whole)[kept])
+                for left, whole in ((precision, self.precision), (prior, self.prior))
+            )
             x = np.linalg.solve(factor, right[at][:, :, None])[:, :, 0]
             fit = self._fit(square - np.sum(x**2, axis=1))
             volume = _half_log_volume(factor, of_prior) + _half_log_volume(L, shared)
@@ -259,18 +262,24 @@ def _eliminated(matrix, L, kept, others):
     return left, V
 
 
-def _cholesky_of_each(matrices, exponents=range(-15, -7)):
-    """Lower factors of matrices (m, k, k), those that fail with the jitter of others.
+def _cholesky_of_each(matrices, diagonals, exponents=range(-15, -7)):
+    """Lower factors of matrices (m, k, k), those that fail with jitter.
 
-    In units of each diagonal element, as the sizes of columns may differ by far.
+    In units of each of `diagonals` (m, k), as the sizes of columns may differ by far:
+    those before other columns were eliminated, which is what rounding errors are
+    relative to.
     """
-    i = np.arange(matrices.shape[-1])
-    diagonal = matrices[:, i, i]
+    try:
+        return np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:  # some of them
+        pairs = zip(matrices, diagonals, strict=True)
+        return np.array([_cholesky_with_jitter(*pair, exponents) for pair in pairs])
+
+
+def _cholesky_with_jitter(matrix, diagonal, exponents):
     for jitter in (0.0, *(10.0**k for k in exponents)):
-        raised = matrices.copy()
-        raised[:, i, i] += jitter * diagonal
         try:
-            return np.linalg.cholesky(raised)
+            return np.linalg.cholesky(matrix + jitter * np.diag(diagonal))
         except np.linalg.LinAlgError:
             continue
     raise np.linalg.LinAlgError("sets of columns that depend on each other")

@@ -127,6 +127,18 @@ def test_sets_of_columns_that_depend_on_each_other_have_an_evidence():
     assert np.isfinite(other) and best > other + 20
 
 
+def test_sets_that_nearly_depend_on_columns_that_all_have():
+    """Elimination leaves of them less than rounding errors."""
+    rng = np.random.RandomState(1)
+    shared = rng.standard_normal((40, 3))
+    near = shared @ rng.standard_normal((3, 4)) + 1e-12 * rng.standard_normal((40, 4))
+    effects, target = 1e12 * np.hstack([shared, near]), rng.standard_normal(40)
+    odds = TermOdds(np.zeros(7, dtype=int))
+    score = SubsetEvidence(effects, target, np.eye(7), odds)
+    sets = [*combinations(range(3, 7), 3)]
+    assert np.all(np.isfinite(score.many(sets, rest=(0, 1, 2))))
+
+
 def test_small_subsets_end_where_they_become_many():
     sets = small_subsets([3, 5, 7, 9], range(1, 5), 10)
     assert len(sets) == 4 + 6
