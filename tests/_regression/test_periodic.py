@@ -61,6 +61,7 @@ def test_none_where_a_state_is_hidden_or_values_are_few():
     assert periodic_prior(observations_of(TIMES, y), ("t",)) == (None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.02])
 def test_equations_from_less_than_three_values_a_period(noise):
     """What smooth functions leave is taken for noise, but not what repeats itself."""

@@ -346,6 +346,7 @@ def test_the_most_probable_of_many_terms_are_searched():
         assert all(abs(found[k] - truth[k]) < 4 * std[k] for k in truth)
 
 
+@pytest.mark.slow
 def test_who_gives_kernels_and_noise_keeps_trajectories():
     t = np.linspace(0, 8, 30)[:, None]
     rng = np.random.default_rng(3)
