@@ -53,7 +53,7 @@ def travelling(learned, most, least=1e-3, n_rows=300):
     if not 2 <= len(variables) <= 4 or learned.setup is None or not alone:
         return []
     points = learned.setup.collocation_points[0]
-    points = points[:: max(1, len(points) // n_rows)]
+    points = points[:: -(-len(points) // n_rows)]
     names = [f"{states[0]}_{variable}" for variable in variables]
     operators = [parse_operator(name, variables, states) for name in names]
     extent = np.ptp(points, axis=0)

@@ -97,21 +97,25 @@ def test_polynomials_with_noise_stay_polynomials():
     assert set(model.equation_.terms()) == {"u", "u^2"}
 
 
+def of_x_and_y():
+    return OneStepKEqL(
+        operators=("x", "y"),
+        known_part=("x_t", "y_t"),
+        states=("x", "y"),
+        variables=("t",),
+        n_terms="auto",
+    )
+
+
 def test_a_system_whose_angle_turns_round():
     def turning(t, state):
         return [state[1], 1.67 - np.sin(state[0]) - 0.64 * state[1]]
 
-    t, names = np.linspace(0, 10, 80), ("x", "y")
+    t = np.linspace(0, 10, 80)
     found = solve_ivp(
         turning, (0, 10), [1.47, -0.2], "DOP853", t_eval=t, rtol=1e-12, atol=1e-12
     )
-    model = OneStepKEqL(
-        operators=names,
-        known_part=("x_t", "y_t"),
-        states=names,
-        variables=("t",),
-        n_terms="auto",
-    ).fit(t[:, None], found.y.T)
+    model = of_x_and_y().fit(t[:, None], found.y.T)
     text = str(model.equation_).splitlines()
     assert text[0].endswith("x_t = 1.00 y")
     assert {*text[1].split(" = ")[1].split(" - ")} == {
@@ -130,17 +134,11 @@ def test_terms_that_stand_in_for_others_are_in_doubt():
         drives = (1 / (1 + np.exp(4.89 * other - 1.4)) for other in (y, x))
         return [drive - own for drive, own in zip(drives, state, strict=True)]
 
-    t, names = np.linspace(0, 10, 150), ("x", "y")
+    t = np.linspace(0, 10, 150)
     found = solve_ivp(
         rivals, (0, 10), [0.65, 0.59], "DOP853", t_eval=t, rtol=1e-12, atol=1e-13
     )
-    model = OneStepKEqL(
-        operators=names,
-        known_part=("x_t", "y_t"),
-        states=names,
-        variables=("t",),
-        n_terms="auto",
-    )
+    model = of_x_and_y()
     with pytest.warns(IdentifiabilityWarning, match="missed by"):
         model.fit(t[:, None], found.y.T)
 
