@@ -32,17 +32,28 @@ def cholesky(A, jitter_exponents=range(-15, -7)):
     )
 
 
-def cholesky_in_place(A):
+def cholesky_in_place(A, block=2000):
     """Lower Cholesky factor in the memory of A (n, n), an array in C order.
 
-    None if A is not positive definite; A is lost in any case.
+    None if A is not positive definite; A is lost in any case. It is made of columns by
+    the `block`: no other thread of Python runs until LAPACK returns, and one that tells
+    of progress has to.
     """
-    # The lower triangle by rows is, to LAPACK, the upper one by columns.
-    upper, info = lapack.dpotrf(A.T, lower=0, clean=1, overwrite_a=1)
-    # Every entry has a part in a pivot, and LAPACK may take nan for a positive one.
-    if info == 0 and np.all(np.isfinite(np.diag(upper))):
-        return upper.T
-    return None
+    for begin in range(0, len(A), block):
+        own = slice(begin, begin + block)
+        if begin:
+            A[begin:, own] -= A[begin:, :begin] @ A[own, :begin].T
+        # The lower triangle by rows is, to LAPACK, the upper one by columns.
+        upper, info = lapack.dpotrf(A[own, own].T, lower=0, clean=1, overwrite_a=1)
+        # Every entry has a part in a pivot, and LAPACK may take nan for a positive one.
+        if info or not np.all(np.isfinite(np.diag(upper))):
+            return None
+        A[own, own] = upper.T
+        if begin + block < len(A):
+            below = slice(begin + block, None)
+            A[own, below] = 0.0
+            A[below, own] = solve_lower(A[own, own], A[below, own].T).T
+    return A
 
 
 def pivoted_cholesky(A, tol=1e-14):
@@ -75,13 +86,22 @@ def _refuse_infinite(A, entries):
         )
 
 
-def solve_lower(L, B, transposed=False):
+def solve_lower(L, B, transposed=False, most=8e9):
     """Solve L Z = B, or L^T Z = B if `transposed`, for a lower triangular L (n, n).
 
-    The right-hand sides B have shape (n,) or (n, m), and so has Z.
+    The right-hand sides B have shape (n,) or (n, m), and so has Z. As many are
+    solved for at once as take `most` products of numbers, about a second: see
+    :func:`cholesky_in_place`.
     """
-    trans = "T" if transposed else "N"
-    return linalg.solve_triangular(L, B, lower=True, trans=trans, check_finite=False)
+    how = {"lower": True, "trans": "T" if transposed else "N", "check_finite": False}
+    size = max(1, int(most / max(1, len(L)) ** 2))
+    if np.ndim(B) == 1 or B.shape[1] <= size:
+        return linalg.solve_triangular(L, B, **how)
+    Z = np.empty(B.shape, order="F")
+    for begin in range(0, B.shape[1], size):
+        own = slice(begin, begin + size)
+        Z[:, own] = linalg.solve_triangular(L, B[:, own], **how)
+    return Z
 
 
 def solve_cholesky(L, B):
@@ -89,14 +109,26 @@ def solve_cholesky(L, B):
     return solve_lower(L, solve_lower(L, B), transposed=True)
 
 
-def inverse_from_cholesky(L):
+def inverse_from_cholesky(L, block=2000):
     """All entries (n, n) of (L L^T)^-1, for traces of its products with full matrices.
 
-    Systems are solved with the factor itself, never with this.
+    Systems are solved with the factor itself, never with this. It is made of rows by
+    the `block`: see :func:`cholesky_in_place`.
     """
-    upper, _ = lapack.dpotri(L.T, lower=0)
-    lower = np.tril(upper.T)
-    return lower + np.tril(lower, -1).T
+    n = len(L)
+    if n <= block:
+        upper, _ = lapack.dpotri(L.T, lower=0)
+        lower = np.tril(upper.T)
+        return lower + np.tril(lower, -1).T
+    factor, inverse = np.zeros((n, n)), np.empty((n, n))
+    for begin in range(0, n, block):
+        own = np.eye(n - begin, min(block, n - begin))
+        factor[begin:, begin : begin + block] = solve_lower(L[begin:, begin:], own)
+    for begin in range(0, n, block):
+        own, rows = slice(begin, begin + block), factor[begin:]
+        inverse[own, : own.stop] = rows[:, own].T @ rows[:, : own.stop]
+        inverse[: own.stop, own] = inverse[own, : own.stop].T
+    return inverse
 
 
 def ridge(A, b, noise):

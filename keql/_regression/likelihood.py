@@ -3,7 +3,6 @@
 from math import log, pi
 
 import numpy as np
-from scipy import linalg
 from sklearn.base import clone
 
 from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesky
@@ -105,7 +104,8 @@ def _spectra(kernel, functions):
         if not np.array_equal(layers[:, :, 0], K):
             return None
         root = np.sqrt(data.weights)
-        eigenvalues, Q = linalg.eigh(root[:, None] * K * root, overwrite_a=True)
+        # NumPy's lets other threads run meanwhile, such as one that tells of progress.
+        eigenvalues, Q = np.linalg.eigh(root[:, None] * K * root)
         rotated = Q.T @ (root * data.values)
         log_det = np.log(data.weights).sum()
         spectra.append((np.maximum(eigenvalues, 0.0), rotated, log_det))

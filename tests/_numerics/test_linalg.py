@@ -1,5 +1,8 @@
 """Cholesky factors with jitter, triangular solves, and ridge regression."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -7,6 +10,7 @@ from sklearn.linear_model import Ridge
 
 from keql._numerics.linalg import (
     cholesky,
+    cholesky_in_place,
     inverse_from_cholesky,
     ridge,
     solve_cholesky,
@@ -95,6 +99,47 @@ def test_inverse():
     assert_allclose(inverse, np.linalg.inv(A), rtol=1e-10, atol=1e-12)
     assert_array_equal(inverse, inverse.T)
     assert_array_equal(L, before)
+
+
+@pytest.mark.parametrize("block", [1, 4, 9, 20])
+def test_blocks_change_nothing(block):
+    L = np.linalg.cholesky(A)
+    found = cholesky_in_place(A.copy(), block)
+    assert_allclose(found, L, rtol=1e-12, atol=1e-13)
+    assert_array_equal(np.triu(found, 1), 0)
+    inverse = inverse_from_cholesky(L, block)
+    assert_allclose(inverse, np.linalg.inv(A), rtol=1e-10, atol=1e-12)
+    assert_array_equal(inverse, inverse.T)
+    for wrong in (-1.0, np.nan):
+        broken = A.copy()
+        broken[5, 5] = wrong
+        assert cholesky_in_place(broken, block) is None
+
+
+def test_long_steps_let_other_threads_run():
+    """LAPACK lets none in before it returns, which takes seconds with many rows."""
+    n, turns, over = 1500, [], threading.Event()
+    matrix = np.full((n, n), 0.5) + 0.5 * np.eye(n)
+
+    def watch():
+        while not over.wait(0.001):
+            turns.append(time.perf_counter())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    L = cholesky_in_place(matrix, block=150)
+    n_turns = len(turns)
+    inverse_from_cholesky(L, block=150)
+    over.set()
+    thread.join()
+    assert n_turns > 3 and len(turns) > n_turns + 3
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_right_hand_sides_two_by_two(transposed):
+    L = cholesky(A)
+    found = solve_lower(L, B, transposed, most=2 * 9**2)
+    assert_allclose(found, solve_lower(L, B, transposed), rtol=1e-12)
 
 
 # --- ridge regression ---------------------------------------------------------------
