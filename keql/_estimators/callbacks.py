@@ -32,6 +32,56 @@ class SilentMixin:
         return SilentContext()
 
 
+class Tasks:
+    """What callbacks are told of the parts of a fit: its hypotheses, and their steps.
+
+    The number of hypotheses is known once the first one is tried, that of steps never.
+
+    Parameters
+    ----------
+    context : callback context of the fit.
+    given : dict. What callbacks are given of the fit: `estimator`, `X` and `y`.
+    """
+
+    def __init__(self, context, given):
+        self.context, self.given = context, given
+        self.hypotheses, self.numbers, self.hypothesis = None, set(), None
+
+    def begin(self, number, n):
+        """Tell that a hypothesis is tried, the `number`-th of `n`."""
+        if number in self.numbers:
+            return
+        if self.hypotheses is None:
+            names = {"task_name": "hypotheses", "max_subtasks": n}
+            self.hypotheses = self._begin(self.context, **names)
+        self._end(self.hypothesis)
+        self.hypothesis = self._begin(self.hypotheses, task_name="hypothesis")
+        self.numbers.add(number)
+
+    def step(self, attributes):
+        """Tell of a step; whether a callback asks to stop.
+
+        `attributes` returns those of the model after it.
+        """
+        step = self._begin(self.context, task_name="step")
+        how = self.given | {"reconstruction_attributes": attributes}
+        return step.call_on_fit_task_end(**how)
+
+    def end(self):
+        """Tell that no other hypothesis is tried."""
+        self._end(self.hypothesis)
+        self._end(self.hypotheses)
+
+    def _begin(self, context, **names):
+        task = context.subcontext(**names)
+        task.call_on_fit_task_begin(**self.given)
+        return task
+
+    def _end(self, task):
+        if task is not None:
+            task.call_on_fit_task_end(**self.given)
+
+
 def unchanged(fit):
     """Return the method `fit`: there are no callbacks to end after it."""
     return fit

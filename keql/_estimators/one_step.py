@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 from sklearn.exceptions import ConvergenceWarning
 
 from keql._estimators.base import all_or_nothing
-from keql._estimators.callbacks import CallbackSupportMixin, with_callbacks
+from keql._estimators.callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from keql._estimators.learner import Learner
 from keql._estimators.progress import Progress
 from keql._joint.restarts import RestartSettings
@@ -302,12 +302,18 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         if two_step.setup is None:
             self._store_states(two_step)
         else:
-            report = partial(self._report, progress, callbacks, X, y)
+            tasks = Tasks(callbacks, {"estimator": self, "X": X, "y": y})
+            report = partial(self._report, progress, tasks)
             settings = self._settings.with_own_seed()
-            tried = progress.hypothesis
+
+            def tried(name, number, n):
+                progress.hypothesis(name, number, n)
+                tasks.begin(number, n)
+
             context = Context(settings, report, self._previous(), tried=tried)
             with threads_for(_size_of(two_step)):
                 selection = search(two_step, self._hypothesis, context)
+            tasks.end()
             doubts = _doubts(selection, self._hypothesis)
             self._store_selection(selection, doubts)
         doubts = f"found that {'; '.join(doubts)}." if doubts else ""
@@ -376,20 +382,16 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             text = f"{type(self).__name__} {advice}"
             warnings.warn(text, category, stacklevel=5)
 
-    def _report(self, progress, callbacks, X, y, two_step, problem, result):
+    def _report(self, progress, tasks, two_step, problem, result):
         """Tell a user, and callbacks, about an accepted step."""
         progress.step(problem, result)
-        step = callbacks.subcontext(task_name="step")
-        step.call_on_fit_task_begin(estimator=self, X=X, y=y)
 
         def attributes():
             snapshot = type(self)(**self.get_params(deep=False))
             snapshot._store(Fit(None, two_step, problem, result, None).learned)
             return vars(snapshot) | {"n_features_in_": self.n_features_in_}
 
-        return step.call_on_fit_task_end(
-            estimator=self, X=X, y=y, reconstruction_attributes=attributes
-        )
+        return tasks.step(attributes)
 
 
 def _size_of(two_step):
