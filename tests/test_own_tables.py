@@ -10,7 +10,6 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from grids import fake
 
 from keql import LearnedEquation, LearnedSystem, OneStepKEqL
 
@@ -180,7 +179,8 @@ def test_a_film_of_an_insulated_plate(tmp_path):
     film = plate(*grid) + 0.1 * rng.standard_normal((16, 16, 16))
     some = np.where(rng.uniform(size=film.shape) < 250 / film.size, film, np.nan)
     coords = dict.fromkeys("txy", axis)
-    given = fake(some, ("t", "x", "y"), coords, "u", {"units": "degC"})
+    xarray = pytest.importorskip("xarray")
+    given = xarray.DataArray(some, coords, name="u", attrs={"units": "degC"})
     model = OneStepKEqL(
         operators=("u", "u_xx", "u_yy"),
         known_part="u_t",
