@@ -14,28 +14,60 @@ class ReducedOneStepKEqL(OneStepKEqL):
 
     Parameters
     ----------
-    operators, known_part, collocation_points, forcing : optional
-        As for :class:`OneStepKEqL`.
-    variables, function_column, operator_column, inputs : optional
-        As for :class:`OneStepKEqL`.
-    states, equations, units, periods : optional
-        As for :class:`OneStepKEqL`.
-    state_kernel, equation_kernel : optional
-        As for :class:`OneStepKEqL`.
-    observation_noise, equation_noise, state_penalty, n_inducing : optional
-        As for :class:`OneStepKEqL`.
+    operators, known_part : tuple of operators, operator, dict or callable
+        What the unknown part P may depend on, such as ``("u", "u_x")``, and the part of
+        the equation that is known, such as "u_t"; a tuple has one for each equation.
+    collocation_points, forcing : array-like, dict, int or callable, default=None
+        Where the equation is imposed: points, their number, or None for the observation
+        points and a low-discrepancy fill; and its right-hand side, None for zero.
+    variables, states : tuple of str, default=None
+        Names of the coordinates and of the states; None: those of the columns.
+    function_column, operator_column : int or str, default=None
+        Columns of `X` with the label of the function of a row, and with the name of the
+        operator whose value its `y` holds.
+    inputs : dict, default=None
+        Known quantities on which equations may depend, {name: values}.
+    equations : list of (str, Equation), default=None
+        Equations that differ in more than the known part.
+    units, periods : dict, default=None
+        Units of coordinates and states by name, such as ``{"t": "h"}``, and lengths of
+        the coordinates that are rings, such as ``{"x": 1.0}``.
+    state_kernel, equation_kernel : kernel or dict, default=None
+        Kernels of the states and of P, with free hyperparameters fitted; None: chosen
+        by how well observations are predicted from all others, and a
+        :class:`keql.kernels.Polynomial`.
+    observation_noise, equation_noise : float or dict, default=None
+        Standard deviations of an observation, in units of `y`, and of the equation's
+        residual, in units of the forcing; None: fitted.
+    state_penalty, n_inducing : float, int, default=1.0, 500
+        Weight of the squared norms of the states, and the number of inducing points of
+        P where its kernel has no finite set of features.
     n_basis : int, default=None
         Number of kernel functions: a random subset of the collocation points, for
         when these are many; None for all. With fewer of them than observations these
         cannot be met exactly.
-    n_terms, solver, optimizer, n_restarts, max_iter, tol, warm_start : optional
-        As for :class:`OneStepKEqL`.
-    n_jobs, verbose, random_state : optional
-        As for :class:`OneStepKEqL`.
+    n_terms : int, "auto", dict or None, default=None
+        How many terms P keeps; "auto": those that the data call for; None: all.
+    solver : {"auto", "dual", "primal"}, default="auto"
+        How a state is represented, by representers or in an orthonormal basis of their
+        span; the solution is the same.
+    optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
+        Of the likelihoods.
+    n_restarts, max_iter, tol : int, int, float, default=10, 300, 1e-6
+        How often the fit tries again while residuals are far above the noise levels,
+        the largest number of steps of one try, and the relative decrease of the loss
+        that ends it.
+    warm_start : bool, default=False
+        Whether a further `fit` starts from the last solution.
+    n_jobs, verbose : int, default=None, 0
+        Threads that work on different functions; what is printed: 1, a line for each
+        stage of the fit, and every few seconds of a stage; 2, one for each step, too.
+    random_state : int, RandomState instance or None, default=None
+        Draws kernel functions, inducing points and the states to try again from.
 
     See Also
     --------
-    OneStepKEqL : The full method; all attributes are described there.
+    OneStepKEqL : The full method, with more on parameters; its attributes are these.
 
     References
     ----------
