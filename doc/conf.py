@@ -49,6 +49,8 @@ html_theme_options = {
 html_sidebars = {"index": []}
 
 autosummary_generate = True
+# In the contents of a page, methods go without the name of their class.
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"
 # The template of a class lists its members; numpydoc would list them again.
 numpydoc_show_class_members = False
