@@ -34,7 +34,10 @@ def main(arguments=None) -> int:
         for warning in caught:
             print(f"keql: {warning.message}", file=sys.stderr)
         hand_over(model, given)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        print(f"keql: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    except ValueError as error:
         print(f"keql: error: {error}", file=sys.stderr)
         return 2
     return 0
