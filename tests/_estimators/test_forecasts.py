@@ -105,7 +105,8 @@ def test_a_state_in_space_goes_on(two_flows):
 def test_a_forecast_ends_where_the_solution_does():
     """u_t = u^2 with u(0) = 1 at t = 1; predictions fall back to another state."""
     t = np.linspace(0, 0.9, 20)
-    model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto")
+    given = {"equation_kernel": Polynomial(2), "n_terms": "auto"}
+    model = OneStepKEqL(("u",), "u_t", variables=("t",), **given)
     model.fit(column(t), 1 / (1 - t))
     assert model.forecast([[0.95]])[0] == pytest.approx(20.0, rel=1e-4)
     for late in ([[1.5]], [[0.95], [1.5]]):
@@ -133,7 +134,8 @@ def test_terms_that_the_data_do_not_tell_from_others():
     """The warning, the report and the equation say so."""
     t = np.linspace(0, 3, 12)
     y = np.exp(-t) + 0.1 * np.random.RandomState(0).standard_normal(12)
-    model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto")
+    given = {"equation_kernel": Polynomial(2), "n_terms": "auto"}
+    model = OneStepKEqL(("u",), "u_t", variables=("t",), **given)
     with pytest.warns(IdentifiabilityWarning, match="do not tell the terms from"):
         model.fit(column(t), y)
     assert "do not tell the terms" in str(model.fit_report_)
@@ -142,8 +144,12 @@ def test_terms_that_the_data_do_not_tell_from_others():
     assert repr(model.equation_) == "<LearnedEquation u_t = -1.00 u>"
 
 
-def test_noise_is_explained_by_no_equation():
+@pytest.mark.parametrize(
+    "kernel", [Polynomial(2), pytest.param(None, marks=pytest.mark.slow)]
+)
+def test_noise_is_explained_by_no_equation(kernel):
     y = np.random.RandomState(0).standard_normal(30)
-    model = OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto")
+    given = {"equation_kernel": kernel, "n_terms": "auto"}
+    model = OneStepKEqL(("u",), "u_t", variables=("t",), **given)
     with pytest.warns(IdentifiabilityWarning, match="explains little"):
         model.fit(column(np.arange(30.0)), y)

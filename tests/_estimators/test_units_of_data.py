@@ -1,5 +1,7 @@
 """Equations in other units are the same equations, whatever is given."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -40,17 +42,19 @@ def test_the_scale_is_found_for_joint_fits(solver):
         assert found == pytest.approx(expected, rel=1e-6)
 
 
+@cache
+def noisy_fit(seconds, volts):
+    """A model of noisy data in other units."""
+    noise = 0.02 * np.random.default_rng(3).standard_normal(len(T))
+    given = {"known_part": "u_tt", "variables": "t"}
+    model = OneStepKEqL(("u", "u_t"), equation_kernel=Polynomial(1), **given)
+    return model.fit(T * seconds, (Y + noise) * volts)
+
+
 @pytest.mark.parametrize("units", [UNITS[0], UNITS[-1]])
 def test_exact_states_with_noise_have_no_unit(units):
     """How far steps go, and how far perturbations grow, is not a matter of units."""
-    noise = 0.02 * np.random.default_rng(3).standard_normal(len(T))
-
-    def fitted(seconds, volts):
-        given = {"known_part": "u_tt", "variables": "t"}
-        model = OneStepKEqL(("u", "u_t"), equation_kernel=Polynomial(1), **given)
-        return model.fit(T * seconds, (Y + noise) * volts)
-
-    one, other = fitted(1.0, 1.0), fitted(*units)
+    one, other = noisy_fit(1.0, 1.0), noisy_fit(*units)
     assert isinstance(other.states_[0], Trajectory)
     at = np.array([[1.0, 0.4, 0.7, 0.0]])
     scale = [units[0], units[1], units[1] / units[0], 1.0]

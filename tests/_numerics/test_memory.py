@@ -52,11 +52,11 @@ def test_chunks_are_the_whole(n):
 )
 def test_predictions_in_parts(given):
     model = OneStepKEqL(**GIVEN, **given, n_restarts=0).fit(T, np.exp(-T[:, 0]))
-    points = np.linspace(0, 3.2, 200)[:, None]
+    points = np.linspace(0, 3.2, 80)[:, None]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         expected = model.predict(points, return_std=True)
-        with sklearn.config_context(working_memory=0.05):
+        with sklearn.config_context(working_memory=0.02):
             parts = model.predict(points, return_std=True)
     np.testing.assert_allclose(parts[0], expected[0], rtol=1e-9)
     np.testing.assert_allclose(parts[1], expected[1], rtol=1e-5, atol=1e-9)
