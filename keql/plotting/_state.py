@@ -2,13 +2,15 @@
 
 import numpy as np
 
+from keql._observations.units import Units, with_unit
 from keql.plotting import _common as common
 
 
 class StateDisplay(common.MeanOrStdDisplay):
     """A fitted state, with the observations and the collocation points.
 
-    A line with a band of two standard deviations for one coordinate, a map for two.
+    A line with a band of two standard deviations for one coordinate, a map for two; of
+    more coordinates a slice, with the others fixed.
     Several states of one coordinate are lines in the same axes.
     Make it with :meth:`from_estimator` or :meth:`from_predictions`;
     :class:`ErrorDisplay` shows the difference from a known truth.
@@ -79,6 +81,7 @@ class StateDisplay(common.MeanOrStdDisplay):
         function=None,
         uncertainty=True,
         quantity="mean",
+        at=None,
         grid_resolution=200,
         ax=None,
         **kwargs,
@@ -100,6 +103,9 @@ class StateDisplay(common.MeanOrStdDisplay):
             Whether the standard deviation is computed.
         quantity : {"mean", "std"}, default="mean"
             What the map of a function of two coordinates shows.
+        at : dict of str to float, default=None
+            Coordinates that are fixed, by name, such as ``{"t": 1.0}``: all but one or
+            two. Of observations and collocation points those that lie there are shown.
         grid_resolution : int, default=200
             Points of the grid for each coordinate.
         ax, **kwargs : matplotlib Axes and dict
@@ -111,7 +117,8 @@ class StateDisplay(common.MeanOrStdDisplay):
             Drawn.
         """
         with_std = uncertainty or quantity == "std"
-        state = _on_grid(estimator, X, y, operator, function, with_std, grid_resolution)
+        given = X, y, operator, function, with_std, grid_resolution
+        state = _on_grid(estimator, _Slice(estimator, at), *given)
         return cls(**state).plot(ax=ax, quantity=quantity, **kwargs)
 
     @classmethod
@@ -210,30 +217,82 @@ def _refuse_maps_of_several(points, values):
         )
 
 
-def _on_grid(estimator, X, y, operator, function, with_std, resolution):
+class _Slice:
+    """Where a display cuts through the space of the coordinates.
+
+    Parameters
+    ----------
+    estimator : fitted estimator.
+    at : dict of str to float, or None. Coordinates that are fixed.
+    """
+
+    def __init__(self, estimator, at):
+        common.check_fitted(estimator)
+        at, names = {} if at is None else at, list(estimator.variables_)
+        if not isinstance(at, dict) or not set(at) <= set(names):
+            raise ValueError(
+                f"at={at!r} must be a dict of coordinates, {', '.join(names)}, to the "
+                "value that each is fixed at."
+            )
+        units = Units(estimator.units or {})
+        shown = (with_unit(f"{n} = {v:g}", units.of(n)) for n, v in at.items())
+        self.words = ", ".join(shown)
+        self.fixed = [names.index(name) for name in at]
+        self.values = np.array([*at.values()], dtype=float)
+        if not np.all(np.isfinite(self.values)):
+            raise ValueError(f"at={at!r} must have finite numbers.")
+        self.free = [i for i in range(len(names)) if i not in self.fixed]
+        if not self.free:
+            raise ValueError(f"at={at!r} fixes all coordinates: leave one or two out.")
+        if len(self.free) > 2:
+            raise ValueError(
+                f"at={at!r} leaves {len(self.free)} coordinates, and a display shows one "
+                'or two of them: fix the others, as in at={"t": 1.0}.'
+            )
+
+    def points(self, free):
+        """Points (n, d) with the free coordinates (n, d')."""
+        points = np.empty((len(free), len(self.fixed) + len(self.free)))
+        points[:, self.free], points[:, self.fixed] = free, self.values
+        return points
+
+    def of(self, points, box, values=None):
+        """The free coordinates and the values of the points on it, None without any.
+
+        To a millionth of the box (2, d) around the data.
+        """
+        if points is None:
+            return None, None
+        distance = np.abs(points[:, self.fixed] - self.values)
+        here = np.all(distance <= 1e-6 * np.ptp(box, axis=0)[self.fixed], axis=1)
+        if not np.any(here):
+            return None, None
+        return points[here][:, self.free], None if values is None else values[here]
+
+
+def _on_grid(estimator, cut, X, y, operator, function, with_std, resolution):
     """What a display shows of the state of a fitted estimator: its arguments, a dict.
 
-    The arguments here are those of :meth:`StateDisplay.from_estimator`.
+    The arguments here are those of :meth:`StateDisplay.from_estimator`, and the slice.
     """
-    common.check_fitted(estimator)
-    several = len(estimator.variables_) == 1
+    several = len(cut.free) == 1
     operators = common.operators_shown(estimator, operator, several)
     observed, y = common.split_rows(estimator, X, y, function, operators)
     collocation = estimator.collocation_points_
     if collocation is not None:
         collocation = collocation[common.position_of(estimator, function)]
-    known = [p for p in (observed, collocation) if p is not None]
-    if not known:
-        raise ValueError("X is None: give the observations, or points, to show.")
-    box = common.check_dimension(np.concatenate(known))
-    points = common.grid_of(box, resolution)
-    rows = common.rows_for(estimator, points, function)
+    box = _box_around(observed, collocation)
+    points = common.grid_of(box[:, cut.free], resolution)
+    rows = common.rows_for(estimator, cut.points(points), function)
+    observed, y = cut.of(observed, box, y)
+    collocation, _ = cut.of(collocation, box)
     shown = [
         estimator.predict_derivative(rows, asked, return_std=with_std)
         for asked in operators
     ]
     values, std = zip(*shown, strict=True) if with_std else (shown, None)
-    names = [common.labelled_operator(estimator, asked) for asked in operators]
+    where = f" at {cut.words}" if cut.words else ""
+    names = [common.labelled_operator(estimator, own) + where for own in operators]
     single = len(operators) == 1
     return {
         "points": points,
@@ -242,9 +301,18 @@ def _on_grid(estimator, X, y, operator, function, with_std, resolution):
         "X": observed,
         "y": None if y is None or np.all(np.isnan(y)) else _columns(y.T, single),
         "collocation_points": collocation,
-        "variables": common.labelled_variables(estimator),
+        "variables": [common.labelled_variables(estimator)[i] for i in cut.free],
         "name": names[0] if single else names,
     }
+
+
+def _box_around(*places):
+    """The lowest and the highest coordinates (2, d) of points, some of them None."""
+    known = [points for points in places if points is not None]
+    if not known:
+        raise ValueError("X is None: give the observations, or points, to show.")
+    points = np.concatenate(known)
+    return np.array([points.min(axis=0), points.max(axis=0)])
 
 
 def _columns(arrays, single):

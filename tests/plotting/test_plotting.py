@@ -135,6 +135,31 @@ def test_one_or_two_coordinates():
         StateDisplay.from_predictions(np.ones((4, 3)), np.ones(4))
 
 
+def test_slices_of_three_coordinates():
+    """A map and a line of a state in space, with the observations that lie there."""
+    X = np.random.RandomState(0).uniform(size=(40, 3))
+    X[:10, 0], y = 0.5, X[:, 0] + X[:, 1] * X[:, 2]
+    cube = TwoStepKEqL(variables=("t", "x", "y"), units={"t": "h"}).fit(X, y)
+    shown = StateDisplay.from_estimator(cube, X, y, at={"t": 0.5}, grid_resolution=5)
+    at = np.column_stack([np.full(25, 0.5), shown.points])
+    assert_allclose(shown.values, cube.predict(at), rtol=1e-9)
+    assert_array_equal(shown.X, X[:10, 1:])
+    assert shown.name == "u at t = 0.5 h" and shown.ax_.get_ylabel() == "y"
+    shown = StateDisplay.from_estimator(cube, X, y, at={"t": 0.2, "y": 1.0})
+    assert shown.ax_.get_xlabel() == "x" and shown.X is None
+    assert_allclose(
+        shown.values, cube.predict(np.insert(shown.points, [0, 1], [0.2, 1.0], axis=1))
+    )
+    for at, message in (
+        ({"z": 1.0}, "must be a dict of coordinates, t, x, y"),
+        ({"t": np.nan}, "finite"),
+        (dict.fromkeys("txy", 0.5), "leave one or two out"),
+        (None, "3 coordinates.* as in at="),
+    ):
+        with pytest.raises(ValueError, match=message):
+            StateDisplay.from_estimator(cube, X, y, at=at)
+
+
 # --- states and errors --------------------------------------------------------------
 
 
