@@ -19,6 +19,9 @@ td { border-top: 1px solid #8886; padding: 0.3rem 0.8rem 0.3rem 0; text-align: l
      vertical-align: top; }
 td:first-child { white-space: nowrap; }
 .quiet { opacity: 0.75; }
+@media (max-width: 40rem) {
+  td, td:first-child { display: block; white-space: normal; } td + td { border: 0; }
+}
 img { max-width: 100%; background: white; }
 """
 
@@ -35,7 +38,11 @@ def html_page(report):
             cells += f'<td class="quiet">{escape(remark)}</td>' if remark else ""
             lines.append(f"<tr>{cells}</tr>")
         body = "\n".join(lines)
-        parts.append(f"<h2>{escape(heading)}</h2>\n<table>\n{body}\n</table>")
+        table = f"<table>\n{body}\n</table>"
+        if heading == "Compared by":  # many numbers, for who wants to know
+            parts.append(f"<details><summary>Compared by</summary>\n{table}</details>")
+            continue
+        parts.append(f"<h2>{escape(heading)}</h2>\n{table}")
         if heading == "Data":
             parts += [
                 f'<p><img alt="{escape(caption)}" src="{source}"></p>'
