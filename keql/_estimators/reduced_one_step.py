@@ -20,13 +20,15 @@ class ReducedOneStepKEqL(OneStepKEqL):
     collocation_points, forcing : array-like, dict, int or callable, default=None
         Where the equation is imposed: points, their number, or None for the observation
         points and a low-discrepancy fill; and its right-hand side, None for zero.
-    variables, states : tuple of str, default=None
-        Names of the coordinates and of the states; None: those of the columns.
+    variables : tuple of str, default=None
+        Names of the coordinates; None: those of the columns.
     function_column, operator_column : int or str, default=None
         Columns of `X` with the label of the function of a row, and with the name of the
         operator whose value its `y` holds.
     inputs : dict, default=None
         Known quantities on which equations may depend, {name: values}.
+    states : tuple of str, default=None
+        Names of the states; None: those of the columns of `y`.
     equations : list of (str, Equation), default=None
         Equations that differ in more than the known part.
     units, periods : dict, default=None
