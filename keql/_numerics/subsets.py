@@ -48,7 +48,7 @@ class SubsetEvidence:
         """The log evidence (m,) of many sets, each with the columns of `rest` as well.
 
         These are eliminated first, so that the sets' own columns are all that is
-        factorised for each.
+        factorised for each. Columns that depend on each other are no set: -inf.
         """
         scores, rest = np.empty(len(sets)), list(rest)
         sizes, own = np.array([*map(len, sets)]), sorted({i for s in sets for i in s})
@@ -62,7 +62,7 @@ class SubsetEvidence:
             kept = np.array([sets[i] for i in rows], dtype=int)
             at = np.searchsorted(own, kept)
             block = at[:, :, None], at[:, None, :]
-            factor, of_prior = (
+            (factor, found), (of_prior, known) = (
                 _cholesky_of_each(left[block], np.diag(whole)[kept])
                 for left, whole in ((precision, self.precision), (prior, self.prior))
             )
@@ -71,7 +71,8 @@ class SubsetEvidence:
             volume = _half_log_volume(factor, of_prior) + _half_log_volume(L, shared)
             everywhere = np.tile(np.array(rest, dtype=int), (len(rows), 1))
             kept = np.hstack([everywhere, kept])
-            scores[rows] = fit - volume + self.odds.many(kept)
+            values = fit - volume + self.odds.many(kept)
+            scores[rows] = np.where(found & known, values, -np.inf)
         return scores
 
     def values(self, kept):
@@ -265,24 +266,28 @@ def _eliminated(matrix, L, kept, others):
 def _cholesky_of_each(matrices, diagonals, exponents=range(-15, -7)):
     """Lower factors of matrices (m, k, k), those that fail with jitter.
 
-    In units of each of `diagonals` (m, k), as the sizes of columns may differ by far:
+    And which (m,) have one; of the others it is that of the unit matrix. In units of each of `diagonals` (m, k), as the sizes of columns may differ by far:
     those before other columns were eliminated, which is what rounding errors are
     relative to.
     """
     try:
-        return np.linalg.cholesky(matrices)
+        return np.linalg.cholesky(matrices), np.full(len(matrices), True)
     except np.linalg.LinAlgError:  # some of them
         pairs = zip(matrices, diagonals, strict=True)
-        return np.array([_cholesky_with_jitter(*pair, exponents) for pair in pairs])
+        factors = [_cholesky_with_jitter(*pair, exponents) for pair in pairs]
+        found = np.array([factor is not None for factor in factors])
+        unit = np.eye(matrices.shape[-1])
+        return np.array([unit if own is None else own for own in factors]), found
 
 
 def _cholesky_with_jitter(matrix, diagonal, exponents):
+    """The lower factor of a matrix, None if the largest jitter does not suffice."""
     for jitter in (0.0, *(10.0**k for k in exponents)):
         try:
             return np.linalg.cholesky(matrix + jitter * np.diag(diagonal))
         except np.linalg.LinAlgError:
             continue
-    raise np.linalg.LinAlgError("sets of columns that depend on each other")
+    return None
 
 
 def _pair_blocks(matrix, V, first, second):

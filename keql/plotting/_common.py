@@ -377,7 +377,9 @@ def draw_map(ax, points, values, variables, label, *, centred=None, **kwargs):
     ax.set(xlim=(first[0], first[-1]), ylim=(second[0], second[-1]))
     beyond = low < image.norm.vmin or high > image.norm.vmax
     extend = "both" if beyond else "neither"
-    bar = ax.figure.colorbar(image, ax=ax, label=label, extend=extend)
+    bar = ax.figure.colorbar(image, ax=ax, extend=extend)
+    # Beside the bar a short label, such as "u", would seem to be that of the next axes.
+    (bar.ax.set_xlabel if len(label) < 8 else bar.set_label)(label)
     bar.formatter.set_powerlimits((-2, 4))
     return image
 

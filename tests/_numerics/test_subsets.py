@@ -127,6 +127,19 @@ def test_sets_of_columns_that_depend_on_each_other_have_an_evidence():
     assert np.isfinite(other) and best > other + 20
 
 
+def test_sets_without_an_evidence_are_none():
+    """As rounding errors leave them, negative definite; the other sets keep theirs."""
+    rng = np.random.RandomState(1)
+    effects = rng.standard_normal((12, 4))
+    score = SubsetEvidence(effects, effects[:, 2], np.eye(4), TermOdds(np.zeros(4)))
+    sets = [(0, 1), (0, 3), (2,)]
+    before = score.many(sets)
+    score.precision[3, 3] = -1.0
+    found = score.many(sets)
+    assert found[1] == -np.inf
+    np.testing.assert_allclose(found[[0, 2]], before[[0, 2]], rtol=1e-12)
+
+
 def test_sets_that_nearly_depend_on_columns_that_all_have():
     """Elimination leaves of them less than rounding errors."""
     rng = np.random.RandomState(1)

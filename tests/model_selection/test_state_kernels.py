@@ -66,6 +66,7 @@ def fitted(few):
     return OneStepKEqL(**few.problem).fit(few.X, few.y)
 
 
+@pytest.mark.slow
 def test_few_observations_are_enough(few, fitted):
     """Far better than with the scales that the observations alone suggest."""
     error = relative_l2_error(few.y_test, fitted.predict(few.X_test))
@@ -77,6 +78,7 @@ def test_few_observations_are_enough(few, fitted):
     assert error < 0.5 * relative_l2_error(few.y_test, other.predict(few.X_test))
 
 
+@pytest.mark.slow
 def test_variances_are_of_the_size_of_errors(few, fitted):
     mean, std = fitted.predict(few.X_test, return_std=True)
     covered = np.mean(np.abs(mean - few.y_test) < 1.645 * std)
