@@ -134,16 +134,18 @@ def _conditions(two_step):
 def _make_blocks(kernels, conditions, solver, most_representers=6000):
     """Blocks, and the linear model for them, as `solver` says or as is faster.
 
-    The rank of more representers than `most_representers` takes more time than the
-    dual.
+    The primal is faster if it has at most half as many unknowns as there are data. Of
+    several functions, the rank of more representers than `most_representers` takes more
+    time than the dual.
     """
-    small = solver == "auto" and _n_representers(conditions) <= most_representers
-    if solver == "primal" or (
-        small and not _is_of_high_rank(kernels[0], conditions[0])
-    ):
-        blocks = make_primal_blocks(kernels, conditions)
-        fewer = all(2 * b.n_unknowns <= len(b.values) + len(b.forcing) for b in blocks)
-        if fewer or solver == "primal":
+    if solver == "primal":
+        return make_primal_blocks(kernels, conditions), PrimalModel
+    single = len(conditions) == 1
+    small = single or _n_representers(conditions) <= most_representers
+    if solver == "auto" and small and not _is_of_high_rank(kernels[0], conditions[0]):
+        most = min(len(own.values) + len(own.forcing) for own in conditions) // 2
+        blocks = make_primal_blocks(kernels, conditions, most)
+        if blocks is not None and all(block.n_unknowns <= most for block in blocks):
             return blocks, PrimalModel
     return make_dual_blocks(kernels, conditions), DualModel
 
@@ -162,16 +164,27 @@ def _n_representers(conditions):
     return max(numbers.values())
 
 
-def _is_of_high_rank(kernel, conditions, share=0.75):
+def _is_of_high_rank(kernel, conditions, share=0.75, most_rows=2000):
     """Whether a part of the representers has a rank too high for the primal already.
 
     The rank of all is at least as high, and takes longer to find out. The part has
-    `share` representers for each datum.
+    `share` representers for each datum. Of more than `most_rows` the rank is the one
+    to which those of so many, and of half of them, grow as a power of the number.
     """
     n_data = len(conditions.values) + len(conditions.forcing)
+    n_wanted = share * n_data
+    rank = _rank_of(kernel, conditions, min(n_wanted, most_rows))
+    if n_wanted > most_rows:
+        half = _rank_of(kernel, conditions, most_rows / 2)
+        rank *= (n_wanted / most_rows) ** np.log2(rank / half)
+    return 2 * rank > n_data
+
+
+def _rank_of(kernel, conditions, n_wanted):
+    """The rank of about so many of the representers, those of all states together."""
     functionals = conditions.observed + conditions.imposed
     n_rows = sum(len(points) for points, _ in functionals)
-    stride = max(1, int(n_rows / (share * n_data)))
+    stride = max(1, int(n_rows / n_wanted))
     sample = [
         (points[i % stride :: stride], operator)
         for i, (points, operator) in enumerate(functionals)
@@ -180,7 +193,7 @@ def _is_of_high_rank(kernel, conditions, share=0.75):
     for state in {state for _, operator in sample for state in operator.states}:
         _, own = functionals_of_state(state, sample)
         rank += len(pivoted_cholesky(gram(kernel.of_state(state), own))[1])
-    return 2 * rank > n_data
+    return rank
 
 
 def assemble_learned(two_step, problem, iterate):

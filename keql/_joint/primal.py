@@ -20,7 +20,7 @@ from keql._joint.problem import (
     first_equal,
     same_points,
 )
-from keql._numerics.linalg import pivoted_cholesky, solve_lower
+from keql._numerics.linalg import pivoted_cholesky_of_columns, solve_lower
 from keql._numerics.memory import in_chunks
 from keql.kernels import SystemKernel
 from keql.operators import gram, gram_diagonal
@@ -103,17 +103,29 @@ def functionals_of_state(name, functionals):
     return (np.concatenate(rows) if rows else np.empty(0, dtype=int)), own
 
 
-def span(kernel, functionals):
+def span(kernel, functionals, most=None):
     """Pick functionals whose representers span those of all to rounding accuracy.
 
     Returned are a SpanBasis of r functions, and the values (n, r) of all functionals on
-    these; of several states a SystemSpan. The Gram matrix (n, n) of all functionals of
-    a state is held in memory meanwhile.
+    these; of several states a SystemSpan. Of the Gram matrix of all functionals only
+    the rows of those picked are computed. None if more than `most` are picked, of a
+    state.
     """
     if isinstance(kernel, SystemKernel):
-        return _span_of_states(kernel, functionals)
-    rows, pivots = pivoted_cholesky(gram(kernel, functionals))
+        return _span_of_states(kernel, functionals, most)
     ends = np.cumsum([len(points) for points, _ in functionals])
+
+    def column(i):
+        owner = np.searchsorted(ends, i, side="right")
+        points, operator = functionals[owner]
+        row = i - ends[owner] + len(points)
+        return gram(kernel, functionals, [(points[row : row + 1], operator)])[:, 0]
+
+    variances = [gram_diagonal(kernel, *functional) for functional in functionals]
+    found = pivoted_cholesky_of_columns(np.concatenate(variances), column, most=most)
+    if found is None:
+        return None
+    rows, pivots = found
     owner = np.searchsorted(ends, pivots, side="right")
     # The picked functionals by operator and points, and where each of them stands.
     sequence = np.argsort(owner, kind="stable")
@@ -126,14 +138,17 @@ def span(kernel, functionals):
     return SpanBasis(kernel, picked, order, rows[pivots]), rows
 
 
-def _span_of_states(kernel, functionals):
-    """A SystemSpan, and the values of all functionals on it."""
+def _span_of_states(kernel, functionals, most):
+    """A SystemSpan, and the values of all functionals on it; None as of :func:`span`"""
     n = sum(len(points) for points, _ in functionals)
     spans, parts = {}, []
     for name, own_kernel in kernel.kernels.items():
         rows, own = functionals_of_state(name, functionals)
         if own:
-            spans[name], values = span(own_kernel, own)
+            found = span(own_kernel, own, most)
+            if found is None:
+                return None
+            spans[name], values = found
             parts.append(np.zeros((n, values.shape[1])))
             parts[-1][rows] = values
     return SystemSpan(kernel, spans), np.hstack(parts)
@@ -204,29 +219,36 @@ class PrimalBlock(Conditions):
         return np.concatenate([self.basis_values, imposed])
 
 
-def make_primal_blocks(kernels, conditions):
+def make_primal_blocks(kernels, conditions, most=None):
     """A PrimalBlock for each function; those with one kernel share a basis.
 
     `kernels` has the state kernel of each function, `conditions` what it has to meet;
-    the observed functionals are point values.
+    the observed functionals are point values. None if a state has a basis of more than
+    `most` functions.
     """
     blocks = {}
     bases = first_equal(kernels, lambda one, other: one is other)
     for basis in set(bases):
         members = [m for m, own in enumerate(bases) if own == basis]
-        group = _blocks_of_one_kernel(kernels[basis], [conditions[m] for m in members])
+        given = [conditions[m] for m in members]
+        group = _blocks_of_one_kernel(kernels[basis], given, most)
+        if group is None:
+            return None
         blocks.update(zip(members, group, strict=True))
     return [blocks[m] for m in range(len(kernels))]
 
 
-def _blocks_of_one_kernel(kernel, conditions):
+def _blocks_of_one_kernel(kernel, conditions, most):
     """Blocks on one basis, of all functionals of the functions together."""
     observed, rows_of = distinct_functionals(conditions)
     n_observed, operators = sum(len(x) for x, _ in observed), conditions[0].operators
     places = first_equal([given.points for given in conditions], same_points)
     owners = list(dict.fromkeys(places))
     imposed = [functional for i in owners for functional in conditions[i].imposed]
-    basis, rows = span(kernel, [*observed, *imposed])
+    found = span(kernel, [*observed, *imposed], most)
+    if found is None:
+        return None
+    basis, rows = found
     sizes = [len(operators) * len(conditions[i].points) for i in owners]
     parts = np.split(rows[n_observed:], np.cumsum(sizes)[:-1])
     rows_at = dict(zip(owners, parts, strict=True))

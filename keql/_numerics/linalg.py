@@ -59,23 +59,66 @@ def cholesky_in_place(A, block=2000):
 def pivoted_cholesky(A, tol=1e-14):
     """Rank-revealing Cholesky factorisation of a positive semi-definite matrix (n, n).
 
-    In each turn it picks the row that the rows picked before explain least of. Rows are
-    first scaled to a unit diagonal, so that functionals of different units count alike;
-    it ends when no row has more than the part `tol` of its diagonal element
-    unexplained. A has a positive diagonal, and only its lower triangle is read.
-
-    Returns `rows` (n, r), with ``rows @ rows.T`` equal to A up to `tol` and
-    ``rows[pivots]`` lower triangular, and `pivots` (r,), the rows picked.
+    That of :func:`pivoted_cholesky_of_columns`, all of whose entries are known. Of A
+    only the lower triangle is read.
     """
     _refuse_infinite(A, A)
-    scale = np.sqrt(np.diag(A))
-    scale = np.where(scale > 0, scale, 1.0)
+    scale = _root_or_one(np.diag(A))
     scaled = np.asfortranarray(A / scale / scale[:, None])
     factor, pivots, rank, _ = lapack.dpstrf(scaled, tol=tol, lower=1, overwrite_a=1)
     pivots -= 1  # as Fortran counts
     rows = np.empty((len(A), rank))
     rows[pivots] = np.tril(factor[:, :rank])
     return rows * scale[:, None], pivots[:rank]
+
+
+def pivoted_cholesky_of_columns(diagonal, column, tol=1e-14, most=None):
+    """Rank-revealing Cholesky factorisation of a positive semi-definite matrix (n, n).
+
+    In each turn it picks the row that the rows picked before explain least of. Rows are
+    first scaled to a unit diagonal, so that functionals of different units count alike;
+    it ends when no row has more than the part `tol` of its diagonal element
+    unexplained. Only the `diagonal` (n,) is needed, and `column(i)` (n,) of the rows
+    that are picked: time and memory are those of r columns (Harbrecht, Peters,
+    Schneider, "On the low-rank approximation by the pivoted Cholesky decomposition",
+    Appl. Numer. Math. 62, 2012).
+
+    Returns `rows` (n, r), with ``rows @ rows.T`` equal to the matrix up to `tol` and
+    ``rows[pivots]`` lower triangular, and `pivots` (r,), the rows picked; None if the
+    rank is above `most`.
+    """
+    n, scale = len(diagonal), _root_or_one(diagonal)
+    most = n if most is None else min(most, n)
+    rest, pivots = np.where(diagonal > 0, 1.0, 0.0), []
+    rows = np.zeros((n, min(most, 64)), order="F")
+    while n:
+        i = int(np.argmax(rest))
+        if not rest[i] > tol:
+            break
+        r = len(pivots)
+        if r == most:
+            return None
+        if r == rows.shape[1]:
+            grown = np.zeros((n, min(most, 2 * r)), order="F")
+            grown[:, :r] = rows
+            rows = grown
+        new = column(i) / (scale * scale[i])
+        new -= rows[:, :r] @ rows[i, :r]
+        new /= rest[i] ** 0.5
+        new[pivots] = 0.0  # but for rounding they are
+        new[i] = rest[i] ** 0.5
+        rows[:, r] = new
+        rest -= new * new
+        pivots.append(i)
+        rest[pivots] = 0.0
+    _refuse_infinite(rest, rest)
+    return rows[:, : len(pivots)] * scale[:, None], np.array(pivots, dtype=int)
+
+
+def _root_or_one(diagonal):
+    """The scales (n,) of rows, 1 of those that are zero."""
+    scale = np.sqrt(diagonal)
+    return np.where(scale > 0, scale, 1.0)
 
 
 def _refuse_infinite(A, entries):

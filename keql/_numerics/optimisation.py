@@ -289,13 +289,14 @@ def minimise_in_boxes(objective, start, bounds, size=1.0, n_boxes=30, options=No
     return result.x, result.fun
 
 
-def _polish(objective, theta, value, bounds, reach=0.1, rounding=1e-5):
+def _polish(objective, theta, value, bounds, reach=0.1, rounding=1e-5, n_calls=20):
     """Move an optimum to the root of the gradient, unless the value rises there.
 
     The value is flat there: minimising it leaves theta uncertain to the square root
     of rounding errors, which a change of units would show. A root further away than
-    `reach`, in units of theta, is that of another optimum. `rounding` is the relative
-    rounding error of a log likelihood of an ill-conditioned kernel.
+    `reach`, in units of theta, is that of another optimum; with more than `n_calls`
+    gradients for each unknown none is near. `rounding` is the relative rounding error
+    of a log likelihood of an ill-conditioned kernel.
     """
     inside = np.all((theta > bounds.T[0], theta < bounds.T[1]), axis=0)
     if not inside.any():
@@ -306,7 +307,11 @@ def _polish(objective, theta, value, bounds, reach=0.1, rounding=1e-5):
         result[inside] = np.clip(part, *bounds[inside].T)
         return result
 
-    root = optimize.root(lambda part: objective(moved(part))[1][inside], theta[inside])
+    root = optimize.root(
+        lambda part: objective(moved(part))[1][inside],
+        theta[inside],
+        options={"maxfev": n_calls * int(inside.sum())},
+    )
     is_near = np.all(np.abs(root.x - theta[inside]) < reach)
     if not (root.success and is_near):
         return theta, value

@@ -1,5 +1,7 @@
 """Kernels that look at some of the columns only."""
 
+from copy import copy
+from functools import cache
 from numbers import Integral
 
 import numpy as np
@@ -18,6 +20,22 @@ def hyperparameter(name):
         return Hyperparameter(name, "numeric", bounds, size)
 
     return property(describe, doc=f"`{name}` as a hyperparameter of scikit-learn.")
+
+
+def row_blocks(n, m, n_entries=2**14):
+    """Slices of the rows of an (n, m) matrix with about `n_entries` entries in each.
+
+    A few arrays of this size fit into the cache, and the memory that is needed beside
+    the result does not grow with it.
+    """
+    step = max(1, n_entries // max(1, m))
+    return [slice(start, start + step) for start in range(0, n, step)]
+
+
+@cache
+def _names_of_hyperparameters(kernel):
+    """The attributes of a class of kernels that describe its hyperparameters."""
+    return [name for name in dir(kernel) if name.startswith("hyperparameter_")]
 
 
 class ActiveKernel(Kernel):
@@ -58,13 +76,44 @@ class ActiveKernel(Kernel):
                 f"X has {X.shape[1]} and Y has {Y.shape[1]} column(s): they must have "
                 "one for each coordinate, the same number."
             )
-        zero = (0,) * X.shape[1]
-        K = self._derivatives(X, Y, [(zero, zero)])[0]
-        if not eval_gradient:
-            return K
         columns = self._columns(X.shape[1])
-        layers = self._active_gradient(X[:, columns], Y[:, columns])
-        return K, np.stack(layers, axis=-1) if layers else np.empty((*K.shape, 0))
+        X, Y, zero = X[:, columns], Y[:, columns], (0,) * len(columns)
+        if not eval_gradient:
+            return self._active_derivatives(X, Y, [(zero, zero)])[0]
+        K, layers = np.empty((len(X), len(Y))), np.empty((self.n_dims, len(X), len(Y)))
+        for rows in row_blocks(*K.shape):
+            K[rows], own = self._active_value_and_gradient(X[rows], Y)
+            for layer, part in zip(layers, own, strict=True):
+                layer[rows] = part
+        return K, np.moveaxis(layers, 0, -1)
+
+    def _active_value_and_gradient(self, X, Y):
+        """What `_active_gradient` says, and before it the values."""
+        zero = (0,) * X.shape[1]
+        (K,) = self._active_derivatives(X, Y, [(zero, zero)])
+        return K, self._active_gradient(X, Y)
+
+    @property
+    def hyperparameters(self):
+        """Descriptions of all hyperparameters, fixed or free, sorted by name."""
+        return [getattr(self, name) for name in _names_of_hyperparameters(type(self))]
+
+    def clone_with_theta(self, theta):
+        """The kernel with other log-hyperparameters; it shares what else it has.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (n_dims,)
+            Logarithms of the free hyperparameters.
+
+        Returns
+        -------
+        kernel : ActiveKernel
+            A new one.
+        """
+        kernel = copy(self)
+        kernel.theta = theta
+        return kernel
 
     def diag(self, X):
         return np.array([self(x[None])[0, 0] for x in np.atleast_2d(X)])

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from keql._numerics.arguments import as_rows
-from keql.kernels._multi_index import as_multi_index, leibniz, merge_monomials
+from keql.kernels._multi_index import as_multi_index, by_index, leibniz, merge_monomials
 
 
 @singledispatch
@@ -336,6 +336,11 @@ class _Pair(Kernel):
     def depends_on(self, d):
         return self.k1.depends_on(d) | self.k2.depends_on(d)
 
+    def clone_with_theta(self, theta):
+        n = self.k1.n_dims
+        first = self.k1.clone_with_theta(theta[:n])
+        return type(self)(first, self.k2.clone_with_theta(theta[n:]))
+
     def _map(self, function):
         return type(self)(self.k1._map(function), self.k2._map(function))
 
@@ -432,7 +437,7 @@ class Product(_Pair, sklearn_kernels.Product):
         # The multi-index (a, b) of 2d orders is split between the two factors.
         splits = [list(leibniz(a + b, *on)) for a, b in pairs]
         first, second = (
-            _by_index(kernel, X, Y, {split[k] for terms in splits for split in terms})
+            by_index(kernel, X, Y, {split[k] for terms in splits for split in terms})
             for k, kernel in ((1, self.k1), (2, self.k2))
         )
         values = [np.zeros((len(X), len(Y))) for _ in pairs]
@@ -440,13 +445,6 @@ class Product(_Pair, sklearn_kernels.Product):
             for factor, c1, c2 in terms:
                 value += factor * first[c1] * second[c2]
         return values
-
-
-def _by_index(kernel, X, Y, indices):
-    """Derivatives of a kernel: {multi-index (a, b) of 2d orders: array (n, m)}."""
-    d, indices = X.shape[1], list(indices)
-    values = kernel._derivatives(X, Y, [(c[:d], c[d:]) for c in indices])
-    return dict(zip(indices, values, strict=True))
 
 
 class Exponentiation(Kernel, sklearn_kernels.Exponentiation):

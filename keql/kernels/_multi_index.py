@@ -40,3 +40,10 @@ def merge_monomials(exponents, coefficients):
     merged = np.zeros((len(unique), coefficients.shape[1]))
     np.add.at(merged, inverse.ravel(), coefficients)
     return unique, merged
+
+
+def by_index(kernel, X, Y, indices):
+    """Derivatives of a kernel: {multi-index (a, b) of 2d orders: array (n, m)}."""
+    d, indices = X.shape[1], list(indices)
+    values = kernel._derivatives(X, Y, [(c[:d], c[d:]) for c in indices])
+    return dict(zip(indices, values, strict=True))

@@ -10,7 +10,7 @@ from scipy.special import gamma, kv
 
 from keql._numerics.arguments import check_positive
 from keql._numerics.autodiff import differentiate
-from keql.kernels._active import hyperparameter
+from keql.kernels._active import hyperparameter, row_blocks
 from keql.kernels._stationary import AnisotropicKernel
 
 
@@ -43,7 +43,7 @@ class _Radial(AnisotropicKernel):
             for n, (_, b) in zip(totals, pairs, strict=True)
         ]
         values = [np.empty((len(X), len(Y))) for _ in pairs]
-        for rows in _row_blocks(len(X), len(Y)):
+        for rows in row_blocks(len(X), len(Y)):
             block = self._scaled_derivatives(X[rows], Y, scale, set(totals))
             for value, n, factor in zip(values, totals, factors, strict=True):
                 np.multiply(block[n], factor, out=value[rows])
@@ -84,7 +84,7 @@ class _Radial(AnisotropicKernel):
             parts.append([2 * (np.sin(rate * z / 2) / rate) ** 2, *rest])
         return parts
 
-    def _active_gradient(self, X, Y):
+    def _active_value_and_gradient(self, X, Y):
         scale = self._per_column("length_scale", X.shape[1])
         if self.period is not None:
             parts = self._parts_of_rho(X, Y, scale, np.zeros(len(scale), int))
@@ -92,18 +92,9 @@ class _Radial(AnisotropicKernel):
             rho = 0.5 * sum(squares)
         else:
             _, squares, rho = _scaled_differences(X, Y, scale)
-        (slope,) = self._profile_derivatives(rho, [1])
-        return self._log_layers("length_scale", [-slope * square for square in squares])
-
-
-def _row_blocks(n, m, n_entries=2**14):
-    """Slices of the rows of an (n, m) matrix with about `n_entries` entries in each.
-
-    A few arrays of this size fit into the cache, and the memory that is needed beside
-    the result does not grow with it.
-    """
-    step = max(1, n_entries // max(1, m))
-    return [slice(start, start + step) for start in range(0, n, step)]
+        value, slope = self._profile_derivatives(rho, [0, 1])
+        layers = [-slope * square for square in squares]
+        return value, self._log_layers("length_scale", layers)
 
 
 def _scaled_differences(X, Y, scale):
@@ -314,10 +305,10 @@ def _bessel_power(m, s):
 
 def _bessel_power_half_integer(m, p, s):
     """The same for m = +-(p + 1/2), where K_m is elementary (DLMF 10.49.12)."""
-    polynomial = 0.0
-    for k in range(p + 1):
+    polynomial = 1.0
+    for k in range(1, p + 1):
         factor = factorial(p + k) / (factorial(k) * factorial(p - k) * 2**k)
-        polynomial = polynomial + factor * s ** (p - k)
+        polynomial = polynomial * s + factor
     value = sqrt(pi / 2) * np.exp(-s) * polynomial
     if m > 0:
         return value
@@ -375,15 +366,15 @@ class RationalQuadratic(_Radial):
             value = value / base
         return derivatives
 
-    def _active_gradient(self, X, Y):
-        layers = []
+    def _active_value_and_gradient(self, X, Y):
+        value, layers = super()._active_value_and_gradient(X, Y)
+        # scikit-learn orders hyperparameters by name: alpha before length_scale.
         if not self.hyperparameter_alpha.fixed:
             scale = self._per_column("length_scale", X.shape[1])
             ratio = _scaled_differences(X, Y, scale)[-1] / self.alpha
-            value = (1 + ratio) ** -self.alpha
-            layers = [self.alpha * value * (ratio / (1 + ratio) - np.log1p(ratio))]
-        # scikit-learn orders hyperparameters by name: alpha before length_scale.
-        return layers + super()._active_gradient(X, Y)
+            slope = ratio / (1 + ratio) - np.log1p(ratio)
+            layers = [self.alpha * value * slope, *layers]
+        return value, layers
 
 
 class RadialKernel(_Radial):

@@ -12,6 +12,8 @@ from keql._numerics.linalg import (
     cholesky,
     cholesky_in_place,
     inverse_from_cholesky,
+    pivoted_cholesky,
+    pivoted_cholesky_of_columns,
     ridge,
     solve_cholesky,
     solve_lower,
@@ -202,3 +204,32 @@ def test_ridge_does_not_square_the_condition_number():
     across = 1e-18 / (1e-18 + noise**2)
     expected = np.array([along + across, along - across]) / 2**0.5
     assert_allclose(ridge(features, b, noise), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [0, 1, 60, 200])
+def test_pivoted_cholesky_needs_the_columns_of_the_pivots_only(n):
+    t = np.linspace(0, 1, n)
+    A = (1 + 99 * (t > 0.5)) * np.exp(-((t[:, None] - t) ** 2) / 0.02)
+    A *= (1 + 99 * (t > 0.5))[:, None]
+    asked = []
+
+    def column(i):
+        asked.append(i)
+        return A[:, i].copy()
+
+    rows, pivots = pivoted_cholesky_of_columns(np.diag(A).copy(), column)
+    assert asked == list(pivots)
+    assert len(pivots) < 50
+    scale = np.sqrt(np.diag(A))
+    assert np.all(abs(rows @ rows.T - A) < 1e-13 * np.outer(scale, scale))
+    assert np.array_equal(rows[pivots], np.tril(rows[pivots]))
+    if n > 1:
+        assert abs(len(pivots) - len(pivoted_cholesky(A)[1])) <= 1
+        most = len(pivots) - 1
+        assert pivoted_cholesky_of_columns(np.diag(A), column, most=most) is None
+        assert len(pivoted_cholesky_of_columns(np.diag(A), column, most=most + 1)) == 2
+
+
+def test_pivoted_cholesky_of_columns_refuses_what_is_not_finite():
+    with pytest.raises(np.linalg.LinAlgError, match="not finite"):
+        pivoted_cholesky_of_columns(np.ones(3), lambda i: np.full(3, np.nan))
