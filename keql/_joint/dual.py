@@ -21,6 +21,7 @@ from keql._joint.problem import (
     first_equal,
     same_points,
 )
+from keql._joint.state_gram import StateGram, add_block, add_to_all
 from keql._numerics.linalg import (
     cholesky,
     cholesky_in_place,
@@ -29,41 +30,6 @@ from keql._numerics.linalg import (
     solve_lower,
 )
 from keql.operators import gram, gram_blocks, gram_diagonal, gram_rows
-
-
-@dataclass(frozen=True)
-class StateGram:
-    """Gram matrix of the operators of one state at K points.
-
-    `members` (Q_s,) are the positions of these operators among all, and `blocks` has
-    the matrix (K, K) of operators q and r <= q; others are transposes of these.
-    """
-
-    members: np.ndarray
-    blocks: dict
-
-    def block(self, q, r):
-        """The matrix (K, K) of the operators q and r of the state."""
-        return self.blocks[q, r] if q >= r else self.blocks[r, q].T
-
-    def multiply(self, c):
-        """The matrix times coefficients (Q_s, K, ...)."""
-        total = np.zeros(c.shape)
-        for (q, r), block in self.blocks.items():
-            total[q] += block @ c[r]
-            if q > r:
-                total[r] += block.T @ c[q]
-        return total
-
-    def variances(self):
-        """The diagonal, of shape (Q_s, K)."""
-        return np.stack([np.diag(self.blocks[q, q]) for q in range(len(self.members))])
-
-    def at(self, rows):
-        """That at some of the points."""
-        places = np.ix_(rows, rows)
-        blocks = {place: block[places] for place, block in self.blocks.items()}
-        return StateGram(self.members, blocks)
 
 
 @dataclass(frozen=True)
@@ -189,6 +155,11 @@ class DualBlock(Conditions):
 
     def normal_matrix(self, slopes):
         """T U T^* for the T of a :class:`Tangent`; its lower triangle."""
+        (H,) = normal_matrices([self], [slopes])
+        return H
+
+    def _observed_part(self, slopes):
+        """T U T^* with the rows of observations; the rest is zero."""
         n, n_rows = len(self.values), slopes.shape[1]
         H = np.zeros((n + n_rows, n + n_rows))
         H[:n, :n] = self.gram_values
@@ -196,54 +167,32 @@ class DualBlock(Conditions):
         for rows, points in self.rows.slices():
             part = np.einsum("nqk,qk->kn", cross[:, :, points], slopes[:, rows])
             H[n:, :n][rows] = part
-        slices = self.rows.slices()
-        for i, left in enumerate(slices):
-            for right in slices[: i + 1]:
-                block = H[n:, n:][left[0], right[0]]
-                for own in self.gram_states:
-                    _add_block(block, own, slopes, left, right)
         return H
 
 
-def _add_block(H, own, slopes, left, right, n_rows=96):
-    """Add what one state contributes to T U T^* for two equations, in H (R_e, R_f).
+def normal_matrices(blocks, slopes, fewest=4):
+    """T U T^* of functions of one group, a list of their lower triangles.
 
-    `left` and `right` are the rows and the points of the equations. Assembled `n_rows`
-    rows at a time, which stay in the cache. For one equation and itself only the lower
-    triangle is.
+    `slopes` has those of a :class:`Tangent` for each. For at least `fewest` functions
+    the Gram matrix that they share is read once, if there is memory for a copy of it.
     """
-    (left_rows, left_points), (right_rows, right_points) = left, right
-    on_left, on_right = slopes[own.members, left_rows], slopes[own.members, right_rows]
-    used_left, used_right = (
-        np.flatnonzero(np.any(own_slopes != 0, axis=1))
-        for own_slopes in (on_left, on_right)
-    )
-    for start in range(0, len(H), n_rows):
-        rows = slice(start, min(start + n_rows, len(H)))
-        columns = slice(0, rows.stop if left is right else H.shape[1])
-        part = H[rows, columns]
-        inner, term = np.empty(part.shape), np.empty(part.shape)
-        places = _part_of(left_points, rows), _part_of(right_points, columns)
-        for q in used_left:
-            inner[:] = 0.0
-            for other in used_right:
-                entries = _entries(own.block(q, other), *places)
-                inner += np.multiply(entries, on_right[other, columns], out=term)
-            part += np.multiply(inner, on_left[q, rows, None], out=term)
-
-
-def _part_of(points, rows):
-    """Positions of points in a slice of the rows of an equation."""
-    if not isinstance(points, slice):
-        return points[rows]
-    return slice(points.start + rows.start, points.start + rows.stop)
-
-
-def _entries(values, rows, columns):
-    """Entries of a matrix (K, K) at rows and columns, positions or slices."""
-    if isinstance(rows, slice) or isinstance(columns, slice):
-        return values[rows][:, columns]
-    return values[np.ix_(rows, columns)]
+    pairs = zip(blocks, slopes, strict=True)
+    matrices = [block._observed_part(own) for block, own in pairs]
+    lower = [
+        H[len(block.values) :, len(block.values) :]
+        for H, block in zip(matrices, blocks, strict=True)
+    ]
+    slices = blocks[0].rows.slices()
+    for i, left in enumerate(slices):
+        for right in slices[: i + 1]:
+            parts = [H[left[0], right[0]] for H in lower]
+            for own in blocks[0].gram_states:
+                if len(blocks) >= fewest and own.may_be_copied:
+                    add_to_all(parts, own, slopes, left, right)
+                    continue
+                for H, of_function in zip(parts, slopes, strict=True):
+                    add_block(H, own, of_function, left, right)
+    return matrices
 
 
 def make_dual_blocks(kernels, conditions):
@@ -347,6 +296,16 @@ class DualModel(LinearisedProblem):
 
     def _matrix(self, m, tangent, features):
         return self.problem.blocks[m].normal_matrix(tangent.slopes)
+
+    def _matrices(self, members, features):
+        groups, found = {}, {}
+        for m in members:
+            groups.setdefault(self.problem.blocks[m].group, []).append(m)
+        for own in groups.values():
+            blocks = [self.problem.blocks[m] for m in own]
+            slopes = [self.tangents[m].slopes for m in own]
+            found.update(zip(own, normal_matrices(blocks, slopes), strict=True))
+        return [found[m] for m in members]
 
     def _right(self, m, a, effect):
         """r - (lambda/a) T v + psi . dw, of shape (N + R,), for psi . dw (R,)."""

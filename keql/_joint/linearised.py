@@ -84,10 +84,10 @@ class LinearisedProblem:
 
     def __init__(self, problem, evaluation):
         self.problem, self.evaluation = problem, evaluation
-        self.tangents = list(self._map(self._tangent))
+        self.tangents = problem.map_parts(self._tangents_of)
         self.features = self.matrices = None
         if not self._can_recompute or self._all_fit():
-            pairs = self._map(self._features_and_matrix)
+            pairs = problem.map_parts(self._features_and_matrices)
             self.features, self.matrices = zip(*pairs, strict=True)
 
     def _map(self, function):
@@ -105,15 +105,30 @@ class LinearisedProblem:
         n_bytes = 8 * np.sum(2 * sizes * (sizes + p))
         return len(sizes) == 1 or n_bytes <= get_config()["working_memory"] * 2**20
 
-    def _tangent(self, m):
-        S, weights = self.evaluation.features[m], self.evaluation.iterate.weights
-        return Tangent(self.problem.slopes(S, weights), self.problem.blocks[m].rows)
+    def _tangents_of(self, members):
+        problem, evaluation = self.problem, self.evaluation
+        S = np.concatenate([evaluation.features[m] for m in members])
+        slopes = problem.slopes(S, evaluation.iterate.weights)
+        pairs = zip(members, problem.split(members, slopes, axis=1), strict=True)
+        return [Tangent(own, problem.blocks[m].rows) for m, own in pairs]
+
+    def _features_and_matrices(self, members):
+        problem, evaluation = self.problem, self.evaluation
+        S = np.concatenate([evaluation.features[m] for m in members])
+        features = problem.split(members, problem.psi(S))
+        matrices = self._matrices(members, features)
+        return zip(features, matrices, strict=True)
+
+    def _matrices(self, members, features):
+        """The matrices of several functions, a list."""
+        pairs = zip(members, features, strict=True)
+        return [self._matrix(m, self.tangents[m], own) for m, own in pairs]
 
     def _features_and_matrix(self, m):
         if self.matrices is not None:
             return self.features[m], self.matrices[m]
-        features = self.problem.psi(self.evaluation.features[m])
-        return features, self._matrix(m, self.tangents[m], features)
+        ((features, matrix),) = self._features_and_matrices([m])
+        return features, matrix
 
     def _eliminate(self, a, b):
         if self.matrices is None:

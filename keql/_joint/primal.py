@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
+from scipy.linalg import lapack
 
 from keql._joint.linearised import LinearisedProblem, LinearisedState, below_zeros
 from keql._joint.problem import (
@@ -276,7 +277,7 @@ class PrimalModel(LinearisedProblem):
         psi = below_zeros(features, len(residual))
         jacobian = problem.blocks[m].jacobian(tangent.slopes)
         rows = weighted_rows(jacobian, psi, residual, problem.precisions[m])
-        return triangle(rows) if len(rows) > rows.shape[1] else rows
+        return triangle(rows) if len(rows) >= rows.shape[1] else rows
 
     def _eliminate_state(self, a, b, m):
         z = self.evaluation.iterate.coefficients[m]
@@ -324,17 +325,24 @@ def weighted_rows(jacobian, psi, right, precisions):
     return rows * np.sqrt(precisions)[:, None]
 
 
-def eliminate_state(rows, a, prior):
-    """Triangular factor of the rows of a function and of sqrt(a) dz + prior = 0."""
-    r = len(prior)
-    below = np.zeros((r, rows.shape[1]))
+def eliminate_state(rows, a, prior, block_size=32):
+    """Triangular factor of the rows of a function and of sqrt(a) dz + prior = 0.
+
+    Rows as many as columns are upper triangular: a factorisation leaves out the zeros
+    of both parts, in blocks of `block_size` columns.
+    """
+    r, (n_rows, n_columns) = len(prior), rows.shape
+    below = np.zeros((r, n_columns))
     below[np.diag_indices(r)] = a**0.5
     below[:, -1] = prior
-    return triangle(np.vstack([rows, below]))
+    if n_rows < n_columns:
+        return triangle(np.vstack([rows, below]))
+    R, *_ = lapack.dtpqrt(r, min(block_size, n_columns), rows, below)
+    return R
 
 
 def triangle(A):
-    """The upper triangular factor R of A = Q R, of as many rows as columns at most."""
+    """The upper trapezoidal R of A = Q R, of as many rows as columns at most."""
     R = linalg.qr(A, mode="r", check_finite=False)[0]
     return R[: A.shape[1]]
 
@@ -369,6 +377,6 @@ class PrimalState(LinearisedState):
         jacobian = data.tangent.apply(basis(data.functionals))
         psi, r = data.psi, jacobian.shape[1]
         nothing = np.zeros(len(jacobian))
-        rows = weighted_rows(jacobian, psi, nothing, data.precisions)
+        rows = triangle(weighted_rows(jacobian, psi, nothing, data.precisions))
         R = eliminate_state(rows, self.penalty, np.zeros(r))
         return basis, R[:r, :r], solve_lower(data.coupling, R[:r, r:-1].T)

@@ -13,7 +13,9 @@ How a state is represented, and how a Levenberg-Marquardt step is computed, is t
 :mod:`keql._joint.dual` and :mod:`keql._joint.primal`.
 """
 
+import itertools
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -212,6 +214,7 @@ class JointProblem:
     problem from the problem and an evaluation; `map_blocks` applies a function to each
     block, possibly in parallel. All variances, of noise and priors, are to be
     multiplied by `dispersion`: it does not change the solution, but how certain it is.
+    The equation is evaluated at about `most_rows` points at once.
     """
 
     blocks: list
@@ -223,6 +226,7 @@ class JointProblem:
     linear_model: type
     map_blocks: object = map
     dispersion: float = 1.0
+    most_rows: int = 2048
     is_exact = False
 
     def iterate(self, coefficients, weights):
@@ -263,21 +267,52 @@ class JointProblem:
         squares = np.concatenate(self.precisions) * residuals**2
         return float(np.mean(squares)) / self.dispersion
 
+    @cached_property
+    def parts(self):
+        """Functions whose features are evaluated together: ranges of positions."""
+        starts, size = [0], 0
+        for m, block in enumerate(self.blocks):
+            size += len(block.forcing)
+            if size > self.most_rows and m > starts[-1]:
+                starts.append(m)
+                size = len(block.forcing)
+        pairs = itertools.pairwise([*starts, len(self.blocks)])
+        return [range(start, stop) for start, stop in pairs]
+
+    def map_parts(self, function):
+        """What a function of several positions returns for each of them, a list."""
+        found = self.map_blocks(function, self.parts)
+        return [each for part in found for each in part]
+
+    def split(self, members, values, axis=0):
+        """Parts of an array of the rows of some functions, one for each of these."""
+        sizes = [len(self.blocks[m].forcing) for m in members]
+        return np.split(values, np.cumsum(sizes)[:-1], axis=axis)
+
     def evaluate(self, iterate):
         """Residuals and loss of an iterate."""
 
-        def residuals_of(m):
-            block, z = self.blocks[m], iterate.values[m]
-            S = block.features(z)
-            equation = self.basis.values(S[:, : self.n_unknown], iterate.weights)
-            equation += self.known_part(S) - block.forcing
-            observed = z[: len(block.values)] - block.values
-            return S, np.concatenate([observed, equation])
+        def residuals_of(members):
+            S = np.concatenate(
+                [self.blocks[m].features(iterate.values[m]) for m in members]
+            )
+            values = self.basis.values(S[:, : self.n_unknown], iterate.weights)
+            values += self.known_part(S)
+            pairs = self.split(members, S), self.split(members, values)
+            return [
+                (own, self._residuals(m, iterate.values[m], left))
+                for m, own, left in zip(members, *pairs, strict=True)
+            ]
 
-        parts = self.map_blocks(residuals_of, range(len(self.blocks)))
-        features, residuals = map(list, zip(*parts, strict=True))
+        features, residuals = map(list, zip(*self.map_parts(residuals_of), strict=True))
         loss = float(self.loss(iterate, residuals))
         return Evaluation(iterate, features, residuals, loss)
+
+    def _residuals(self, m, z, left_sides):
+        """Residuals (N + R,) of a function, from values of its functionals."""
+        block = self.blocks[m]
+        observed = z[: len(block.values)] - block.values
+        return np.concatenate([observed, left_sides - block.forcing])
 
     def loss(self, iterate, residuals):
         """The objective J of an iterate that has these residuals."""

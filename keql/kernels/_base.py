@@ -10,7 +10,13 @@ from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from keql._numerics.arguments import as_rows
-from keql.kernels._multi_index import as_multi_index, by_index, leibniz, merge_monomials
+from keql.kernels._multi_index import (
+    as_multi_index,
+    by_index,
+    leibniz,
+    merge_monomials,
+    sum_of_products,
+)
 
 
 @singledispatch
@@ -440,11 +446,8 @@ class Product(_Pair, sklearn_kernels.Product):
             by_index(kernel, X, Y, {split[k] for terms in splits for split in terms})
             for k, kernel in ((1, self.k1), (2, self.k2))
         )
-        values = [np.zeros((len(X), len(Y))) for _ in pairs]
-        for value, terms in zip(values, splits, strict=True):
-            for factor, c1, c2 in terms:
-                value += factor * first[c1] * second[c2]
-        return values
+        shape = len(X), len(Y)
+        return [sum_of_products(terms, first, second, shape) for terms in splits]
 
 
 class Exponentiation(Kernel, sklearn_kernels.Exponentiation):

@@ -47,3 +47,14 @@ def by_index(kernel, X, Y, indices):
     d, indices = X.shape[1], list(indices)
     values = kernel._derivatives(X, Y, [(c[:d], c[d:]) for c in indices])
     return dict(zip(indices, values, strict=True))
+
+
+def sum_of_products(terms, first, second, shape):
+    """Sum of factor * first[c1] * second[c2] over the terms of Leibniz' rule."""
+    total = None
+    for factor, c1, c2 in terms:
+        product_of_both = first[c1] * second[c2]
+        if factor != 1:
+            product_of_both *= factor
+        total = product_of_both if total is None else np.add(total, product_of_both)
+    return np.zeros(shape) if total is None else total
