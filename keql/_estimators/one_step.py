@@ -174,8 +174,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         number of observations and collocation points; exact states in space, the same
         box. Those of ordinary differential equations always start anew.
     n_jobs, verbose : int, default=None, 0
-        Threads that work on different functions; what is printed with the elapsed time:
-        1, a line for each stage of the fit, and every few seconds of a stage; 2, a line
+        Threads that work on different functions, or, if joblib's backend is dask and it
+        is not 1, the workers of its cluster; what is printed with the elapsed time: 1,
+        a line for each stage of the fit, and every few seconds of a stage; 2, a line
         for each accepted step as well.
     random_state : int, RandomState instance or None, default=None
         Draws inducing points, and the states to try again from.

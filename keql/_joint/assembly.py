@@ -25,6 +25,7 @@ def make_problem(
     equation_noise,
     state_penalty,
     map_blocks,
+    client=None,
     relative_equation_noise=1e-3,
     smallest_noise=1e-9,
 ):
@@ -62,6 +63,7 @@ def make_problem(
         state_penalty,
         linear_model,
         map_blocks,
+        client=client,
     )
 
 

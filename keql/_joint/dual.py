@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from keql._joint.linearised import (
-    Elimination,
     LinearisedProblem,
     LinearisedState,
     below_zeros,
@@ -322,18 +321,24 @@ class DualModel(LinearisedProblem):
         solved = solve_lower(L, np.column_stack([psi, rt]))
         return L, solved[:, :-1], solved[:, -1]
 
-    def _eliminate_weights(self, b, features, right):
+    def _summary(self, features, right):
         pairs = zip(features, right, strict=True)
-        sums = sum(Y.T @ Y for Y in features), sum(Y.T @ d for Y, d in pairs)
-        return self._solve_for_weights(b, *sums)
+        return sum(Y.T @ Y for Y in features), sum(Y.T @ d for Y, d in pairs)
 
-    def _solve_for_weights(self, b, squares, products):
-        w = self.evaluation.iterate.weights
+    @staticmethod
+    def merged(summaries):
+        """The summary of several problems."""
+        return tuple(map(sum, zip(*summaries, strict=True)))
+
+    @staticmethod
+    def solve_for_weights(b, w, summary):
+        """R (p, p) and the step of the weights w (p,), from the summary."""
+        squares, products = summary
         R = cholesky(b * np.eye(len(w)) + squares)
         return R, -solve_cholesky(R, products) - w / b
 
-    def _eliminate_without_keeping(self, a, b, n_parts=16):
-        """The :class:`Elimination` without what belongs to single functions.
+    def _summary_without_keeping(self, a, b, n_parts=16):
+        """The summary without what belongs to single functions.
 
         Sums over functions are taken in `n_parts` parts at most.
         """
@@ -347,9 +352,7 @@ class DualModel(LinearisedProblem):
 
         members = range(len(self.problem.blocks))
         parts = [members[i::n_parts] for i in range(min(n_parts, len(members)))]
-        parts = zip(*self.problem.map_blocks(sums, parts), strict=True)
-        solved = self._solve_for_weights(b, *map(sum, parts))
-        return Elimination(None, None, None, *solved)
+        return self.merged(list(self.problem.map_blocks(sums, parts)))
 
     def _step_of_state(self, m, parts, a, effect):
         iterate, penalty = self.evaluation.iterate, self.problem.penalty

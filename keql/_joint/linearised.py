@@ -131,12 +131,21 @@ class LinearisedProblem:
         return features, matrix
 
     def _eliminate(self, a, b):
+        kept, summary = self.eliminate_states(a, b)
+        solved = self.solve_for_weights(b, self.evaluation.iterate.weights, summary)
+        return Elimination(*kept, *solved)
+
+    def eliminate_states(self, a, b):
+        """What an Elimination keeps of each function, and a summary of all.
+
+        Equations for the weights follow from the summary by `solve_for_weights`; those
+        of several problems are put together by `merged`.
+        """
         if self.matrices is None:
-            return self._eliminate_without_keeping(a, b)
+            return (None, None, None), self._summary_without_keeping(a, b)
         parts = self._map(partial(self._eliminate_state, a, b))
         factors, features, right, *rest = zip(*parts, strict=True)
-        coupling, dw = self._eliminate_weights(b, features, right, *rest)
-        return Elimination(factors, features, right, coupling, dw)
+        return (factors, features, right), self._summary(features, right, *rest)
 
     def _factor_and_features(self, m):
         """Those of the :class:`Elimination` without damping."""
@@ -161,16 +170,16 @@ class LinearisedProblem:
         """The iterate after a step with damping mu, and the predicted decrease."""
         a, b = self.problem.penalty + damping, 1.0 + damping
         parts = self._eliminate(a, b) if damping > 0 else self.undamped
-        new, residuals = self._moved(parts, a, b)
+        new, residuals = self.moved(parts, a, b)
         return new, self.evaluation.loss - self.problem.loss(new, residuals)
 
     def step_to(self, weights):
         """The iterate of lowest loss in this model among those with given weights."""
         dw = weights - self.evaluation.iterate.weights
         parts = self.undamped._replace(dw=dw)
-        return self._moved(parts, self.problem.penalty, 1.0)[0]
+        return self.moved(parts, self.problem.penalty, 1.0)[0]
 
-    def _moved(self, parts, a, b):
+    def moved(self, parts, a, b):
         """The iterate after the step of an Elimination, and its residuals here."""
         problem, iterate = self.problem, self.evaluation.iterate
 

@@ -21,7 +21,11 @@ from keql._joint.problem import (
     first_equal,
     same_points,
 )
-from keql._numerics.linalg import pivoted_cholesky_of_columns, solve_lower
+from keql._numerics.linalg import (
+    pivoted_cholesky,
+    pivoted_cholesky_of_columns,
+    solve_lower,
+)
 from keql._numerics.memory import in_chunks
 from keql.kernels import SystemKernel
 from keql.operators import gram, gram_diagonal
@@ -104,13 +108,13 @@ def functionals_of_state(name, functionals):
     return (np.concatenate(rows) if rows else np.empty(0, dtype=int)), own
 
 
-def span(kernel, functionals, most=None):
+def span(kernel, functionals, most=None, most_dense=1000):
     """Pick functionals whose representers span those of all to rounding accuracy.
 
     Returned are a SpanBasis of r functions, and the values (n, r) of all functionals on
-    these; of several states a SystemSpan. Of the Gram matrix of all functionals only
-    the rows of those picked are computed. None if more than `most` are picked, of a
-    state.
+    these; of several states a SystemSpan. Of the Gram matrix of more than `most_dense`
+    functionals only the rows of those picked are computed, one by one. None if more
+    than `most` are picked, of a state.
     """
     if isinstance(kernel, SystemKernel):
         return _span_of_states(kernel, functionals, most)
@@ -122,9 +126,13 @@ def span(kernel, functionals, most=None):
         row = i - ends[owner] + len(points)
         return gram(kernel, functionals, [(points[row : row + 1], operator)])[:, 0]
 
-    variances = [gram_diagonal(kernel, *functional) for functional in functionals]
-    found = pivoted_cholesky_of_columns(np.concatenate(variances), column, most=most)
-    if found is None:
+    if ends[-1] <= most_dense:
+        found = pivoted_cholesky(gram(kernel, functionals))
+    else:
+        variances = [gram_diagonal(kernel, *functional) for functional in functionals]
+        variances = np.concatenate(variances)
+        found = pivoted_cholesky_of_columns(variances, column, most=most)
+    if found is None or most is not None and len(found[1]) > most:
         return None
     rows, pivots = found
     owner = np.searchsorted(ends, pivots, side="right")
@@ -285,11 +293,20 @@ class PrimalModel(LinearisedProblem):
         r = len(z)
         return R[:r, :r], R[:r, r:-1], R[:r, -1], R[r:, r:]
 
-    def _eliminate_weights(self, b, features, right, rest):
-        w = self.evaluation.iterate.weights
+    def _summary(self, features, right, rest):
+        return np.vstack(rest)
+
+    @staticmethod
+    def merged(summaries):
+        """The summary of several problems."""
+        return np.vstack(summaries)
+
+    @staticmethod
+    def solve_for_weights(b, w, summary):
+        """R (p, p) and the step of the weights w (p,), from the summary."""
         p = len(w)
         prior = np.hstack([b**0.5 * np.eye(p), (w / b**0.5)[:, None]])
-        R = triangle(np.vstack([*rest, prior]))
+        R = triangle(np.vstack([summary, prior]))
         dw = -linalg.solve_triangular(R[:p, :p], R[:p, p], check_finite=False)
         return R[:p, :p].T, dw
 

@@ -214,7 +214,8 @@ class JointProblem:
     problem from the problem and an evaluation; `map_blocks` applies a function to each
     block, possibly in parallel. All variances, of noise and priors, are to be
     multiplied by `dispersion`: it does not change the solution, but how certain it is.
-    The equation is evaluated at about `most_rows` points at once.
+    The `client` is that of a cluster on which the problem is minimised; None: here. The
+    equation is evaluated at about `most_rows` points at once.
     """
 
     blocks: list
@@ -226,6 +227,7 @@ class JointProblem:
     linear_model: type
     map_blocks: object = map
     dispersion: float = 1.0
+    client: object = None
     most_rows: int = 2048
     is_exact = False
 

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keql._joint.cluster import minimise_joint
 from keql._joint.starts import ConditionalSamples, SubsampledProblem
 from keql._numerics.linalg import ridge, size_or_one
-from keql._numerics.optimisation import Damping, Result, minimise
+from keql._numerics.optimisation import Damping, Result
 from keql.equation import InducingBasis, PolynomialBasis, SystemBasis, make_basis
 from keql.kernels import Constant, Polynomial
 
@@ -119,7 +120,7 @@ class _Minimiser:
         loss = problem.evaluate(start).loss
         control = Damping(self.settings.damping * loss, self.tol)
         loop = {"max_iter": self.max_iter, "report": partial(self.report, problem)}
-        result = minimise(problem, start, control, **loop)
+        result = minimise_joint(problem, start, control, **loop)
         misfit = problem.misfit(result.solution)
         figures = {"loss": result.loss, "misfit": misfit, "n_iter": result.n_iter}
         return BestTry(problem, result, misfit, [{**which, **figures}])

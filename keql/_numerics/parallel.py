@@ -1,10 +1,11 @@
-"""Threads: of maps over functions, and of BLAS."""
+"""Threads: of maps over functions, and of BLAS. And clusters."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import cache
 
 from joblib import cpu_count, effective_n_jobs
+from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
 
@@ -14,9 +15,9 @@ def parallel_map(n_jobs, function, items):
     `n_jobs` is the number of threads, as in joblib; None: one. The threads share the
     cores: BLAS gets no more of its own for each of them than would fill these, and
     never more than it is allowed outside. There are several maps in each step of a fit,
-    and joblib takes 30 ms to start one.
+    and joblib takes 30 ms to start one. A cluster has its own threads.
     """
-    if n_jobs in (None, 1):
+    if n_jobs in (None, 1) or client_of_cluster(n_jobs) is not None:
         return map(function, items)
     n_threads = effective_n_jobs(n_jobs)
     blas = _threadpool_controller().select(user_api="blas")
@@ -24,6 +25,16 @@ def parallel_map(n_jobs, function, items):
     limit = min([max(1, cpu_count() // n_threads), *allowed])
     with blas.limit(limits=limit), ThreadPoolExecutor(n_threads) as threads:
         return list(threads.map(function, items))
+
+
+def client_of_cluster(n_jobs):
+    """The client of the cluster that joblib's backend is, if `n_jobs` asks for one.
+
+    None: there is no such backend, or one job is asked for.
+    """
+    if n_jobs in (None, 1):
+        return None
+    return getattr(get_active_backend()[0], "client", None)
 
 
 def threads_for(size, smallest=2000):

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from keql._joint.assembly import equation_sizes
+from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import extent_of, size_or_one
-from keql._numerics.optimisation import Damping, minimise
+from keql._numerics.optimisation import Damping
 from keql._observations.data import left_out_errors
 from keql._regression.likelihood import maximise_likelihood
 from keql.kernels import RBF, Constant, SystemKernel, as_kernel, map_states
@@ -210,4 +211,4 @@ def _candidate(family, kernel, problem, start, settings):
 def _minimise(problem, start, settings):
     damping = settings.damping * problem.evaluate(start).loss
     control = Damping(damping, settings.tol)
-    return minimise(problem, start, control, max_iter=settings.max_iter)
+    return minimise_joint(problem, start, control, max_iter=settings.max_iter)

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
+from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import rms
-from keql._numerics.optimisation import Damping, minimise
+from keql._numerics.optimisation import Damping
 from keql._observations.data import PredictionScale, left_out_errors
 from keql.equation import (
     PolynomialBasis,
@@ -311,7 +312,7 @@ class _Path:
         if tol is None:
             least = self.criteria.tol if self.table.is_system else 0.0
             tol = max(settings.tol, least)
-        return minimise(
+        return minimise_joint(
             problem,
             start,
             Damping(damping * problem.evaluate(start).loss, tol),

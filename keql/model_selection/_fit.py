@@ -7,13 +7,14 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from keql._joint.assembly import assemble_learned, joint_weights, make_problem
+from keql._joint.cluster import minimise_joint
 from keql._joint.hidden_states import with_hidden_state
 from keql._joint.problem import first_equal, same_points
 from keql._joint.restarts import minimise_with_restarts
 from keql._joint.starts import linearised_start, start_at
 from keql._numerics.linalg import rms
-from keql._numerics.optimisation import Damping, Result, minimise
-from keql._numerics.parallel import parallel_map
+from keql._numerics.optimisation import Damping, Result
+from keql._numerics.parallel import client_of_cluster, parallel_map
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import FixedUnknownPart, draw_rows
@@ -313,6 +314,7 @@ class JointFamily:
             equation_noise=noise,
             state_penalty=settings.state_penalty,
             map_blocks=partial(parallel_map, settings.n_jobs),
+            client=client_of_cluster(settings.n_jobs),
         )
         weights = joint_weights(two_step.equations)
         if self.unknown_part is not None:
@@ -395,7 +397,7 @@ def refit_states(fit, two_step, problem, start, context, damping=1e-4):
     `damping` is the first one relative to the loss: the states are near.
     """
     settings = context.settings
-    states = minimise(
+    states = minimise_joint(
         problem,
         start,
         Damping(damping * problem.evaluate(start).loss, settings.tol),

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import extent_of, rms, size_or_one
-from keql._numerics.optimisation import Damping, minimise
+from keql._numerics.optimisation import Damping
 from keql._observations.data import left_out_errors
 from keql.kernels import RBF, Constant, Matern, SystemKernel
 from keql.model_selection._fit import residual_dispersion
@@ -242,7 +243,7 @@ def _fit_kernel(family, kernel, values, comparison):
     _, problem, start = family.at(kernel, values)
     damping = comparison.damping * problem.evaluate(start).loss
     control = Damping(damping, comparison.tol)
-    result = minimise(problem, start, control, max_iter=comparison.max_iter)
+    result = minimise_joint(problem, start, control, max_iter=comparison.max_iter)
     model = problem.linearise(problem.evaluate(result.solution))
     errors = left_out_errors(model, family.observations)
     return KernelCandidate(kernel, result.solution, errors, result.loss)
