@@ -49,7 +49,7 @@ class Equation(BaseEstimator):
         Right-hand side f.
     kernel : kernel, default=None
         Kernel of P.
-    n_terms : int, "auto" or None, default=None
+    n_terms : int, "auto" or None, default="auto"
         How many terms P keeps, as for :class:`keql.OneStepKEqL`.
     noise : float, default=None
         Standard deviation of the equation's residual, in units of its forcing.
@@ -85,7 +85,7 @@ class Equation(BaseEstimator):
         collocation_points=None,
         forcing=None,
         kernel=None,
-        n_terms=None,
+        n_terms="auto",
         noise=None,
     ):
         self.known_part, self.operators = known_part, operators
@@ -212,12 +212,14 @@ def name_equations(parts):
 
 def _refuse_single_parameters(model):
     """Refuse parameters that describe a single equation beside `equations`."""
-    single = "operators", "known_part", "forcing", "equation_kernel", "n_terms"
-    for parameter in (*single, "equation_noise"):
-        if getattr(model, parameter, None) is not None:
-            raise ValueError(
-                f"{parameter} is given beside equations: say it of each Equation there."
-            )
+    single = "operators", "known_part", "forcing", "equation_kernel", "equation_noise"
+    given = [name for name in single if getattr(model, name, None) is not None]
+    if getattr(model, "n_terms", "auto") != "auto":
+        given.append("n_terms")
+    if given:
+        raise ValueError(
+            f"{given[0]} is given beside equations: say it of each Equation there."
+        )
     pairs, parameters = named_equations(model), model.get_params(deep=False)
     if len(pairs) < len(model.equations):
         raise ValueError(

@@ -69,14 +69,15 @@ class Learner(BaseKEqL):
     @property
     def _hypothesis(self):
         """What the parameters say of states and equations."""
-        given = self._parameters_of(Hypothesis).items()
-        hypothesis = Hypothesis(**{name: _if_any(value) for name, value in given})
+        given = self._parameters_of(Hypothesis)
+        open_ = {name: _if_any(given[name]) for name in given if name != "n_terms"}
+        hypothesis = Hypothesis(**given | open_)
         if self.equations is None:
             return hypothesis
         return replace(
             hypothesis,
             equation_kernel=_if_any({name: e.kernel for name, e in self.equations}),
-            n_terms=_if_any({name: e.n_terms for name, e in self.equations}),
+            n_terms={name: e.n_terms for name, e in self.equations},
             equation_noise=_if_any({name: e.noise for name, e in self.equations}),
         )
 
@@ -180,7 +181,8 @@ class Learner(BaseKEqL):
             Units(self.units).check(names)
         setup = describe_equations(self, named, observations, variables, inputs)
         checks.check_state_kernel(self.state_kernel, variables, observations, setup)
-        if setup is not None and self._learns_where_observed(setup, observations):
+        seen = setup, observations, variables
+        if setup is not None and self._learns_where_observed(*seen):
             setup = where_observed(setup, observations, len(variables))
         progress.say(f"two steps, {words_for_data(observations)}")
         given = self._hypothesis, observations, variables, setup, self._settings
@@ -188,7 +190,7 @@ class Learner(BaseKEqL):
             learned = fit_two_steps(*given, n_restarts)
         return learned
 
-    def _learns_where_observed(self, setup, observations):
+    def _learns_where_observed(self, setup, observations, variables):
         return True  # collocation points far beyond the data are left out
 
     def _store(self, learned, state_kernel=None):

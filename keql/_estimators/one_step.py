@@ -124,7 +124,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         :class:`keql.kernels.Polynomial` of degree 2. If no state kernel is given
         either, it has degree 3 if observations are predicted poorly with degree 2, and
         clearly better with 3, or if ordinary differential equations have cubic terms by
-        their evidence; or, if there are several functions and `n_terms` is not given,
+        their evidence; or, if there are several functions and `n_terms` is no number,
         it is one of linear equations whose coefficients vary with the coordinates, if
         with it observations are predicted clearly better, by exact states where there
         are such.
@@ -142,7 +142,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         Weight lambda of the squared RKHS norm of the states, and the number of inducing
         points of P, drawn from the two-step features; a polynomial kernel has exact
         features and needs none.
-    n_terms : int, "auto", dict or None, default=None
+    n_terms : int, "auto", dict or None, default="auto"
         How many terms P keeps, of those of a polynomial or of the functions of a
         dictionary, ``{equation: one of these}`` if equations differ. Terms are taken
         out one by one, the one that costs least each time, of whichever equation, and
@@ -150,7 +150,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         them, or those that predict observations best; of exact states, those of the
         highest evidence. Ordinary differential equations whose kernels are not given
         may then have elementary functions, such as sin(2 u), among their terms. None:
-        all terms are kept.
+        all terms are kept, as they are with "auto" where the equation kernel has no
+        list of them.
     solver : {"auto", "dual", "primal"}, default="auto"
         How a state is represented: by representers, with as many unknowns as residuals
         (dual), or in an orthonormal basis of their span (primal), which is smaller for
@@ -215,7 +216,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         `draws` states with few of the collocation points, or the whole problem from
         another `start` than the two-step solution.
     terms_path_ : list of (terms, loss, misfit, error, log_evidence)
-        Fits with fewer and fewer terms; empty if `n_terms` is None. The last entry is
+        Fits with fewer and fewer terms; empty if all are kept. The last entry is
         the log evidence of the terms of exact states, not a number for others.
     fit_report_ : FitReport
         What was chosen and why, how well data and equation are met, and what looks
@@ -263,7 +264,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         equation_noise=None,
         state_penalty=1.0,
         n_inducing=500,
-        n_terms=None,
+        n_terms="auto",
         solver="auto",
         optimizer="fmin_l_bfgs_b",
         n_restarts=10,
@@ -323,10 +324,11 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         callbacks.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
-    def _learns_where_observed(self, setup, observations):
+    def _learns_where_observed(self, setup, observations, variables):
         # Otherwise states follow the equation at these points, as the user says.
         names = [terms.name for terms in setup.equations]
-        given = self._hypothesis, self._settings, observations.states, names
+        hypothesis = self._hypothesis.with_listed_terms(setup, variables)
+        given = hypothesis, self._settings, observations.states, names
         points = observations.functions[0].points
         return not why_at_collocation_points(*given, points.shape[1] == 1)
 

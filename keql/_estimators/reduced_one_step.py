@@ -109,7 +109,7 @@ class ReducedOneStepKEqL(OneStepKEqL):
         state_penalty=1.0,
         n_inducing=500,
         n_basis=None,
-        n_terms=None,
+        n_terms="auto",
         solver="auto",
         optimizer="fmin_l_bfgs_b",
         n_restarts=10,

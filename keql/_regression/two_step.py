@@ -44,10 +44,11 @@ class Hypothesis:
     """What a fit supposes of states and equation; None: it is to be chosen.
 
     Free hyperparameters of the kernels, those of the states and of P, are a start. A
-    polynomial P has `n_terms` terms, an int or "auto"; None: all. The noise levels are
-    standard deviations, in the units of y and of the forcing. The `constraint` is
-    "collocation", where the equation is imposed at points, or "integration", where
-    states are integrated from it. The `name` is what a report calls the hypothesis.
+    polynomial P has `n_terms` terms, an int, or "auto" to choose them; None: all. The
+    noise levels are standard deviations, in the units of y and of the forcing. The
+    `constraint` is "collocation", where the equation is imposed at points, or
+    "integration", where states are integrated from it. The `name` is what a report
+    calls the hypothesis.
 
     Of systems, what is said of states, or of equations, may be a dict by name; an entry
     that is missing leaves the choice open. `observation_noise` may also name operators
@@ -75,9 +76,25 @@ class Hypothesis:
         return replace(
             self,
             equation_kernel=entry_of(self.equation_kernel, name),
-            n_terms=entry_of(self.n_terms, name),
+            n_terms=entry_of(self.n_terms, name, "auto"),
             equation_noise=entry_of(self.equation_noise, name),
         )
+
+    def with_listed_terms(self, setup, variables):
+        """The hypothesis with `n_terms` "auto" only where P has a list of terms.
+
+        Others keep all that their kernels have. That of a single equation is no dict.
+        """
+        names = setup.unknown_names(variables)
+        found = {}
+        for terms in setup.equations:
+            own = self.of_equation(terms.name)
+            found[terms.name] = own.n_terms
+            if terms.depends_on is None or not _has_terms(own, names):
+                found[terms.name] = None if own.n_terms == "auto" else own.n_terms
+        if not setup.is_system:
+            [found] = found.values()
+        return replace(self, n_terms=found)
 
     def open_states(self, names):
         """Those of the named states whose kernel is to be chosen."""
@@ -89,10 +106,28 @@ class Hypothesis:
         return [name for name in names if noise[name] is None]
 
 
-def entry_of(given, name):
-    """What is given for a name: the entry of a dict, or what is given for all."""
+def _has_terms(hypothesis, names):
+    """Whether P of the named columns has a finite list of terms."""
+    d = len(names)
+    if hypothesis.equation_kernel is None:
+        return True
+    with naming("equation_kernel"):
+        kernel = as_kernel(hypothesis.equation_kernel).bind(names)
+    if kernel.n_features(d) is None or kernel.feature_names is not None:
+        return kernel.feature_names is not None
+    # Some need numbers to say it, whichever.
+    rows = 1 + 0.5 * np.sin(np.arange(d * (d + 2))).reshape(d + 2, d)
+    with naming("equation_kernel"), np.errstate(all="ignore"):
+        return kernel.scaled_to(rows).feature_polynomials(d) is not None
+
+
+def entry_of(given, name, default=None):
+    """What is given for a name: the entry of a dict, or what is given for all.
+
+    An entry that is missing is the default.
+    """
     given = given.kernels if isinstance(given, SystemKernel) else given
-    return given.get(name) if isinstance(given, dict) else given
+    return given.get(name, default) if isinstance(given, dict) else given
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def find_terms(kernel, n_columns, n_terms):
     if kernel.feature_names is None:
         raise ValueError(
             f"n_terms={n_terms!r} needs a polynomial equation_kernel, and {kernel} has "
-            "no finite list of terms: leave n_terms=None, or use "
+            "no finite list of terms: leave it to n_terms='auto', or use "
             "keql.kernels.Polynomial or keql.kernels.Dictionary."
         )
     return np.array(kernel.feature_names, dtype=object)

@@ -94,6 +94,7 @@ def _varying(two_step, given):
     return replace(
         given,
         equation_kernel=default_kernels(two_step, given, make),
+        n_terms=None,
         name="linear, coefficients varying with the coordinates",
     )
 
@@ -221,7 +222,7 @@ def _why_not_cubic(two_step, most=600):
 
 
 def _why_not_varying(two_step, given):
-    if given.n_terms is not None:
+    if given.n_terms not in (None, "auto"):
         return "n_terms asks for a polynomial"
     if two_step.setup.is_system:
         return "it is tried for single equations only"

@@ -43,14 +43,14 @@ def search(two_step, given, context):
 
     Returns selection : Selection. The fit, and what it was chosen from.
     """
-    if given.n_terms is not None:  # refuse before the long part
-        for terms, equation in zip(
-            two_step.setup.equations, two_step.equations, strict=True
-        ):
-            n_terms = given.of_equation(terms.name).n_terms
-            if terms.depends_on is not None and n_terms is not None:
-                names = two_step.setup.unknown_names(two_step.variables)
-                find_terms(equation.equation_kernel, len(names), n_terms)
+    setup, variables = two_step.setup, two_step.variables
+    given = given.with_listed_terms(setup, variables)
+    n_columns = len(setup.unknown_names(variables))
+    for terms, equation in zip(setup.equations, two_step.equations, strict=True):
+        n_terms = given.of_equation(terms.name).n_terms
+        if terms.depends_on is not None and n_terms is not None:
+            # Refuse before the long part.
+            find_terms(equation.equation_kernel, n_columns, n_terms)
     table = candidates(two_step, given, context.settings)
     is_open = given.open_states(two_step.observations.states)
     if not is_open or context.settings.optimizer is None:

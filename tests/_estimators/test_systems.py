@@ -329,11 +329,17 @@ def test_named_equations_that_say_nothing_more_leave_as_much_open():
         assert equation.terms() == pytest.approx(rest, abs=1e-7)
 
 
-@pytest.mark.parametrize("parameter", ["state_kernel", "equation_noise", "n_terms"])
-def test_a_dict_that_gives_nothing_leaves_all_open(parameter):
-    name = "x" if parameter == "state_kernel" else "x_t"
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"state_kernel": {"x": None}},
+        {"equation_noise": {"x_t": None}},
+        {"n_terms": {"x_t": "auto"}},
+    ],
+)
+def test_a_dict_that_gives_nothing_leaves_all_open(given):
     free = OneStepKEqL(**PAIR).fit(column(TIMES), CYCLES)
-    model = OneStepKEqL(**PAIR, **{parameter: {name: None}})
+    model = OneStepKEqL(**PAIR, **given)
     model = model.fit(column(TIMES), CYCLES)
     assert model.equation_.terms() == free.equation_.terms()
     assert str(model.fit_report_) == str(free.fit_report_)

@@ -188,10 +188,17 @@ def test_terms_do_not_depend_on_units():
 
 
 def test_an_equation_without_terms_is_refused():
-    with pytest.raises(ValueError, match="n_terms='auto' needs a polynomial"):
-        OneStepKEqL(**SETTINGS | {"equation_kernel": RBF(1.0)}, n_terms="auto").fit(
-            DATA.X, DATA.y
-        )
+    """Unless how many there are is left open."""
+    settings = {**SETTINGS, "equation_kernel": RBF(1.0), "n_restarts": 0}
+    with pytest.raises(ValueError, match="n_terms=2 needs a polynomial"):
+        OneStepKEqL(**settings, n_terms=2).fit(DATA.X, DATA.y)
+    found = []
+    for given in ({}, {"n_terms": None}):
+        model = OneStepKEqL(**settings, max_iter=2, **given)
+        with pytest.warns(ConvergenceWarning):
+            model.fit(DATA.X, DATA.y)
+        found.append(model.equation_.unknown_part(np.ones((1, 5))))
+    assert found[0] == found[1]
 
 
 def test_terms_of_a_sum_of_kernels():
