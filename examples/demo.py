@@ -46,7 +46,7 @@ def main(arguments=None):
     )
     two_step = TwoStepKEqL(**data.problem).fit(data.X, data.y)
     start = time.perf_counter()
-    one_step = OneStepKEqL(**data.problem, n_terms="auto").fit(data.X, data.y)
+    one_step = OneStepKEqL(**data.problem).fit(data.X, data.y)
     seconds = time.perf_counter() - start
 
     learned = one_step.equation_.terms()

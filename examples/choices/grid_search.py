@@ -33,6 +33,7 @@ model = OneStepKEqL(
     equation_kernel=Polynomial(2),
     observation_noise=data.noise_std,
     equation_noise=0.02,
+    n_terms=None,
     n_restarts=0,
     tol=1e-4,
 )

@@ -97,7 +97,6 @@ for name, kernel in (("line", line), ("ring", ring)):
         equation_kernel=Polynomial(1),
         observation_noise=0.02,
         equation_noise=0.05,
-        n_terms="auto",
     ).fit(X, y)
     error = relative_l2_error(y_test, models[name].predict(X_test))
     print(f"{name}: {models[name].equation_}, error of the state {error:.1%}")

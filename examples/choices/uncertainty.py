@@ -62,8 +62,8 @@ problem = {
 }
 levels = {
     "no equation in the gap (two-step)": TwoStepKEqL(**problem),
-    "exact states, the default": OneStepKEqL(**problem),
-    "equation noise 0.05": OneStepKEqL(**problem, equation_noise=0.05),
+    "exact states, the default": OneStepKEqL(**problem, n_terms=None),
+    "equation noise 0.05": OneStepKEqL(**problem, n_terms=None, equation_noise=0.05),
 }
 for name, model in levels.items():
     model.fit(X, y)

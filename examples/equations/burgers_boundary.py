@@ -46,7 +46,7 @@ print(f"{len(data.X)} observations, {len(data.collocation_points)} collocation p
 # it varies, that of the equation that it is a polynomial of degree two, and the noise
 # levels how exactly the observations and the equation are to be met. The two-step
 # method interpolates, differentiates and then looks for an equation. The one-step
-# method looks for the state and the equation at once, and ``n_terms="auto"`` for the
+# method looks for the state and the equation at once, and for the
 # terms that are needed.
 
 settings = {
@@ -58,7 +58,7 @@ settings = {
 }
 models = {
     "two-step": TwoStepKEqL(**settings),
-    "one-step": OneStepKEqL(**settings, n_terms="auto"),
+    "one-step": OneStepKEqL(**settings),
 }
 for name, model in models.items():
     start = time.perf_counter()

@@ -42,7 +42,7 @@ print(data.X.shape, data.y.shape)
 # The equation is imposed at 1,000 collocation points, which need no observations. The
 # data set has all of this in ``data.problem``; with data of your own you write it down
 # as it is here. :math:`P` may be any polynomial of degree three, of which there are ten
-# terms, and ``n_terms="auto"`` asks for those that the data call for.
+# terms; those that the data call for are kept.
 
 problem = {
     "variables": ("t",),
@@ -57,7 +57,7 @@ settings = {
     "observation_noise": 1e-6,
     "equation_noise": 1e-4,
 }
-model = OneStepKEqL(**problem, **settings, n_terms="auto").fit(data.X, data.y)
+model = OneStepKEqL(**problem, **settings).fit(data.X, data.y)
 print(model.equation_)
 
 # %%

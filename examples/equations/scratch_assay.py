@@ -65,7 +65,6 @@ model = OneStepKEqL(
     operators=("u", "u_x", "u_xx"),
     known_part="u_t",
     collocation_points=300,
-    n_terms="auto",
 ).fit(X, y)
 print(model.equation_)
 print(f"estimated noise of a density: {model.observation_noise_ / y.mean():.0%}")

@@ -53,7 +53,8 @@ def learn_boundary(method, data):
     if method in ("ours", "pinn-sr"):
         return learn(method, data)
     if method == "published settings":
-        model = OneStepKEqL(**data.problem, **data.kernels, n_restarts=0)
+        settings = {**data.kernels, "n_terms": None, "n_restarts": 0}
+        model = OneStepKEqL(**data.problem, **settings)
     else:
         model = TwoStepKEqL(**data.problem, **data.kernels)
     return with_equation(method, model.fit(data.X, data.y))

@@ -98,9 +98,10 @@ def learn(method, data):
         model = pinn_baseline.PinnSR(data.problem).fit(data.X, data.y)
         return model, model.equation
     if method == "ours":  # not a single setting
-        model = OneStepKEqL(**data.problem, n_terms="auto")
+        model = OneStepKEqL(**data.problem)
     elif method == "published settings":
-        model = OneStepKEqL(**data.problem, **published_kernels(data), n_restarts=0)
+        settings = {**published_kernels(data), "n_terms": None, "n_restarts": 0}
+        model = OneStepKEqL(**data.problem, **settings)
     else:
         lengths, noise = likeliest(data)
         kernels = data.kernels | {

@@ -67,6 +67,7 @@ def learn(method, data):
             **NOISE,
             state_kernel=state_kernel,
             equation_kernel=Polynomial(3),
+            n_terms=None,
         )
     elif method == "ours without a form":
         model = OneStepKEqL(

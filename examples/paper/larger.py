@@ -36,7 +36,7 @@ def burgers(size, solver):
         collocation_shape=(size, size),
     )
     settings = {**data.problem, **data.kernels, **BURGERS_NOISE}
-    model = OneStepKEqL(**settings, solver=solver, n_restarts=0)
+    model = OneStepKEqL(**settings, n_terms=None, solver=solver, n_restarts=0)
     _, cost = measured(lambda: model.fit(data.X, data.y))
     error = relative_l2_error(data.y_test, model.predict(data.X_test))
     features, unknown_part = true_features(data), data.unknown_part

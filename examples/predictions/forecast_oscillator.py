@@ -47,7 +47,7 @@ y = motion.sol(t)[0] + 0.1 * rng.standard_normal(t.size)
 # those of the highest evidence.
 
 model = OneStepKEqL(
-    operators=("u", "u_t"), known_part="u_tt", variables=("t",), n_terms="auto"
+    operators=("u", "u_t"), known_part="u_tt", variables=("t",)
 )
 model.fit(t[:, None], y)
 print(model.equation_)

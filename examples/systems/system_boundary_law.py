@@ -38,8 +38,8 @@ axis, times = np.linspace(0, 1, 20), np.linspace(0, 1, 40)
 inside = np.column_stack([a.ravel() for a in np.meshgrid(axis, axis, indexing="ij")])
 wall, insulated = (np.column_stack([times, np.full(40, x)]) for x in (0.0, 1.0))
 equations = [
-    ("interior", Equation("u_t", ("u", "u_xx"), inside, n_terms="auto")),
-    ("wall", Equation("u_x", ("u",), wall, n_terms="auto")),
+    ("interior", Equation("u_t", ("u", "u_xx"), inside)),
+    ("wall", Equation("u_x", ("u",), wall)),
     ("insulated", Equation("u_x", None, insulated)),
 ]
 model = OneStepKEqL(equations=equations, variables=("t", "x"))

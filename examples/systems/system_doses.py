@@ -64,7 +64,6 @@ model = OneStepKEqL(
     known_part=("cells_t", "food_t"),
     function_column="experiment",
     inputs={"dose": doses},
-    n_terms="auto",
 )
 model.fit(data[["experiment", "t"]], data[["cells", "food"]])
 print(model.equation_)

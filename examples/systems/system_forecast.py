@@ -46,7 +46,6 @@ model = OneStepKEqL(
     known_part=("prey_t", "predator_t"),
     states=("prey", "predator"),
     variables=("t",),
-    n_terms="auto",
 )
 model.fit(data.X, data.y)
 print(model.equation_)

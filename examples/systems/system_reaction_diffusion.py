@@ -46,7 +46,6 @@ model = OneStepKEqL(
     known_part=("u_t", "v_t"),
     states=("u", "v"),
     variables=("t", "x"),
-    n_terms="auto",
 )
 start = time.perf_counter()
 model.fit(data.X, data.y)

@@ -38,7 +38,7 @@ problem = {
     "states": ("x", "y", "z"),
     "variables": ("t",),
 }
-in_turn = OneStepKEqL(**problem, n_terms="auto").fit(streams.X, streams.y)
+in_turn = OneStepKEqL(**problem).fit(streams.X, streams.y)
 print(in_turn.equation_)
 
 # %%
@@ -50,7 +50,7 @@ print(in_turn.equation_)
 
 hidden = make_lorenz(80, t_end=3, observed=("x", "y"))
 print(hidden.y[:2].round(2))
-without = OneStepKEqL(**problem, n_terms="auto").fit(hidden.X, hidden.y)
+without = OneStepKEqL(**problem).fit(hidden.X, hidden.y)
 print(without.equation_)
 
 # %%

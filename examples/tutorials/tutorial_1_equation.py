@@ -102,7 +102,7 @@ two_step.equation_.to_frame().head(4)
 
 
 one_step = OneStepKEqL(
-    **equation, observation_noise=1e-4, equation_noise=1e-2, n_terms="auto"
+    **equation, observation_noise=1e-4, equation_noise=1e-2
 ).fit(X, y)
 print(one_step.equation_)
 

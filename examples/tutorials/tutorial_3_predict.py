@@ -38,7 +38,6 @@ model = OneStepKEqL(
     equation_kernel=10 * Polynomial(2),
     observation_noise=1e-6,
     equation_noise=1e-4,
-    n_terms="auto",
 ).fit(data.X, data.y)
 print(model.equation_)
 
@@ -137,7 +136,6 @@ oscillator = OneStepKEqL(
     equation_kernel=Polynomial(3),
     observation_noise=1e-6,
     equation_noise=1e-4,
-    n_terms="auto",
 ).fit(seen.X, seen.y)
 print(oscillator.equation_)
 

@@ -46,7 +46,6 @@ model = OneStepKEqL(
     operators=("prey", "predator"),
     known_part=("prey_t", "predator_t"),
     observation_noise=errors,
-    n_terms="auto",
     units={"t": "week"},
 ).fit(weeks, counts)
 print(model.equation_)

@@ -45,6 +45,9 @@ class Criteria:
         tried.
     nothing_missed : float. The same of trajectories if two steps find no noise, in
         units of the size of the observations.
+    functions_miss : float. The same with elementary functions: those of another form
+        come as near as 1e-7, with their inner parameters, where the states cover a small
+        range. Right ones met exact data to 1e-11 (tests/benchmarks/bench_suite.py).
     missed : float. The largest error of trajectories, or residual of a joint fit, in
         units of the noise that two steps find, with which data count as met.
     missed_if_exact : float. The same of trajectories if two steps find no noise, in
@@ -84,6 +87,7 @@ class Criteria:
     exact_size: float = 5e-3
     exact_noise: float = 1.5
     nothing_missed: float = 1e-7
+    functions_miss: float = 1e-9
     missed: float = 3.0
     missed_if_exact: float = 1e-5
     random: float = 2.0
@@ -196,6 +200,8 @@ class Selection:
             correlation = correlation_of_neighbours(residuals, fit.observations)
             if correlation > criteria.systematic:
                 allowed = criteria.nothing_missed * scale.size
+            if fit.has_functions:
+                allowed = criteria.functions_miss * scale.size
         if in_time and fit.hypothesis.n_terms and fit.error > allowed:
             return 0.0 if self._looks_like_noise(scale.size) else fit.error / allowed
         if fit.is_exact:

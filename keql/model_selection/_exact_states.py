@@ -278,7 +278,7 @@ class ExactSearch:
             simpler = None
         [hypothesis] = self._elementary_rows
         self.begin(hypothesis)
-        enough = self.criteria.nothing_missed * self.size
+        enough = self.criteria.functions_miss * self.size
         given = self.two_step, hypothesis, self.context, simpler, enough
         try:
             return fit_elementary(*given)

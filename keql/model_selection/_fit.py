@@ -101,6 +101,11 @@ class Fit:
         return rms(self.left_out_errors)
 
     @property
+    def has_functions(self):
+        """Whether elementary functions were found to be among the terms."""
+        return self.hypothesis.name.endswith("elementary functions")
+
+    @property
     def resolution(self):
         """How finely exact states are integrated, as text; None of others.
 

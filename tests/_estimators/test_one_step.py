@@ -3,6 +3,7 @@
 import importlib.util
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import autograd.numpy as anp
 import numpy as np
@@ -14,18 +15,13 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold
 
-from keql import (
-    ExtrapolationWarning,
-    OneStepKEqL,
-    ReducedOneStepKEqL,
-    TwoStepKEqL,
-)
+from keql import ExtrapolationWarning, OneStepKEqL, TwoStepKEqL
 from keql.datasets import make_burgers, make_darcy, make_duffing
 from keql.kernels import RBF, Constant, Matern, Polynomial, RationalQuadratic
 from keql.metrics import equation_error, relative_l2_error
 from keql.operators import gram, parse_operator
 
-METHODS = (OneStepKEqL, ReducedOneStepKEqL)
+WithAllTerms = partial(OneStepKEqL, n_terms=None)
 POINTS = np.linspace(0, 6, 60)[:, None]
 OSCILLATOR = {
     "operators": ("u",),
@@ -82,7 +78,7 @@ def test_minimum_agrees_with_scipy(penalty):
     weights = rng.uniform(0.5, 2, size=6)
     points = np.linspace(0.1, 2.9, 8)[:, None]
     kernel = Matern(0.8, "fixed", nu=3.5)
-    model = OneStepKEqL(
+    model = WithAllTerms(
         operators=("u",),
         known_part="u_tt",
         variables=("t",),
@@ -150,13 +146,13 @@ def test_a_vague_equation_leaves_the_state_of_two_steps(penalty):
     settings = {**OSCILLATOR, **FIXED, "state_penalty": penalty}
     vague = {**settings, "equation_noise": 1e6}
     model, reference = (
-        method(**vague).fit(X, y) for method in (OneStepKEqL, TwoStepKEqL)
+        method(**vague).fit(X, y) for method in (WithAllTerms, TwoStepKEqL)
     )
     t = np.linspace(0, 6, 50)[:, None]
     np.testing.assert_allclose(model.predict(t), reference.predict(t), atol=1e-6)
     # It is where the loop starts.
     assert model.loss_curve_[0] == pytest.approx(model.loss_curve_[-1], rel=1e-6)
-    exact = OneStepKEqL(**settings).fit(X, y)
+    exact = WithAllTerms(**settings).fit(X, y)
     assert np.abs(exact.predict(t) - reference.predict(t)).max() > 1e-2
 
 
@@ -164,7 +160,7 @@ def test_recovers_an_equation_that_two_steps_cannot():
     X, y = oscillator()
     t = np.linspace(0, 6, 100)[:, None]
     truth = np.sin(2 * t.ravel())
-    model = OneStepKEqL(**OSCILLATOR, **FIXED).fit(X, y)
+    model = WithAllTerms(**OSCILLATOR, **FIXED).fit(X, y)
     reference = TwoStepKEqL(**OSCILLATOR, **FIXED).fit(X, y)
     assert abs(model.equation_.terms()["u"] + 4) < 1e-3
     assert relative_l2_error(truth, model.predict(t)) < 1e-3
@@ -197,7 +193,7 @@ def test_forcing_in_all_its_forms():
         ({None: POINTS}, {None: forcing}),
     ):
         settings = {**OSCILLATOR, **FIXED, "collocation_points": collocation}
-        model = OneStepKEqL(**settings, forcing=given).fit(X, y)
+        model = WithAllTerms(**settings, forcing=given).fit(X, y)
         results.append(model.equation_.terms()["u"])
         assert str(model.equation_).startswith("u_tt = f - 14.0 u")
     assert np.ptp(results) == 0
@@ -207,7 +203,7 @@ def test_nonlinear_known_part():
     X, y = oscillator()
     settings = {**OSCILLATOR, **FIXED, "equation_kernel": Polynomial(3)}
     settings["known_part"] = lambda u, u_tt: u_tt + u**3 + 0 * anp.exp(u)
-    model = OneStepKEqL(**settings).fit(X, y)
+    model = WithAllTerms(**settings).fit(X, y)
     terms = model.equation_.terms()  # u_tt = -4 u + u^3
     assert terms["u"] == pytest.approx(-4, abs=1e-2)
     assert terms["u^3"] == pytest.approx(1, abs=2e-2)
@@ -222,7 +218,7 @@ def test_coefficients_that_vary():
     truth, y = (airy(-(1 + points.ravel()))[0] for points in (t, X))
     kernel = Constant(10.0, "fixed") * RBF(3.0, "fixed", active_dims=("t",))
     settings = {**OSCILLATOR, **FIXED, "equation_kernel": kernel * Polynomial(1)}
-    model = OneStepKEqL(**settings).fit(X, y)
+    model = WithAllTerms(**settings).fit(X, y)
     assert relative_l2_error(truth, model.predict(t)) < 1e-3
     S = np.column_stack([t, truth])[::5]
     P = model.equation_.unknown_part(S)
@@ -234,7 +230,7 @@ def test_coefficients_that_vary():
 
 def test_functions_share_the_equation_and_keep_their_states(two_functions):
     X, y = two_functions
-    model = OneStepKEqL(**OSCILLATOR, **FIXED, function_column=1).fit(X, y)
+    model = WithAllTerms(**OSCILLATOR, **FIXED, function_column=1).fit(X, y)
     assert model.functions_ == (3.0, 7.0)
     assert model.equation_.terms()["u"] == pytest.approx(-4, abs=1e-3)
     t = np.linspace(0, 6, 50)
@@ -245,11 +241,11 @@ def test_functions_share_the_equation_and_keep_their_states(two_functions):
 
 def test_data_frames_and_relabelling_change_nothing(two_functions):
     X, y = two_functions
-    reference = OneStepKEqL(**OSCILLATOR, **FIXED, function_column=1).fit(X, y)
+    reference = WithAllTerms(**OSCILLATOR, **FIXED, function_column=1).fit(X, y)
     for names in ({7.0: "left", 3.0: "right"}, {7.0: "right", 3.0: "left"}):
         labels = [names[label] for label in X[:, 1]]
         table = pd.DataFrame({"run": labels, "hours": X[:, 0]})
-        model = OneStepKEqL(**OSCILLATOR, **FIXED, function_column="run")
+        model = WithAllTerms(**OSCILLATOR, **FIXED, function_column="run")
         model.fit(table, y)
         np.testing.assert_allclose(
             model.predict(table), reference.predict(X), atol=1e-8
@@ -262,7 +258,7 @@ def test_functions_with_their_own_points(two_functions):
     X, y = two_functions
     points = {7.0: np.linspace(0, 6, 50)[:, None], 3.0: np.linspace(1, 2, 30)[:, None]}
     settings = {**OSCILLATOR, **FIXED, "collocation_points": points}
-    model = OneStepKEqL(**settings, function_column=1).fit(X[:-2], y[:-2])
+    model = WithAllTerms(**settings, function_column=1).fit(X[:-2], y[:-2])
     assert [len(p) for p in model.collocation_points_] == [30, 50]
     # The equation comes from the first function, and helps the second where it holds.
     assert model.equation_.terms()["u"] == pytest.approx(-4, abs=1e-2)
@@ -278,7 +274,7 @@ def test_threads_change_nothing(two_functions, monkeypatch):
 
     monkeypatch.setattr("keql._numerics.parallel.ThreadPoolExecutor", spy)
     first, second = (
-        OneStepKEqL(**OSCILLATOR, **FIXED, function_column=1, n_jobs=n_jobs).fit(X, y)
+        WithAllTerms(**OSCILLATOR, **FIXED, function_column=1, n_jobs=n_jobs).fit(X, y)
         for n_jobs in (1, 2)
     )
     assert set(used) == {2}
@@ -293,7 +289,7 @@ def test_row_order_does_not_matter():
     data, settings = duffing()
     order = np.random.RandomState(0).permutation(len(data.y))
     first, second = (
-        OneStepKEqL(**settings).fit(data.X[rows], data.y[rows])
+        WithAllTerms(**settings).fit(data.X[rows], data.y[rows])
         for rows in (np.arange(len(data.y)), order)
     )
     np.testing.assert_array_equal(
@@ -323,7 +319,7 @@ def test_units(unit_u, given):
         }
         if not given:
             settings |= {"observation_noise": None, "equation_noise": None}
-        return OneStepKEqL(**settings).fit(data.X * unit_t, data.y * unit_u)
+        return WithAllTerms(**settings).fit(data.X * unit_t, data.y * unit_u)
 
     unit_t = 3600.0
     plain, scaled = fit(1.0, 1.0), fit(unit_t, unit_u)
@@ -344,16 +340,16 @@ def test_weights_are_repetitions_and_precisions():
     y = y + 0.1 * np.random.RandomState(0).normal(size=len(y))
     weights = np.array([1, 3, 1, 2, 1, 0, 1, 1])
     settings = {**OSCILLATOR, **FIXED, "observation_noise": 0.1}
-    weighted = OneStepKEqL(**settings).fit(X, y, sample_weight=weights)
-    repeated = OneStepKEqL(**settings).fit(
+    weighted = WithAllTerms(**settings).fit(X, y, sample_weight=weights)
+    repeated = WithAllTerms(**settings).fit(
         np.repeat(X, weights, 0), np.repeat(y, weights)
     )
     t = np.linspace(0, 6, 50)[:, None]
     np.testing.assert_allclose(weighted.predict(t), repeated.predict(t), atol=1e-10)
     settings["observation_noise"] = 0.2
-    noisier = OneStepKEqL(**settings).fit(X, y, sample_weight=4 * weights)
+    noisier = WithAllTerms(**settings).fit(X, y, sample_weight=4 * weights)
     np.testing.assert_allclose(weighted.predict(t), noisier.predict(t), atol=1e-8)
-    plain = OneStepKEqL(**settings).fit(X, y)
+    plain = WithAllTerms(**settings).fit(X, y)
     assert np.abs(weighted.predict(t) - plain.predict(t)).max() > 1e-2
 
 
@@ -362,7 +358,7 @@ def test_a_large_weight_makes_a_row_exact():
     y = y + 0.1 * np.random.RandomState(0).normal(size=len(y))
     weights = np.where(np.arange(len(y)) == 5, 1e10, 1.0)
     settings = {**OSCILLATOR, **FIXED, "observation_noise": 0.1}
-    model = OneStepKEqL(**settings).fit(X, y, sample_weight=weights)
+    model = WithAllTerms(**settings).fit(X, y, sample_weight=weights)
     residual = np.abs(model.predict(X) - y)
     assert residual[5] < 1e-6
     assert residual.max() > 0.05
@@ -374,12 +370,12 @@ def test_a_large_weight_makes_a_row_exact():
 def test_warm_start_goes_on():
     data, settings = duffing()
     with pytest.warns(ConvergenceWarning):
-        model = OneStepKEqL(**settings, warm_start=True, max_iter=2, n_restarts=0)
+        model = WithAllTerms(**settings, warm_start=True, max_iter=2, n_restarts=0)
         model.fit(data.X, data.y)
     halfway = model.loss_curve_[-1]
     model.set_params(max_iter=100).fit(data.X, data.y)
     assert model.loss_curve_[0] == pytest.approx(halfway, rel=1e-6)
-    full = OneStepKEqL(**settings).fit(data.X, data.y)
+    full = WithAllTerms(**settings).fit(data.X, data.y)
     np.testing.assert_allclose(
         model.predict(data.X_test), full.predict(data.X_test), atol=1e-5
     )
@@ -391,7 +387,7 @@ def test_warm_start_goes_on():
 
 def test_warm_start_from_another_problem_starts_anew():
     X, y = oscillator()
-    model = OneStepKEqL(**FIXED, warm_start=True).fit(X, y)  # no equation yet
+    model = WithAllTerms(**FIXED, warm_start=True).fit(X, y)  # no equation yet
     for settings in (OSCILLATOR, {"collocation_points": POINTS[::2]}):
         model.set_params(**settings).fit(X, y)
         assert model.equation_.terms()["u"] == pytest.approx(-4, abs=1e-2)
@@ -401,7 +397,7 @@ def test_warm_start_from_another_problem_starts_anew():
 
 def test_too_few_steps_warn_with_advice():
     data, settings = duffing()
-    model = OneStepKEqL(**settings, max_iter=1, n_restarts=0)
+    model = WithAllTerms(**settings, max_iter=1, n_restarts=0)
     with pytest.warns(ConvergenceWarning, match=r"max_iter=1 .*raise max_iter"):
         model.fit(data.X, data.y)
     assert not model.converged_
@@ -450,7 +446,7 @@ def test_callbacks_see_each_step():
 
     data, settings = duffing()
     recorder, monitor = Recorder(), ScoringMonitor(scoring="r2")
-    model = OneStepKEqL(**settings).set_callbacks(recorder, monitor)
+    model = WithAllTerms(**settings).set_callbacks(recorder, monitor)
     model.fit(data.X, data.y)
     n_steps = len(model.loss_curve_) - 1
     assert recorder.tasks == ["step"] * n_steps + ["fit"]
@@ -461,7 +457,7 @@ def test_callbacks_see_each_step():
     assert (log.task_name == "step").sum() == n_steps
     assert log.r2.iloc[n_steps - 1] > 0.999
     # They have changed nothing.
-    plain = OneStepKEqL(**settings).fit(data.X, data.y)
+    plain = WithAllTerms(**settings).fit(data.X, data.y)
     np.testing.assert_array_equal(plain.predict(data.X), model.predict(data.X))
     final = np.linalg.norm(plain.predict(data.X) - data.y)
     assert recorder.errors[n_steps - 1] == pytest.approx(final, rel=1e-6)
@@ -476,14 +472,14 @@ def test_callbacks_see_each_step():
 def test_a_stopped_fit_keeps_the_best_iterate(action, message, n_restarts):
     data, settings = duffing()
     recorder = Recorder(2, action)
-    model = OneStepKEqL(**settings, n_restarts=n_restarts).set_callbacks(recorder)
+    model = WithAllTerms(**settings, n_restarts=n_restarts).set_callbacks(recorder)
     with pytest.warns(ConvergenceWarning, match=message):
         model.fit(data.X, data.y)
     assert recorder.tasks.count("step") == 2
     assert not model.converged_
     assert len(model.restarts_) == 1
     with pytest.warns(ConvergenceWarning, match="max_iter"):
-        short = OneStepKEqL(**settings, n_restarts=0, max_iter=model.n_iter_)
+        short = WithAllTerms(**settings, n_restarts=0, max_iter=model.n_iter_)
         short.fit(data.X, data.y)
     assert model.loss_curve_ == short.loss_curve_
     np.testing.assert_array_equal(
@@ -497,11 +493,11 @@ def test_a_stopped_fit_keeps_the_best_iterate(action, message, n_restarts):
 @pytest.mark.parametrize("action", [interrupt, lambda: True])
 def test_a_stop_while_trying_again_keeps_the_first_result(action, hard_duffing):
     data, settings = hard_duffing
-    first = OneStepKEqL(**settings, n_restarts=0)
+    first = WithAllTerms(**settings, n_restarts=0)
     with pytest.warns(ConvergenceWarning, match="misfit_"):
         first.fit(data.X, data.y)
     recorder = Recorder(len(first.loss_curve_) + 2, action)
-    model = OneStepKEqL(**settings).set_callbacks(recorder)
+    model = WithAllTerms(**settings).set_callbacks(recorder)
     with pytest.warns(ConvergenceWarning, match="interrupted after|stopped by"):
         model.fit(data.X, data.y)
     assert recorder.tasks.count("step") == recorder.at
@@ -515,7 +511,7 @@ def test_a_stop_while_trying_again_keeps_the_first_result(action, hard_duffing):
 
 def test_verbose_prints_each_step(capsys):
     data, settings = duffing()
-    model = OneStepKEqL(**settings, verbose=2).fit(data.X, data.y)
+    model = WithAllTerms(**settings, verbose=2).fit(data.X, data.y)
     lines = capsys.readouterr().out.splitlines()
     steps = [line for line in lines if ", step " in line]
     assert len(steps) == len(model.loss_curve_) - 1
@@ -535,7 +531,7 @@ def hard_duffing():
 
 def test_a_poor_minimum_is_noticed_and_left(hard_duffing):
     data, settings = hard_duffing
-    model = OneStepKEqL(**settings).fit(data.X, data.y)
+    model = WithAllTerms(**settings).fit(data.X, data.y)
     assert len(model.restarts_) > 1
     assert model.restarts_[0]["misfit"] > 100
     assert model.misfit_ == model.restarts_[-1]["misfit"] < 1
@@ -544,7 +540,7 @@ def test_a_poor_minimum_is_noticed_and_left(hard_duffing):
 
 def test_a_poor_minimum_that_stays_is_reported(hard_duffing):
     data, settings = hard_duffing
-    model = OneStepKEqL(**settings, n_restarts=0)
+    model = WithAllTerms(**settings, n_restarts=0)
     with pytest.warns(ConvergenceWarning, match="misfit_=.*n_restarts.*noise"):
         model.fit(data.X, data.y)
     assert len(model.restarts_) == 1
@@ -558,7 +554,7 @@ def test_a_poor_minimum_that_stays_is_reported(hard_duffing):
 
 def test_standard_deviations():
     X, y = oscillator()
-    model = OneStepKEqL(**OSCILLATOR, **FIXED).fit(X, y)
+    model = WithAllTerms(**OSCILLATOR, **FIXED).fit(X, y)
     assert np.all(model.predict(X, return_std=True)[1] < 1.5e-4)
     # Between observations the equation leaves little doubt; far away there is nothing
     # but the prior, whose variance is 1.
@@ -578,7 +574,7 @@ def test_standard_deviations_grow_with_the_noise():
     X, y = oscillator(20)
     t = np.linspace(0, 6, 30)[:, None]
     widths = [
-        OneStepKEqL(**{**OSCILLATOR, **FIXED, "observation_noise": noise})
+        WithAllTerms(**{**OSCILLATOR, **FIXED, "observation_noise": noise})
         .fit(X, y)
         .predict(t, return_std=True)[1]
         for noise in (1e-3, 1e-1)
@@ -592,7 +588,7 @@ def test_standard_deviations_grow_with_the_noise():
 
 def test_pickle_and_clone():
     data, settings = duffing()
-    model = OneStepKEqL(**settings, random_state=0)
+    model = WithAllTerms(**settings, random_state=0)
     parameters = dict(model.get_params())
     model.fit(data.X, data.y)
     assert all(model.get_params()[name] is value for name, value in parameters.items())
@@ -614,7 +610,7 @@ def test_inducing_points_are_reproducible():
     data, settings = duffing()
     settings |= {"equation_kernel": RBF(1.0, "fixed"), "n_inducing": 40}
     first, second = (
-        OneStepKEqL(**settings, random_state=7).fit(data.X, data.y) for _ in range(2)
+        WithAllTerms(**settings, random_state=7).fit(data.X, data.y) for _ in range(2)
     )
     np.testing.assert_array_equal(
         first.predict(data.X_test), second.predict(data.X_test)
@@ -625,7 +621,7 @@ def test_inducing_points_are_reproducible():
 def test_grid_search_over_the_noise():
     X, y = oscillator(16)
     search = GridSearchCV(
-        OneStepKEqL(**OSCILLATOR, **FIXED),
+        WithAllTerms(**OSCILLATOR, **FIXED),
         {"observation_noise": [1e-4, 10.0]},
         cv=KFold(4, shuffle=True, random_state=0),
         error_score="raise",
@@ -648,7 +644,7 @@ def test_data_in_default_settings_stay_as_they_are():
 
 def test_duffing_coefficients_to_three_digits():
     data, settings = duffing(32, 50.0, 1000)
-    model = OneStepKEqL(**settings).fit(data.X, data.y)
+    model = WithAllTerms(**settings).fit(data.X, data.y)
     terms = model.equation_.terms()
     for name, value in {"u": 3.0, "u^3": -3.0, "u_t": -0.2}.items():
         assert terms.pop(name) == pytest.approx(value, rel=5e-4)
@@ -664,7 +660,7 @@ def test_burgers_from_its_boundary():
         initial_condition="published",
         collocation_shape=(26, 26),
     )
-    model = OneStepKEqL(
+    model = WithAllTerms(
         **data.problem,
         state_kernel=RBF(0.1118, "fixed"),
         observation_noise=1e-7,
@@ -676,7 +672,7 @@ def test_burgers_from_its_boundary():
 
 def test_darcy_flow_of_eight_functions():
     data = make_darcy(8, 8, grid_size=12, random_state=0)
-    model = OneStepKEqL(**data.problem, **data.kernels, tol=1e-3, random_state=0)
+    model = WithAllTerms(**data.problem, **data.kernels, tol=1e-3, random_state=0)
     equation = model.fit(data.X, data.y).equation_
     features = data.features(5, length_scale=0.5, grid_size=25, random_state=100)
     assert equation_error(equation, features, data.unknown_part) < 2e-2

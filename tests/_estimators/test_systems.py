@@ -85,10 +85,11 @@ def test_uncoupled_equations_are_learned_as_if_alone(method, settings):
     noise, equation_noise = {"x": 1e-3, "y": 3e-3}, {"x": 1e-2, "y": 2e-2}
     shared = {"variables": ("t",), "collocation_points": POINTS, "optimizer": None}
     shared |= settings
-    own = {
-        s: Equation(f"{s}_t", (s,), kernel=kernels[s], noise=equation_noise[s])
-        for s in "xy"
-    }
+    all_terms = {} if method is TwoStepKEqL else {"n_terms": None}
+    own = {}
+    for s in "xy":
+        how = {"kernel": kernels[s], "n_terms": None, "noise": equation_noise[s]}
+        own[s] = Equation(f"{s}_t", (s,), **how)
     given = {"states": ("x", "y"), "state_kernel": KERNELS, "observation_noise": noise}
     together = method(**given, **shared, equations=list(own.items()))
     together = together.fit(T, UNCOUPLED)
@@ -97,6 +98,7 @@ def test_uncoupled_equations_are_learned_as_if_alone(method, settings):
     for i, s in enumerate("xy"):
         given = {"states": (s,), "state_kernel": KERNELS[s], **shared}
         given |= {"observation_noise": noise[s], "equation_noise": equation_noise[s]}
+        given |= all_terms
         alone = method((s,), f"{s}_t", **given, equation_kernel=kernels[s])
         alone = alone.fit(T, UNCOUPLED[:, i])
         expected, expected_std = alone.predict(POINTS, return_std=True)
@@ -240,7 +242,7 @@ def test_a_state_that_was_never_measured_with_given_kernels():
     y[:, 0] = np.nan
     kernels = {"x": RBF(1.0, "fixed"), "y": Constant(20.0, "fixed") * RBF(1.0, "fixed")}
     settings = {"state_kernel": kernels, "observation_noise": 1e-2, "n_restarts": 0}
-    model = OneStepKEqL(**PAIR, **settings).fit(t, y)
+    model = OneStepKEqL(**PAIR, **settings, n_terms=None).fit(t, y)
     assert model.converged_ and model.misfit_ < 0.2 and model.n_iter_ < 200
     assert np.ptp(model.predict(t)[:, 0]) > 1
     assert_allclose(model.predict(t)[:, 1], CYCLES[:13, 1], atol=0.03)
@@ -348,7 +350,8 @@ def test_a_dict_that_gives_nothing_leaves_all_open(given):
 def test_what_is_not_given_is_chosen_whatever_is_given():
     """The kernel of y is compared if that of x is given, and the noise likewise."""
     kernel = {"x": Constant(40.0, "fixed") * RBF(0.6, "fixed")}
-    model = OneStepKEqL(**PAIR, state_kernel=kernel).fit(column(TIMES), CYCLES)
+    model = OneStepKEqL(**PAIR, state_kernel=kernel, n_terms=None)
+    model.fit(column(TIMES), CYCLES)
     assert "given for x; of the others the best of" in str(model.fit_report_)
     assert str(model.state_kernel_.of_state("x")) == "6.32**2 * RBF(length_scale=0.6)"
     model = OneStepKEqL(**PAIR, equation_noise={"x_t": 0.3})

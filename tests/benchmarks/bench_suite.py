@@ -66,7 +66,7 @@ def read_options():
     parser.add_argument("--random", type=int, default=6)
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--n-terms", choices=("default", "auto"), default="default")
+    parser.add_argument("--n-terms", choices=("auto", "all"), default="auto")
     parser.add_argument("--equations", action="store_true")
     return parser.parse_args()
 
@@ -75,8 +75,8 @@ def one_fit(key, make, draw, options):
     """The family, the outcome, the CPU time and a row for one problem."""
     problem, start = make(draw), time.process_time()
     settings = dict(problem.settings)
-    if options.n_terms == "auto":
-        settings.setdefault("n_terms", "auto")
+    if options.n_terms == "all":
+        settings["n_terms"] = None
     model, failure = OneStepKEqL(**settings), ""
     with warnings.catch_warnings(record=True, action="always") as caught:
         try:

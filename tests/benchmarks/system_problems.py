@@ -136,11 +136,10 @@ def fitzhugh_nagumo_hidden(noise, draw):
     seen = np.isfinite(data.y[:, 0])
     terms = Restriction(Polynomial(1), ["u", "v", "v_xx", "1"])
     equations = [
-        ("u_t", Equation("u_t", ("u", "u_xx", "v"), n_terms="auto")),
-        ("v_t", Equation("v_t", ("u", "v", "v_xx"), kernel=terms)),
+        ("u_t", Equation("u_t", ("u", "u_xx", "v"))),
+        ("v_t", Equation("v_t", ("u", "v", "v_xx"), kernel=terms, n_terms=None)),
     ]
     settings = {"equations": equations, "states": ("u", "v"), "variables": ("t", "x")}
-    settings["n_terms"] = None  # it is said of each equation
     test = data.X_test, data.y_test
     return Problem(settings, data.X[seen], data.y[seen], *test, None, (0,))
 

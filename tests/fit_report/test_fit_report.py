@@ -3,6 +3,7 @@
 import pickle
 import re
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -18,7 +19,11 @@ from keql.fit_report._report import ReportCriteria
 from keql.kernels import RBF, Constant, Dictionary, Polynomial
 
 CRITERIA = ReportCriteria()
-METHODS = (TwoStepKEqL, OneStepKEqL, ReducedOneStepKEqL)
+METHODS = (
+    TwoStepKEqL,
+    partial(OneStepKEqL, n_terms=None),
+    partial(ReducedOneStepKEqL, n_terms=None),
+)
 SPEED = 0.5
 WAVES = {
     "operators": ("u_t", "u_x", "u_xx"),

@@ -160,9 +160,8 @@ def test_result_is_that_of_fitting_these_terms_only():
     """A fit of the same problem with the final equation kernel has the same minimum."""
     model = OneStepKEqL(**SETTINGS, n_terms=3, tol=1e-10).fit(DATA.X, DATA.y)
     kernel = Constant(1.0, "fixed") * model.equation_kernel_
-    again = OneStepKEqL(**SETTINGS | {"equation_kernel": kernel}, tol=1e-10).fit(
-        DATA.X, DATA.y
-    )
+    settings = SETTINGS | {"equation_kernel": kernel, "n_terms": None}
+    again = OneStepKEqL(**settings, tol=1e-10).fit(DATA.X, DATA.y)
     assert again.loss_curve_[-1] == pytest.approx(model.loss_curve_[-1], rel=1e-4)
     for term, value in model.equation_.terms().items():
         assert again.equation_.terms()[term] == pytest.approx(value, rel=1e-2)
