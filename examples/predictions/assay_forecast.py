@@ -124,6 +124,7 @@ def learner(terms):
         operators=("u", "u_x", "u_xx"),
         known_part="u_t",
         equation_kernel=Restriction(everything, terms),
+        n_terms=None,
         collocation_points=150,
     )
 

@@ -46,9 +46,7 @@ y = motion.sol(t)[0] + 0.1 * rng.standard_normal(t.size)
 # do. The state is integrated, so that it obeys the equation exactly, and the terms are
 # those of the highest evidence.
 
-model = OneStepKEqL(
-    operators=("u", "u_t"), known_part="u_tt", variables=("t",)
-)
+model = OneStepKEqL(operators=("u", "u_t"), known_part="u_tt", variables=("t",))
 model.fit(t[:, None], y)
 print(model.equation_)
 

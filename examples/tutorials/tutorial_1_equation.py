@@ -101,9 +101,9 @@ two_step.equation_.to_frame().head(4)
 # as the data call for.
 
 
-one_step = OneStepKEqL(
-    **equation, observation_noise=1e-4, equation_noise=1e-2
-).fit(X, y)
+one_step = OneStepKEqL(**equation, observation_noise=1e-4, equation_noise=1e-2).fit(
+    X, y
+)
 print(one_step.equation_)
 
 # %%

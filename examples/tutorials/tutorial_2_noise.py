@@ -50,7 +50,8 @@ y_test = swing(X_test.ravel())[0]
 #   as a plain number are a start, and are fitted by maximum likelihood; those marked
 #   ``"fixed"`` stay. Without a state kernel the default is an ``RBF`` kernel.
 # - ``equation_kernel``, for :math:`P`. ``Polynomial(3)`` allows for all polynomials
-#   of degree three, ``RBF`` for any smooth function.
+#   of degree three, ``RBF`` for any smooth function. ``n_terms=None`` keeps all of its
+#   terms; by default they are chosen.
 #
 # The noise of the observations is fitted as well if it is not given.
 
@@ -62,6 +63,7 @@ model = OneStepKEqL(
     collocation_points=np.linspace(0, 20, 100)[:, None],
     state_kernel=Constant(1.0) * RBF(2.0),
     equation_kernel=Polynomial(3),
+    n_terms=None,
 ).fit(X, y)
 print(model.equation_)
 print("kernel:", model.state_kernel_)

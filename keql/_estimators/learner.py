@@ -70,8 +70,8 @@ class Learner(BaseKEqL):
     def _hypothesis(self):
         """What the parameters say of states and equations."""
         given = self._parameters_of(Hypothesis)
-        open_ = {name: _if_any(given[name]) for name in given if name != "n_terms"}
-        hypothesis = Hypothesis(**given | open_)
+        entries = {name: _if_any(given[name]) for name in given if name != "n_terms"}
+        hypothesis = Hypothesis(**given | entries)
         if self.equations is None:
             return hypothesis
         return replace(
@@ -181,8 +181,7 @@ class Learner(BaseKEqL):
             Units(self.units).check(names)
         setup = describe_equations(self, named, observations, variables, inputs)
         checks.check_state_kernel(self.state_kernel, variables, observations, setup)
-        seen = setup, observations, variables
-        if setup is not None and self._learns_where_observed(*seen):
+        if setup and self._learns_where_observed(setup, observations, variables):
             setup = where_observed(setup, observations, len(variables))
         progress.say(f"two steps, {words_for_data(observations)}")
         given = self._hypothesis, observations, variables, setup, self._settings

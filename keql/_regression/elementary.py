@@ -93,7 +93,26 @@ class ElementarySearch:
                 return best
             terms, values, iterate = list(best.terms), best.values, best.iterate
             problem = best.model.problem
-        for _ in range(self.settings.n_rounds):
+        elif not self._has_much_noise:
+            best = self._in_rounds(problem, terms, values, iterate, None, enough, 1)
+            if best is None or self.is_stopped:
+                return best
+            if not best.error < enough:  # sets may be far from where it is linear
+                along = self._along(iterate, enough)
+                if along is not None and along.score > best.score:
+                    best = self._pruned(along)
+                if self.is_stopped:
+                    return best
+            terms, values, iterate = list(best.terms), best.values, best.iterate
+            problem = best.model.problem
+        return self._in_rounds(problem, terms, values, iterate, best, enough)
+
+    def _in_rounds(self, problem, terms, values, iterate, best, enough, n=None):
+        """The best of sets near the terms, linearised again where that is, `n` times.
+
+        None: as often as the settings say.
+        """
+        for _ in range(self.settings.n_rounds if n is None else n):
             is_met = best is not None and best.error < enough
             most = len(best.terms) if is_met else np.inf
             offers = self._offers(problem, terms, values, iterate, best, most)
@@ -305,7 +324,7 @@ class ElementarySearch:
             ranked = [
                 (value, kept)
                 for value, kept in ranked
-                if value > least and columns.has_function(kept)
+                if value > least - self.settings.near and columns.has_function(kept)
             ]
         ranked = [pair for pair in ranked if columns.size(pair[1]) < most]
         yield from self._best_of_each_size(ranked, columns)

@@ -41,6 +41,8 @@ class ElementarySettings:
     much_noise : float. Noise, in units of the size of the observations, from which on
         the evidence of the linearised problem tells, beside terms to start from, which
         sets are worth being solved for.
+    near : float. These are the sets whose log evidence is lower by at most this: odds
+        of one to twenty, up to which they are told beside the terms.
     """
 
     degree: int = 3
@@ -61,6 +63,7 @@ class ElementarySettings:
     patience: int = 5
     margin: float = 10.0
     much_noise: float = 2e-3
+    near: float = 3.0
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Criteria:
     nothing_missed : float. The same of trajectories if two steps find no noise, in
         units of the size of the observations.
     functions_miss : float. The same with elementary functions: those of another form
-        come as near as 1e-7, with their inner parameters, where the states cover a small
+        come as near as 1e-7, with their inner parameters, where states cover a small
         range. Right ones met exact data to 1e-11 (tests/benchmarks/bench_suite.py).
     missed : float. The largest error of trajectories, or residual of a joint fit, in
         units of the noise that two steps find, with which data count as met.

@@ -312,14 +312,18 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
 def _coarse_first(search, start):
     """A search that has tried what was found on a coarse grid, from a first iterate.
 
-    If it was interrupted, that on the coarse grid.
+    If it was interrupted, that on the coarse grid. Where that has solved none of the
+    sets, few more are tried: other hypotheses, or states, are nearer.
     """
     settings, fine = search.settings, search.problem
     coarse = fine.with_grid(settings.n_steps, settings.n_points)
     first = search.on(coarse)
     first.run(coarse.interpolate_from(fine, start).states)
-    if first.stop is not None or first.best is None:
-        return search if first.best is None else first
+    if first.stop is not None and first.best is not None:
+        return first
+    if first.best is None:
+        search.settings = replace(settings, n_tried=settings.n_wanted)
+        return search
     best = first.best
     search.try_terms(
         replace(fine, priors=best.model.problem.priors),

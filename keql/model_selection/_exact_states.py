@@ -257,8 +257,15 @@ class ExactSearch:
                     return self._or_more_terms(best, rows, wider)
                 if before is not None and self._agree(fit, before):
                     self.agreed = True
-                    return before
-        return best
+                    return self._among_noisy(before, rows, wider)
+        return self._among_noisy(best, rows, wider)
+
+    def _among_noisy(self, fit, rows, wider):
+        """Trajectories, compared with other terms by evidence where there is noise."""
+        is_known = fit is not None and not self.in_doubt(fit.error)
+        if not is_known or not self.is_in_time or not sees_noise(self.two_step):
+            return fit
+        return self._or_more_terms(fit, rows, wider)
 
     @property
     def _has_open_kernels(self):

@@ -355,8 +355,10 @@ def state_kernels(two_step, settings):
 def _start(problem, two_step, context):
     """The two-step solution as an iterate, or an earlier solution if there is one."""
     weights, previous = joint_weights(two_step.equations), context.previous
-    earlier = None if previous is None else joint_weights(previous.equations)
-    if earlier is not None and earlier.shape == weights.shape:
+    if previous is not None:
+        earlier = joint_weights(previous.equations)
+        if earlier.shape != weights.shape:  # with fewer terms: the first step finds all
+            earlier = weights
         # States that were integrated are represented outside of their box only.
         states = [getattr(state, "outside", state) for state in previous.states]
         states = [(state.functionals, state.coefficients) for state in states]

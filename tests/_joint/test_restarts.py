@@ -18,6 +18,7 @@ SETTINGS = {
     "observation_noise": 1e-4,
     "equation_noise": 1e-3,
     "max_iter": 60,
+    "n_terms": None,
     "random_state": 0,
 }
 CUBIC = {"equation_kernel": Polynomial(3)}

@@ -62,6 +62,7 @@ def time_of_a_step():
         **DUFFING_NOISE,
         state_kernel=data.kernels["state_kernel"],
         equation_kernel=Polynomial(3),
+        n_terms=None,
     )
     problem, start = joint_problem(model, data)
     H = problem.linearise(problem.evaluate(start)).undamped.factors[0]
@@ -129,6 +130,7 @@ def duffing():
                 **DUFFING_NOISE,
                 state_kernel=data.kernels["state_kernel"],
                 equation_kernel=Polynomial(3),
+                n_terms=None,
                 random_state=0,
             )
             start = time.perf_counter()

@@ -71,7 +71,8 @@ class Case:
 
     def estimator(self, **settings):
         """An estimator that takes twenty steps."""
-        return OneStepKEqL(**self.settings, **settings, n_restarts=0, max_iter=20)
+        settings |= {"n_terms": None, "n_restarts": 0, "max_iter": 20}
+        return OneStepKEqL(**self.settings, **settings)
 
     def start(self, solver):
         """The joint problem, where it starts, and what it was made from."""

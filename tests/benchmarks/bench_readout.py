@@ -65,6 +65,7 @@ def burgers_from_its_boundary():
             "observation_noise": sigma_u,
             "equation_noise": 1e-5,
         }
+        settings["n_terms"] = None
         model = OneStepKEqL(**settings, equation_kernel=kernel).fit(data.X, data.y)
         sparse = model.equation_.sparse()
         again = OneStepKEqL(**settings, equation_kernel=sparse.equation_kernel)
@@ -88,6 +89,7 @@ def duffing():
         equation_kernel=Polynomial(3),
         observation_noise=1e-4,
         equation_noise=1e-3,
+        n_terms=None,
     ).fit(data.X, data.y)
     print(f"Duffing: {model.equation_.sparse()!r}")
 
@@ -110,6 +112,7 @@ def oscillators():
                     known_part="u_tt",
                     variables=("t",),
                     equation_kernel=Polynomial(3),
+                    n_terms=None,
                     n_restarts=2,
                 )
                 with warnings.catch_warnings():

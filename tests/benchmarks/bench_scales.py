@@ -101,6 +101,7 @@ def judge(data, kernel, noise):
         **equation_kernel(data),
         state_kernel=kernel,
         observation_noise=noise,
+        n_terms=None,
         solver="dual",
         random_state=0,
     )
@@ -155,7 +156,8 @@ def state_error(data, result, problem, two_step):
 def compare(make, seed):
     """The error that each criterion leads to."""
     data = make(seed)
-    default = OneStepKEqL(**data.problem, **equation_kernel(data), random_state=0)
+    settings = {**equation_kernel(data), "n_terms": None, "random_state": 0}
+    default = OneStepKEqL(**data.problem, **settings)
     default.fit(data.X, data.y)
     chosen = filtering_error(default, data.X_test, data.y_test)
     points = default.coordinates(data.X)

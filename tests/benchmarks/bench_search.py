@@ -62,6 +62,7 @@ def model_of(data, **parameters):
         **data.problem,
         state_kernel=RBF(0.1118, "fixed"),
         equation_kernel=Polynomial(2),
+        n_terms=None,
         **parameters,
     )
 

@@ -143,6 +143,16 @@ def test_terms_that_stand_in_for_others_are_in_doubt():
         model.fit(t[:, None], found.y.T)
 
 
+@pytest.mark.slow
+def test_forms_that_a_small_range_does_not_tell_apart_are_named():
+    """Growth with predation, from 0.9 to where both are in balance."""
+    t, u = trajectory(lambda t, u: u - u**2 - 0.3 * u / (0.2 + u), [0.9], 8, 30)
+    model = first_order()
+    with pytest.warns(IdentifiabilityWarning, match="do not tell the terms from other"):
+        model.fit(t, u)
+    assert "in doubt" in repr(model.equation_)
+
+
 def logistic(u):
     return u * (1 - u)
 
