@@ -257,7 +257,8 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
         fit = replace(
             fit,
             loss_curve=result.loss_curve + fit.loss_curve,
-            damping_curve=result.damping_curve + fit.damping_curve,
+            # To take terms out is a step without damping.
+            damping_curve=[*result.damping_curve, 0.0, *fit.damping_curve],
             n_iter=sum(each.n_iter for *_, each in path.fits),
         )
     return chosen, fit, path.steps

@@ -32,7 +32,7 @@ def pendulum(t, state):
 
 def first_order():
     """An estimator for u' = P(u)."""
-    return OneStepKEqL(("u",), "u_t", variables=("t",), n_terms="auto")
+    return OneStepKEqL(("u",), "u_t", variables=("t",))
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +151,25 @@ def test_forms_that_a_small_range_does_not_tell_apart_are_named():
     with pytest.warns(IdentifiabilityWarning, match="do not tell the terms from other"):
         model.fit(t, u)
     assert "in doubt" in repr(model.equation_)
+
+
+@pytest.mark.slow
+def test_a_form_that_polynomials_do_not_lead_to_is_found_along_the_states():
+    t, u = trajectory(lambda t, u: 0.9 * u / (0.5 + u) - 0.4 * u, [0.1], 10, 30)
+    equation = first_order().fit(t, u).equation_
+    assert str(equation) == "u_t = 0.900 u/(0.5 + u) - 0.400 u"
+
+
+@pytest.mark.slow
+def test_forms_that_noise_does_not_tell_apart_are_named():
+    """An uptake that saturates: nothing is within the noise that two steps find."""
+    t, u = trajectory(lambda t, u: -u / (0.4 + u), [2.0], 4, 25)
+    noise = 0.02 * np.std(u) * np.random.default_rng((1, 77)).standard_normal(25)
+    model = first_order()
+    with pytest.warns(IdentifiabilityWarning, match="do not tell the terms from other"):
+        model.fit(t, u + noise)
+    tried = [step.terms for step in model.terms_path_ if step.log_evidence > 0]
+    assert any("u/(0.4" in name for terms in tried for name in terms)
 
 
 def logistic(u):

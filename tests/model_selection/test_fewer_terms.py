@@ -186,6 +186,16 @@ def test_terms_do_not_depend_on_units():
     )
 
 
+def test_terms_are_chosen_by_default():
+    t = np.linspace(0, 6, 25)[:, None]
+    settings = {"operators": "u", "known_part": "u_t", "variables": "t"}
+    growth = 1 / (1 + 9 * np.exp(-t[:, 0]))
+    model = OneStepKEqL(**settings).fit(t, growth)
+    assert set(model.equation_.terms()) == {"u", "u^2"}
+    model.set_params(n_terms=None).fit(t, growth)
+    assert set(model.equation_.terms()) == {"1", "u", "u^2"}
+
+
 def test_an_equation_without_terms_is_refused():
     """Unless how many there are is left open."""
     settings = {**SETTINGS, "equation_kernel": RBF(1.0), "n_restarts": 0}

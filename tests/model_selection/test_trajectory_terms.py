@@ -108,7 +108,7 @@ def test_terms_of_lotka_volterra(n_terms):
 
 @pytest.mark.parametrize(
     "n_terms, counts",
-    [("auto", (2, 2)), (3, (3, 3)), ({"x_t": 2}, (2, 6)), (None, (6, 6))],
+    [("auto", (2, 2)), (3, (3, 3)), ({"x_t": 2}, (2, 2)), (None, (6, 6))],
 )
 def test_how_many_terms_are_kept(two_step, n_terms, counts):
     fit = fit_trajectories(two_step, Hypothesis(n_terms=n_terms), CONTEXT)

@@ -65,7 +65,8 @@ def test_an_equation_that_explains_a_part_only():
     """Exponential decay at a rate of 1 + sin(2 t) / 2, without t."""
     t = np.linspace(0, 3, 20)
     y = np.exp(-t - (1 - np.cos(2 * t)) / 4)
-    model = OneStepKEqL(("u",), "u_t", variables=("t",), max_iter=20)
+    settings = {"variables": ("t",), "n_terms": None, "max_iter": 20}
+    model = OneStepKEqL(("u",), "u_t", **settings)
     with pytest.warns(IdentifiabilityWarning, match="unexplained|missed by"):
         model.fit(t[:, None], y)
 
