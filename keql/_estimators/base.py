@@ -393,6 +393,11 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         columns = {name: column_index(X, given[name], name) for name in given}
         refuse_what_is_no_number(X, "X", columns.values())
         others = [i for i in range(X.shape[1]) if i not in columns.values()]
+        if not others:
+            raise ValueError(
+                f"X has no column of coordinates beside {' and '.join(given)}: "
+                f"it has {X.shape[1]} column(s)."
+            )
         coordinates = _safe_indexing(X, others, axis=1)
         checks = {"dtype": np.float64, "input_name": "X", "estimator": self}
         with naming("X"):

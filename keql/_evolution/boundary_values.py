@@ -8,6 +8,7 @@ the observations of a function
     y_m = a_m + B_m w + C_m z_m + noise / sqrt(weights).
 """
 
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from scipy import linalg
 
 from keql._numerics.linalg import cholesky, size_or_one, solve_lower
 from keql._numerics.optimisation import minimise_in_boxes
+from keql._observations.data import expected_noise
 from keql.equation import WeightPosterior
 
 
@@ -197,23 +199,46 @@ class BoundaryValueRegression:
 
         As in a ridge regression, whitened by what else is uncertain.
         """
-        lower = self._whitened.R.T / self.prior.scale
+        lower = self._with_expected_noise._whitened.R.T / self.prior.scale
         return WeightPosterior(self.weights, lower, _loss(self._whitened))
 
     def leave_one_out(self):
         """Errors of predicting each observation from all others, for each function."""
-        errors, start, Q = [], 0, self._whitened.Q
-        for L, alpha in zip(self._whitened.factors, self._alpha, strict=True):
+        pairs = zip(self._alpha, self._precisions, strict=True)
+        return [alpha / precisions for alpha, precisions in pairs]
+
+    @cached_property
+    def _precisions(self):
+        """Those of predicting each observation from all others, for each function."""
+        precisions, start, Q = [], 0, self._whitened.Q
+        for L in self._whitened.factors:
             inverse, rows = solve_lower(L, np.eye(len(L))), slice(start, start + len(L))
             # Columns of the projection off Q, whose squares are those of G^-1.
             off = -Q @ (Q[rows].T @ inverse)
             off[rows] += inverse
-            errors.append(alpha / np.sum(off**2, axis=0))
+            precisions.append(np.sum(off**2, axis=0))
             start += len(L)
-        return errors
+        return precisions
+
+    @cached_property
+    def _with_expected_noise(self):
+        """The regression with the noise that is expected where it is not given."""
+        prior, n_left = self.prior, np.zeros(len(self.sizes))
+        for data, levels, precisions in zip(
+            self.functions, self.levels, self._precisions, strict=True
+        ):
+            left = prior.variances(data) * precisions
+            n_left += np.bincount(levels, left, len(n_left))
+        noise = expected_noise(prior.noise, n_left, prior.free_noise)
+        if np.array_equal(noise, prior.noise):
+            return self
+        return self.with_prior(replace(prior, noise=noise))
 
     def covariances(self):
         """Posterior covariance (p + c, p + c) of the unknowns of each function."""
+        return self._with_expected_noise._covariances()
+
+    def _covariances(self):
         whitened, K, p = self._whitened, self._covariance, self.n_weights
         root_of_weights, covariances = self.prior.scale * whitened.parts[-1], []
         for own, F in zip(whitened.parts, whitened.on_boundary, strict=False):

@@ -11,7 +11,8 @@ that is nearly right, and rounding errors with them, however much B_m and C_m gr
 time. Initial values are eliminated function by function, by orthogonal factors.
 
 The noise levels and the scale are those of maximum likelihood (MacKay, "Bayesian
-interpolation", Neural Computation 4, 1992, section 4.4).
+interpolation", Neural Computation 4, 1992, section 4.4); what is uncertain then is
+averaged over the noise levels that are possible.
 """
 
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ import numpy as np
 from scipy import linalg
 
 from keql._numerics.linalg import solve_lower
+from keql._observations.data import expected_noise
 from keql.equation import WeightPosterior
 
 
@@ -212,7 +214,7 @@ class InitialValueRegression:
 
     def posterior_weights(self):
         """What the observations say about the weights, whatever the initial values."""
-        lower = self._solved[1].T / self.prior.scale
+        lower = self._with_expected_noise._solved[1].T / self.prior.scale
         return WeightPosterior(self.weights, lower, self.loss)
 
     def roots_of_covariance(self):
@@ -220,6 +222,21 @@ class InitialValueRegression:
 
         It is that of the weights and of the initial values of the function.
         """
+        return self._with_expected_noise._roots()
+
+    @cached_property
+    def _with_expected_noise(self):
+        """The regression with the noise that is expected where it is not given."""
+        prior, left = self.prior, [1 - own for own in self._leverages]
+        index = np.concatenate([own.index for own in self.rows])
+        n_left = np.bincount(index, np.concatenate(left), len(prior.noise))
+        noise = expected_noise(prior.noise, n_left, prior.free_noise)
+        if np.array_equal(noise, prior.noise):
+            return self
+        prior = replace(prior, noise=noise)
+        return InitialValueRegression(self.rows, self.center, prior)
+
+    def _roots(self):
         p, scale, spread = self.p, self.prior.scale, self.prior.spread
         of_weights = solve_lower(self._solved[1].T, np.eye(p)).T if p else np.eye(0)
         roots = []

@@ -24,6 +24,21 @@ def noise_range(size=1.0, smallest=1e-5, largest=1.0):
     return np.multiply.outer((smallest, largest), size)
 
 
+def expected_noise(level, n_left, is_free, fewest=3.0):
+    """Root mean squares of the noise levels that observations leave possible.
+
+    Given observations, of which `n_left` are left when what they determine is taken
+    off, the variance of the noise has an inverse gamma density, if its logarithm is
+    anything before; with a normal density of the rest it makes Student's t of `n_left`
+    degrees of freedom (Gelman et al., Bayesian Data Analysis, 2013, section 3.2). Its
+    mean is n / (n - 2) times the square of the `level`, which is infinite for two:
+    degrees of freedom are taken to be the `fewest` at least. Levels that are not free
+    stay.
+    """
+    n = np.maximum(np.reshape(n_left, np.shape(level)), fewest)
+    return np.where(is_free, level * np.sqrt(n / (n - 2)), level)[()]
+
+
 @dataclass(frozen=True)
 class Observations:
     """Validated data: one regression problem for each function, names of the states.
@@ -213,7 +228,8 @@ def by_label(given, labels, name):
     if missing:
         raise ValueError(
             f"{name} has no entry for the function label(s) "
-            f"{', '.join(str(label) for label in missing[:5])}: the labels in X are "
+            f"{', '.join(str(label) for label in missing[:5])}: the labels in X, those "
+            f"in the function_column, are "
             f"{', '.join(str(label) for label in labels[:10])}."
         )
     return [given[label] for label in labels]

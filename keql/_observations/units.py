@@ -83,8 +83,9 @@ class Units:
         unknown = [repr(name) for name in self.given if name not in (*names, "f")]
         if unknown:
             raise ValueError(
-                f"units has an entry for {', '.join(unknown)}: give those of "
-                f"{', '.join(names)}, or f for the right-hand side."
+                f"units has an entry for {', '.join(unknown)}, which is none of the "
+                f"variables, states and inputs: give those of {', '.join(names)}, or f "
+                "for the right-hand side."
             )
 
     def of(self, name):

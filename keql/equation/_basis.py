@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
+from keql._numerics.arguments import naming
 from keql._numerics.linalg import cholesky, pivoted_cholesky, solve_lower
 from keql._numerics.memory import in_chunks
 from keql.kernels import Product, feature_slopes, leibniz, unrestricted
@@ -96,7 +97,8 @@ class InducingBasis:
 
     def gradient(self, S, weights):
         """Partial derivatives of psi . weights, of shape (d, n)."""
-        return self._combined(S, weights, _units(S))
+        with naming("equation_kernel"):  # its functions may be too rough
+            return self._combined(S, weights, _units(S))
 
     def unrestricted(self, weights, d):
         """Features of d coordinates, and weights in them: here none are faster."""

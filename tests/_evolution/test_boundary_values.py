@@ -55,8 +55,8 @@ def joint(maps, functions, kernel, noise, scale=1.0):
     return mean, A @ prior @ A.T + np.diag(variances), A @ prior, prior
 
 
-def regression(maps, functions, kernel=KERNEL, noise=0.1, scale=1.0):
-    prior = BoundaryPrior(kernel, noise, scale)
+def regression(maps, functions, kernel=KERNEL, noise=0.1, scale=1.0, is_free=True):
+    prior = BoundaryPrior(kernel, noise, scale, free_noise=is_free)
     return BoundaryValueRegression(BOUNDARY, maps, functions, prior)
 
 
@@ -90,7 +90,7 @@ def test_the_gradient_is_that_of_the_likelihood():
 def test_the_solution_is_the_conditional_distribution(scale):
     maps, functions = observed()
     y = np.concatenate([r.values for r in functions])
-    problem = regression(maps, functions, noise=0.05, scale=scale)
+    problem = regression(maps, functions, noise=0.05, scale=scale, is_free=False)
     mean, G, cross, prior = joint(maps, functions, KERNEL, 0.05, scale)
     expected = cross.T @ np.linalg.solve(G, y - mean)
     covariance = prior - cross.T @ np.linalg.solve(G, cross)
@@ -104,6 +104,26 @@ def test_the_solution_is_the_conditional_distribution(scale):
     assert_allclose(problem.weights, expected[:P])
     assert_allclose(posterior.weights, expected[:P])
     assert_allclose(posterior.std(np.eye(P)) ** 2, np.diag(covariance)[:P])
+
+
+def test_what_is_uncertain_is_averaged_over_noise_levels():
+    # Nearly all that observations say of the noise is in those of the weights.
+    maps, functions = observed((40,), noise=0.3)
+    maps[0][:, 1 + P :] *= 0.01
+    problem, _ = regression(maps, functions, noise=0.2).with_best_prior()
+    y, levels = functions[0].values, np.geomspace(0.1, 1.0, 200)
+    kernel, scale = problem.prior.kernel, problem.prior.scale
+    logs, covariances = [], []
+    for level in levels:
+        mean, G, cross, prior = joint(maps, functions, kernel, level, scale)
+        logs.append(stats.multivariate_normal(mean, G).logpdf(y))
+        covariances.append(prior - cross.T @ np.linalg.solve(G, cross))
+    density = np.exp(np.array(logs) - max(logs))
+    expected = np.average(covariances, axis=0, weights=density)
+    [found] = problem.covariances()
+    std = np.sqrt(np.diag(expected)[:P])
+    assert_allclose(np.sqrt(np.diag(found)[:P]), std, rtol=0.01)
+    assert_allclose(problem.posterior_weights().std(np.eye(P)), std, rtol=0.01)
 
 
 def test_the_loss_is_least_at_the_solution():

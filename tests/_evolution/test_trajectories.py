@@ -219,6 +219,24 @@ def test_the_posterior_is_that_of_the_full_covariance(weights):
     assert_allclose(posterior.factor @ posterior.factor.T, inverse, rtol=1e-9)
 
 
+def test_what_is_uncertain_is_averaged_over_noise_levels():
+    """Student's t, of independent states with noise of their own."""
+    rng, n, sizes = np.random.RandomState(0), 8, (3.0, 0.2)
+    effects = block_diag(*rng.normal(size=(2, n, 2)))
+    values = effects @ rng.normal(size=4) + np.repeat(sizes, n) * rng.normal(size=2 * n)
+    index, none = np.repeat([0, 1], n), np.empty((2 * n, 0))
+    rows = Rows(values, none, effects, np.zeros(4), index, np.ones(2 * n))
+    free, lowest = np.ones(2, dtype=bool), np.full(2, 1e-6)
+    prior = InitialPrior(np.full(4, 1e4), np.ones(2), free, lowest)
+    model = InitialValueRegression([rows], np.empty(0), prior).with_best_prior()
+    [root] = model.roots_of_covariance()
+    for k, own in enumerate((slice(0, 2), slice(2, 4))):
+        A, y = effects[index == k][:, own], values[index == k]
+        left = np.linalg.lstsq(A, y)[1][0] / (n - 2)
+        expected = left * np.linalg.inv(A.T @ A) * stats.t(n - 2).var()
+        assert_allclose((root @ root.T)[own, own], expected, rtol=5e-3)
+
+
 def test_leave_one_out_is_that_of_explicit_refits():
     model = regression()
     errors = model.leave_one_out()

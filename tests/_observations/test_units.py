@@ -51,7 +51,7 @@ def test_units_follow_those_of_their_parts():
 def test_units_are_asked_for_by_name():
     units = Units({"t": "h", "f": "N"})
     units.check(("t", "u"))
-    with pytest.raises(ValueError, match="units has an entry for 't': .*x, u, or f"):
+    with pytest.raises(ValueError, match="units has an entry for 't', .*x, u, or f"):
         units.check(("x", "u"))
 
 

@@ -136,7 +136,7 @@ def test_axes_have_units(model):
 
 
 def test_wrong_units_are_refused():
-    with pytest.raises(ValueError, match="units has an entry for 'V': .*t, u, or f"):
+    with pytest.raises(ValueError, match="units has an entry for 'V', .*t, u, or f"):
         fit(units={"V": "mV"})
     with pytest.raises(ValueError, match=r"units\['t'\]='h\^' does not parse"):
         fit(units={"t": "h^"})
