@@ -5,12 +5,21 @@ square, averaged over functions: the published figures are these.
 """
 
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
+
+from keql._numerics.arguments import (
+    as_rows,
+    call_given,
+    in_short,
+    naming,
+    refuse_no_array,
+)
 
 __all__ = [
     "equation_error",
@@ -44,7 +53,11 @@ def _array(values, name, **how):
 
 def _relative(true, predicted, name):
     """Return norm(true - predicted) / norm(true) of one function."""
-    check_consistent_length(true, predicted)
+    if len(true) != len(predicted):
+        raise ValueError(
+            f"{name} and features have inconsistent numbers of samples, {len(true)} "
+            f"and {len(predicted)}: give one value for each."
+        )
     norm = np.linalg.norm(true)
     if norm == 0:
         raise ValueError(
@@ -155,6 +168,11 @@ def filtering_error(estimator: Any, X: Any, y: Any) -> float:
     0.5
     """
     estimator = _fitted(estimator)
+    if not hasattr(estimator, "predict"):
+        raise TypeError(
+            f"estimator is {in_short(estimator)}, which does not predict: give a "
+            "fitted regressor."
+        )
     labels = function_labels(estimator, X)
     return relative_l2_error(y, estimator.predict(X), functions=labels)
 
@@ -195,8 +213,11 @@ def _per_function(arrays):
 def _true_values(unknown_part, features):
     """Return the values (n,) of the true unknown part for each function's features."""
     if callable(unknown_part):
-        truths = [unknown_part(S) for S in features]
+        truths = [call_given(unknown_part, "unknown_part", S, True) for S in features]
     else:
+        refuse_no_array(unknown_part, "unknown_part")
+        if isinstance(unknown_part, Real) or not len(unknown_part):
+            raise ValueError("unknown_part must have one value for each feature.")
         is_list = len(features) > 1 or np.ndim(unknown_part[0]) == 1
         truths = list(unknown_part) if is_list else [unknown_part]
     if len(truths) != len(features):
@@ -243,10 +264,19 @@ def equation_error(equation: Any, features: Any, unknown_part: Any) -> float:
     >>> equation_error(data, S, 2.0 * data.unknown_part(S))
     0.5
     """
-    features, name = _per_function(features), "equation.unknown_part(features)"
+    if not hasattr(equation, "unknown_part"):
+        raise TypeError(
+            f"equation is {in_short(equation)}, which has no method unknown_part: give "
+            "the equation_ of a fitted learner."
+        )
+    with naming("features"):
+        features = [as_rows(S, "features") for S in _per_function(features)]
+    with naming("unknown_part"):
+        truths = _true_values(unknown_part, features)
+    name = "equation.unknown_part(features)"
     errors = [
         _relative(truth, _values(equation.unknown_part(S), name), "unknown_part")
-        for truth, S in zip(_true_values(unknown_part, features), features, strict=True)
+        for truth, S in zip(truths, features, strict=True)
     ]
     return float(np.mean(errors))
 

@@ -22,7 +22,13 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from keql._numerics.arguments import as_numbers, check_flag, naming, refuse_no_array
+from keql._numerics.arguments import (
+    as_numbers,
+    check_flag,
+    naming,
+    refuse_no_array,
+    refuse_odd_numbers,
+)
 from keql._observations.columns import (
     column_index,
     coordinates_by_name,
@@ -114,6 +120,10 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         "verbose": ["verbose"],
         "random_state": ["random_state"],
     }
+
+    def _validate_params(self):
+        refuse_odd_numbers(self.get_params(deep=False))
+        super()._validate_params()
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Values of the fitted states.
@@ -238,7 +248,9 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         grid = as_grid(X)
         X, y = (X, y) if grid is None else read_grid(grid, y)
         names, y = getattr(y, "columns", None), _true_values(y)
-        predicted, y = self._predict(X), y.reshape(len(y), -1 if y.size else 1)
+        if not y.size:
+            raise ValueError(f"y has no values: its shape is {y.shape}.")
+        predicted, y = self._predict(X), y.reshape(len(y), -1)
         predicted = predicted.reshape(len(predicted), -1)
         with naming("X and y"):
             check_consistent_length(predicted, y)

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 
 from keql._estimators.base import StrOptions, at_least
 from keql._evolution.form import time_axis
-from keql._numerics.arguments import naming
+from keql._numerics.arguments import naming, refuse_odd_numbers
 from keql._observations.data import (
     evaluate_forcing,
     forcing_functions,
@@ -95,8 +95,9 @@ class Equation(BaseEstimator):
     def _check(self, name):
         """Refuse parameters of a named equation that are not as documented."""
         try:
+            refuse_odd_numbers(self.get_params(deep=False))
             self._validate_params()
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"equations has {name!r}: {error}") from None
         _refuse_empty(self.operators)
         learned = self.operators is not None and self.forcing is not None

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from numbers import Real
 
 
 class Progress:
@@ -14,7 +15,9 @@ class Progress:
     """
 
     def __init__(self, verbose, interval=5.0):
-        self.verbose, self.interval = verbose, interval
+        # What is none is refused by the estimator.
+        self.verbose = verbose if isinstance(verbose, Real) else 0
+        self.interval = interval
         self.begin = self.last = time.perf_counter()
         self.stage, self.problem, self.tried = None, None, ""
         self.n_fits = self.n_steps = 0

@@ -96,7 +96,7 @@ def refuse_dates(values, where):
     """
     try:
         values = np.asarray(values)
-    except ValueError:  # rows of different lengths
+    except (TypeError, ValueError):  # rows of different lengths, or no array
         return
     first = next((v for v in values.flat if v is not None), None)
     kind = values.dtype.kind if values.dtype.kind != "O" else ""
@@ -118,6 +118,21 @@ def check_flag(given, name):
     """Refuse what is neither True nor False."""
     if not isinstance(given, bool | np.bool_):
         raise TypeError(f"{name} is {in_short(given)}: it must be True or False.")
+
+
+def refuse_odd_number(given):
+    """Refuse a real number that is none of Python's floats, nor fits in one."""
+    if isinstance(given, Real) and not isinstance(given, int | float | np.number):
+        raise TypeError(f"{in_short(given)} is neither an int nor a float: give one.")
+    if isinstance(given, Real):
+        float(given)
+
+
+def refuse_odd_numbers(parameters):
+    """The same of all parameters, a dict of them by name."""
+    for name, value in parameters.items():
+        with naming(name):
+            refuse_odd_number(value)
 
 
 def check_positive(given, name, kind=Real):

@@ -29,7 +29,7 @@ class MemoryBudget:
         `what` says, as the beginning of a sentence, what they are needed for, `advice`
         what else to give.
         """
-        available, needed = self.bytes(), 8.0 * n_numbers
+        available, needed = self.bytes(), 8.0 * min(n_numbers, 1e300)
         if available is not None and needed > available:
             raise ValueError(
                 f"{what} would take {needed / 1e9:,.3g} GB of memory, and at most "

@@ -7,7 +7,7 @@ from numbers import Real
 
 import numpy as np
 
-from keql._numerics.arguments import in_short, naming
+from keql._numerics.arguments import as_numbers, in_short, naming, refuse_no_array
 from keql.operators import (
     DifferentialOperator,
     identity_of,
@@ -90,7 +90,9 @@ def split_labels(X, column, parameter):
     labels are None. `parameter` names the parameter for error messages.
     """
     if not hasattr(X, "columns"):
-        X = np.asarray(X)
+        refuse_no_array(X, "X")
+        with naming("X"):
+            X = np.asarray(X)
         if X.ndim != 2:
             raise ValueError(
                 f"X has {X.ndim} dimension(s), it must be a table with one row for "
@@ -102,7 +104,7 @@ def split_labels(X, column, parameter):
     def entries(i):
         return np.asarray(X[X.columns[i]] if hasattr(X, "columns") else X[:, i])
 
-    others = [entries(i).astype(np.float64) for i in range(n_columns) if i != index]
+    others = [as_numbers(entries(i), "X") for i in range(n_columns) if i != index]
     labels = [None] * n_rows if index is None else entries(index).tolist()
     if index is not None:
         refuse_missing(labels, column, parameter)

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.fft import dst, idst
 from scipy.interpolate import RectBivariateSpline
 
+from keql._numerics.arguments import call_given
 from keql._numerics.memory import refuse_steps
 from keql.datasets import _common as common
 from keql.kernels import RBF, Constant, Polynomial
@@ -132,7 +133,7 @@ def _random_initial_condition(x, rng):
 
 def _initial_state(initial_condition, x):
     """Return the values of the initial condition at the nodes, checked."""
-    u0 = np.array(initial_condition(x), dtype=np.float64)
+    u0 = call_given(initial_condition, "initial_condition", x)
     size = np.max(abs(u0))
     if u0.shape != x.shape or not np.isfinite(size) or size == 0:
         raise ValueError(
@@ -250,7 +251,7 @@ def make_burgers(
     common.check_number(theta, "theta")
     common.check_number(nu, "nu", min_val=0.0, include_boundaries="neither")
     common.check_number(noise, "noise", min_val=0.0)
-    if layout not in ("random", "boundary"):
+    if not isinstance(layout, str) or layout not in ("random", "boundary"):
         raise ValueError(f"layout={layout!r}; give 'random' or 'boundary'.")
     shape = np.asarray(collocation_shape)
     if shape.shape != (2,) or shape.dtype.kind != "i" or np.any(shape < (2, 3)):

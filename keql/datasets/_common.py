@@ -6,7 +6,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils import Bunch, check_array, check_random_state, check_scalar
 
-from keql._numerics.arguments import naming
+from keql._numerics.arguments import naming, refuse_odd_number
 from keql._numerics.memory import MemoryBudget
 
 DESCR = """{title}
@@ -31,6 +31,8 @@ arXiv:2503.01036, section 4.
 def check_number(value, name, **limits):
     """Check a finite real parameter; the limits are those of `check_scalar`."""
     check_scalar(value, name, Real, **limits)
+    with naming(name):
+        refuse_odd_number(value)
     if not np.isfinite(value):
         raise ValueError(f"{name} is {value}; give a finite number.")
 
@@ -42,7 +44,7 @@ def check_count(value, name, smallest, largest=None, what=None):
     """
     check_scalar(value, name, Integral, min_val=smallest)
     advice = "give a smaller number."
-    MemoryBudget().refuse_above(100.0 * value, f"{name}={value:,}", advice)
+    MemoryBudget().refuse_above(100 * int(value), f"{name}={value:,}", advice)
     if largest is not None and value > largest:
         raise ValueError(f"{name}={value}, but there are only {largest} {what}.")
 

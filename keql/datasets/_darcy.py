@@ -24,7 +24,7 @@ class _GaussianFields:
     def __init__(self, n_functions, length_scale, rng, shortest=0.02):
         common.check_number(length_scale, "length_scale", min_val=shortest)
         self.length_scale = float(length_scale)
-        mean = 0.25 / self.length_scale**2
+        mean = (0.5 / self.length_scale) ** 2
         self._n_terms = int(np.ceil(mean + 12 * np.sqrt(mean) + 24))
         self._weights = rng.standard_normal((n_functions, self._n_terms, self._n_terms))
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keql._numerics.arguments import as_numbers
 from keql.datasets import _common as common
 from keql.datasets import _systems as systems
 
@@ -103,7 +104,7 @@ def make_lorenz(
 
 def _make_equations(parameters, states):
     """The right-hand sides, from sigma, rho and beta."""
-    values = np.asarray(parameters, dtype=np.float64)
+    values = as_numbers(parameters, "parameters")
     if values.shape != (3,) or not np.all(np.isfinite(values)):
         raise ValueError(
             f"parameters={parameters!r}; give three finite numbers, sigma, rho, beta."

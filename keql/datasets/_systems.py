@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 
 import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import make_interp_spline
 from sklearn.utils import Bunch
 
+from keql._numerics.arguments import as_numbers, naming
 from keql._numerics.memory import refuse_steps
 from keql.datasets import _common as common
 from keql.kernels import parse_monomial
@@ -134,7 +136,18 @@ def integrate(rate, initial, t_end, nodes_per_time, max_step=np.inf):
     """The solution of an initial value problem as a spline of degree 7 in time."""
     refuse_steps(nodes_per_time * t_end, f"t_end={t_end:g}", "give an earlier end.")
     settings = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-12, "max_step": max_step}
-    solution = solve_ivp(rate, (0.0, t_end), initial, dense_output=True, **settings)
+    most, evaluations = max(100_000, 100 * nodes_per_time * t_end), count(1)
+
+    def counted(t, values):
+        if next(evaluations) > most:
+            raise ValueError(
+                f"the solution from initial={initial!r} to t_end={t_end:g} changes too "
+                f"fast: it takes more than {most:,.0f} evaluations. Give other numbers "
+                "for it, or for the parameters of the equations."
+            )
+        return rate(t, values)
+
+    solution = solve_ivp(counted, (0.0, t_end), initial, dense_output=True, **settings)
     if not solution.success:
         raise ValueError(
             f"the solution from initial={initial!r} ends at t = {solution.t[-1]:.3g}, "
@@ -142,12 +155,13 @@ def integrate(rate, initial, t_end, nodes_per_time, max_step=np.inf):
         )
     n_nodes = max(int(nodes_per_time * t_end), 8)
     t = np.linspace(0.0, t_end, n_nodes)
-    return make_interp_spline(t, solution.sol(t).T, k=7)
+    with naming("t_end"):
+        return make_interp_spline(t, solution.sol(t).T, k=7)
 
 
 def check_initial(initial, states):
     """Return the initial values of the states, checked."""
-    start = np.asarray(initial, dtype=np.float64)
+    start = as_numbers(initial, "initial")
     if start.shape != (len(states),) or not np.all(np.isfinite(start)):
         raise ValueError(
             f"initial={initial!r}; give {len(states)} finite numbers, those of "
@@ -158,7 +172,8 @@ def check_initial(initial, states):
 
 def check_observed(observed, states):
     """Return the positions of the states that are measured, in the order given."""
-    names = (observed,) if isinstance(observed, str) else tuple(observed)
+    with naming("observed"):
+        names = (observed,) if isinstance(observed, str) else tuple(observed)
     unknown = [name for name in names if name not in states]
     if unknown or not names or len(set(names)) < len(names):
         raise ValueError(

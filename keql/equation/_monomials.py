@@ -13,6 +13,15 @@ from keql.kernels import Restriction
 from keql.operators import as_factor
 
 
+class PathStep(NamedTuple):
+    """An equation on the way to one with few terms, as :meth:`path` returns it."""
+
+    n_terms: int
+    loss_ratio: float
+    unexplained: float
+    terms: tuple
+
+
 def as_product(names, powers):
     """The product of features with these names to these powers."""
     pairs = zip(names, powers, strict=True)

@@ -1,10 +1,13 @@
 """Equations as numbers, texts, lists and dicts, of which JSON is made, and back."""
 
 from dataclasses import fields
+from functools import partial
+from numbers import Integral, Real
 
 import numpy as np
 
 import keql.kernels as kernels
+from keql._numerics.arguments import as_numbers, check_flag
 from keql._numerics.elementary import Elementary
 from keql._observations.units import Units
 from keql.equation._basis import (
@@ -64,47 +67,140 @@ def equation_from_plain(make, plain, features=None):
     The training `features` are those of the values themselves, if they have some.
     """
     check_format(plain, EQUATION)
-    if plain["training_features"] is not None:
-        features = from_plain(plain["training_features"])
-    operators = [_operator_from_plain(each) for each in plain["operators"]]
-    known = plain["known_part"]
-    known_part = LinearKnownPart(
-        [_operator_from_plain(each) for each in known["operators"]],
-        known["coefficients"],
-    )
-    bind_known_part(known_part, [*plain["variables"], *plain["inputs"]], operators)
-    kernel, points = (
-        from_plain(plain[key]) for key in ("equation_kernel", "inducing_points")
-    )
-    posterior = plain["posterior"]
+    entry = _Entries(plain)
+    entries = {name: entry(name, _names) for name in ("variables", "states", "inputs")}
+    operators = entry("operators", _operators)
+    known_part = entry("known_part", _known_part)
+    coordinates = [*entries["variables"], *entries["inputs"]]
+    bind_known_part(known_part, coordinates, operators)
+    kernel = entry("equation_kernel", _kernel)
+    points = entry("inducing_points", partial(_numbers, ndim=2))
+    own = entry("training_features", partial(_numbers, ndim=2))
+    weights = entry("weights", partial(_numbers, ndim=1))
+    basis = _basis(kernel, points)
     equation = make(
-        variables=plain["variables"],
         operators=operators,
-        n_operators=plain["n_operators"],
+        n_operators=entry("n_operators", _whole),
         known_part=known_part,
-        basis=_basis(kernel, points),
-        weights=from_plain(plain["weights"]),
-        state_kernel=from_plain(plain["state_kernel"]),
-        training_features=features,
-        has_forcing=plain["has_forcing"],
-        posterior=None
-        if posterior is None
-        else WeightPosterior(*from_plain(posterior)),
-        states=plain["states"],
-        inputs=plain["inputs"],
+        basis=basis,
+        weights=weights,
+        state_kernel=entry("state_kernel", _kernel),
+        training_features=features if own is None else own,
+        has_forcing=entry("has_forcing", _flag),
+        posterior=entry("posterior", partial(_posterior, p=np.size(weights))),
+        **entries,
     )
-    if plain["original"] is not None:
-        equation.original = equation_from_plain(make, plain["original"], features)
-    equation.in_doubt = plain["in_doubt"]
-    equation.units = None if plain["units"] is None else Units(plain["units"])
+    entry("weights", partial(_fit, basis=basis, n=equation.n_unknown_features))
+    originally = partial(_original, make=make, features=features)
+    original = entry("original", originally)
+    if original is not None:
+        equation.original = original
+    equation.in_doubt = entry("in_doubt", _flag)
+    equation.units = entry("units", _units)
     return equation
+
+
+def _original(given, make, features):
+    return None if given is None else equation_from_plain(make, given, features)
+
+
+class _Entries:
+    """Reads entries of plain values, whose names errors tell."""
+
+    def __init__(self, plain):
+        self.plain = plain
+
+    def __call__(self, name, read):
+        """What `read` makes of the entry."""
+        try:
+            return read(self.plain[name])
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            raise ValueError(
+                f"the entry {name!r} of the values is none that to_dict gives: {error}"
+            ) from error
+
+
+def _names(given):
+    if not isinstance(given, list | tuple) or not all(
+        isinstance(name, str) and name.isidentifier() for name in given
+    ):
+        raise TypeError("a list of names is expected.")
+    return given
+
+
+def _operators(given):
+    return [_operator_from_plain(each) for each in _listed(given)]
+
+
+def _known_part(given):
+    operators = _operators(given["operators"])
+    coefficients = as_numbers(given["coefficients"], "coefficients", ndim=1)
+    if len(coefficients) != len(operators):
+        raise ValueError("there is not one coefficient for each operator.")
+    return LinearKnownPart(operators, given["coefficients"])
+
+
+def _listed(given):
+    if not isinstance(given, list | tuple):
+        raise TypeError("a list is expected.")
+    return given
+
+
+def _kernel(given):
+    kernel = from_plain(given)
+    if kernel is None or isinstance(kernel, kernels.Kernel | kernels.SystemKernel):
+        return kernel
+    raise TypeError("a kernel is expected.")
+
+
+def _numbers(given, ndim):
+    """An array of numbers, or None."""
+    given = from_plain(given)
+    return None if given is None else as_numbers(given, "it", ndim)
+
+
+def _whole(given):
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise TypeError("a whole number is expected.")
+    return int(given)
+
+
+def _flag(given):
+    check_flag(given, "it")
+    return bool(given)
+
+
+def _posterior(given, p):
+    """That of `p` weights, or None."""
+    if given is None:
+        return None
+    weights, factor, loss = from_plain(_listed(given))
+    weights = as_numbers(weights, "it", ndim=1)
+    factor = as_numbers(factor, "it", ndim=2)
+    if len(weights) != p or factor.shape != (p, p) or not isinstance(loss, Real):
+        raise ValueError("it is not of as many weights as the equation has.")
+    return WeightPosterior(weights, factor, loss)
+
+
+def _units(given):
+    if given is not None and not isinstance(given, dict):
+        raise TypeError("a dict is expected.")
+    return None if given is None else Units(given)
+
+
+def _fit(given, basis, n):
+    """Refuse weights that are not those of the features of a basis of n columns."""
+    weights, features = from_plain(given), basis(np.zeros((1, n)))
+    if np.shape(weights) != features.shape[1:]:
+        raise ValueError(f"{features.shape[1]} numbers are expected.")
 
 
 def check_format(plain, expected):
     """Refuse values that are of something else, or of another version."""
     found = plain.get("format") if isinstance(plain, dict) else type(plain).__name__
+    found = found if isinstance(found, str) else type(found).__name__
     if found != expected:
-        raise ValueError(f"the values are of {found!r}, expected is {expected!r}.")
+        raise ValueError(f"plain has the format {found!r}, expected is {expected!r}.")
 
 
 def _basis(kernel, points):
@@ -120,7 +216,7 @@ def _operator_to_plain(operator):
 
 
 def _operator_from_plain(plain):
-    terms = tuple((tuple(a), value) for a, value in plain["terms"])
+    terms = tuple((tuple(a), float(value)) for a, value in plain["terms"])
     return DifferentialOperator(terms, plain["name"], tuple(plain["states"]))
 
 

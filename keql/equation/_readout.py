@@ -3,17 +3,24 @@
 from copy import copy
 from itertools import combinations_with_replacement
 from math import factorial, prod
-from typing import Any, NamedTuple, Self
+from numbers import Integral, Real
+from typing import Any, Self
 
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.arguments import as_rows
+from keql._numerics.arguments import as_rows, check_flag, check_positive, naming
 from keql._numerics.elementary import simplest_formula
 from keql._numerics.linalg import rms
 from keql._numerics.memory import in_chunks
 from keql.equation._formulas import PrintableEquation, import_optional
-from keql.equation._monomials import as_product, make_terms, terms_of, text_product
+from keql.equation._monomials import (
+    PathStep,
+    as_product,
+    make_terms,
+    terms_of,
+    text_product,
+)
 from keql.kernels import (
     Constant,
     Dictionary,
@@ -22,15 +29,6 @@ from keql.kernels import (
     as_kernel,
     parse_monomial,
 )
-
-
-class PathStep(NamedTuple):
-    """An equation on the way to one with few terms, as :meth:`path` returns it."""
-
-    n_terms: int
-    loss_ratio: float
-    unexplained: float
-    terms: tuple
 
 
 class ReadableEquation(PrintableEquation):
@@ -88,6 +86,7 @@ class ReadableEquation(PrintableEquation):
         of its right-hand side, f - P. Without a known part it is printed as P = f, and
         they are those of P.
         """
+        check_flag(return_std, "return_std")
         terms = self._terms()
         order = np.argsort(terms.sizes(self.weights))[::-1]
         values, names = self._sign * terms.coefficients @ self.weights, terms.names
@@ -161,7 +160,9 @@ class ReadableEquation(PrintableEquation):
         ValueError
             If P is no polynomial of the operators with such a term.
         """
-        powers = self._parse_term(term)
+        check_flag(return_std, "return_std")
+        with naming("term"):
+            powers = self._parse_term(term)
         points = self._check_arguments(points)
         # A Taylor coefficient in the operators, which is exact for polynomials.
         n_zeros = self.n_unknown_features - points.shape[1]
@@ -273,8 +274,9 @@ class ReadableEquation(PrintableEquation):
         if self.equation_kernel is None:  # P = 0
             return copy(self)
         S = self._unknown_columns(self.training_features)
-        kernel = self._as_dictionary(dictionary, S)
-        features = kernel.feature_map(S)
+        with naming("dictionary"):
+            kernel = self._as_dictionary(dictionary, S)
+            features = kernel.feature_map(S)
         if features is None:
             raise ValueError(
                 f"dictionary={dictionary!r} has no finite list of functions: give a "
@@ -288,7 +290,8 @@ class ReadableEquation(PrintableEquation):
         has_posterior = features.shape[1] <= rank <= len(self.weights)
         if self.posterior is None or not has_posterior:
             return self._simplified(kernel, None, matrix @ self.weights)
-        return self._simplified(kernel, self.posterior.transform(matrix))
+        with naming("dictionary"):
+            return self._simplified(kernel, self.posterior.transform(matrix))
 
     def formula(self, tol: float = 0.01, max_terms: int = 4) -> Self:
         """P as the simplest formula of elementary functions that explains it.
@@ -319,6 +322,8 @@ class ReadableEquation(PrintableEquation):
         another. Sets of terms grow one by one, those nearest to P with inner parameters
         on a grid; these are then found by nonlinear least squares.
         """
+        check_positive(tol, "tol")
+        check_positive(max_terms, "max_terms", Integral)
         if self.equation_kernel is None:  # P = 0
             return copy(self)
         S, names = self._unknown_columns(self.training_features), self._unknown_names()
@@ -419,16 +424,15 @@ class ReadableEquation(PrintableEquation):
         """Positions of the terms that :meth:`sparse` keeps."""
         steps = self._path()
         if n_terms is not None:
-            chosen = [kept for step, kept in steps if step.n_terms == n_terms]
-            limit = f"a whole number from 1 to {len(steps)}"
-            message = f"n_terms={n_terms!r} must be {limit}."
+            is_number = isinstance(n_terms, Integral)
+            chosen = [k for step, k in steps if is_number and step.n_terms == n_terms]
+            message = f"{n_terms=} must be a whole number from 1 to {len(steps)}."
         else:
-            chosen = [
-                kept
-                for step, kept in steps
-                if step.loss_ratio <= max_loss or step.unexplained < tol
-            ]
-            message = f"max_loss={max_loss!r} must be at least 1."
+            if not (isinstance(max_loss, Real) and isinstance(tol, Real)):
+                raise TypeError(f"{max_loss=} and {tol=} must be numbers.")
+            fine = [s.loss_ratio <= max_loss or s.unexplained < tol for s, _ in steps]
+            chosen = [k for (_, k), is_fine in zip(steps, fine, strict=True) if is_fine]
+            message = f"{max_loss=} must be at least 1."
         if not chosen:
             raise ValueError(message)
         return chosen[-1]

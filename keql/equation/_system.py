@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keql._numerics.arguments import as_rows
+from keql._numerics.arguments import as_rows, check_flag
 from keql._numerics.extrapolation import coverage_ratio
 from keql.equation._formulas import import_optional
 from keql.equation._known import EquationMapping
@@ -302,6 +302,7 @@ class LearnedSystem(EquationMapping):
         std : dict of str to dict of str to float
             Only if `return_std`.
         """
+        check_flag(return_std, "return_std")
         if not return_std:
             return {name: equation.terms() for name, equation in self.items()}
         both = {name: equation.terms(True) for name, equation in self.items()}

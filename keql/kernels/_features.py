@@ -144,6 +144,8 @@ class Dictionary(FeatureKernel):
                 f"columns={self.columns!r} must name the {d} column(s): use the kernel "
                 "in a keql estimator, or call kernel.bind(names) first."
             )
+        if not self.functions:
+            raise ValueError("functions is empty: give {name: function}.")
         resolved = []
         for name, function in self.functions.items():
             parameters = parameter_names(function)

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.arguments import as_rows
+from keql._numerics.arguments import as_rows, in_short
 from keql.kernels._base import Product, as_kernel
 from keql.kernels._features import Dictionary, FeatureKernel
 from keql.kernels._polynomial import Constant, Polynomial
@@ -191,6 +191,8 @@ def parse_monomial(text, names):
     >>> parse_monomial("u^2 u_x", ["x", "u", "u_x"])
     (0, 2, 1)
     """
+    if not isinstance(text, str):
+        raise TypeError(f"a monomial is a text such as 'u^2 u_x', not {text!r}.")
     exponents = [0] * len(names)
     rest = text.replace("**", "^").replace("*", " ").strip()
     column = {name: i for i, name in enumerate(names)}
@@ -202,7 +204,8 @@ def parse_monomial(text, names):
         match = factor.match(rest)
         if match is None:
             raise ValueError(
-                f"the monomial {text!r} does not parse at {rest!r}: write a product "
+                f"the monomial {in_short(text)} does not parse at {in_short(rest)}: "
+                "write a product "
                 f"such as 'u^2 u_x' of {', '.join(names)}, or '1'."
             )
         exponents[column[match[1]]] += int(match[2] or 1)

@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_consistent_length, check_random_state
 
+from keql._numerics.arguments import naming
 from keql._observations.columns import split_labels
 from keql._observations.data import on_border
 
@@ -203,7 +204,8 @@ class FunctionKFold(BaseEstimator, BaseCrossValidator):
             if not kept[row]:
                 rows_of.setdefault(group, []).append(row)
         has_kept = {label for label, keep in zip(labels, kept, strict=True) if keep}
-        rng = check_random_state(self.random_state) if self.shuffle else None
+        with naming("random_state"):
+            rng = check_random_state(self.random_state) if self.shuffle else None
         fold, place = np.full(len(labels), -1), 0
         for label, rows_of in units.items():
             dealt = list(rows_of.values())
@@ -222,7 +224,7 @@ class FunctionKFold(BaseEstimator, BaseCrossValidator):
         if place < self.n_splits:
             raise ValueError(
                 f"n_splits={self.n_splits} is more than the {place} row(s) or group(s) "
-                "that can be held out: take fewer folds, or keep fewer rows in "
+                "of X that can be held out: take fewer folds, or keep fewer rows in "
                 "training."
             )
         return fold

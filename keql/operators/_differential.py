@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from math import isfinite
 from operator import index
 from typing import Any
 
@@ -134,6 +135,8 @@ def _collect(parts, name):
     total = defaultdict(float)
     for state, a, coefficient in parts:
         total[state, a] += float(coefficient)
+    if not all(map(isfinite, total.values())):
+        raise ValueError(f"the operator {name!r} has a factor that is not finite.")
     kept = sorted(item for item in total.items() if item[1] != 0)
     if not kept:
         raise ValueError(f"the operator {name!r} is zero: its terms cancel.")
@@ -194,11 +197,14 @@ def _as_names(names, parameter):
     is_list = isinstance(names, Iterable) and not isinstance(names, bytes)
     is_list = is_list and getattr(names, "ndim", 1) > 0
     names = tuple(names) if is_list else (names,)
-    wrong = [name for name in names if not isinstance(name, str) or not name.strip()]
+    texts = [isinstance(name, str) and name.isprintable() for name in names]
+    wrong = [
+        n for n, text in zip(names, texts, strict=True) if not (text and n.strip())
+    ]
     if wrong:
         raise TypeError(
             f"{parameter} has {in_short(wrong[0])}: it must be a tuple of texts, the "
-            "names, which are not empty."
+            "names, which are printable and not empty."
         )
     if len(set(names)) < len(names):
         raise ValueError(f"{parameter}={names} has a name twice: leave one out.")

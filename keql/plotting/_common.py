@@ -6,7 +6,13 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from keql._numerics.arguments import as_numbers, check_positive, in_short, naming
+from keql._numerics.arguments import (
+    as_numbers,
+    check_positive,
+    in_short,
+    naming,
+    refuse_odd_number,
+)
 from keql._numerics.memory import MemoryBudget
 from keql._observations.columns import (
     column_index,
@@ -99,7 +105,8 @@ class MeanOrStdDisplay(Display):
         display : Display
             This one.
         """
-        if quantity not in ("mean", "std") or (quantity == "std" and self.std is None):
+        known = isinstance(quantity, str) and quantity in ("mean", "std")
+        if not known or (quantity == "std" and self.std is None):
             raise ValueError(
                 f"quantity={quantity!r} must be 'mean', or 'std' where `std` is given."
             )
@@ -284,6 +291,8 @@ def _what_was_measured(estimator, X, shape):
 def grid_of(points, resolution):
     """A grid of points in the bounding box of `points`."""
     check_positive(resolution, "grid_resolution", Integral)
+    with naming("grid_resolution"):
+        refuse_odd_number(resolution)
     MemoryBudget().refuse_above(
         100.0 * float(resolution) ** points.shape[1],
         f"grid_resolution={resolution:,}",

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keql._numerics.arguments import check_flag
 from keql.metrics import relative_l2_error
 from keql.plotting import _common as common
 from keql.plotting._state import StateDisplay
@@ -94,6 +95,7 @@ class ErrorDisplay(common.Display):
             raise ValueError(f"y has no values of {shown.name}, whose error is asked.")
         points, true = points[np.isfinite(true)], true[np.isfinite(true)]
         rows = common.rows_for(estimator, points, function)
+        check_flag(uncertainty, "uncertainty")
         with_std = uncertainty and points.shape[1] == 1
         predicted = estimator.predict_derivative(rows, shown, return_std=with_std)
         predicted, std = predicted if with_std else (predicted, None)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keql._numerics.arguments import check_flag, naming
 from keql.equation import LearnedSystem
 from keql.operators import parse_operator
 from keql.plotting import _common as common
@@ -107,6 +108,7 @@ class PhasePortraitDisplay(common.Display):
         display : PhasePortraitDisplay
             Drawn.
         """
+        check_flag(directions, "directions")
         equation = common.check_equation(estimator)
         shown = _on_axes(estimator, states)
         trajectory = _trajectory(estimator, X, y, function, grid_resolution, shown)
@@ -183,9 +185,10 @@ def _on_axes(estimator, states):
     if states is None:
         (variable,) = estimator.variables_
         states = names if len(names) == 2 else (names[0], f"{names[0]}_{variable}")
-    if isinstance(states, str) or len(states) != 2:
+    if not isinstance(states, list | tuple) or len(states) != 2:
         raise ValueError(f"states={states!r} must be a pair of states or operators.")
-    return [parse_operator(name, estimator.variables_, names) for name in states]
+    with naming("states"):
+        return [parse_operator(name, estimator.variables_, names) for name in states]
 
 
 def _trajectory(estimator, X, y, function, resolution, shown):

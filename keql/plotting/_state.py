@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keql._numerics.arguments import check_flag
 from keql._observations.units import Units, with_unit
 from keql.plotting import _common as common
 
@@ -116,6 +117,7 @@ class StateDisplay(common.MeanOrStdDisplay):
         display : StateDisplay
             Drawn.
         """
+        check_flag(uncertainty, "uncertainty")
         with_std = uncertainty or quantity == "std"
         given = X, y, operator, function, with_std, grid_resolution
         state = _on_grid(estimator, _Slice(estimator, at), *given)

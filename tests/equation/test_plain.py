@@ -105,7 +105,7 @@ def test_systems_and_known_equations():
     assert isinstance(other, LearnedSystem) and str(other) == str(system)
     assert list(other) == list(system) and other["known"].terms() == {}
     with pytest.raises(
-        ValueError, match="of 'keql system, version 1', expected is 'keq"
+        ValueError, match="format 'keql system, version 1', expected is 'keq"
     ):
         LearnedEquation.from_dict(system.to_dict())
     with pytest.raises(ValueError, match="of 'keql equation, version 1', expected"):
@@ -148,5 +148,5 @@ def test_functions_are_no_data():
 def test_only_kernels_are_made(name):
     with pytest.raises(ValueError, match="name the kernel .*: unknown"):
         from_plain({"kernel": name, "parameters": {}})
-    with pytest.raises(ValueError, match="the values are of 'list'"):
+    with pytest.raises(ValueError, match="plain has the format 'list'"):
         LearnedEquation.from_dict([])
