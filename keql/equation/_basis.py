@@ -295,6 +295,22 @@ class WeightPosterior:
         factor = self.factor / dispersion**0.5
         return WeightPosterior(self.weights, factor, self.loss / dispersion)
 
+    def averaged_over(self, others, shares):
+        """The posterior of the same weights where others may be true instead.
+
+        others : ndarray of shape (k, p). Weights, each as uncertain as these.
+        shares : ndarray of shape (k,). Their probabilities; these have the rest.
+
+        Its covariance is the mean square of what true weights deviate by.
+        """
+        deviations = np.sqrt(shares)[:, None] * (others - self.weights)
+        # The covariance is R^T R, and the precision M^T M with the R of R^-T = Q M.
+        R = linalg.qr(np.vstack([self.root().T, deviations]), mode="r")[0]
+        p = len(self.weights)
+        inverse = linalg.solve_triangular(R[:p].T, np.eye(p), lower=True)
+        lower = linalg.qr(inverse, mode="r")[0].T
+        return WeightPosterior(self.weights, lower, self.loss)
+
     def root(self):
         """A matrix (p, p) whose product with its transpose is the covariance."""
         return solve_lower(self.factor, np.eye(len(self.factor))).T

@@ -62,6 +62,7 @@ class TermsStep(NamedTuple):
         others.
     log_evidence : float. Of exact states: log probability of the terms given the
         observations, up to a constant; not a number for others.
+    coefficients : dict of str to float. Of exact states: as they are printed.
     """
 
     terms: tuple
@@ -69,6 +70,7 @@ class TermsStep(NamedTuple):
     misfit: float
     error: float
     log_evidence: float = np.nan
+    coefficients: dict | None = None
 
 
 class TermTable:
@@ -87,6 +89,7 @@ class TermTable:
 
     def __init__(self, two_step, basis, hypothesis):
         setup, self.is_system = two_step.setup, two_step.setup.is_system
+        self.equation_names = [terms.name for terms in setup.equations]
         n_columns = len(setup.unknown_names(two_step.variables))
         self.exponents, self.names, groups, self.fewest = [], [], [], []
         self.is_open, given, self.fixed = False, [], []
@@ -161,6 +164,14 @@ class TermTable:
                 continue
             values.append(values_of(equation.basis, own, equation.weights))
         return np.concatenate(values)
+
+    def printed(self, equations):
+        """Coefficients as equations print them, by the names of terms."""
+        return {
+            (f"{whose}: {name}" if self.is_system else name): value
+            for whose, equation in zip(self.equation_names, equations, strict=True)
+            for name, value in equation.terms().items()
+        }
 
     def restricted(self, basis, kept):
         """A basis of the terms kept only."""

@@ -1,9 +1,11 @@
 """A fit: the problem that was solved, its solution, and what it predicts."""
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
+from scipy import linalg
 from sklearn.utils import check_random_state
 
 from keql._joint.assembly import assemble_learned, joint_weights, make_problem
@@ -17,7 +19,7 @@ from keql._numerics.optimisation import Damping, Result
 from keql._numerics.parallel import client_of_cluster, parallel_map
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.two_step import Hypothesis, refit_two_steps
-from keql.equation import FixedUnknownPart, draw_rows
+from keql.equation import FixedUnknownPart, draw_rows, terms_of
 from keql.kernels import ProjectedKernel, map_states
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._fewer_terms import TermCriteria, fit_with_fewer_terms
@@ -83,7 +85,7 @@ class Fit:
     def learned(self):
         """States and equation."""
         if self.is_exact:
-            return self.problem.assemble(self.model)
+            return self._averaged(self.problem.assemble(self.model))
         return assemble_learned(self.two_step, self.problem, self.result.solution)
 
     @cached_property
@@ -204,6 +206,32 @@ class Fit:
             own = equation.terms() if terms.depends_on is not None else {}
             names += [f"{terms.name}: {n}" if setup.is_system else n for n in own]
         return names
+
+    def _averaged(self, learned):
+        """A learned model whose coefficients are as uncertain as its terms are.
+
+        Other terms that were solved for have their probabilities, given the
+        observations (Hoeting et al., "Bayesian model averaging", Statistical Science
+        14, 1999).
+        """
+        best, own = {}, frozenset(self.term_names)
+        for step in self.terms_path:
+            key = frozenset(step.terms)
+            if step.coefficients is not None and np.isfinite(step.log_evidence):
+                if key not in best or step.log_evidence > best[key].log_evidence:
+                    best[key] = step
+        if own not in best or len(best) < 2:
+            return learned
+        logs = np.array([step.log_evidence for step in best.values()])
+        shares = np.exp(logs - logs.max())
+        shares, equations = shares / shares.sum(), []
+        for terms, equation in zip(
+            learned.setup.equations, learned.equations, strict=True
+        ):
+            start = f"{terms.name}: " if learned.setup.is_system else ""
+            others = [step.coefficients for step in best.values()]
+            equations.append(averaged(equation, others, shares, start))
+        return replace(learned, equations=tuple(equations))
 
     @property
     def log_evidences(self):
@@ -437,3 +465,24 @@ def with_better_equation(fit, other, context):
         return fit.stopped(held.result.stop)
     errors = [np.median(np.abs(each.left_out_errors)) for each in (held, fit)]
     return held if errors[0] < errors[1] else fit
+
+
+def averaged(equation, others, shares, start):
+    """An equation, uncertain as others are that may be true instead.
+
+    `others` are dicts of coefficients by the names of terms, which begin with `start`,
+    and `shares` (k,) their probabilities, with those of the equation itself.
+    """
+    terms = terms_of(equation)
+    if equation.posterior is None or terms is None or not terms.names:
+        return equation
+    A, own = terms.coefficients, equation.terms()
+    if len(A) != A.shape[1]:
+        return equation
+    changes = [
+        [each.get(start + n, 0.0) - own[n] for n in terms.names] for each in others
+    ]
+    weights = equation.weights + linalg.solve(A, np.array(changes).T).T
+    equation = copy(equation)
+    equation.posterior = equation.posterior.averaged_over(weights, shares)
+    return equation

@@ -398,7 +398,9 @@ class _TermSearch:
         names = tuple(self.table.names[i] for i in kept)
         misfit = result.model.regression.misfit
         told = score if result.converged else np.nan
-        self.steps.append(TermsStep(names, result.loss, misfit, rms(errors), told))
+        found = self.table.printed(result.solution.equations)
+        figures = result.loss, misfit, rms(errors), told
+        self.steps.append(TermsStep(names, *figures, found))
         if score > self.score or result.interrupted:
             self.best, self.score, self.kept = result, score, kept
         if score > self.best_converged[1] and result.converged:

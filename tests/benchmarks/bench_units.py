@@ -55,7 +55,8 @@ class Problem:
 
     Coordinates have one factor, and so have states. `order` is that of the known part,
     which P has the unit of. A `forcing` is a function of the points in the units of the
-    problem. `lengths` are those of a given state kernel. A `method` makes the model.
+    problem. `lengths` are those of a given state kernel, and `length` that of the
+    coefficients in the coordinate. A `method` makes the model.
     """
 
     X: np.ndarray
@@ -65,6 +66,7 @@ class Problem:
     order: int = 1
     forcing: object = None
     lengths: object = None
+    length: float | None = None
     labels: np.ndarray | None = None
 
     def fitted(self, units):
@@ -74,6 +76,9 @@ class Problem:
         if self.lengths is not None:
             lengths = np.multiply(self.lengths, b)
             settings["state_kernel"] = Constant(a**2, "fixed") * RBF(lengths, "fixed")
+        if self.length is not None:
+            varying = RBF(self.length * b, np.array([1e-5, 1e5]) * b, "x")
+            settings["equation_kernel"] = varying * Polynomial(1)
         if self.forcing is not None:
             scale = a / b**self.order
             settings["forcing"] = lambda X: scale * self.forcing((X - units.shift) / b)
@@ -266,8 +271,7 @@ def varying(method=TwoStepKEqL, **settings):
     X, labels = np.concatenate([x, x])[:, None], np.repeat([0, 1], 25)
     y = np.concatenate([np.sin(3 * x), np.cos(2 * x)])
     given = {"operators": ("u_x",), "known_part": "u_xx", "variables": ("x",)}
-    given["equation_kernel"] = RBF(0.5, active_dims="x") * Polynomial(1)
-    return Problem(X, y, method, given | settings, 2, labels=labels)
+    return Problem(X, y, method, given | settings, 2, length=0.5, labels=labels)
 
 
 def cosine(X):

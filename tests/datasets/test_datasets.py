@@ -145,7 +145,7 @@ ERRORS = [
     (lambda: make_burgers(initial_condition="random"), "initial_condition='random'"),
     (lambda: make_burgers(initial_condition=np.cos), "at x = 0 and"),
     (lambda: make_burgers(initial_condition=np.zeros_like), "not all zero"),
-    (lambda: make_burgers(initial_condition=np.sum), "initial_condition has values of shape"),
+    (lambda: make_burgers(initial_condition=np.sum), "values of shape"),
     (lambda: make_darcy(0), "n_functions"),
     (lambda: make_darcy(2, 170), "n_interior=170, but there are only 169"),
     (lambda: make_darcy(2, grid_size=2), "grid_size"),

@@ -108,7 +108,7 @@ def test_systems_and_known_equations():
         ValueError, match="format 'keql system, version 1', expected is 'keq"
     ):
         LearnedEquation.from_dict(system.to_dict())
-    with pytest.raises(ValueError, match="of 'keql equation, version 1', expected"):
+    with pytest.raises(ValueError, match="format 'keql equation, version 1', expected"):
         LearnedSystem.from_dict(system["first"].to_dict())
 
 

@@ -165,3 +165,16 @@ def test_zero_data():
     posterior = regression_posterior(FEATURES, np.zeros(40), 0.0, np.zeros(5))
     assert isinstance(posterior, WeightPosterior)
     assert np.all(np.isfinite(posterior.factor))
+
+
+def test_averaging_over_others_adds_what_they_differ_by():
+    others, shares = WEIGHTS + np.eye(5)[:2] * [[3.0], [0.1]], np.array([0.3, 0.5])
+    found = POSTERIOR.averaged_over(others, shares)
+    covariance = np.linalg.inv(PRECISION)
+    covariance[0, 0] += 0.3 * 3.0**2
+    covariance[1, 1] += 0.5 * 0.1**2
+    assert_allclose(found.factor @ found.factor.T, np.linalg.inv(covariance), rtol=1e-8)
+    assert_allclose(np.triu(found.factor, 1), 0, atol=1e-12)
+    assert found.weights is POSTERIOR.weights and found.loss == POSTERIOR.loss
+    same = POSTERIOR.averaged_over(others, np.zeros(2))
+    assert_allclose(same.std(np.eye(5)), POSTERIOR.std(np.eye(5)))

@@ -133,6 +133,23 @@ def test_noise_hides_no_term():
     evidence = [step.log_evidence for step in fit.terms_path]
     chosen = {f"{n}: {k}" for n, truth in TRUTH.items() for k in truth}
     assert set(fit.terms_path[int(np.argmax(evidence))].terms) == chosen
+    # What coefficients would be with other terms makes them less certain.
+    best = {frozenset(s.terms): s for s in sorted(fit.terms_path, key=_evidence)}
+    shares = np.exp([s.log_evidence - max(evidence) for s in best.values()])
+    shares /= shares.sum()
+    assert len(best) > 1 and max(shares) < 1
+    for name, before, after in zip(
+        TRUTH, fit.result.solution.equations, fit.learned.equations, strict=True
+    ):
+        found, alone = before.terms(return_std=True)
+        for k, std in after.terms(return_std=True)[1].items():
+            others = [s.coefficients.get(f"{name}: {k}", 0.0) for s in best.values()]
+            expected = alone[k] ** 2 + shares @ (np.array(others) - found[k]) ** 2
+            assert std**2 == pytest.approx(expected)
+
+
+def _evidence(step):
+    return step.log_evidence
 
 
 def test_there_are_no_trajectories_of_a_boundary_law():
