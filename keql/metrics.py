@@ -114,6 +114,15 @@ def relative_l2_error(y_true: Any, y_pred: Any, *, functions: Any = None) -> flo
     return float(np.mean(errors))
 
 
+def _check_method(given, name, method):
+    """Refuse an argument that cannot be asked for what is compared."""
+    if not hasattr(given, method):
+        raise TypeError(
+            f"{name} is {in_short(given)}, which has no method {method}: give that of "
+            "a fitted learner."
+        )
+
+
 def _fitted(estimator):
     """Return the estimator that a search has found, or the estimator itself."""
     return getattr(estimator, "best_estimator_", estimator)
@@ -168,11 +177,7 @@ def filtering_error(estimator: Any, X: Any, y: Any) -> float:
     0.5
     """
     estimator = _fitted(estimator)
-    if not hasattr(estimator, "predict"):
-        raise TypeError(
-            f"estimator is {in_short(estimator)}, which does not predict: give a "
-            "fitted regressor."
-        )
+    _check_method(estimator, "estimator", "predict")
     labels = function_labels(estimator, X)
     return relative_l2_error(y, estimator.predict(X), functions=labels)
 
@@ -264,11 +269,7 @@ def equation_error(equation: Any, features: Any, unknown_part: Any) -> float:
     >>> equation_error(data, S, 2.0 * data.unknown_part(S))
     0.5
     """
-    if not hasattr(equation, "unknown_part"):
-        raise TypeError(
-            f"equation is {in_short(equation)}, which has no method unknown_part: give "
-            "the equation_ of a fitted learner."
-        )
+    _check_method(equation, "equation", "unknown_part")
     with naming("features"):
         features = [as_rows(S, "features") for S in _per_function(features)]
     with naming("unknown_part"):

@@ -18,8 +18,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "keql"
 # A package imports only from those before it, and within itself.
 ORDER = [
     "exceptions",
-    "metrics",
     "_numerics",
+    "metrics",
     "kernels",
     "operators",
     "_observations",
@@ -188,7 +188,7 @@ ORDER_CASES = [
     ("keql.operators._gram", "from .. import equation", True),
     ("keql.operators._gram", "import keql.equation as e", True),
     ("keql.operators._gram", "def f():\n    from keql import equation", True),
-    ("keql.metrics", "from ._numerics.linalg import solve", True),
+    ("keql.exceptions", "from ._numerics.linalg import solve", True),
     ("keql.metrics", "from keql import TwoStepKEqL", True),
     ("keql.kernels._radial", "from ._base import Kernel", False),
     ("keql.kernels._radial", "from ..metrics import relative_l2_error", False),

@@ -396,10 +396,9 @@ class _TermSearch:
         score = self._score(result.model, kept)
         errors = left_out_errors(result.model, self.problem.learned.observations)
         names = tuple(self.table.names[i] for i in kept)
-        misfit = result.model.regression.misfit
         told = score if result.converged else np.nan
         found = self.table.printed(result.solution.equations)
-        figures = result.loss, misfit, rms(errors), told
+        figures = result.loss, result.model.regression.misfit, rms(errors), told
         self.steps.append(TermsStep(names, *figures, found))
         if score > self.score or result.interrupted:
             self.best, self.score, self.kept = result, score, kept

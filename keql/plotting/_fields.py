@@ -86,6 +86,7 @@ class ErrorDisplay(common.Display):
             Drawn.
         """
         common.check_fitted(estimator)
+        check_flag(uncertainty, "uncertainty")
         (shown,) = common.operators_shown(estimator, operator)
         if X is None or y is None:
             raise ValueError("X and y must be given: errors are those of observations.")
@@ -95,13 +96,11 @@ class ErrorDisplay(common.Display):
             raise ValueError(f"y has no values of {shown.name}, whose error is asked.")
         points, true = points[np.isfinite(true)], true[np.isfinite(true)]
         rows = common.rows_for(estimator, points, function)
-        check_flag(uncertainty, "uncertainty")
         with_std = uncertainty and points.shape[1] == 1
         predicted = estimator.predict_derivative(rows, shown, return_std=with_std)
         predicted, std = predicted if with_std else (predicted, None)
-        names = common.labelled_variables(estimator)
-        display = cls(points, true, predicted, std=std, variables=names)
-        return display.plot(ax=ax, **kwargs)
+        own = {"std": std, "variables": common.labelled_variables(estimator)}
+        return cls(points, true, predicted, **own).plot(ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(
