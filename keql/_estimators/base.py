@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils import _safe_indexing, check_array, get_tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_feature_names,
@@ -437,7 +437,8 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         with naming("y"):
             y = check_array(y, ensure_all_finite="allow-nan", **how)
             if y.ndim < 2 or y.shape[1] == 1:
-                y = column_or_1d(y, warn=not is_table)
+                several = get_tags(self).target_tags.multi_output
+                y = column_or_1d(y, warn=not (is_table or several))
         with naming("X and y"):
             check_consistent_length(points, y)
         y = y.reshape(len(y), -1)

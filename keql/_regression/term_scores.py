@@ -24,10 +24,14 @@ class TermPrior:
     sizes : tuple. Standard deviations of what a term contributes to the highest
         derivative, root mean square along the states and in units of its size. For each
         set that counts which suits it best: large terms may cancel.
+    rounding : float. Largest rounding error of a log evidence that is found from squares
+        of the target, in double precision: of exact data the noise counts as no lower,
+        as sets of terms that explain them alike would be told by rounding errors.
     """
 
     n_expected: float = 3.0
     n_of_degree: float = 1.0
+    rounding: float = 0.1
     sizes: tuple = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
 
 
@@ -46,7 +50,7 @@ class TermScores:
 
     def __init__(self, table, single, equations, prior):
         self.single, self.equations = single, equations
-        self.sizes = np.array(prior.sizes)
+        self.sizes, self.rounding = np.array(prior.sizes), prior.rounding
         self.is_chosen = table.groups >= 0
         equation, degree, depends = table.kinds.T
         by_degree = prior.n_of_degree * len(equations)
@@ -60,8 +64,11 @@ class TermScores:
     def linearised(self, model, odds=None):
         """The evidence of any set in a linearised problem whose equations have all."""
         target, features = model.regression.whitened()
-        how = model.regression.level_range, model.regression.n_free
-        given = features @ self.single, target
+        told = np.sqrt(np.finfo(float).eps * (target @ target) / self.rounding)
+        unit, (lowest, highest) = max(1.0, told), model.regression.level_range
+        levels = max(told, lowest) / unit, max(told, highest) / unit
+        how = levels, model.regression.n_free
+        given = features @ self.single / unit, target / unit
         precisions = self._precisions(model, model.iterate.equations)
         odds = odds or self.odds
         return HighestEvidence(

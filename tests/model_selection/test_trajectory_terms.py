@@ -386,3 +386,21 @@ def test_who_gives_kernels_and_noise_keeps_trajectories():
         np.testing.assert_allclose(
             fit.unknown_part(S), fits[0].unknown_part(S), atol=0.001
         )
+
+
+def test_terms_that_are_equal_on_exact_data_are_not_told_by_rounding_errors():
+    """Of a -> b -> c the sum is one: a = a^2 + a b + a c."""
+    names, times = ("a", "b", "c"), np.linspace(0, 8, 40)
+
+    def rates(_, y):
+        return [-y[0], y[0] - 0.4 * y[1], 0.4 * y[1]]
+
+    how = {"rtol": 1e-12, "atol": 1e-12, "method": "DOP853", "dense_output": True}
+    y = solve_ivp(rates, (0, 8), [1.0, 0.0, 0.0], **how).sol(times).T
+    known = tuple(f"{name}_t" for name in names)
+    problem = {"operators": names, "known_part": known, "states": names}
+    model = OneStepKEqL(**problem, variables=("t",), n_terms="auto")
+    equation = model.fit(times[:, None], y).equation_
+    truth = {"a_t": {"a": -1.0}, "b_t": {"a": 1.0, "b": -0.4}, "c_t": {"b": 0.4}}
+    for name, terms in truth.items():
+        assert equation[name].terms() == pytest.approx(terms)
