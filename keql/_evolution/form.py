@@ -61,8 +61,8 @@ def _why_no_field(learned):
         return "the equation does not have one coordinate of time and one of space"
     if time_axis(setup, 2, learned.observations.periods) is None:
         return (
-            "the equation is not of order 1 or 2 in time and 2 to 4 in space, or of "
-            "any order on a ring"
+            "the equation is not of order 1 in time and 1 to 4 in space, of order 2 in "
+            "time and 2 to 4 in space, or of any order on a ring"
         )
     return ""
 
@@ -105,12 +105,10 @@ def time_axis(setup, n_variables, periods=None):
     """Which of two coordinates is the time of evolution equations; None for others.
 
     Of several equations each is solved for the first time derivative of another state.
-    The equation is of first or second order in time and of second to fourth order in
-    space. One of first order in space leaves values open at one end only, where waves
-    come in: with those of both ends, as a grid has them, states are worse than with the
-    equation at collocation points. If it is of second order in time, the known part has
-    nothing but derivatives in time, as in u_tt = u_xx, and the unknown part none of
-    second order: u_xx + u_yy = f has no time.
+    The equation is of first order in time and of first to fourth order in space, or of
+    second order in time and of second to fourth order in space. In the second case the
+    known part has nothing but derivatives in time, as in u_tt = u_xx, and the unknown
+    part none of second order: u_xx + u_yy = f has no time.
 
     A ring leaves no values open, so that the order in space may be any: `periods` has
     the length of each coordinate that is one, and infinity for others (None: none is).
@@ -126,6 +124,7 @@ def time_axis(setup, n_variables, periods=None):
     orders = np.max(_orders(setup.operators), axis=0)
     known = getattr(setup.equations[0].known_part, "operators", [])
     in_known = np.max(_orders(known), axis=0, initial=0)
+    axes.sort(key=lambda axis: in_known[axis] == 0)  # either may be of first order
     for axis in axes:
         if orders[axis] == 1 and _is_solved_for(orders[1 - axis], is_ring[1 - axis]):
             return axis
@@ -142,14 +141,15 @@ def time_axis(setup, n_variables, periods=None):
 
 
 def _is_solved_for(order, on_ring):
-    """Whether equations of an order in space leave values at both ends or none open."""
-    return order >= 1 if on_ring else 2 <= order <= 4
+    """Whether equations of an order in space are integrated."""
+    return order >= 1 if on_ring else 1 <= order <= 4
 
 
 def _are_of_evolution(setup, axis, on_ring):
     """Whether a coordinate is the time of several equations, all of first order in it.
 
-    As for a single equation, states of first order in space are left out but on a ring.
+    States of first order in space are left out but on a ring: which waves come in at an
+    end is not told by the sign of one speed.
     """
     evolving = []
     for terms in setup.equations:

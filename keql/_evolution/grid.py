@@ -35,7 +35,7 @@ class EvolutionGrid:
         Burgers' equation with a diffusion of 0.01 of the box agree to 1e-6 with twice
         as many.
     n_ends : int or tuple of int, default=1. Points at either end in space whose values
-        the equation leaves open: half of its order in space. Of each state.
+        the equation may leave open: half of its order in space. Of each state.
     order : {1, 2}, default=1. Of the equation in time.
     grading : float, default=None. Step k of n ends at (k / n)^grading of the time;
         None: 2 if the order is 1, and 1 if it is 2.
@@ -108,7 +108,7 @@ class EvolutionGrid:
 
     @property
     def boundary(self):
-        """Points (c, 2) where an evolution equation leaves the solution open.
+        """Points (c, 2) where an evolution equation may leave the solution open.
 
         Those of the initial time for all states, and once more for the slopes there if
         the equation is of second order; then both ends in space at all Radau points.

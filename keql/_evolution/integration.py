@@ -39,9 +39,11 @@ def linear_response(grid, equation, state, forcing=0.0, max_growth=1e4):
     # Of the slopes in time where a step starts, if the equation is of second order.
     moving = np.zeros((n_initial - n, response.shape[-1]))
     moving[:, 1 + p + n : 1 + p + n_initial] = np.eye(n_initial - n)
-    for step, (J, right) in enumerate(_linear_steps(grid, equation, state, forcing)):
+    for step, (J, right, is_open) in enumerate(
+        _linear_steps(grid, equation, state, forcing)
+    ):
         h = grid.steps[step]
-        solved = _solve_linear_step(J, right, grid.rows_of_ends)
+        solved = _solve_linear_step(J, right, grid.rows_of_ends, is_open)
         if solved is None:
             return None
         # The columns belong to what is known, to what the step starts from, and to the
@@ -74,13 +76,16 @@ def linear_solution(grid, equation, state, unknowns, forcing=0.0):
     boundary, known = unknowns[1 + p :], unknowns[: 1 + p]
     start, slopes = boundary[:n], boundary[n : grid.order * n]
     at_ends = boundary[grid.order * n :].reshape(grid.n_steps, -1)
-    solution, ends = np.empty((grid.n_steps, 4, n)), grid.rows_of_ends
-    for step, (J, right) in enumerate(_linear_steps(grid, equation, state, forcing)):
+    solution = np.empty((grid.n_steps, 4, n))
+    for step, (J, right, is_open) in enumerate(
+        _linear_steps(grid, equation, state, forcing)
+    ):
         h, unknown = grid.steps[step], J[:, -3 * n :].copy()
         values = right @ known - J[:, : -3 * n] @ np.r_[h * slopes, start]
+        ends = grid.rows_of_ends[is_open]
         unknown[ends] = 0.0
         unknown[ends, ends] = 1.0
-        values[ends] = at_ends[step]
+        values[ends] = at_ends[step][is_open]
         solution[step] = [start, *np.linalg.solve(unknown, values).reshape(3, n)]
         start = solution[step, -1]
         slopes = grid.last_slopes(solution[step, ..., None], h).ravel()
@@ -99,12 +104,14 @@ def _linear_steps(grid, equations, state, forcing):
     """Equations linearised at a state, step by step: J values = right (1, weights).
 
     J (3 size, (3 + order) size) acts on what the step starts from and on the values at
-    its Radau points; `right` has the shape (3 size, 1 + p).
+    its Radau points; `right` has the shape (3 size, 1 + p). Of the values at both ends,
+    those that the equation leaves open follow (:func:`open_ends`).
     """
     equations, S, n = _as_tuple(equations), len(grid.states), grid.n_points
     factors = grid.factors(equations[0].operators)
     state = grid.with_slopes(state.reshape(grid.n_steps, 4, grid.size, 1))
     slopes, right = _linearise(grid, equations, factors, state[..., 0], forcing)
+    is_open = open_ends(grid, equations[0].operators, slopes[0])
     for step, h in enumerate(grid.steps):
         J = np.zeros((3, S, n, 3 + grid.order, S, n))
         for q, k, order, in_time, in_space in factors:
@@ -116,7 +123,48 @@ def _linear_steps(grid, equations, state, forcing):
                     J[i, row, :, j, k] += in_time[i, j] * own[i]
         J = J.reshape(3 * grid.size, -1)
         right[step][:, 0] += J @ state[step].ravel()
-        yield J, right[step]
+        yield J, right[step], is_open[step]
+
+
+def open_ends(grid, operators, slopes, negligible=1e-9):
+    """Which of the values at both ends an equation leaves open at the Radau points.
+
+    An equation of an even order in space leaves open half as many at either end. One of
+    an odd order leaves open one more where waves come in, at the left end for u_t =
+    -u_x and u_t = u_xxx and at the right end for the opposite signs. The order is that
+    of the terms which an equation has, not of those that it may have: values that are
+    imposed where waves leave would disagree with them.
+
+    grid : EvolutionGrid. Where. The values of several states, and those of an equation
+        of second order in time, are all open.
+    operators : list of Q' operators. Of the equation.
+    slopes : ndarray of shape (Q', n_steps, 3, n_points). Of the equation in these.
+    negligible : float, default=1e-9. Slopes over powers of the extent of space that are
+        so small beside the largest one are rounding errors.
+
+    Returns is_open : ndarray of bool, of shape (n_steps, 3 * len(grid.ends)).
+    """
+    is_open = np.ones((slopes.shape[1], 3, len(grid.ends)), dtype=bool)
+    if len(grid.states) > 1 or grid.order > 1 or grid.is_ring:
+        return is_open.reshape(len(is_open), -1)
+    in_space, inertia = np.zeros((1 + 2 * grid.n_ends[0], *slopes.shape[1:])), 0.0
+    for q, operator in enumerate(operators):
+        for orders, factor in operator.terms:
+            if orders[grid.axis] and not orders[1 - grid.axis]:
+                inertia = inertia + factor * slopes[q]
+            else:
+                in_space[orders[1 - grid.axis]] += factor * slopes[q]
+    extents = np.ptp(grid.x) ** np.arange(len(in_space))
+    sizes = np.max(np.abs(in_space), axis=(2, 3)) / extents[:, None]
+    for step, size in enumerate(sizes.T):
+        order = max(np.flatnonzero(size > negligible * np.max(size)), default=0)
+        speed = (-1) ** (order // 2) * in_space[order, step] / inertia[step]
+        for i, place in enumerate(grid.ends):
+            depth, into = i, speed[:, place]
+            if i >= len(grid.ends) // 2:
+                depth, into = len(grid.ends) - 1 - i, -into
+            is_open[step, :, i] = depth < order // 2 + (order % 2) * (into > 0)
+    return is_open.reshape(len(is_open), -1)
 
 
 def _growth(grid, from_boundary, from_ends):
@@ -138,17 +186,19 @@ def _in_step(matrices, h):
     return total
 
 
-def _solve_linear_step(J, right, ends):
+def _solve_linear_step(J, right, ends, is_open):
     """Values at the Radau points of a step that meet J values = right; or None.
 
     J (3n, s + 3n) acts on the s values that the step starts from and on those at the
     Radau points, and `right` (3n, m) has a column for each of m known parts; a column
-    for each of the s values and of those at the `ends` in space follows in the result.
+    for each of the s values and of those at the `ends` in space follows in the result,
+    zero for those that are not open.
     """
     n = len(J)
     known = np.column_stack([right, -J[:, :-n]])
     unknown, on_ends = J[:, -n:], np.zeros((n, len(ends)))
-    on_ends[ends, np.arange(len(ends))] = 1.0
+    on_ends[ends, np.arange(len(ends))] = is_open
+    ends = ends[is_open]
     unknown[ends], known[ends] = 0.0, 0.0
     unknown[ends, ends] = 1.0
     try:
@@ -192,9 +242,9 @@ def integrate(
             state[step] = start
         state[step, 0], matrices = start, _in_step(of_orders, h)
         state[step, 1:, grid.ends] = ends[step].T
-        given = points[step], forcing[step], grid.rows_of_ends, h * slopes.ravel()
+        given = points[step], forcing[step], h * slopes.ravel()
         for _ in range(n_newton):
-            changed = _newton_step(equation, matrices, *given, state[step])
+            changed = _newton_step(grid, equation, matrices, *given, state[step])
             if not changed < wild * size:
                 return None
             if changed < precision * size:
@@ -205,7 +255,7 @@ def integrate(
     return state.ravel()
 
 
-def _newton_step(equation, matrices, points, forcing, ends, moving, values):
+def _newton_step(grid, equation, matrices, points, forcing, moving, values):
     """Move values (4, n) of a time step towards a solution; the largest change.
 
     It is infinite if the linearised equation is singular. `moving` has the slopes at
@@ -215,6 +265,8 @@ def _newton_step(equation, matrices, points, forcing, ends, moving, values):
     S = np.column_stack([points, (matrices @ np.r_[moving, values.ravel()]).T])
     residual, slopes = equation(S) - forcing, equation.gradient(S)[:, 2:]
     J = np.einsum("kq,qkj->kj", slopes, matrices[:, :, -3 * n :])
+    is_open = open_ends(grid, equation.operators, slopes.T.reshape(-1, 1, 3, n))
+    ends = grid.rows_of_ends[is_open[0]]
     residual[ends], J[ends] = 0.0, 0.0
     J[ends, ends] = 1.0
     try:

@@ -94,9 +94,10 @@ class CandidateTerms:
         weights are in units of a scale.
         """
         exponents, D = self.exponents[list(terms)], self.directions(terms)
-        A = features @ D
-        best = linalg.solve(A.T @ A + np.eye(len(terms)), A.T @ target)
-        weights = scale * (D @ best)
+        # Effects may be so large that normal equations would be singular.
+        A = np.vstack([features @ D, np.eye(len(terms))])
+        b = np.concatenate([target, np.zeros(len(terms))])
+        weights = scale * (D @ linalg.lstsq(A, b)[0])
         return self.with_values(
             terms, coefficients(self.equation.basis, exponents) @ weights
         )
@@ -119,6 +120,17 @@ class CandidateTerms:
         complete = copy(self.equation)
         complete.weights = self.single[:, exponents] @ (values @ equation.weights)
         return complete
+
+    def leads(self, axis):
+        """Whether sets have a derivative of the highest order in space, a function."""
+        equation = self.equation
+        orders = [
+            max(orders[1 - axis] for orders, _ in operator.terms)
+            for operator in equation.operators[: equation.n_operators]
+        ]
+        columns = len(equation.variables) + np.flatnonzero(orders == np.max(orders))
+        has = np.any(self.exponents[:, columns], axis=1)
+        return lambda terms: bool(np.any(has[list(terms)]))
 
     def terms_of(self, equation):
         """Positions of the terms of an equation."""
@@ -179,6 +191,8 @@ class TermSearch:
     solve : callable. Of an evolution problem, an iterate and a tolerance: a Result, or
         None.
     settings : TermSearchSettings. How far the search goes.
+    has_leading : bool, default=None. Whether terms have to have a derivative of the
+        highest order in space, or must not; None: either.
 
     best : Result or None. Of the highest evidence.
     loss : float. Minus its log evidence, up to a constant.
@@ -186,19 +200,27 @@ class TermSearch:
     stop : Stop or None. Why the search was interrupted, if it was.
     """
 
-    def __init__(self, problem, candidates, n_terms, solve, settings):
+    def __init__(self, problem, candidates, n_terms, solve, settings, has_leading=None):
         self.problem = problem
         self.candidates = candidates
         self.n_terms = n_terms
         self.solve = solve
         self.settings = settings
+        self.has_leading = has_leading
         self.tried = set()
         self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
 
-    def on(self, problem):
+    def on(self, problem, has_leading=None):
         """The search anew, for a problem on another grid."""
         given = self.candidates, self.n_terms, self.solve, self.settings
-        return TermSearch(problem, *given)
+        return TermSearch(problem, *given, has_leading)
+
+    def or_better(self, other):
+        """The search with the better result, among all sets from now on."""
+        better = other if other.loss < self.loss else self
+        better.has_leading, better.stop = None, self.stop or other.stop
+        better.tried, better.steps = self.tried | other.tried, self.steps + other.steps
+        return better
 
     def try_terms(self, problem, equation, states):
         """Solve for the terms of an equation, from some states; whether that worked."""
@@ -246,6 +268,7 @@ class TermSearch:
         those after the best one so far are no better.
         """
         candidates, known = self.candidates, None
+        leads = candidates.leads(self.problem.grid.axis)
         problem, equation = self.problem, candidates.equation
         if self.best is not None:
             problem, states = self.best.model.problem, self.best.solution.states
@@ -257,6 +280,7 @@ class TermSearch:
         wanted = self.settings.n_wanted if self.best is None else 1
         target, features = model.regression.whitened()
         sets = candidates.sets(self.n_terms, known, self.settings)
+        sets = [terms for terms in sets if self.has_leading in (None, leads(terms))]
         for terms in candidates.ranked(sets, target, features)[: self.settings.n_tried]:
             if terms == known or not wanted or self.stop is not None:
                 return
@@ -306,18 +330,24 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
 def _coarse_first(search, start):
     """A search that has tried what was found on a coarse grid, from a first iterate.
 
-    If it was interrupted, that on the coarse grid. Where that has solved none of the
-    sets, few more are tried: other hypotheses, or states, are nearer.
+    There equations with a derivative of the highest order in space and without are
+    looked for apart: few points are soon met by waves, whose states are not those from
+    which an equation of what spreads is found, nor the other way round. If the search
+    was interrupted, that on the coarse grid.
     """
     settings, fine = search.settings, search.problem
     coarse = fine.with_grid(settings.n_steps, settings.n_points)
-    first = search.on(coarse)
-    first.run(coarse.interpolate_from(fine, start).states)
-    if first.stop is not None and first.best is not None:
-        return first
-    if first.best is None:
-        search.settings = replace(settings, n_tried=settings.n_wanted)
-        return search
+    states = coarse.interpolate_from(fine, start).states
+    first = search.on(coarse, has_leading=True)
+    first.run(states)
+    if first.stop is None:
+        other = search.on(coarse, has_leading=False)
+        other.run(states)
+        first = first.or_better(other)
+    if first.stop is None and first.best is not None:
+        first.run(states)
+    if first.stop is not None or first.best is None:
+        return search if first.best is None else first
     best = first.best
     search.try_terms(
         replace(fine, priors=best.model.problem.priors),

@@ -101,6 +101,9 @@ def fit_from_diffusion(learned, hypothesis, context, settings=None):
     search = TermSearch(problem, candidates, n_terms, solve, search_settings)
     loss = iterate.equation.posterior.loss
     laplace = model.with_laplace_evidence()
+    laplace.problem = (
+        full  # sets of terms are compared without integrating these states
+    )
     search.record(Result(iterate, loss, laplace, Stop.CONVERGED, [loss]))
     search.stop = stop
     if stop is None:

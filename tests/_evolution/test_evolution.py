@@ -178,7 +178,8 @@ def test_states_are_stored_with_all_that_they_need(exact):
         (("u", "u_x", "u_xx"), "u_t", ("t", "x"), 0),
         (("u", "u_x", "u_xx"), "u_t", ("x", "t"), 1),
         (("u", "u_t"), "u_xx", ("t", "x"), 0),
-        (("u", "u_x"), "u_t", ("t", "x"), None),
+        (("u", "u_x"), "u_t", ("t", "x"), 0),
+        (("u", "u_x"), "u_t", ("x", "t"), 1),
         (("u", "u_x"), "u_tt", ("t", "x"), 1),
         (("u", "u_xxx"), "u_t", ("t", "x"), 0),
         (("u", "u_xxxx"), "u_t", ("x", "t"), 1),
@@ -341,6 +342,21 @@ def test_defaults_have_exact_states_and_say_so():
     assert set(terms) == {"u u_x", "u_xx"}
     again = model.fit(X, y)  # from there
     assert_allclose(again.predict(P), cole_hopf(*P.T), rtol=0, atol=1e-3)
+
+
+def test_what_is_carried_along_is_found():
+    """u_t = -0.7 u_x - 0.5 u, between two ends."""
+
+    def carried(p):
+        return np.exp(-0.5 * p[:, 0]) * np.sin(4 * (p[:, 1] - 0.7 * p[:, 0]) + 1)
+
+    rng = np.random.RandomState(1)
+    X, P = rng.uniform(size=(40, 2)), rng.uniform(0.05, 0.95, size=(100, 2))
+    settings = {"operators": ("u", "u_x"), "known_part": "u_t", "variables": ("t", "x")}
+    model = OneStepKEqL(**settings, n_terms="auto").fit(X, carried(X))
+    assert isinstance(model.states_[0], EvolvedState)
+    assert_allclose(model.predict(P), carried(P), atol=1e-3)
+    assert set(model.equation_.terms()) == {"u", "u_x"}
 
 
 def test_exact_states_start_from_earlier_ones(learned, exact):

@@ -6,7 +6,12 @@ from known_equations import DIFFUSION, cole_hopf, make_equation, monomial
 from numpy.testing import assert_allclose
 
 from keql._evolution.grid import EvolutionGrid
-from keql._evolution.integration import integrate, linear_response
+from keql._evolution.integration import (
+    integrate,
+    linear_response,
+    linear_solution,
+    open_ends,
+)
 
 GRID = EvolutionGrid(np.array([0.0, 1.0]), np.array([2.0, 3.0]), 0)
 OPERATORS = "u", "u_x", "u_xx"
@@ -29,7 +34,7 @@ def test_linear_equations_are_integrated_from_wherever_they_are_linearised(at):
 
 
 @pytest.mark.parametrize("order", [3, 4])
-def test_higher_orders_leave_open_two_values_at_either_end(order):
+def test_higher_orders_leave_open_up_to_two_values_at_either_end(order):
     """Waves of u_t = -u_xxx and of u_t = -0.1 u_xxxx, from what they are there."""
 
     def solution(p):
@@ -45,6 +50,62 @@ def test_higher_orders_leave_open_two_values_at_either_end(order):
     response = linear_response(grid, equation, np.zeros(grid.points[..., 0].size))
     found = response @ np.r_[1, equation.weights, solution(grid.boundary)]
     assert_allclose(found, solution(grid.points), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("solve", ["linearised", "Newton"])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("speed", [0.7, -0.7])
+def test_values_come_in_at_one_end_only(speed, axis, solve):
+    """Where u_t = -c u_x - 0.5 u goes out, what is said of the other end is ignored.
+
+    The equation has no second derivative, which its features offer.
+    """
+
+    def solution(p):
+        t, x = p[..., axis], p[..., 1 - axis]
+        return np.exp(-0.5 * t) * np.sin(3 * (x - speed * t))
+
+    operators = ("u", "u_x", "u_xx") if axis == 0 else ("u", "u_t", "u_tt")
+    kernel = monomial(2) + monomial(3) + monomial(4)
+    known_part = "u_t" if axis == 0 else "u_x"
+    equation = make_equation(operators, known_part, kernel, [0.5, speed, 0.0])
+    grid = EvolutionGrid(np.zeros(2), np.ones(2), axis, n_steps=20, n_points=20)
+    boundary, (t, x) = solution(grid.boundary), grid.boundary.T[[axis, 1 - axis]]
+    boundary[(x == (1.0 if speed > 0 else 0.0)) & (t > 0)] = 7.0
+    state = np.zeros(grid.points[..., 0].size)
+    if solve == "Newton":
+        found = integrate(grid, equation, boundary, state)
+    else:
+        response = linear_response(grid, equation, state)
+        found = (response @ np.r_[1, equation.weights, boundary]).ravel()
+        unknowns = np.r_[1, equation.weights, boundary]
+        alone = linear_solution(grid, equation, state, unknowns)
+        assert_allclose(alone, found, atol=1e-9)
+    assert_allclose(found, solution(grid.points).ravel(), atol=1e-5)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_odd_orders_leave_open_one_value_more_where_waves_come_in(sign):
+    """u_t = -u_xxx one value at the left end and two at the right one."""
+    equation = make_equation(("u", "u_xxx"), "u_t", monomial(3), [sign])
+    grid = EvolutionGrid(np.zeros(2), np.ones(2), 0, 5, 12, n_ends=2)
+    slopes = np.full((3, 5, 3, 12), 0.0)
+    slopes[1], slopes[2] = sign, 1.0  # u, u_xxx, u_t
+    found = open_ends(grid, equation.operators, slopes)
+    one, two = [True, False], [True, True]
+    left, right = (one, two[::-1]) if sign > 0 else (two, one[::-1])
+    assert np.all(found == np.tile([*left, *right], 3))
+
+
+def test_without_derivatives_in_space_nothing_is_open_at_the_ends():
+    """u_t = -u^2, whose slopes in other operators are rounding errors."""
+    kernel = monomial(2, 2) + monomial(4)
+    equation = make_equation(OPERATORS, "u_t", kernel, [1.0, 1e-17])
+    state = 1.0 / (1.0 + GRID.points[..., 0])
+    response = linear_response(GRID, equation, state.ravel())
+    boundary = np.where(GRID.boundary[:, 0] > 0, 7.0, 1.0)
+    found = response @ np.r_[1, equation.weights, boundary]
+    assert_allclose(found, state, atol=1e-7)
 
 
 def test_the_response_is_the_derivative_of_solutions():
