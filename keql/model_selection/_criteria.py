@@ -53,6 +53,10 @@ class Criteria:
     missed_if_exact : float. The same of trajectories if two steps find no noise, in
         units of the size of the observations: right equations are met better, also
         where steps in time or few digits of the data leave errors.
+    interpolated : float. Noise that is found beside exact states in space, in units of
+        that which two steps find in exact data, up to which the data are met: those of
+        right equations were met to the lowest level there is, of wrong ones missed by
+        70 times that.
     random : float. Correlation of the errors of neighbouring observations, in standard
         errors of those that are independent, up to which errors are as random as noise.
     approximate : float. Error, in units of the size of the observations, up to which it
@@ -90,6 +94,7 @@ class Criteria:
     functions_miss: float = 1e-9
     missed: float = 3.0
     missed_if_exact: float = 1e-5
+    interpolated: float = 30.0
     random: float = 2.0
     systematic: float = 4.0
     approximate: float = 0.01
@@ -184,7 +189,10 @@ class Selection:
         levels, or errors of prediction if these are poor; where there are exact
         trajectories and terms were searched for, errors of prediction with the noise
         that two steps find without an equation; unless they are as random as noise is,
-        which two steps may take for a motion. Noise that is given is believed.
+        which two steps may take for a motion. Errors of exact states in space are large
+        where nothing is seen of what comes in: instead, where two steps find no noise,
+        the noise that remains beside the equation is compared with theirs. Noise that
+        is given is believed.
         """
         fit, criteria = self.best, self.criteria
         scale = PredictionScale(fit.observations)
@@ -205,10 +213,19 @@ class Selection:
         if in_time and fit.hypothesis.n_terms and fit.error > allowed:
             return 0.0 if self._looks_like_noise(scale.size) else fit.error / allowed
         if fit.is_exact:
-            return 0.0
+            return 0.0 if in_time else self._missed_in_space()
         poor = fit.predicts_poorly(criteria) and noise > 0
         factor = fit.error / noise if poor else fit.problem.dispersion**0.5
         return factor if factor > criteria.missed else 0.0
+
+    def _missed_in_space(self):
+        """By how many times exact states in space miss what two steps interpolate."""
+        fit = self.best
+        if sees_noise(fit.two_step) or not fit.hypothesis.n_terms:
+            return 0.0
+        levels = np.reshape(fit.problem.prior.noise, -1) / fit.two_step.observation_noise
+        factor = float(np.max(levels))
+        return factor if factor > self.criteria.interpolated else 0.0
 
     def _looks_like_noise(self, size):
         """Whether trajectories miss observations at random, and by more than little."""

@@ -330,22 +330,23 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
 def _coarse_first(search, start):
     """A search that has tried what was found on a coarse grid, from a first iterate.
 
-    There equations with a derivative of the highest order in space and without are
-    looked for apart: few points are soon met by waves, whose states are not those from
-    which an equation of what spreads is found, nor the other way round. If the search
+    Between two ends, equations of first order in time with a derivative of the highest
+    order in space and without are looked for apart: few points are soon met by what is
+    carried along, from whose states no equation of what spreads is found. If the search
     was interrupted, that on the coarse grid.
     """
     settings, fine = search.settings, search.problem
     coarse = fine.with_grid(settings.n_steps, settings.n_points)
     states = coarse.interpolate_from(fine, start).states
-    first = search.on(coarse, has_leading=True)
+    apart = coarse.grid.order == 1 and not coarse.grid.is_ring
+    first = search.on(coarse, has_leading=True if apart else None)
     first.run(states)
-    if first.stop is None:
+    if apart and first.stop is None:
         other = search.on(coarse, has_leading=False)
         other.run(states)
         first = first.or_better(other)
-    if first.stop is None and first.best is not None:
-        first.run(states)
+        if first.stop is None and first.best is not None:
+            first.run(states)
     if first.stop is not None or first.best is None:
         return search if first.best is None else first
     best = first.best

@@ -344,19 +344,30 @@ def test_defaults_have_exact_states_and_say_so():
     assert_allclose(again.predict(P), cole_hopf(*P.T), rtol=0, atol=1e-3)
 
 
+CARRIED = {"operators": ("u", "u_x"), "known_part": "u_t", "variables": ("t", "x")}
+
+
+def carried(p, decay=0.5):
+    """A solution of u_t = -0.7 u_x - 0.5 u."""
+    return np.exp(-decay * p[:, 0]) * np.sin(4 * (p[:, 1] - 0.7 * p[:, 0]) + 1)
+
+
 def test_what_is_carried_along_is_found():
-    """u_t = -0.7 u_x - 0.5 u, between two ends."""
-
-    def carried(p):
-        return np.exp(-0.5 * p[:, 0]) * np.sin(4 * (p[:, 1] - 0.7 * p[:, 0]) + 1)
-
     rng = np.random.RandomState(1)
     X, P = rng.uniform(size=(40, 2)), rng.uniform(0.05, 0.95, size=(100, 2))
-    settings = {"operators": ("u", "u_x"), "known_part": "u_t", "variables": ("t", "x")}
-    model = OneStepKEqL(**settings, n_terms="auto").fit(X, carried(X))
+    model = OneStepKEqL(**CARRIED, n_terms="auto").fit(X, carried(X))
     assert isinstance(model.states_[0], EvolvedState)
     assert_allclose(model.predict(P), carried(P), atol=1e-3)
     assert set(model.equation_.terms()) == {"u", "u_x"}
+
+
+def test_exact_data_that_an_equation_nearly_meets_tell_of_another_one():
+    X = np.random.RandomState(1).uniform(size=(40, 2))
+    few = Polynomial(1, active_dims=("u_x",))  # it does not decay
+    model = OneStepKEqL(**CARRIED, equation_kernel=few, n_terms=1)
+    with pytest.warns(IdentifiabilityWarning, match="missed by"):
+        model.fit(X, carried(X, 0.01))
+    assert isinstance(model.states_[0], EvolvedState)
 
 
 def test_exact_states_start_from_earlier_ones(learned, exact):
