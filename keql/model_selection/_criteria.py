@@ -223,7 +223,9 @@ class Selection:
         fit = self.best
         if sees_noise(fit.two_step) or not fit.hypothesis.n_terms:
             return 0.0
-        levels = np.reshape(fit.problem.prior.noise, -1) / fit.two_step.observation_noise
+        levels = (
+            np.reshape(fit.problem.prior.noise, -1) / fit.two_step.observation_noise
+        )
         factor = float(np.max(levels))
         return factor if factor > self.criteria.interpolated else 0.0
 

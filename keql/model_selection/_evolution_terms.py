@@ -121,16 +121,15 @@ class CandidateTerms:
         complete.weights = self.single[:, exponents] @ (values @ equation.weights)
         return complete
 
-    def leads(self, axis):
-        """Whether sets have a derivative of the highest order in space, a function."""
+    def leading_terms(self, axis):
+        """Positions of those with a derivative of the highest order in space, a set."""
         equation = self.equation
         orders = [
             max(orders[1 - axis] for orders, _ in operator.terms)
             for operator in equation.operators[: equation.n_operators]
         ]
         columns = len(equation.variables) + np.flatnonzero(orders == np.max(orders))
-        has = np.any(self.exponents[:, columns], axis=1)
-        return lambda terms: bool(np.any(has[list(terms)]))
+        return {*np.flatnonzero(np.any(self.exponents[:, columns], axis=1)).tolist()}
 
     def terms_of(self, equation):
         """Positions of the terms of an equation."""
@@ -191,8 +190,8 @@ class TermSearch:
     solve : callable. Of an evolution problem, an iterate and a tolerance: a Result, or
         None.
     settings : TermSearchSettings. How far the search goes.
-    has_leading : bool, default=None. Whether terms have to have a derivative of the
-        highest order in space, or must not; None: either.
+    only_leading : bool, default=False. Whether one of the terms has to have a
+        derivative of the highest order in space.
 
     best : Result or None. Of the highest evidence.
     loss : float. Minus its log evidence, up to a constant.
@@ -200,27 +199,36 @@ class TermSearch:
     stop : Stop or None. Why the search was interrupted, if it was.
     """
 
-    def __init__(self, problem, candidates, n_terms, solve, settings, has_leading=None):
+    def __init__(
+        self, problem, candidates, n_terms, solve, settings, only_leading=False
+    ):
         self.problem = problem
         self.candidates = candidates
         self.n_terms = n_terms
         self.solve = solve
         self.settings = settings
-        self.has_leading = has_leading
+        self.only_leading = only_leading
+        self._leading = candidates.leading_terms(problem.grid.axis)
         self.tried = set()
         self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
 
-    def on(self, problem, has_leading=None):
+    def on(self, problem, only_leading=False):
         """The search anew, for a problem on another grid."""
         given = self.candidates, self.n_terms, self.solve, self.settings
-        return TermSearch(problem, *given, has_leading)
+        return TermSearch(problem, *given, only_leading)
 
     def or_better(self, other):
         """The search with the better result, among all sets from now on."""
         better = other if other.loss < self.loss else self
-        better.has_leading, better.stop = None, self.stop or other.stop
+        better.only_leading, better.stop = False, self.stop or other.stop
         better.tried, better.steps = self.tried | other.tried, self.steps + other.steps
         return better
+
+    @property
+    def leads(self):
+        """Whether the best equation has a derivative of the highest order in space."""
+        best = self.best and self.candidates.terms_of(self.best.solution.equation)
+        return bool(best and self._leading & {*best})
 
     def try_terms(self, problem, equation, states):
         """Solve for the terms of an equation, from some states; whether that worked."""
@@ -268,7 +276,6 @@ class TermSearch:
         those after the best one so far are no better.
         """
         candidates, known = self.candidates, None
-        leads = candidates.leads(self.problem.grid.axis)
         problem, equation = self.problem, candidates.equation
         if self.best is not None:
             problem, states = self.best.model.problem, self.best.solution.states
@@ -280,7 +287,8 @@ class TermSearch:
         wanted = self.settings.n_wanted if self.best is None else 1
         target, features = model.regression.whitened()
         sets = candidates.sets(self.n_terms, known, self.settings)
-        sets = [terms for terms in sets if self.has_leading in (None, leads(terms))]
+        if self.only_leading:
+            sets = [terms for terms in sets if self._leading & {*terms}]
         for terms in candidates.ranked(sets, target, features)[: self.settings.n_tried]:
             if terms == known or not wanted or self.stop is not None:
                 return
@@ -330,22 +338,21 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
 def _coarse_first(search, start):
     """A search that has tried what was found on a coarse grid, from a first iterate.
 
-    Between two ends, equations of first order in time with a derivative of the highest
-    order in space and without are looked for apart: few points are soon met by what is
-    carried along, from whose states no equation of what spreads is found. If the search
-    was interrupted, that on the coarse grid.
+    If the best equation there has no derivative of the highest order in space, those
+    that have one are searched alone: few points are soon met by what is carried along,
+    from whose states no equation of what spreads is found. If the search was
+    interrupted, that on the coarse grid.
     """
     settings, fine = search.settings, search.problem
     coarse = fine.with_grid(settings.n_steps, settings.n_points)
     states = coarse.interpolate_from(fine, start).states
-    apart = coarse.grid.order == 1 and not coarse.grid.is_ring
-    first = search.on(coarse, has_leading=True if apart else None)
+    first = search.on(coarse)
     first.run(states)
-    if apart and first.stop is None:
-        other = search.on(coarse, has_leading=False)
+    if first.stop is None and first.best is not None and not first.leads:
+        other = search.on(coarse, only_leading=True)
         other.run(states)
         first = first.or_better(other)
-        if first.stop is None and first.best is not None:
+        if first.stop is None and first.leads:
             first.run(states)
     if first.stop is not None or first.best is None:
         return search if first.best is None else first
