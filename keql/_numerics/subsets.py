@@ -266,7 +266,8 @@ def _eliminated(matrix, L, kept, others):
 def _cholesky_of_each(matrices, diagonals, exponents=range(-15, -7)):
     """Lower factors of matrices (m, k, k), those that fail with jitter.
 
-    And which (m,) have one; of the others it is that of the unit matrix. In units of each of `diagonals` (m, k), as the sizes of columns may differ by far:
+    And which (m,) have one; of the others it is that of the unit matrix. The jitter is
+    in units of each of `diagonals` (m, k), as the sizes of columns may differ by far:
     those before other columns were eliminated, which is what rounding errors are
     relative to.
     """

@@ -24,9 +24,10 @@ class TermPrior:
     sizes : tuple. Standard deviations of what a term contributes to the highest
         derivative, root mean square along the states and in units of its size. For each
         set that counts which suits it best: large terms may cancel.
-    rounding : float. Largest rounding error of a log evidence that is found from squares
-        of the target, in double precision: of exact data the noise counts as no lower,
-        as sets of terms that explain them alike would be told by rounding errors.
+    rounding : float. Largest rounding error of a log evidence that is found from
+        squares of the target, in double precision: of exact data the noise counts as no
+        lower, as sets of terms that explain them alike would be told by rounding
+        errors.
     """
 
     n_expected: float = 3.0

@@ -340,8 +340,9 @@ def _coarse_first(search, start):
 
     If the best equation there has no derivative of the highest order in space, those
     that have one are searched alone: few points are soon met by what is carried along,
-    from whose states no equation of what spreads is found. If the search was
-    interrupted, that on the coarse grid.
+    from whose states no equation of what spreads is found. Where the coarse grid has
+    solved none of the sets, few more are tried: other hypotheses, or states, are
+    nearer. If the search was interrupted, that on the coarse grid.
     """
     settings, fine = search.settings, search.problem
     coarse = fine.with_grid(settings.n_steps, settings.n_points)
@@ -354,8 +355,11 @@ def _coarse_first(search, start):
         first = first.or_better(other)
         if first.stop is None and first.leads:
             first.run(states)
-    if first.stop is not None or first.best is None:
-        return search if first.best is None else first
+    if first.best is None:
+        search.settings = replace(settings, n_tried=settings.n_wanted)
+        return search
+    if first.stop is not None:
+        return first
     best = first.best
     search.try_terms(
         replace(fine, priors=best.model.problem.priors),

@@ -248,8 +248,8 @@ class _Slice:
             raise ValueError(f"at={at!r} fixes all coordinates: leave one or two out.")
         if len(self.free) > 2:
             raise ValueError(
-                f"at={at!r} leaves {len(self.free)} coordinates, and a display shows one "
-                'or two of them: fix the others, as in at={"t": 1.0}.'
+                f"at={at!r} leaves {len(self.free)} coordinates, and a display shows "
+                'one or two of them: fix the others, as in at={"t": 1.0}.'
             )
 
     def points(self, free):
