@@ -313,8 +313,8 @@ class DualModel(LinearisedProblem):
         right[len(right) - len(effect) :] += effect
         return right
 
-    def _eliminate_state(self, a, b, m):
-        features, matrix = self._features_and_matrix(m)
+    def _eliminate_state(self, a, b, m, made=None):
+        features, matrix = made or self._features_and_matrix(m)
         rt = self._right(m, a, features @ (-self.evaluation.iterate.weights / b))
         psi = below_zeros(features, len(rt))
         L = factorise(matrix, self.problem.precisions[m], a)
@@ -343,15 +343,17 @@ class DualModel(LinearisedProblem):
         Sums over functions are taken in `n_parts` parts at most.
         """
 
-        def sums(members):
+        def sums(ranges):
             squares, products = 0.0, 0.0
-            for m in members:
-                _, Y, d = self._eliminate_state(a, b, m)
-                squares, products = squares + Y.T @ Y, products + Y.T @ d
+            for members in ranges:
+                made = self._features_and_matrices(members)
+                for m, own in zip(members, made, strict=True):
+                    _, Y, d = self._eliminate_state(a, b, m, own)
+                    squares, products = squares + Y.T @ Y, products + Y.T @ d
             return squares, products
 
-        members = range(len(self.problem.blocks))
-        parts = [members[i::n_parts] for i in range(min(n_parts, len(members)))]
+        ranges = self.problem.parts
+        parts = [ranges[i::n_parts] for i in range(min(n_parts, len(ranges)))]
         return self.merged(list(self.problem.map_blocks(sums, parts)))
 
     def _step_of_state(self, m, parts, a, effect):
