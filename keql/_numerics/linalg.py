@@ -32,7 +32,7 @@ def cholesky(A, jitter_exponents=range(-15, -7)):
     )
 
 
-def cholesky_in_place(A, block=2000):
+def cholesky_in_place(A, block=5000):
     """Lower Cholesky factor in the memory of A (n, n), an array in C order.
 
     None if A is not positive definite; A is lost in any case. It is made of columns by
@@ -129,11 +129,11 @@ def _refuse_infinite(A, entries):
         )
 
 
-def solve_lower(L, B, transposed=False, most=8e9):
+def solve_lower(L, B, transposed=False, most=4e10):
     """Solve L Z = B, or L^T Z = B if `transposed`, for a lower triangular L (n, n).
 
     The right-hand sides B have shape (n,) or (n, m), and so has Z. As many are
-    solved for at once as take `most` products of numbers, about a second: see
+    solved for at once as take `most` products of numbers, seconds at most: see
     :func:`cholesky_in_place`.
     """
     how = {"lower": True, "trans": "T" if transposed else "N", "check_finite": False}
@@ -152,7 +152,7 @@ def solve_cholesky(L, B):
     return solve_lower(L, solve_lower(L, B), transposed=True)
 
 
-def inverse_from_cholesky(L, block=2000):
+def inverse_from_cholesky(L, block=5000):
     """All entries (n, n) of (L L^T)^-1, for traces of its products with full matrices.
 
     Systems are solved with the factor itself, never with this. It is made of rows by
