@@ -31,7 +31,7 @@ CHECKED += [method(optimizer=None) for method in JOINT]
 EASY = {"operators": ("u",), "known_part": "u", "optimizer": None}
 CHECKED += [
     OneStepKEqL(**EASY, collocation_points=20),
-    ReducedOneStepKEqL(**EASY, collocation_points=20),
+    ReducedOneStepKEqL(**EASY),
 ]
 # Checks that an estimator is expected to fail, with the reason, by its class. None is.
 EXPECTED_FAILURES = {}
