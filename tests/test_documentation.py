@@ -13,10 +13,12 @@ from test_layers import ORDER
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "doc").glob("*.rst"))
 SLOW = {
+    "coming_from.rst",
     "guide_kernels.rst",
     "guide_reading.rst",
     "guide_solving.rst",
     "guide_systems.rst",
+    "guide_uncertainty.rst",
 }
 ENCODING = {"encoding": "utf-8"}
 # Numbers in what is printed; they may differ a little between machines.

@@ -8,6 +8,7 @@ import re
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -55,6 +56,7 @@ class Import:
     line: int
 
 
+@cache
 def read_imports(source, module, is_package):
     """Return every import in `source`, the text of the module called `module`."""
     tree = ast.parse(source)

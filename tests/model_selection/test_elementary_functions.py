@@ -107,6 +107,7 @@ def of_x_and_y():
     )
 
 
+@pytest.mark.slow
 def test_a_system_whose_angle_turns_round():
     def turning(t, state):
         return [state[1], 1.67 - np.sin(state[0]) - 0.64 * state[1]]
