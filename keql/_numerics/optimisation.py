@@ -5,7 +5,8 @@ is linearised, its model offers steps, and a control says which of them is taken
 other one finds a few hyperparameters within their bounds.
 """
 
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -67,6 +68,31 @@ class Result:
     def message(self):
         """Why the loop ended, and what to do if it ended early."""
         return self.stop.value.format(n_iter=self.n_iter, loss=self.loss)
+
+
+def or_stopped(best, find, *given):
+    """What `find` finds, or the best so far, stopped, if that is interrupted.
+
+    The `best` is a fit that can be `stopped`, or None: then there is nothing to keep,
+    and the interruption goes on. So it does for whoever interrupts a second time.
+    """
+    try:
+        return find(*given)
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        return best.stopped(Stop.KEYBOARD)
+
+
+@contextmanager
+def keep_best(search):
+    """The `best` Result of a search stays, stopped, when it is interrupted inside."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if search.best is None:
+            raise
+        search.best = replace(search.best, stop=Stop.KEYBOARD)
 
 
 def minimise(problem, start, control, *, max_iter, report=None):

@@ -20,7 +20,7 @@ from scipy import linalg
 
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.linalg import rms
-from keql._numerics.optimisation import FullSteps, minimise
+from keql._numerics.optimisation import FullSteps, Stop, keep_best, minimise
 from keql._numerics.subsets import TermOdds
 from keql._observations.data import PredictionScale, left_out_errors
 from keql.equation import (
@@ -255,6 +255,12 @@ class TermSearch:
 
     def run(self, states):
         """Compare, solve and compare again, from the best equation or from states."""
+        with keep_best(self):
+            self._run(states)
+        if self.best is not None and self.best.interrupted:
+            self.stop = self.best.stop
+
+    def _run(self, states):
         for _ in range(self.settings.n_rounds):
             before = self.loss
             self._round(states)
@@ -461,9 +467,12 @@ def polished(search):
     best = search.best
     if best is None or search.stop is not None:
         return best if best is None else replace(best, stop=search.stop)
-    result = search.solve(best.model.problem, best.solution, 1.0)
+    try:
+        result = search.solve(best.model.problem, best.solution, 1.0)
+    except KeyboardInterrupt:
+        return replace(best, stop=Stop.KEYBOARD)
     if not result.converged:
-        return best
+        return replace(best, stop=result.stop) if result.interrupted else best
     return _joined(best, result)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from keql._evolution.trajectories import make_trajectory_problem
-from keql._numerics.optimisation import Result, Stop
+from keql._numerics.optimisation import Result, Stop, or_stopped
 from keql._observations.data import PredictionScale
 from keql._regression.elementary import (
     ElementarySearch,
@@ -242,7 +242,8 @@ class ExactSearch:
         for find_kernels, tried in starts:
             before = best
             for hypothesis in tried:
-                fit = self._trajectories_from(find_kernels, hypothesis, best)
+                given = find_kernels, hypothesis, best
+                fit = or_stopped(best, self._trajectories_from, *given)
                 if fit is not None and fit.result.interrupted:
                     return fit if best is None else best.stopped(fit.result.stop)
                 if fit is not None and hypothesis in strict:
@@ -287,12 +288,7 @@ class ExactSearch:
         self.begin(hypothesis)
         enough = self.criteria.functions_miss * self.size
         given = self.two_step, hypothesis, self.context, simpler, enough
-        try:
-            return fit_elementary(*given)
-        except KeyboardInterrupt:
-            if simpler is None:
-                raise
-            return simpler.stopped(Stop.KEYBOARD)
+        return or_stopped(simpler, fit_elementary, *given)
 
     def _agree(self, fit, other):
         """Whether trajectories from another start are those that predict well."""
@@ -317,8 +313,8 @@ class ExactSearch:
             higher += wider[-1:]
         for row in higher:
             settings = TrajectorySearchSettings(n_tried=2) if row in wider else None
-            given = self.two_steps(row), row, self.context, settings
-            other = fit_trajectories(*given, simpler=fit)
+            given = self.two_steps(row), row, self.context, settings, fit
+            other = or_stopped(fit, fit_trajectories, *given)
             if other is not None and other.result.interrupted:
                 return fit.stopped(other.result.stop)
             if other is not None and row in wider:

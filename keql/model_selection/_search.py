@@ -11,6 +11,7 @@ equation learned with the one may be held while states are found with the other.
 from dataclasses import replace
 from itertools import islice
 
+from keql._numerics.optimisation import Stop
 from keql._regression.two_step import fit_two_steps
 from keql.equation import find_terms
 from keql.model_selection._annealing import (
@@ -98,13 +99,22 @@ class _Search:
             self.exact.leave_out(self.table[2:5], "exact states predict well enough")
             selection = Selection(exact=exact)
         else:
-            selection = self._joint(exact)
+            selection = self._joint_or_stopped(exact)
         return replace(
             selection,
             not_tried=self.exact.not_tried,
             integrable=not self.table[0].why_not,
             criteria=self.criteria,
         )
+
+    def _joint_or_stopped(self, exact):
+        """The same, or the exact states so far if it is interrupted."""
+        try:
+            return self._joint(exact)
+        except KeyboardInterrupt:
+            if exact is None:
+                raise
+            return Selection(exact=exact.stopped(Stop.KEYBOARD))
 
     def _joint(self, exact):
         """The joint fit with the best kernels, or exact states if it promises less."""

@@ -22,7 +22,7 @@ from keql._evolution.trajectories import (
 )
 from keql._joint.assembly import joint_basis, joint_weights
 from keql._numerics.linalg import rms
-from keql._numerics.optimisation import RelaxedSteps, minimise
+from keql._numerics.optimisation import RelaxedSteps, keep_best, minimise
 from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.screening import with_most_probable_terms
@@ -91,8 +91,7 @@ class TrajectorySearchSettings:
 def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     """Exact trajectories from the states of a learned model, with the best terms.
 
-    learned : LearnedModel. States to start from, and equations with all terms that
-        there may be.
+    learned : LearnedModel. States to start from, and equations with all terms.
     hypothesis : Hypothesis. How many terms there are, and the noise.
     context : Context. How problems are solved.
     settings : TrajectorySearchSettings, default=None. None: the default ones.
@@ -118,15 +117,16 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     solve = partial(solve_trajectories, learned, context, settings)
     table = TermTable(learned, joint_basis(learned.equations), hypothesis)
     search = _TermSearch(problem, table, solve, settings)
-    if simpler is not None:
-        search.extend(simpler)
-    elif table.groups.size and np.any(table.groups >= 0):
-        start = problem.start_without_terms() if is_field else problem.start()
-        search.run(problem, start)
-    else:
-        search.best = solve(problem, problem.start())
-    search.settle()
-    search.resolve()
+    with keep_best(search):
+        if simpler is not None:
+            search.extend(simpler)
+        elif np.any(table.groups >= 0):
+            start = problem.start_without_terms() if is_field else problem.start()
+            search.run(problem, start)
+        else:
+            search.best = solve(problem, problem.start())
+        search.settle()
+        search.resolve()
     result = search.best
     if result is None or not (result.converged or result.interrupted):
         return None

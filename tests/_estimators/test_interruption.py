@@ -106,3 +106,18 @@ def test_an_earlier_fit_stays(monkeypatch, name):
     with pytest.raises(ValueError, match="y"):
         model.fit(T, Y[:3])
     assert fitted_attributes(model).keys() == before.keys()
+
+
+def test_the_best_so_far_is_kept_between_the_stages(monkeypatch):
+    """Where terms are compared, after some were solved for."""
+    from keql._regression.term_scores import TermScores
+
+    compare = TermScores.linearised
+    stopping = InterruptAt(compare, 2)
+    monkeypatch.setattr(TermScores, "linearised", lambda *args: stopping(*args))
+    model = OneStepKEqL(**GIVEN, n_terms="auto")
+    with pytest.warns(UserWarning, match="interrupted"):
+        model.fit(T, Y)
+    assert stopping.calls == 2
+    assert not model.converged_ and model.equation_.terms()["u"] == pytest.approx(-1)
+    np.testing.assert_allclose(model.predict(T), Y, rtol=1e-6)
