@@ -178,8 +178,10 @@ def filtering_error(estimator: Any, X: Any, y: Any) -> float:
     """
     estimator = _fitted(estimator)
     _check_method(estimator, "estimator", "predict")
-    labels = function_labels(estimator, X)
-    return relative_l2_error(y, estimator.predict(X), functions=labels)
+    labels, predicted = function_labels(estimator, X), estimator.predict(X)
+    with naming("X and y"):
+        check_consistent_length(predicted, y)
+    return relative_l2_error(y, predicted, functions=labels)
 
 
 def filtering_scorer(estimator, X, y):
@@ -221,6 +223,8 @@ def _true_values(unknown_part, features):
         truths = [call_given(unknown_part, "unknown_part", S, True) for S in features]
     else:
         refuse_no_array(unknown_part, "unknown_part")
+        if hasattr(unknown_part, "columns"):
+            unknown_part = np.asarray(unknown_part)
         if isinstance(unknown_part, Real) or not len(unknown_part):
             raise ValueError("unknown_part must have one value for each feature.")
         is_list = len(features) > 1 or np.ndim(unknown_part[0]) == 1
@@ -275,11 +279,10 @@ def equation_error(equation: Any, features: Any, unknown_part: Any) -> float:
     with naming("unknown_part"):
         truths = _true_values(unknown_part, features)
     name = "equation.unknown_part(features)"
-    errors = [
-        _relative(truth, _values(equation.unknown_part(S), name), "unknown_part")
-        for truth, S in zip(truths, features, strict=True)
-    ]
-    return float(np.mean(errors))
+    with naming("features"):
+        found = [_values(equation.unknown_part(S), name) for S in features]
+    pairs = zip(truths, found, strict=True)
+    return float(np.mean([_relative(*pair, "unknown_part") for pair in pairs]))
 
 
 def _equation_score(estimator, X=None, y=None, *, features, unknown_part):

@@ -64,7 +64,7 @@ class Trajectory:
         initial=0,
         rtol=1e-9,
         largest=1e4,
-        most=200_000,
+        most=100_000,
     ):
         self.flow, self.times, self.nodes = flow, times, nodes
         self.root, self.outside, self.initial = root, outside, initial

@@ -293,7 +293,7 @@ def _find_operator(entry, operators, parse):
     if entry == int(entry) and 0 <= entry < len(operators):
         return int(entry)
     raise ValueError(
-        f"X has the entry {entry!r} in its operator column: it must be the "
+        f"X has the entry {entry!r} in its operator_column: it must be the "
         "name of an operator or its position in boundary_operators, from 0 to "
         f"{len(operators) - 1}."
     )

@@ -65,7 +65,8 @@ def impose(equation, labels, conditions, collocation_points, forcing, inputs):
 
 
 def _is_default(given):
-    return given is None or isinstance(given, Integral)
+    is_number = isinstance(given, Integral) and not isinstance(given, bool)
+    return given is None or is_number
 
 
 def _place(given, equation, labels, conditions):

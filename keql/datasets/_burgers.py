@@ -7,7 +7,7 @@ import numpy as np
 from scipy.fft import dst, idst
 from scipy.interpolate import RectBivariateSpline
 
-from keql._numerics.arguments import call_given
+from keql._numerics.arguments import call_given, refuse_no_array
 from keql._numerics.memory import refuse_steps
 from keql.datasets import _common as common
 from keql.kernels import RBF, Constant, Polynomial
@@ -253,6 +253,7 @@ def make_burgers(
     common.check_number(noise, "noise", min_val=0.0)
     if not isinstance(layout, str) or layout not in ("random", "boundary"):
         raise ValueError(f"layout={layout!r}; give 'random' or 'boundary'.")
+    refuse_no_array(collocation_shape, "collocation_shape")
     shape = np.asarray(collocation_shape)
     if shape.shape != (2,) or shape.dtype.kind != "i" or np.any(shape < (2, 3)):
         raise ValueError(
@@ -261,7 +262,9 @@ def make_burgers(
         )
     n_inner = (shape[0] - 1) * (shape[1] - 2)
     if layout == "random":
-        common.check_count(n_interior, "n_interior", 0, n_inner, "inner grid points")
+        common.check_count(
+            n_interior, "n_interior", 0, n_inner, "inner points of collocation_shape"
+        )
     rng = common.random_generator(random_state)
     if initial_condition is None:
         initial_condition = partial(_random_initial_condition, rng=rng)

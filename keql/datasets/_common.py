@@ -42,6 +42,8 @@ def check_count(value, name, smallest, largest=None, what=None):
 
     A data set has about a hundred numbers for each of what is counted.
     """
+    if isinstance(value, bool):
+        raise TypeError(f"{name} is {value}, which is no number.")
     check_scalar(value, name, Integral, min_val=smallest)
     advice = "give a smaller number."
     MemoryBudget().refuse_above(100 * int(value), f"{name}={value:,}", advice)

@@ -175,7 +175,9 @@ def make_darcy(
     common.check_count(n_functions, "n_functions", 1)
     common.check_count(grid_size, "grid_size", 3)
     n_inner = (grid_size - 2) ** 2
-    common.check_count(n_interior, "n_interior", 0, n_inner, "inner grid points")
+    common.check_count(
+        n_interior, "n_interior", 0, n_inner, "inner points of grid_size"
+    )
     common.check_number(noise, "noise", min_val=0.0)
     rng = common.random_generator(random_state)
     fields = _GaussianFields(n_functions, length_scale, rng)

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import make_interp_spline
 
+from keql._numerics.arguments import naming
 from keql._numerics.memory import refuse_steps
 from keql.datasets import _common as common
 from keql.kernels import RBF, Constant, RationalQuadratic
@@ -24,7 +25,8 @@ class _DuffingTruth:
         solution = solve_ivp(_rate, span, initial, dense_output=True, **settings)
         n_nodes = int(nodes_per_time * self.t_max)
         t = np.linspace(0.0, self.t_max, max(n_nodes, 8 * len(solution.t)))
-        self._spline = make_interp_spline(t, solution.sol(t)[0], k=7)
+        with naming("t_max"):
+            self._spline = make_interp_spline(t, solution.sol(t)[0], k=7)
 
     def __call__(self, X, operator="u", function=None):
         common.refuse_function(function)

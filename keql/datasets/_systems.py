@@ -143,7 +143,7 @@ def integrate(rate, initial, t_end, nodes_per_time, max_step=np.inf):
             raise ValueError(
                 f"the solution from initial={initial!r} to t_end={t_end:g} changes too "
                 f"fast: it takes more than {most:,.0f} evaluations. Give other numbers "
-                "for it, or for the parameters of the equations."
+                "for it, or other parameters of the equations."
             )
         return rate(t, values)
 
@@ -151,7 +151,7 @@ def integrate(rate, initial, t_end, nodes_per_time, max_step=np.inf):
     if not solution.success:
         raise ValueError(
             f"the solution from initial={initial!r} ends at t = {solution.t[-1]:.3g}, "
-            f"before t_end={t_end}: {solution.message}"
+            f"before t_end={t_end}: {solution.message} Give other parameters."
         )
     n_nodes = max(int(nodes_per_time * t_end), 8)
     t = np.linspace(0.0, t_end, n_nodes)

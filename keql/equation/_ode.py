@@ -122,7 +122,8 @@ class _System:
             raise SimulationError(
                 f"the integration of {self.equations} came to t = {self.latest:g} in "
                 f"{self.evaluations - 1} evaluations and {spent:.1f} seconds: raise "
-                "max_evaluations or max_seconds, lower rtol's accuracy, or use "
+                "max_evaluations or max_seconds, end t_eval earlier, lower rtol's "
+                "accuracy, or use "
                 "method='Radau' if the equation is stiff.",
                 self.latest,
             )

@@ -80,7 +80,7 @@ def equation_from_plain(make, plain, features=None):
     basis = _basis(kernel, points)
     equation = make(
         operators=operators,
-        n_operators=entry("n_operators", _whole),
+        n_operators=entry("n_operators", partial(_whole, most=len(operators))),
         known_part=known_part,
         basis=basis,
         weights=weights,
@@ -114,7 +114,13 @@ class _Entries:
         """What `read` makes of the entry."""
         try:
             return read(self.plain[name])
-        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
             raise ValueError(
                 f"the entry {name!r} of the values is none that to_dict gives: {error}"
             ) from error
@@ -159,9 +165,10 @@ def _numbers(given, ndim):
     return None if given is None else as_numbers(given, "it", ndim)
 
 
-def _whole(given):
-    if isinstance(given, bool) or not isinstance(given, Integral):
-        raise TypeError("a whole number is expected.")
+def _whole(given, most):
+    is_number = isinstance(given, Integral) and not isinstance(given, bool)
+    if not is_number or not 0 <= given <= most:
+        raise TypeError(f"a whole number from 0 to {most} is expected.")
     return int(given)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Hyperparameter
 
-from keql._numerics.arguments import as_numbers, as_rows
+from keql._numerics.arguments import as_numbers, as_rows, naming
 from keql.kernels._base import Kernel
 
 
@@ -127,7 +127,8 @@ class ActiveKernel(Kernel):
         """Indices of the active columns among `d`."""
         if self.active_dims is None:
             return np.arange(d)
-        names = np.atleast_1d(self.active_dims)
+        with naming("active_dims"):
+            names = np.atleast_1d(self.active_dims)
         if names.dtype.kind in "US":
             raise ValueError(
                 f"active_dims={self.active_dims!r} are names of columns: use the "

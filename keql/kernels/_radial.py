@@ -8,7 +8,7 @@ import numpy as np
 from autograd import elementwise_grad
 from scipy.special import gamma, kv
 
-from keql._numerics.arguments import check_positive
+from keql._numerics.arguments import check_positive, refuse_odd_numbers
 from keql._numerics.autodiff import differentiate
 from keql.kernels._active import hyperparameter, row_blocks
 from keql.kernels._stationary import AnisotropicKernel
@@ -356,6 +356,7 @@ class RationalQuadratic(_Radial):
 
     def _profile_derivatives(self, rho, orders):
         check_positive(self.alpha, "alpha")
+        refuse_odd_numbers({"alpha": self.alpha})
         base = 1 + rho / self.alpha
         value = base ** -(self.alpha + min(orders))
         derivatives = []

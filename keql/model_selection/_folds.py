@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_consistent_length, check_random_state
 
-from keql._numerics.arguments import naming
+from keql._numerics.arguments import naming, refuse_no_array
 from keql._observations.columns import split_labels
 from keql._observations.data import on_border
 
@@ -143,6 +143,7 @@ class FunctionKFold(BaseEstimator, BaseCrossValidator):
             folds, or a training set would lack a function.
         """
         self._check_parameters()
+        refuse_no_array(X, "X")
         check_consistent_length(X, y, groups)
         points, labels = split_labels(X, self.function_column, "function_column")
         kept = self._rows_always_trained(X, points, labels)
@@ -211,8 +212,8 @@ class FunctionKFold(BaseEstimator, BaseCrossValidator):
             dealt = list(rows_of.values())
             if len(dealt) == 1 and label not in has_kept:
                 raise ValueError(
-                    f"the function {label!r} has nothing left for training where its "
-                    f"only {'row' if len(dealt[0]) == 1 else 'group'} is held out: "
+                    f"the function {label!r} has nothing left in X for training where "
+                    f"its only {'row' if len(dealt[0]) == 1 else 'group'} is held out: "
                     "leave the function out, or say in always_train that it stays."
                 )
             if self.shuffle:
