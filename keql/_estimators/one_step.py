@@ -432,6 +432,12 @@ def _doubts(selection, given):
     doubts += pulled_to_zero(given, fit.learned)
     rivals = rivals_in_words(selection.rivals)
     doubts += [rivals] if rivals else []
+    if selection.misses_exact_fields:
+        doubts.append(
+            "no states were found that obey the equations exactly, and terms were "
+            "chosen with equations that hold at collocation points only: they may be "
+            "others. Observe more, or with less noise, or ask for fewer terms"
+        )
     if selection.misses:
         doubts.append(
             f"observations and equations are missed by {selection.misses:.2g} times "

@@ -219,3 +219,22 @@ def order_in_space(setup, axis, state=None):
         (orders[1 - axis] for name, orders, _ in parts if state in (None, name)),
         default=0,
     )
+
+
+def are_semilinear(learned, products):
+    """Which products of features have no highest derivative in space as a factor.
+
+    But for such a derivative alone. `products` (q, c) are powers of the features that
+    an unknown part of the LearnedModel depends on; an array of shape (q,) of bool.
+    """
+    setup, n = learned.setup, learned.setup.n_operators
+    axis = time_axis(setup, len(learned.variables), learned.observations.periods)
+    highest = [
+        any(
+            0 < orders[1 - axis] == order_in_space(setup, axis, name)
+            for name, orders, _ in operator.parts
+        )
+        for operator in setup.operators[:n]
+    ]
+    powers = np.sum(products[:, products.shape[1] - n :][:, highest], axis=1)
+    return (powers == 0) | (np.sum(products, axis=1) == 1)

@@ -3,6 +3,7 @@
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from scipy import linalg
@@ -145,3 +146,39 @@ class EvolutionModel:
             given = *given, self.problem.prior, forcing
             states.append(EvolvedState(grid, values, *given))
         return states
+
+
+def with_best_prior(result, first, solve, better=0.1):
+    """A result, or one with another prior of boundary values that explains more.
+
+    Steps keep the prior of the first linearisation: far from the solution, its
+    likelihood may have another maximum, where boundary values take up what the
+    equations do not explain yet. Kernels begin anew, with the noise of the result, as
+    with less boundary values may take that up, and with the first one, as exact data
+    call for.
+
+    result : Result. With exact states.
+    first : EvolutionProblem. With the kernels to start from.
+    solve : callable. Of an evolution problem and an iterate: a Result, or None.
+    better : float. By which the log likelihood has to be higher.
+    """
+    problem = result.model.problem
+    kernels = [prior.kernel for prior in (*first.priors, first.smooth_prior)]
+    pairs = product((problem.prior, first.prior), kernels)
+    priors = [replace(prior, kernel=kernel) for prior, kernel in pairs]
+    problem = replace(problem, priors=tuple(priors))
+    model = problem.linearise(problem.evaluate(result.solution))
+    if model is None or model.loss > result.model.loss - better:
+        return result
+    other = solve(model.problem, result.solution)
+    return result if other is None or not other.converged else joined(result, other)
+
+
+def joined(result, after):
+    """A result with the history of the one that it began from."""
+    return replace(
+        after,
+        loss_curve=result.loss_curve + after.loss_curve[1:],
+        damping_curve=result.damping_curve + after.damping_curve,
+        n_iter=result.n_iter + after.n_iter,
+    )

@@ -1,6 +1,7 @@
 """How probable sets of terms are: the evidence of equations that are integrated."""
 
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -24,10 +25,9 @@ class TermPrior:
     sizes : tuple. Standard deviations of what a term contributes to the highest
         derivative, root mean square along the states and in units of its size. For each
         set that counts which suits it best: large terms may cancel.
-    rounding : float. Largest rounding error of a log evidence that is found from
-        squares of the target, in double precision: of exact data the noise counts as no
-        lower, as sets of terms that explain them alike would be told by rounding
-        errors.
+    rounding : float. Largest rounding error of a log evidence, which is found from
+        squares of the target: of exact data the noise counts as no lower, as sets of
+        terms that explain them alike would be told by rounding errors.
     """
 
     n_expected: float = 3.0
@@ -105,3 +105,103 @@ class TermScores:
         contributions = self.contributions(model, equations)
         precisions = (contributions / self.sizes[:, None]) ** 2
         return np.where(self.is_chosen, precisions, 1.0)
+
+
+class TermSets:
+    """Sets of the terms of a table, as lists of rising positions, and their neighbours.
+
+    table : TermTable. The terms, and how many each equation keeps.
+    few, share : int, float. Of more terms than `few`, this part is taken out at once.
+    n_compared : int. So many of the best neighbours are compared by their own evidence.
+    """
+
+    def __init__(self, table, few, share, n_compared):
+        self.table, self.few, self.share = table, few, share
+        self.n_compared = n_compared
+
+    def best(self, score, offered=None):
+        """The best set by a score, of all terms or of those at the positions `offered`.
+
+        Terms are taken out one by one, that whose loss lowers the evidence least, first
+        those of equations whose number of terms is given; from the best set on the way,
+        terms are added, taken out or exchanged while that raises it.
+        """
+        everything = list(range(len(self.table.groups)))
+        kept = everything if offered is None else list(offered)
+        while self._surplus(kept):
+            kept = self.without_one(kept, self._surplus(kept), score)
+        best, highest = kept, score(kept)
+        while len(kept) > self.few:
+            fewer = self._without_least(kept, score)
+            if len(fewer) == len(kept):
+                break
+            kept = fewer
+            if score(kept) > highest:
+                best, highest = kept, score(kept)
+        while self.table.removable(kept):
+            kept = self.without_one(kept, self.table.removable(kept), score)
+            if score(kept) > highest:
+                best, highest = kept, score(kept)
+        while True:
+            offers = islice(self.neighbours(best, score, offered), self.n_compared)
+            offer = max(offers, key=score, default=best)
+            if not score(offer) > highest + 1e-9:
+                return best
+            best, highest = offer, score(offer)
+
+    def fewer(self, kept, score):
+        """The best sets of ever fewer terms than a set has, from the largest on.
+
+        One term is taken out after the other, and others exchanged while that raises
+        the score.
+        """
+        while self.table.removable(kept):
+            kept = self.without_one(kept, self.table.removable(kept), score)
+            while True:
+                equal = self.neighbours(kept, score)
+                offer = next((o for o in equal if len(o) == len(kept)), kept)
+                if not score(offer) > score(kept) + 1e-9:
+                    break
+                kept = offer
+            yield kept
+
+    def without_one(self, kept, removable, score):
+        """The best set by a score without one of the removable terms."""
+        values = zip(score.less(kept), kept, strict=True)
+        _, out = max((value, i) for value, i in values if i in removable)
+        return [i for i in kept if i != out]
+
+    def neighbours(self, kept, score, offered=None):
+        """Sets with a term more, a term less, or a term exchanged for another.
+
+        The best first, by a score of all of them at once; with other terms only of
+        those `offered`, if they are given.
+        """
+        groups, removable = self.table.groups, self.table.removable(kept)
+        unused = np.setdiff1d(np.flatnonzero(groups >= 0), kept)
+        if offered is not None:
+            unused = np.intersect1d(unused, offered)
+        free = ~np.isin(groups[unused], self.table.fixed)
+        less = np.array([i in removable for i in kept])
+        allowed = np.zeros((len(kept) + 1, len(unused) + 1), dtype=bool)
+        allowed[:-1, -1], allowed[-1, :-1] = less, free
+        allowed[:-1, :-1] = groups[kept][:, None] == groups[unused]
+        allowed[:-1, :-1] |= less[:, None] & free
+        values = np.where(allowed, score.neighbours(kept, unused), -np.inf)
+        order = np.argsort(-values, axis=None, kind="stable")[: np.sum(allowed)]
+        for i, j in zip(*np.unravel_index(order, values.shape), strict=True):
+            yield sorted([*kept[:i], *kept[i + 1 :], *unused[j : j + 1].tolist()])
+
+    def _surplus(self, kept):
+        """Positions of terms that equations have beyond the number that is given."""
+        table = self.table
+        return {i for i in table.removable(kept) if table.is_fixed(table.groups[i])}
+
+    def _without_least(self, kept, score):
+        """The terms kept if some that cost least are taken out at once."""
+        costs, removable = score.costs(kept), self.table.removable(kept)
+        order = [kept[i] for i in np.argsort(costs) if kept[i] in removable]
+        for i in order[: max(1, int(self.share * len(kept)))]:
+            if i in self.table.removable(kept):
+                kept = [j for j in kept if j != i]
+        return kept

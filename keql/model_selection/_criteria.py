@@ -278,6 +278,18 @@ class Selection:
         near = [(terms, o) for terms, o in ranked if o > -self.criteria.rival]
         return [(chosen, 0.0), *((t, o) for t, o in near if t != chosen)]
 
+    @property
+    def misses_exact_fields(self):
+        """Whether no exact states were found of several fields that could have some.
+
+        Terms that were chosen with equations at collocation points may then be there
+        for what states do between these.
+        """
+        fit = self.best
+        is_field = fit.two_step.setup.is_system and len(fit.two_step.variables) > 1
+        chosen = fit.hypothesis.n_terms is not None
+        return bool(is_field and chosen and self.integrable and not fit.is_exact)
+
     def or_better(self, other, factor=1.0):
         """This, or another one with smaller errors, `factor` times its own at most."""
         if other.joint.result.interrupted:

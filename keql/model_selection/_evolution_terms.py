@@ -12,12 +12,13 @@ more terms are on offer, the more is asked of each.
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations, product
+from itertools import combinations
 from math import comb
 
 import numpy as np
 from scipy import linalg
 
+from keql._evolution.model import joined, with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import FullSteps, Stop, keep_best, minimise
@@ -270,7 +271,8 @@ class TermSearch:
 
     def _refresh(self):
         """Forget sets that were not solved with the best prior of boundary values."""
-        other = with_best_prior(self.best, self.problem, self.solve)
+        solve = partial(self.solve, factor=10.0)
+        other = with_best_prior(self.best, self.problem, solve)
         if other is not self.best:
             self.tried = set()
             self.record(other)
@@ -326,7 +328,7 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
     if hypothesis.n_terms is None:
         result = solve(problem, start, 1.0)
         if result is not None and result.converged:
-            result = with_best_prior(result, problem, solve, 1.0)
+            result = with_best_prior(result, problem, partial(solve, factor=1.0))
         steps = []
     else:
         candidates = CandidateTerms(two_step.equation)
@@ -410,41 +412,6 @@ def _start(problem, previous):
     return problem.iterate(equation, [state.values.ravel() for state in states])
 
 
-def with_best_prior(result, first, solve, factor=10.0, better=0.1):
-    """A result, or one with another prior of boundary values that explains more.
-
-    Steps keep the prior of the first linearisation: far from the solution, its
-    likelihood may have another maximum, where boundary values take up what the equation
-    does not explain yet. Kernels begin anew, with the noise of the result, as with less
-    boundary values may take that up, and with the first one, as exact data call for.
-
-    result : Result. With exact states.
-    first : EvolutionProblem. With the kernels to start from.
-    solve : callable. As of a TermSearch, with the `factor` of the tolerance.
-    better : float. By which the log likelihood has to be higher.
-    """
-    problem = result.model.problem
-    kernels = [prior.kernel for prior in (*first.priors, first.smooth_prior)]
-    pairs = product((problem.prior, first.prior), kernels)
-    priors = [replace(prior, kernel=kernel) for prior, kernel in pairs]
-    problem = replace(problem, priors=tuple(priors))
-    model = problem.linearise(problem.evaluate(result.solution))
-    if model is None or model.loss > result.model.loss - better:
-        return result
-    other = solve(model.problem, result.solution, factor)
-    return result if other is None or not other.converged else _joined(result, other)
-
-
-def _joined(result, after):
-    """A result with the history of the one that it began from."""
-    return replace(
-        after,
-        loss_curve=result.loss_curve + after.loss_curve[1:],
-        damping_curve=result.damping_curve + after.damping_curve,
-        n_iter=result.n_iter + after.n_iter,
-    )
-
-
 def solve_exactly(learned, context, settings, problem, start, factor):
     """Full steps until states change by less than a tolerance; None without any.
 
@@ -473,7 +440,7 @@ def polished(search):
         return replace(best, stop=Stop.KEYBOARD)
     if not result.converged:
         return replace(best, stop=result.stop) if result.interrupted else best
-    return _joined(best, result)
+    return joined(best, result)
 
 
 def exact_fit(learned, hypothesis, result, steps):

@@ -142,6 +142,17 @@ class TermTable:
             )
         ]
 
+    def positions(self, holds):
+        """Those of the terms for whose powers (q, c) a condition holds, or that stay.
+
+        Functions of a dictionary have no powers, and count as such for which it does.
+        """
+        flags = [
+            np.ones(size, bool) if own is None or own.ndim == 1 else holds(own)
+            for own, size in zip(self.exponents, self._sizes(), strict=True)
+        ]
+        return np.flatnonzero(np.concatenate(flags)).tolist()
+
     def coefficients(self, basis, kept):
         """Coefficients (len(kept), p) of the terms kept, times weights in a basis."""
         blocks = []

@@ -14,7 +14,8 @@ from itertools import islice
 import numpy as np
 from scipy import linalg
 
-from keql._evolution.form import why_not_integrated
+from keql._evolution.form import are_semilinear, why_not_integrated
+from keql._evolution.model import with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import (
     make_trajectory_problem,
@@ -26,7 +27,7 @@ from keql._numerics.optimisation import RelaxedSteps, keep_best, minimise
 from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.screening import with_most_probable_terms
-from keql._regression.term_scores import TermPrior, TermScores
+from keql._regression.term_scores import TermPrior, TermScores, TermSets
 from keql.equation import WeightPosterior
 from keql.model_selection._fewer_terms import TermsStep, TermTable
 from keql.model_selection._fit import Fit
@@ -57,6 +58,10 @@ class TrajectorySearchSettings:
         observations, from which on the search is given up.
     divides_early : bool. Whether steps are divided during the search, or at its end.
     tries_fewer : bool. Whether ever fewer terms are tried if the best lead nowhere.
+    of_space : bool. Whether states are fields: a set without products of highest
+        derivatives is then tried if the first one has no solution.
+    n_simpler : int. Of sets with fewer terms than the best one that are within the
+        margin of it, linearised, so many are solved for if no others are better.
     first_grid : tuple. Steps in time and points in space of the search among fields.
     prior : TermPrior. What is expected of terms.
     """
@@ -75,6 +80,8 @@ class TrajectorySearchSettings:
     hopeless: float = 0.9
     divides_early: bool = True
     tries_fewer: bool = False
+    of_space: bool = False
+    n_simpler: int = 0
     first_grid: tuple = (20, 40)
     prior: TermPrior = TermPrior()
 
@@ -85,6 +92,7 @@ class TrajectorySearchSettings:
         Kernels and noise, found anew in each, are known to some digits only.
         """
         more = {"divides_early": False, "tries_fewer": True}
+        more |= {"of_space": True, "n_simpler": 3}
         return cls(max_steps=15, tol=30.0, part=3e-2, **more)
 
 
@@ -107,25 +115,21 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     if settings is None:
         of_fields = TrajectorySearchSettings.of_fields
         settings = of_fields() if is_field else TrajectorySearchSettings()
-    operators = [operator.name for operator in learned.observations.operators]
-    given = [hypothesis.of_state(name).observation_noise for name in operators]
-    given = np.array(given, dtype=float)
-    if is_field:
-        problem = make_evolution_problem(learned, given, settings.first_grid)
-    else:
-        problem = make_trajectory_problem(learned, given)
+    problem = _problem_of(learned, hypothesis, settings)
     solve = partial(solve_trajectories, learned, context, settings)
     table = TermTable(learned, joint_basis(learned.equations), hypothesis)
     search = _TermSearch(problem, table, solve, settings)
     with keep_best(search):
         if simpler is not None:
             search.extend(simpler)
-        elif np.any(table.groups >= 0):
+        elif table.groups.size and np.any(table.groups >= 0):
             start = problem.start_without_terms() if is_field else problem.start()
             search.run(problem, start)
         else:
             search.best = solve(problem, problem.start())
         search.settle()
+        if is_field and search.best is not None and search.best.converged:
+            search.best = with_best_prior(search.best, problem, solve)
         search.resolve()
     result = search.best
     if result is None or not (result.converged or result.interrupted):
@@ -138,6 +142,16 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
         learned.state_kernel,
         terms_path=sorted(search.steps, key=lambda step: -len(step.terms)),
     )
+
+
+def _problem_of(learned, hypothesis, settings):
+    """The problem of exact states of a learned model, with the noise that is given."""
+    operators = [operator.name for operator in learned.observations.operators]
+    given = [hypothesis.of_state(name).observation_noise for name in operators]
+    given = np.array(given, dtype=float)
+    if len(learned.variables) > 1:
+        return make_evolution_problem(learned, given, settings.first_grid)
+    return make_trajectory_problem(learned, given)
 
 
 def _without_terms(equation):
@@ -185,6 +199,8 @@ class _TermSearch:
         self.single = table.weights(self.basis, everything, np.eye(len(everything)))
         equations = problem.learned.equations
         self.scores = TermScores(table, self.single, equations, settings.prior)
+        sizes = settings.few, settings.share, settings.n_compared
+        self.sets = TermSets(table, *sizes)
         self.best, self.score, self.kept = None, -np.inf, None
         self.best_converged = None, -np.inf, None
         self.steps, self.tried = [], set()
@@ -222,7 +238,7 @@ class _TermSearch:
                 return
             score = self.scores.linearised(model)
             if self.kept is None:
-                offers = [self._best_set(score)]
+                offers = self._first_sets(score)
             else:
                 offers = self._best_neighbours(score, model)
             for offer in offers:
@@ -240,6 +256,36 @@ class _TermSearch:
             if self.settings.divides_early:
                 self.resolve()
             problem, iterate = self._best_with_all_terms()
+
+    def _first_sets(self, score):
+        """The best set; if that leads nowhere, of fields, the best semilinear one.
+
+        Products of highest derivatives let short waves grow, and some of very many
+        terms are there for the errors of the first states.
+        """
+        yield self.sets.best(score)
+        table = self.table
+        if self.best_converged[0] is not None or not self.settings.of_space:
+            return
+        offered = table.positions(partial(are_semilinear, self.problem.learned))
+        counts = [np.sum(table.groups[offered] == e) for e in table.fixed]
+        pairs = zip(counts, table.fixed, strict=True)
+        if all(count >= table.fewest[e] for count, e in pairs):
+            yield self.sets.best(score, offered)
+
+    def _simpler(self, score):
+        """Sets of fewer terms that are about as probable, the fewest first.
+
+        Terms that make up for one another go together: at the solution with all of
+        them a set without some is poorer than it is at its own.
+        """
+        if not self.settings.n_simpler:
+            return
+        least = score(self.kept) - self.settings.margin
+        fewer = self.sets.fewer(self.kept, score)
+        near = [kept for kept in fewer if score(kept) > least]
+        near = [kept for kept in near[::-1] if tuple(kept) not in self.tried]
+        yield from near[: self.settings.n_simpler]
 
     def _is_hopeless(self):
         """Whether the best terms so far do not predict at all."""
@@ -295,7 +341,7 @@ class _TermSearch:
         """
         no_odds = TermOdds(np.full(len(self.table.groups), -1))
         even = self.scores.linearised(model, no_odds)
-        for offer in (self._best_set(even), list(range(len(self.table.groups)))):
+        for offer in (self.sets.best(even), list(range(len(self.table.groups)))):
             if self.best is None and tuple(offer) not in self.tried:
                 self._try(offer, model, even, iterate)
 
@@ -304,9 +350,9 @@ class _TermSearch:
 
         Some of many are there for the errors of states, and let short waves grow.
         """
-        kept = self._best_set(score)
+        kept = self.sets.best(score)
         while self.best is None and self.table.removable(kept):
-            kept = self._without_one(kept, self.table.removable(kept), score)
+            kept = self.sets.without_one(kept, self.table.removable(kept), score)
             if tuple(kept) not in self.tried:
                 self._try(kept, model, score, iterate)
 
@@ -317,9 +363,10 @@ class _TermSearch:
         solution is now, and the terms of the best one that do not cancel each other. A
         search among many terms may end far from the solution, where its linearisation
         does not hold: if that leads to nothing better, those near the best one again.
+        For fields then sets of fewer terms.
         """
-        before, first = self.score, self._best_set(score)
-        others = self._neighbours(self.kept, score)
+        before, first = self.score, self.sets.best(score)
+        others = self.sets.neighbours(self.kept, score)
         others = (o for o in others if tuple(o) not in self.tried and o != first)
         ranked = [(score(o), o) for o in islice(others, self.settings.n_compared)]
         ranked += self._with_few_terms(score, [first, *(o for _, o in ranked)])
@@ -336,6 +383,8 @@ class _TermSearch:
         if not self.score > before and len({*first} ^ {*self.kept}) > 2:
             left = [pair for pair in ranked if tuple(pair[1]) not in self.tried]
             yield from self._within(left, max(nearest))
+        if not self.score > before:
+            yield from self._simpler(score)
 
     def _with_few_terms(self, score, others):
         """Pairs (score, set) in which one equation has any few terms, but for others.
@@ -410,73 +459,6 @@ class _TermSearch:
         interrupted = self.best is not None and self.best.interrupted
         if not interrupted and self.best_converged[0] is not None:
             self.best, self.score, self.kept = self.best_converged
-
-    def _best_set(self, score):
-        """Positions of the terms of the best set by a score.
-
-        Terms are taken out one by one, that whose loss lowers the evidence least, first
-        those of equations whose number of terms is given; from the best set on the way,
-        terms are added, taken out or exchanged while that raises it.
-        """
-        kept = list(range(len(self.table.groups)))
-        while self._surplus(kept):
-            kept = self._without_one(kept, self._surplus(kept), score)
-        best, highest = kept, score(kept)
-        while len(kept) > self.settings.few:
-            fewer = self._without_least(kept, score)
-            if len(fewer) == len(kept):
-                break
-            kept = fewer
-            if score(kept) > highest:
-                best, highest = kept, score(kept)
-        while self.table.removable(kept):
-            kept = self._without_one(kept, self.table.removable(kept), score)
-            if score(kept) > highest:
-                best, highest = kept, score(kept)
-        while True:
-            offers = islice(self._neighbours(best, score), self.settings.n_compared)
-            offer = max(offers, key=score, default=best)
-            if not score(offer) > highest + 1e-9:
-                return best
-            best, highest = offer, score(offer)
-
-    def _surplus(self, kept):
-        """Positions of terms that equations have beyond the number that is given."""
-        table = self.table
-        return {i for i in table.removable(kept) if table.is_fixed(table.groups[i])}
-
-    def _without_one(self, kept, removable, score):
-        """The best set by a score without one of the removable terms."""
-        values = zip(score.less(kept), kept, strict=True)
-        _, out = max((value, i) for value, i in values if i in removable)
-        return [i for i in kept if i != out]
-
-    def _without_least(self, kept, score):
-        """The terms kept if some that cost least are taken out at once."""
-        costs, removable = score.costs(kept), self.table.removable(kept)
-        order = [kept[i] for i in np.argsort(costs) if kept[i] in removable]
-        for i in order[: max(1, int(self.settings.share * len(kept)))]:
-            if i in self.table.removable(kept):
-                kept = [j for j in kept if j != i]
-        return kept
-
-    def _neighbours(self, kept, score):
-        """Sets with a term more, a term less, or a term exchanged for another.
-
-        The best first, by a score of all of them at once.
-        """
-        groups, removable = self.table.groups, self.table.removable(kept)
-        unused = np.setdiff1d(np.flatnonzero(groups >= 0), kept)
-        free = ~np.isin(groups[unused], self.table.fixed)
-        less = np.array([i in removable for i in kept])
-        allowed = np.zeros((len(kept) + 1, len(unused) + 1), dtype=bool)
-        allowed[:-1, -1], allowed[-1, :-1] = less, free
-        allowed[:-1, :-1] = groups[kept][:, None] == groups[unused]
-        allowed[:-1, :-1] |= less[:, None] & free
-        values = np.where(allowed, score.neighbours(kept, unused), -np.inf)
-        order = np.argsort(-values, axis=None, kind="stable")[: np.sum(allowed)]
-        for i, j in zip(*np.unravel_index(order, values.shape), strict=True):
-            yield sorted([*kept[:i], *kept[i + 1 :], *unused[j : j + 1].tolist()])
 
     def _complete(self, kept, equations):
         """Equations with some of the terms as ones in the features of all terms."""

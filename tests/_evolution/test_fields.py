@@ -14,7 +14,7 @@ from keql._evolution.boundary_prior import (
     StateKernels,
 )
 from keql._evolution.forecast import EvolvedState
-from keql._evolution.form import time_axis, why_not_integrated
+from keql._evolution.form import are_semilinear, time_axis, why_not_integrated
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import (
     effects_on_rates,
@@ -274,6 +274,24 @@ UV = ("u", "u_xx", "v", "v_xx")
 def test_fields_of_evolution_are_recognised(changes, reason):
     why_not = why_not_integrated(learn(**changes))
     assert reason in why_not and bool(why_not) == bool(reason)
+
+
+def test_semilinear_products_have_a_highest_derivative_alone():
+    learned = learn(operators=("u", "u_x", "u_xx", "v", "v_xx"))
+    products = {
+        "1": (0, 0, 0, 0, 0),
+        "u_xx": (0, 0, 1, 0, 0),
+        "u u_x": (1, 1, 0, 0, 0),
+        "u^2 v": (2, 0, 0, 1, 0),
+        "v_xx": (0, 0, 0, 0, 1),
+        "u u_xx": (1, 0, 1, 0, 0),
+        "u_xx^2": (0, 0, 2, 0, 0),
+        "u v_xx": (1, 0, 0, 0, 1),
+    }
+    powers = np.array([(0, 0, *own) for own in products.values()])
+    assert are_semilinear(learned, powers).tolist() == 5 * [True] + 3 * [False]
+    powers[1, 0] = 1  # t u_xx
+    assert not are_semilinear(learned, powers)[1]
 
 
 def test_terms_are_those_of_the_equations_whichever_coordinate_is_time():

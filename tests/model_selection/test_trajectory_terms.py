@@ -179,9 +179,28 @@ def test_a_given_number_of_terms_is_kept_whatever_the_evidence(
 ):
     """With an evidence that calls for all terms."""
     search = search_of(two_step, n_terms)
-    best = search._best_set(AnyScore(lambda kept: len(kept) + 1e-3 * sum(kept)))
+    best = search.sets.best(AnyScore(lambda kept: len(kept) + 1e-3 * sum(kept)))
     counts = [sum(1 for i in best if (i >= 6) == second) for second in (False, True)]
     assert tuple(counts) == wanted
+
+
+def test_sets_of_fewer_terms_are_the_best_of_their_size(two_step):
+    """Of a score in which two terms stand in for a third, from a set without it."""
+    search = search_of(two_step, "auto")
+    single = {1: 3.0, 4: 1.0, 5: 1.0, 8: 2.0}
+
+    def value(kept):
+        return sum(single.get(i, -0.5) for i in kept) - 4.5 * ({1, 4} <= {*kept})
+
+    found = list(search.sets.fewer([0, 4, 5, 8], AnyScore(value)))
+    assert found == [[1, 5, 8], [1, 8]]  # one of each equation stays
+
+
+def test_a_search_among_some_terms_has_no_others(two_step):
+    search = search_of(two_step, "auto")
+    score = AnyScore(lambda kept: -sum((i - 3) ** 2 for i in kept) + 20 * len(kept))
+    assert 2 in search.sets.best(score)
+    assert {*search.sets.best(score, [0, 1, 5, 7, 9])} <= {0, 1, 5, 7, 9}
 
 
 @pytest.mark.parametrize("n_terms", ["auto", 2])
@@ -195,10 +214,10 @@ def test_the_best_set_is_found(two_step, n_terms):
         return sum(v if i in target else -v for i, v in enumerate(values) if i in kept)
 
     score = AnyScore(value)
-    assert set(search._best_set(score)) == target
-    scores = [*map(score, search._neighbours(sorted(target), score))]
+    assert set(search.sets.best(score)) == target
+    scores = [*map(score, search.sets.neighbours(sorted(target), score))]
     assert scores[0] < score(sorted(target)) and np.all(np.diff(scores) <= 1e-12)
-    for neighbour in search._neighbours(sorted(target), score):
+    for neighbour in search.sets.neighbours(sorted(target), score):
         assert len(set(neighbour) ^ target) <= 2
         if n_terms == 2:
             assert len(neighbour) == 4 and sum(i < 6 for i in neighbour) == 2
