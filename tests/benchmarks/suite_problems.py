@@ -494,6 +494,194 @@ def fisher_in_two_dimensions():
     return in_two_dimensions(terms, lambda u: u - u**2, initial, 3.0)
 
 
+# --- systems of equations -------------------------------------------------------------
+
+
+def polynomial_system(right, initial, t_end, n):
+    """A system of ordinary differential equations, seen at n equal times.
+
+    `right` has {state: {product: coefficient}}, the right-hand sides.
+    """
+    names = [*right]
+    sums = [
+        [(np.array(parse_monomial(name, names)), c) for name, c in own.items()]
+        for own in right.values()
+    ]
+
+    def rates(t, y):
+        return [sum(c * np.prod(y**powers) for powers, c in own) for own in sums]
+
+    solution = solve_ivp(
+        rates, (0, t_end), initial, "DOP853", dense_output=True, rtol=1e-12, atol=1e-12
+    ).sol
+    t, t_test = np.linspace(0, t_end, n), np.linspace(0, t_end, 500)
+    settings = {
+        "operators": tuple(names),
+        "known_part": tuple(f"{name}_t" for name in names),
+        "variables": ("t",),
+        "states": tuple(names),
+    }
+    test = t_test[:, None], solution(t_test).T
+    return SuiteProblem(settings, t[:, None], solution(t).T, *test, _left(right))
+
+
+def _left(right):
+    """Terms {equation: {term: coefficient}} of the signs of the left-hand side."""
+    return {
+        f"{state}_t": {name: -c for name, c in own.items()}
+        for state, own in right.items()
+    }
+
+
+# The sum of the states of "a to b to c" is conserved; units of "far units" differ.
+SYSTEMS = {
+    "brusselator": lambda: polynomial_system(
+        {
+            "x": {"1": 1.0, "x^2 y": 1.0, "x": -4.0},
+            "y": {"x": 3.0, "x^2 y": -1.0},
+        },
+        [1.0, 1.0],
+        15,
+        80,
+    ),
+    "glycolysis": lambda: polynomial_system(
+        {
+            "x": {"x": -1.0, "y": 0.08, "x^2 y": 1.0},
+            "y": {"1": 0.6, "y": -0.08, "x^2 y": -1.0},
+        },
+        [0.5, 1.0],
+        40,
+        80,
+    ),
+    "roessler": lambda: polynomial_system(
+        {
+            "x": {"y": -1.0, "z": -1.0},
+            "y": {"x": 1.0, "y": 0.2},
+            "z": {"1": 0.2, "x z": 1.0, "z": -5.7},
+        },
+        [1.0, 1.0, 0.0],
+        25,
+        100,
+    ),
+    "a to b to c": lambda: polynomial_system(
+        {"a": {"a": -1.0}, "b": {"a": 1.0, "b": -0.4}, "c": {"b": 0.4}},
+        [1.0, 0.0, 0.0],
+        8,
+        40,
+    ),
+    "food chain": lambda: polynomial_system(
+        {
+            "x": {"x": 1.0, "x^2": -0.1, "x y": -0.5},
+            "y": {"y": -0.6, "x y": 0.3, "y z": -0.4},
+            "z": {"z": -0.4, "y z": 0.3},
+        },
+        [3.0, 1.5, 0.5],
+        25,
+        80,
+    ),
+    "rigid body": lambda: polynomial_system(
+        {"p": {"q r": -1.0}, "q": {"p r": 1.2}, "r": {"p q": -0.5}},
+        [1.0, 0.3, 0.8],
+        15,
+        50,
+    ),
+    "far units": lambda: polynomial_system(
+        {"a": {"a": 0.02, "a b": -4.0}, "b": {"b": -0.03, "a b": 1e-5}},
+        [5000.0, 0.003],
+        700,
+        60,
+    ),
+}
+
+
+def pair_on_ring(right, initial, t_end, n=100, n_modes=64):
+    """Two fields of period 2 pi, seen at n points in a box.
+
+    `right` has {state: {product of u, v, u_xx, v_xx: coefficient}}.
+    """
+    x = 2 * np.pi * np.arange(n_modes) / n_modes
+    wave = 1j * np.fft.rfftfreq(n_modes, 1 / n_modes)
+    names = ["u", "v", "u_xx", "v_xx"]
+    sums = [
+        [(parse_monomial(name, names), c) for name, c in own.items()]
+        for own in right.values()
+    ]
+
+    def rates(t, state):
+        fields = np.split(state, 2)
+        fields += [np.fft.irfft(wave**2 * np.fft.rfft(f), n_modes) for f in fields]
+        return np.concatenate(
+            [
+                sum(
+                    c * np.prod([f**p for f, p in zip(fields, q, strict=True)], axis=0)
+                    for q, c in own
+                )
+                for own in sums
+            ]
+        )
+
+    start = np.concatenate([own(x) for own in initial])
+    solution = solve_ivp(
+        rates, (0, t_end), start, "LSODA", dense_output=True, rtol=1e-10, atol=1e-11
+    ).sol
+
+    def truth(X):
+        phases, values = np.exp(np.outer(X[:, 1], wave)), []
+        for own in np.split(solution(X[:, 0]), 2):
+            modes = np.fft.rfft(own, axis=0).T / n_modes
+            modes[:, 1:-1] *= 2
+            values.append(np.real(np.sum(phases * modes, axis=1)))
+        return np.column_stack(values)
+
+    X = np.random.default_rng((0, 5)).uniform((0, 1), (t_end, 5), (n, 2))
+    inside = np.linspace(0.03, 0.97, 40)
+    grid = np.meshgrid(t_end * inside, 1 + 4 * inside, indexing="ij")
+    X_test = np.column_stack([g.ravel() for g in grid])
+    used = {name for own in right.values() for term in own for name in term.split()}
+    settings = {
+        "operators": tuple(name for name in names if name in used or "_" not in name),
+        "known_part": ("u_t", "v_t"),
+        "variables": ("t", "x"),
+        "states": ("u", "v"),
+    }
+    test = X_test, truth(X_test)
+    return SuiteProblem(settings, X, truth(X), *test, _left(right))
+
+
+PAIRS = {
+    "schnakenberg": lambda: pair_on_ring(
+        {
+            "u": {"1": 0.1, "u": -1.0, "u^2 v": 1.0, "u_xx": 0.05},
+            "v": {"1": 0.9, "u^2 v": -1.0, "v_xx": 0.5},
+        },
+        (
+            lambda x: 1 + 0.4 * np.cos(x) + 0.2 * np.sin(2 * x),
+            lambda x: 0.9 + 0.3 * np.sin(x) - 0.2 * np.cos(3 * x),
+        ),
+        3.0,
+    ),
+    "gray_scott": lambda: pair_on_ring(
+        {
+            "u": {"1": 0.3, "u": -0.3, "u v^2": -1.0, "u_xx": 0.1},
+            "v": {"v": -0.5, "u v^2": 1.0, "v_xx": 0.05},
+        },
+        (
+            lambda x: 0.7 + 0.2 * np.cos(x) + 0.1 * np.sin(2 * x),
+            lambda x: 0.9 + 0.4 * np.sin(x) + 0.2 * np.cos(2 * x),
+        ),
+        5.0,
+    ),
+    "wave": lambda: pair_on_ring(
+        {"u": {"v": 1.0}, "v": {"u_xx": 1.0}},
+        (
+            lambda x: np.cos(x) + 0.4 * np.sin(2 * x),
+            lambda x: 0.5 * np.sin(x) + 0.3 * np.cos(3 * x),
+        ),
+        2.0,
+    ),
+}
+
+
 # --- from the data sets of the package -----------------------------------------------
 
 
@@ -618,6 +806,12 @@ def suite(n_random):
     problems["system", "fitzhugh_nagumo"] = partial(
         of_system, partial(fitzhugh_nagumo, 0.0)
     )
+    for family, makers in (("several states", SYSTEMS), ("pair of fields", PAIRS)):
+        for name, make in makers.items():
+            problems[family, name] = lambda draw, make=make: make()
+            problems[family, f"{name} 2%"] = lambda draw, make=make: make().with_noise(
+                0.02, draw
+            )
     problems["elliptic", "cubic"] = lambda draw: elliptic()
     problems["elliptic", "cubic 1%"] = lambda draw: elliptic().with_noise(0.01, draw)
     problems["elliptic", "darcy"] = lambda draw: of_data_set(
