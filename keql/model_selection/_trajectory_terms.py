@@ -58,8 +58,6 @@ class TrajectorySearchSettings:
         observations, from which on the search is given up.
     divides_early : bool. Whether steps are divided during the search, or at its end.
     tries_fewer : bool. Whether ever fewer terms are tried if the best lead nowhere.
-    of_space : bool. Whether states are fields: a set without products of highest
-        derivatives is then tried if the first one has no solution.
     n_simpler : int. Of sets with fewer terms than the best one that are within the
         margin of it, linearised, so many are solved for if no others are better.
     first_grid : tuple. Steps in time and points in space of the search among fields.
@@ -80,7 +78,6 @@ class TrajectorySearchSettings:
     hopeless: float = 0.9
     divides_early: bool = True
     tries_fewer: bool = False
-    of_space: bool = False
     n_simpler: int = 0
     first_grid: tuple = (20, 40)
     prior: TermPrior = TermPrior()
@@ -91,8 +88,7 @@ class TrajectorySearchSettings:
 
         Kernels and noise, found anew in each, are known to some digits only.
         """
-        more = {"divides_early": False, "tries_fewer": True}
-        more |= {"of_space": True, "n_simpler": 3}
+        more = {"divides_early": False, "tries_fewer": True, "n_simpler": 3}
         return cls(max_steps=15, tol=30.0, part=3e-2, **more)
 
 
@@ -125,6 +121,8 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
         elif table.groups.size and np.any(table.groups >= 0):
             start = problem.start_without_terms() if is_field else problem.start()
             search.run(problem, start)
+            if is_field and search.leads_nowhere:
+                search.run_from_semilinear(problem, start)
         else:
             search.best = solve(problem, problem.start())
         search.settle()
@@ -238,7 +236,7 @@ class _TermSearch:
                 return
             score = self.scores.linearised(model)
             if self.kept is None:
-                offers = self._first_sets(score)
+                offers = [self.sets.best(score)]
             else:
                 offers = self._best_neighbours(score, model)
             for offer in offers:
@@ -257,21 +255,30 @@ class _TermSearch:
                 self.resolve()
             problem, iterate = self._best_with_all_terms()
 
-    def _first_sets(self, score):
-        """The best set; if that leads nowhere, of fields, the best semilinear one.
+    def run_from_semilinear(self, problem, iterate):
+        """Search anew from the best set without products of highest derivatives.
 
-        Products of highest derivatives let short waves grow, and some of very many
-        terms are there for the errors of the first states.
+        These let short waves grow, and some of very many terms are there for the errors
+        of the first states. Nothing is tried if equations then have too few terms.
         """
-        yield self.sets.best(score)
         table = self.table
-        if self.best_converged[0] is not None or not self.settings.of_space:
-            return
+        model = problem.linearise(problem.evaluate(iterate))
         offered = table.positions(partial(are_semilinear, self.problem.learned))
-        counts = [np.sum(table.groups[offered] == e) for e in table.fixed]
-        pairs = zip(counts, table.fixed, strict=True)
-        if all(count >= table.fewest[e] for count, e in pairs):
-            yield self.sets.best(score, offered)
+        counts = [np.sum(table.groups[offered] == e) for e in range(len(table.fewest))]
+        pairs = zip(counts, table.fewest, strict=True)
+        if model is None or any(0 < count < least for count, least in pairs):
+            return
+        self.best, self.score, self.kept = None, -np.inf, None
+        score = self.scores.linearised(model)
+        self._try(self.sets.best(score, offered), model, score, iterate)
+        if self.best is not None and not self.best.interrupted:
+            self.run(*self._best_with_all_terms())
+
+    @property
+    def leads_nowhere(self):
+        """Whether steps converged for none of the sets."""
+        interrupted = self.best is not None and self.best.interrupted
+        return self.best_converged[0] is None and not interrupted
 
     def _simpler(self, score):
         """Sets of fewer terms that are about as probable, the fewest first.
