@@ -302,9 +302,8 @@ class _Path:
         self.fits, self.steps, self.errors = [], [], []
         self._add(list(range(len(table.groups))), problem, result)
         noise = PredictionScale(two_step.observations).noise(two_step.observation_noise)
-        self.within_noise = (
-            rms(self.errors[0]) <= context.criteria.noise_limited * noise
-        )
+        allowed = context.criteria.noise_limited * noise
+        self.within_noise = rms(self.errors[0]) <= allowed
 
     def _add(self, kept, problem, result):
         model = problem.linearise(problem.evaluate(result.solution))
@@ -332,9 +331,8 @@ class _Path:
     def _minimise(self, problem, start, tol=None):
         """The Result of a problem from a start that is near its solution."""
         settings, damping = self.context.settings, self.criteria.damping
-        if tol is None:
-            least = self.criteria.tol if self.table.is_system else 0.0
-            tol = max(settings.tol, least)
+        least = self.criteria.tol if self.table.is_system else 0.0
+        tol = max(settings.tol, least) if tol is None else tol
         return minimise_joint(
             problem,
             start,
