@@ -434,9 +434,10 @@ def _doubts(selection, given):
     doubts += [rivals] if rivals else []
     if selection.misses_exact_fields:
         doubts.append(
-            "no states were found that obey the equations exactly, and terms were "
-            "chosen with equations that hold at collocation points only: they may be "
-            "others. Observe more, or with less noise, or ask for fewer terms"
+            "states that obey the equations exactly were not found, or predict worse, "
+            "and terms were chosen with equations that hold at collocation points "
+            "only: they may be others. Observe more, or with less noise, or ask for "
+            "fewer terms"
         )
     if selection.misses:
         doubts.append(

@@ -280,7 +280,7 @@ class Selection:
 
     @property
     def misses_exact_fields(self):
-        """Whether no exact states were found of several fields that could have some.
+        """Whether fields that could be exact are not: none were found, or better.
 
         Terms that were chosen with equations at collocation points may then be there
         for what states do between these.
