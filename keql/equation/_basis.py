@@ -22,9 +22,6 @@ class PolynomialBasis:
         self.kernel = kernel
         self._wider = {}
 
-    def __reduce__(self):
-        return PolynomialBasis, (self.kernel,)
-
     def __call__(self, S, a=None):
         """Features, or their derivative a, at the rows of `S`, of shape (n, p)."""
         kernel, directions = self._unrestricted(S.shape[1])
@@ -51,7 +48,8 @@ class PolynomialBasis:
     def _unrestricted(self, d):
         """The kernel that is restricted, and directions (p, q); None if there is none.
 
-        They are kept: to find them takes as long as features at many points.
+        They are kept, and saved along: to find them takes as long as features at many
+        points.
         """
         if d not in self._wider:
             n_features = self.kernel.n_features(d)

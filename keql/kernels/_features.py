@@ -144,8 +144,6 @@ class Dictionary(FeatureKernel):
                 f"columns={self.columns!r} must name the {d} column(s): use the kernel "
                 "in a keql estimator, or call kernel.bind(names) first."
             )
-        if not self.functions:
-            raise ValueError("functions is empty: give {name: function}.")
         resolved = []
         for name, function in self.functions.items():
             parameters = parameter_names(function)
@@ -162,6 +160,8 @@ class Dictionary(FeatureKernel):
         return Dictionary(self.functions, self.scale, tuple(names))
 
     def _scaled_to(self, S):
+        if not self.functions:
+            raise ValueError("functions is empty: give {name: function}.")
         if not (isinstance(self.scale, str) and self.scale == "auto"):
             return self
         unit = Dictionary(self.functions, 1.0, self.columns)

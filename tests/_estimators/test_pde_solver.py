@@ -620,7 +620,7 @@ def test_operator_columns():
     X = np.column_stack([ENDS[0], [0, 2]])
     refuse("boundary_operators has 2 operators", boundary_operators=["u", "u_t"])
     refuse(
-        "X has the entry 2.0 in its operator column",
+        "X has the entry 2.0 in its operator_column",
         X,
         boundary_operators=["u", "u_t"],
         operator_column=1,

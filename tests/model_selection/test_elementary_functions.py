@@ -213,7 +213,7 @@ def test_their_search_is_told_of_and_stopped(monkeypatch, capsys):
     """By what a callback says after a step; the polynomial is kept."""
     steps = []
 
-    def report(self, progress, callbacks, X, y, two_step, problem, result):
+    def report(self, progress, tasks, two_step, problem, result):
         progress.step(problem, result)
         equation = result.solution.equations[0]
         steps.append(isinstance(equation.equation_kernel, Dictionary))
