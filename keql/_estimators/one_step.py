@@ -215,9 +215,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         What was tried, with the loss, misfit and number of steps that it led to:
         `draws` states with few of the collocation points, or the whole problem from
         another `start` than the two-step solution.
-    terms_path_ : list of (terms, loss, misfit, error, log_evidence)
-        Fits with fewer and fewer terms; empty if all are kept. The last entry is
-        the log evidence of the terms of exact states, not a number for others.
+    terms_path_ : list of (terms, loss, misfit, error, log_evidence, coefficients)
+        Fits with fewer and fewer terms; empty if all are kept. The last two entries,
+        of exact states only, are the log evidence of the terms and what they come to.
     fit_report_ : FitReport
         What was chosen and why, how well data and equation are met, and what looks
         wrong; to be printed.
