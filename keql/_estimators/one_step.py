@@ -26,6 +26,7 @@ from keql.fit_report import (
     travelling,
     undetermined,
     unexplained,
+    unresolved,
 )
 from keql.model_selection import (
     Context,
@@ -430,6 +431,7 @@ def _doubts(selection, given):
     criteria = selection.criteria
     doubts = undetermined(fit.learned) + travelling(fit.learned, criteria.unexplained)
     doubts += pulled_to_zero(given, fit.learned)
+    doubts += unresolved(fit.resolution, criteria.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += [rivals] if rivals else []
     if selection.misses_exact_fields:

@@ -12,6 +12,7 @@ from keql.fit_report._undetermined import (
     travelling,
     undetermined,
     unexplained,
+    unresolved,
 )
 
 __all__ = ["FitReport"]

@@ -58,6 +58,8 @@ class Criteria:
         that which two steps find in exact data, up to which the data are met: those of
         right equations were met to the lowest level there is, of wrong ones missed by
         70 times that.
+    unresolved : float. Change of exact states on a grid that is half as fine again, in
+        units of the noise, up to which they are resolved.
     random : float. Correlation of the errors of neighbouring observations, in standard
         errors of those that are independent, up to which errors are as random as noise.
     approximate : float. Error, in units of the size of the observations, up to which it
@@ -96,6 +98,7 @@ class Criteria:
     missed: float = 3.0
     missed_if_exact: float = 1e-5
     interpolated: float = 30.0
+    unresolved: float = 2.0
     random: float = 2.0
     systematic: float = 4.0
     approximate: float = 0.01

@@ -107,7 +107,7 @@ class Fit:
         """Whether elementary functions were found to be among the terms."""
         return self.hypothesis.name.endswith("elementary functions")
 
-    @property
+    @cached_property
     def resolution(self):
         """How finely exact states are integrated, as text; None of others.
 

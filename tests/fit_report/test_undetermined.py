@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keql import TwoStepKEqL
-from keql.fit_report import travelling, undetermined
+from keql.fit_report import travelling, undetermined, unresolved
 from keql.kernels import RBF, Polynomial
 
 T = np.linspace(0, 5, 26)[:, None]
@@ -66,6 +66,13 @@ def test_a_travelling_wave_is_named():
     assert speed == pytest.approx(4, rel=1e-3)
     assert "many equations have such solutions" in text
     assert undetermined(field_of(soliton)) == []
+
+
+def test_states_that_change_on_a_finer_grid_are_not_resolved():
+    grid = "40 steps in time, 80 points in space"
+    (text,) = unresolved((grid, 9.51), 2.0)
+    assert f"with {grid} they differ by 9.5 times the noise" in text
+    assert unresolved((grid, 1.9), 2.0) == [] == unresolved(None, 2.0)
 
 
 def test_a_steady_state_is_one_that_does_not_travel():
