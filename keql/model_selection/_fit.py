@@ -214,13 +214,13 @@ class Fit:
         observations (Hoeting et al., "Bayesian model averaging", Statistical Science
         14, 1999).
         """
-        best, own = {}, frozenset(self.term_names)
+        best = {}
         for step in self.terms_path:
             key = frozenset(step.terms)
             if step.coefficients is not None and np.isfinite(step.log_evidence):
                 if key not in best or step.log_evidence > best[key].log_evidence:
                     best[key] = step
-        if own not in best or len(best) < 2:
+        if len(best) < 2 or frozenset(self.term_names) not in best:
             return learned
         logs = np.array([step.log_evidence for step in best.values()])
         shares = np.exp(logs - logs.max())
