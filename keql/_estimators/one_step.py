@@ -430,8 +430,7 @@ def _doubts(selection, given):
     fit = selection.best
     criteria = selection.criteria
     doubts = undetermined(fit.learned) + travelling(fit.learned, criteria.unexplained)
-    doubts += pulled_to_zero(given, fit.learned)
-    doubts += unresolved(fit.resolution, criteria.unresolved)
+    doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += [rivals] if rivals else []
     if selection.misses_exact_fields:

@@ -73,20 +73,19 @@ def travelling(learned, most, least=1e-3, n_rows=300):
     ]
 
 
-def unresolved(resolution, most):
+def unresolved(grid, change):
     """A sentence if exact states change by more than noise on a finer grid.
 
-    resolution : (str, float) or None. How finely they are integrated, and the change of
-        observed states on a finer grid, in units of the noise; None of other states.
-    most : float. The largest change of states that count as resolved.
+    grid : str. How finely they are integrated.
+    change : float. Of observed states on a finer grid, in units of the noise; 0 if that
+        is little.
     """
-    if resolution is None or not resolution[1] > most:
+    if not change:
         return []
-    grid, change = resolution
     return [
         f"states are not resolved: with {grid} they differ by {change:.2g} times the "
         "noise from those on a finer grid, and the terms may make up for that. Observe "
-        "more, or say more of the equation"
+        "more, or ask for fewer terms"
     ]
 
 

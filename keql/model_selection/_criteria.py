@@ -58,8 +58,10 @@ class Criteria:
         that which two steps find in exact data, up to which the data are met: those of
         right equations were met to the lowest level there is, of wrong ones missed by
         70 times that.
-    unresolved : float. Change of exact states on a grid that is half as fine again, in
-        units of the noise, up to which they are resolved.
+    unresolved, resolved : float. Change of exact states on a grid that is half as fine
+        again, in units of the noise and of the size of the observations, of which they
+        may exceed one: right equations were resolved to 1.2e-4 of the size, four wrong
+        terms that made up for the grid to 4.7e-4.
     random : float. Correlation of the errors of neighbouring observations, in standard
         errors of those that are independent, up to which errors are as random as noise.
     approximate : float. Error, in units of the size of the observations, up to which it
@@ -99,6 +101,7 @@ class Criteria:
     missed_if_exact: float = 1e-5
     interpolated: float = 30.0
     unresolved: float = 2.0
+    resolved: float = 2.5e-4
     random: float = 2.0
     systematic: float = 4.0
     approximate: float = 0.01
@@ -232,6 +235,20 @@ class Selection:
         )
         factor = float(np.max(levels))
         return factor if factor > self.criteria.interpolated else 0.0
+
+    @property
+    def unresolved(self):
+        """How finely exact states are integrated, and what a finer grid changes.
+
+        A text, and the change in units of the noise; 0 if it is little.
+        """
+        fit, criteria = self.best, self.criteria
+        if fit.resolution is None:
+            return "", 0.0
+        scale, (grid, change) = PredictionScale(fit.observations), fit.resolution
+        size = change * scale.noise(fit.problem.prior.noise) / scale.size
+        is_large = change > criteria.unresolved and size > criteria.resolved
+        return grid, change if is_large else 0.0
 
     def _looks_like_noise(self, size):
         """Whether trajectories miss observations at random, and by more than little."""
