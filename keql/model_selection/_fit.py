@@ -214,12 +214,8 @@ class Fit:
         observations (Hoeting et al., "Bayesian model averaging", Statistical Science
         14, 1999).
         """
-        best = {}
-        for step in self.terms_path:
-            key = frozenset(step.terms)
-            if step.coefficients is not None and np.isfinite(step.log_evidence):
-                if key not in best or step.log_evidence > best[key].log_evidence:
-                    best[key] = step
+        found = [step for step in self.terms_path if step.coefficients is not None]
+        best = most_probable(found)
         if len(best) < 2 or frozenset(self.term_names) not in best:
             return learned
         logs = np.array([step.log_evidence for step in best.values()])
@@ -236,12 +232,8 @@ class Fit:
     @property
     def log_evidences(self):
         """The highest log evidence of each set of terms that was solved for, a dict."""
-        best = {}
-        for step in self.terms_path:
-            if np.isfinite(step.log_evidence):
-                key = frozenset(step.terms)
-                best[key] = max(best.get(key, -np.inf), step.log_evidence)
-        return best
+        best = most_probable(self.terms_path)
+        return {terms: step.log_evidence for terms, step in best.items()}
 
     def or_more_probable(self, other, odds):
         """The fit, or another one of a wider hypothesis whose evidence is higher.
@@ -465,6 +457,18 @@ def with_better_equation(fit, other, context):
         return fit.stopped(held.result.stop)
     errors = [np.median(np.abs(each.left_out_errors)) for each in (held, fit)]
     return held if errors[0] < errors[1] else fit
+
+
+def most_probable(steps):
+    """The TermsStep of the highest log evidence for each set of terms, as a dict."""
+    best = {}
+    for step in steps:
+        key = frozenset(step.terms)
+        if not np.isfinite(step.log_evidence):
+            continue
+        if key not in best or step.log_evidence > best[key].log_evidence:
+            best[key] = step
+    return best
 
 
 def averaged(equation, others, shares, start):

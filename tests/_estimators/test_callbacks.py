@@ -4,6 +4,7 @@ import importlib.util
 
 import numpy as np
 import pytest
+from task_recorder import TaskRecorder
 
 from keql import OneStepKEqL
 from keql._estimators import callbacks
@@ -41,29 +42,10 @@ def test_callbacks_can_be_set_where_scikit_learn_has_them():
     assert (callbacks.with_callbacks is callbacks.unchanged) is not known
 
 
-class Recorder:
-    """A callback that keeps the tasks that begin and end."""
-
-    def __init__(self):
-        self.tasks = []
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        self.tasks.append(("begin", context.task_name, context.max_subtasks))
-
-    def on_fit_task_end(self, estimator, context):
-        self.tasks.append(("end", context.task_name, context.max_subtasks))
-
-
 def test_hypotheses_are_tasks_of_a_known_number():
     """Of which a bar can say how many are left."""
     callback = pytest.importorskip("sklearn.callback", reason="not before 1.9")
-    recorder, monitor = Recorder(), callback.ScoringMonitor(scoring="r2")
+    recorder, monitor = TaskRecorder(), callback.ScoringMonitor(scoring="r2")
     model = OneStepKEqL("u", "u_tt", variables="t", n_terms=1)
     model.set_callbacks(recorder, monitor).fit(T, np.sin(2 * T.ravel()))
     others = [task for task in recorder.tasks if task[1] != "step"]

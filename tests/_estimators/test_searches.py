@@ -14,6 +14,7 @@ from sklearn.model_selection import (
     HalvingGridSearchCV,
     RandomizedSearchCV,
 )
+from task_recorder import TaskRecorder
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from keql import OneStepKEqL, TwoStepKEqL
@@ -287,28 +288,9 @@ def test_threads_of_a_fit_share_the_cores(n_cores, outside, monkeypatch):
 # --- callbacks ------------------------------------------------------------------------
 
 
-class Recorder:
-    """A callback that keeps the names of the tasks that end."""
-
-    def __init__(self):
-        self.tasks = []
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
-
-    def on_fit_task_end(self, estimator, context, *, X, y, fitted_estimator):
-        self.tasks.append((type(estimator).__name__, context.task_name))
-
-
 def test_callbacks_in_a_search():
     callback = pytest.importorskip("sklearn.callback", reason="not before 1.9")
-    recorder = Recorder()
+    recorder = TaskRecorder()
     model = learner(OneStepKEqL, n_restarts=0, tol=1e-2).set_callbacks(recorder)
     search = GridSearchCV(
         model,
@@ -316,10 +298,10 @@ def test_callbacks_in_a_search():
         cv=clone(FOLDS).set_params(n_splits=2),
         error_score="raise",
     ).fit(table(), VALUES)
-    fits = recorder.tasks.count(("OneStepKEqL", "fit"))
+    fits = recorder.ended.count(("OneStepKEqL", "fit"))
     assert fits == 2 * 2 + 1
-    steps = recorder.tasks.count(("OneStepKEqL", "step"))
-    assert steps > fits and set(recorder.tasks) == {
+    steps = recorder.ended.count(("OneStepKEqL", "step"))
+    assert steps > fits and set(recorder.ended) == {
         ("OneStepKEqL", "fit"),
         ("OneStepKEqL", "step"),
     }
