@@ -79,7 +79,8 @@ dist: $(VENV)/stamp-release  ## build both archives in dist, check and test them
 	    "$$(ls dist/keql-*.whl)[test]"
 	mkdir -p build/source
 	tar -xzf dist/keql-*.tar.gz -C build/source --strip-components=1
-	cd build/source && ../../.venv-wheel/bin/pytest tests -m "not slow" $(PYTEST_ARGS)
+	cd build/source && KEQL_INSTALLED_IN=$(CURDIR)/.venv-wheel \
+	    ../../.venv-wheel/bin/pytest tests -m "not slow" $(PYTEST_ARGS)
 
 clean:  ## remove the environment and everything generated
 	rm -rf $(VENV) .venv-oldest .venv-wheel keql.egg-info build dist doc/_build doc/generated doc/auto_examples

@@ -141,10 +141,11 @@ def draw(path, surfaces, curves):
         ax.set(title=title, xlabel="x", aspect="equal", xticks=[0, 1], yticks=[0, 1])
         fig.colorbar(image, ax=ax, label="u")
     axes[0].set_ylabel("y")
-    for i, (nu, (spacing, errors)) in enumerate(curves.items()):
-        axes[2].loglog(spacing, errors, "o-", ms=4, color=f"C{i}", label=rf"$\nu={nu}$")
+    colours = ("#0072B2", "#D55E00", "#009E73")
+    for colour, (nu, (spacing, errors)) in zip(colours, curves.items(), strict=True):
+        axes[2].loglog(spacing, errors, "o-", ms=4, color=colour, label=rf"$\nu={nu}$")
         promised = errors[-1] * (spacing / spacing[-1]) ** (nu - 1)
-        axes[2].loglog(spacing, promised, ":", color=f"C{i}")
+        axes[2].loglog(spacing, promised, ":", color=colour)
     ticks = [0.03, 0.06, 0.1, 0.2]
     axes[2].set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes[2].minorticks_off()

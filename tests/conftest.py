@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
+import keql
+
 # Figures are drawn without a screen. Set before anything imports matplotlib.
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -13,6 +15,11 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 collect_ignore = ["benchmarks"]
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_report_header():
+    """Return which copy of the package is tested: a checkout or an installed wheel."""
+    return f"keql: {Path(keql.__file__).parent}"
 
 
 @pytest.fixture(scope="session")

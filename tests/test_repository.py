@@ -1,7 +1,9 @@
 """The promises of the repository: documented objects, with examples."""
 
+import ast
 import importlib
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -31,6 +33,12 @@ PUBLIC_MODULES = [
 
 def test_version():
     assert re.fullmatch(r"\d+\.\d+(\.\d+)?((a|b|rc|\.dev)\d+)?", keql.__version__)
+
+
+def test_the_package_is_the_one_that_is_meant():
+    """`make dist` tests the wheel, whose sources lie beside the tests as well."""
+    place = os.environ.get("KEQL_INSTALLED_IN", ROOT)
+    assert Path(keql.__file__).is_relative_to(place)
 
 
 @pytest.mark.parametrize("name", PUBLIC_MODULES)
@@ -83,6 +91,59 @@ def lower_bounds(project):
 def pins(text):
     """Return {name: version} of the lines "name==version" of constraints for pip."""
     return dict(re.findall(r"^([\w-]+)==([\w.]+)$", text, re.M))
+
+
+def defaults_that_differ(thing):
+    """Names of parameters whose documented default is not that of the signature.
+
+    Of "default=1.0, 2" each is that of a name, and a single one that of all.
+    """
+    entries = re.findall(
+        r"^(\w[\w, ]*) : .*\bdefault=(.+)$", inspect.getdoc(thing), re.M
+    )
+    made_by = thing.__init__ if inspect.isclass(thing) else thing
+    signature = inspect.signature(made_by).parameters
+    for names, text in entries:
+        names = names.split(", ")
+        try:
+            values = ast.literal_eval(text.replace(" and ", ", "))
+        except (SyntaxError, ValueError):
+            continue  # in words
+        if len(names) == 1 or not isinstance(values, tuple):
+            values = (values,) * len(names)
+        for name, value in zip(names, values, strict=True):
+            own = signature.get(name)
+            if own is None or own.default is own.empty:
+                continue
+            if isinstance(own.default, (int, float, str, type(None))):
+                if own.default != value:
+                    yield f"{name}: {text}"
+
+
+@pytest.mark.parametrize("name", PUBLIC_MODULES)
+def test_documented_defaults_are_those_of_the_signature(name):
+    module = importlib.import_module(name)
+    for item in module.__all__:
+        thing = getattr(module, item)
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            assert list(defaults_that_differ(thing)) == [], item
+
+
+def test_defaults_that_differ_are_found():
+    def wrong(a, b=1, c=2, d=None):
+        """Add.
+
+        Parameters
+        ----------
+        a : int
+            First.
+        b, c : int, default=1, 3
+            Others.
+        d : int, default=None
+            Last.
+        """
+
+    assert list(defaults_that_differ(wrong)) == ["c: 1, 3"]
 
 
 def test_bounds_and_pins_are_read():

@@ -67,7 +67,7 @@ for n_functions in numbers:
 # the fit.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-left.loglog(numbers, errors, "o-", color="#D55E00")
+left.loglog(numbers, errors, "o-", color="#0072B2")
 left.set(ylabel="relative $L^2$ error of the equation", title="accuracy")
 right.loglog(numbers, seconds, "o-", color="#0072B2", label="measured")
 slope = seconds[-1] * numbers / numbers[-1]

@@ -216,9 +216,9 @@ figure, axes = plt.subplots(
 )
 ours, theirs = forecast(model, second), usual(parameters, second)
 for ax, *at in zip(axes, times[1:], u[1:], ours[1:], theirs[1:], strict=True):
-    ax.plot(x, at[1], "o", ms=3, color="0.5", label="observed")
-    ax.plot(x, at[2], color="C0", label="learned equation")
-    ax.plot(x, at[3], "--", color="C1", label="usual model")
+    ax.plot(x, at[1], "o", ms=3, mfc="white", mec="black", label="observed")
+    ax.plot(x, at[2], color="#0072B2", label="learned equation")
+    ax.plot(x, at[3], color="#D55E00", label="usual model")
     ax.set(title=f"{second.columns[0]} = {at[0]:g}", xlabel=second.columns[1])
 axes[0].set(ylabel=second.columns[2], ylim=(0, None))
 axes[0].legend(frameon=False)

@@ -101,8 +101,8 @@ for ax, (label, dose) in zip(axes, doses.items(), strict=False):
     StateDisplay.from_estimator(model, *rows, function=label, ax=ax)
     ax.annotate(f"dose {dose}", (0.97, 0.9), xycoords="axes fraction", ha="right")
     ax.set(xlabel="hours", ylim=(0, 2.6))
-for dose, states in new.items():
-    (line,) = axes[2].plot(t_new, states[:, 0], label=f"cells at dose {dose}")
+for color, (dose, states) in zip(("#0072B2", "#56B4E9"), new.items(), strict=True):
+    axes[2].plot(t_new, states[:, 0], color=color, label=f"cells at dose {dose}")
     axes[2].plot(t_new, experiment(dose, t_new)[:, 0], "--", color="black", lw=0.8)
 axes[2].set(xlabel="hours", ylabel="cells")
 axes[2].legend(loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False, ncols=2)

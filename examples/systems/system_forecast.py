@@ -14,8 +14,10 @@ without a word on their form, and then tell how the populations go on.
 #
 # .. math::
 #
-#    \text{prey}_t &= 1.1\,\text{prey} - 0.4\,\text{prey}\;\text{predator} \\
-#    \text{predator}_t &= 0.1\,\text{prey}\;\text{predator} - 0.4\,\text{predator},
+#    \text{prey}_t &= 1.1\,\text{prey} \\
+#    &\quad - 0.4\,\text{prey}\;\text{predator} \\
+#    \text{predator}_t &= 0.1\,\text{prey}\;\text{predator} \\
+#    &\quad - 0.4\,\text{predator},
 #
 # and are counted once in each unit of time, about eleven times a period. The errors are
 # 2 % of the size of each population. A table has a column for each state; NaN would say

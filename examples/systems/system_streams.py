@@ -12,8 +12,11 @@ observation of a state at a time of its own; the equations connect them.
 #
 # The Lorenz system
 #
-# .. math:: x_t = 10\,(y - x), \qquad y_t = x\,(28 - z) - y, \qquad
-#           z_t = x\,y - \tfrac{8}{3}\,z
+# .. math::
+#
+#    x_t &= 10\,(y - x), \\
+#    y_t &= x\,(28 - z) - y, \\
+#    z_t &= x\,y - \tfrac{8}{3}\,z
 #
 # is seen at 90 times in 3 units of time, first :math:`x`, then :math:`y`, then
 # :math:`z`, then :math:`x` again. What was not measured is NaN.
@@ -85,5 +88,5 @@ figure, (left, right) = plt.subplots(
 )
 StateDisplay.from_estimator(in_turn, streams.X, streams.y, uncertainty=False, ax=left)
 PhasePortraitDisplay.from_estimator(without, hidden.X, states=("x", "z"), ax=right)
-right.set(ylabel="z, in units that nobody has said")
+right.set(ylabel="z (scale unknown)")
 plt.show()

@@ -151,7 +151,8 @@ print(f"covered: {covered(best):.0%}")
 
 figure, ax = plt.subplots(figsize=(8, 3), layout="constrained")
 StateDisplay.from_estimator(best, X, y, ax=ax)
-ax.plot(X_test, y_test, "--", color="black", lw=1)
+ax.plot(X_test, y_test, "--", color="black", lw=1, label="truth")
+ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False)
 
 # %%
 # Reading a function
@@ -167,9 +168,11 @@ features = np.zeros((100, 4))
 features[:, 1] = angle
 
 plt.figure(figsize=(5, 3), layout="constrained")
-plt.plot(angle, best.equation_.unknown_part(features), label="learned")
+force = best.equation_.unknown_part(features)
+plt.plot(angle, force, color="#0072B2", label="learned")
 plt.plot(angle, np.sin(angle), "--", color="black", lw=1, label="sin u")
-plt.xlabel("u")
+plt.xlabel("angle u")
+plt.ylabel("restoring force")
 plt.legend(frameon=False)
 
 # %%

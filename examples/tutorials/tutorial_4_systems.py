@@ -159,8 +159,10 @@ for ax, fitted, title in zip(
     axes, (model, balanced), ("without the balance", "with it"), strict=True
 ):
     states = fitted.predict(times)
-    for column, name in enumerate(("gut", "blood")):
-        ax.plot(times["t"], states[:, column], f"C{column}", label=name)
+    for values, name, color in zip(
+        states.T, ("gut", "blood"), ("#0072B2", "#D55E00"), strict=True
+    ):
+        ax.plot(times["t"], values, color=color, label=name)
     ax.plot(t, amounts["blood"], "o", color="black", mfc="white", label="measured")
     ax.plot(times["t"], 100 * np.exp(-1.2 * times["t"]), "k:", label="the true gut")
     ax.set(title=title, xlabel="t (h)")

@@ -226,8 +226,8 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination R^2 of the predictions.
 
-        It says itself how good these are, so that nothing warns of points that are
-        outside of the data, as the ends of these are in a cross-validation.
+        Unlike :meth:`predict` it does not warn of points outside of the data, such as
+        those that a cross-validation leaves out at the ends.
 
         Parameters
         ----------

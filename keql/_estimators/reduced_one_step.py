@@ -48,7 +48,7 @@ class ReducedOneStepKEqL(OneStepKEqL):
         Number of kernel functions: a random subset of the collocation points, for
         when these are many; None for all. With fewer of them than observations these
         cannot be met exactly.
-    n_terms : int, "auto", dict or None, default=None
+    n_terms : int, "auto", dict or None, default="auto"
         How many terms P keeps; "auto": those that the data call for; None: all.
     solver : {"auto", "dual", "primal"}, default="auto"
         How a state is represented, by representers or in an orthonormal basis of their
@@ -69,7 +69,8 @@ class ReducedOneStepKEqL(OneStepKEqL):
 
     See Also
     --------
-    OneStepKEqL : The full method, with more on parameters; its attributes are these.
+    OneStepKEqL : The full method. Its page says more about the parameters, and has the
+        fitted attributes, which are the same here.
 
     References
     ----------

@@ -47,8 +47,8 @@ class Hypothesis:
     polynomial P has `n_terms` terms, an int, or "auto" to choose them; None: all. The
     noise levels are standard deviations, in the units of y and of the forcing. The
     `constraint` is "collocation", where the equation is imposed at points, or
-    "integration", where states are integrated from it. The `name` is what a report
-    calls the hypothesis.
+    "integration", where states are integrated from it. With `has_functions`, elementary
+    functions may be among the terms. The `name` is what a report calls the hypothesis.
 
     Of systems, what is said of states, or of equations, may be a dict by name; an entry
     that is missing leaves the choice open. `observation_noise` may also name operators
@@ -61,6 +61,7 @@ class Hypothesis:
     observation_noise: float | None = None
     equation_noise: float | None = None
     constraint: str = "collocation"
+    has_functions: bool = False
     name: str = "quadratic polynomial"
 
     def of_state(self, name):

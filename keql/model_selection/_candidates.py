@@ -79,7 +79,8 @@ def _elementary(two_step, given, why_not, most_states=2):
     n_columns = len(setup.unknown_names(two_step.variables))
     features = two_step.equation.training_features[:, 1:n_columns]
     why_not = why_not or _why_powers_are_alike(features, 4)
-    return Candidate(_exact(replace(given, name="elementary functions")), why_not)
+    hypothesis = replace(given, name="elementary functions", has_functions=True)
+    return Candidate(_exact(hypothesis), why_not)
 
 
 def _varying(two_step, given):

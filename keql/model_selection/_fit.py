@@ -105,7 +105,7 @@ class Fit:
     @property
     def has_functions(self):
         """Whether elementary functions were found to be among the terms."""
-        return self.hypothesis.name.endswith("elementary functions")
+        return self.hypothesis.has_functions
 
     @cached_property
     def resolution(self):

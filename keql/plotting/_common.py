@@ -388,7 +388,11 @@ def draw_map(ax, points, values, variables, label, *, centred=None, **kwargs):
     extend = "both" if beyond else "neither"
     bar = ax.figure.colorbar(image, ax=ax, extend=extend)
     # Beside the bar a short label, such as "u", would seem to be that of the next axes.
-    (bar.ax.set_xlabel if len(label) < 8 else bar.set_label)(label)
+    if len(label) < 8:
+        # Below the arrow at the end of the bar, if there is one.
+        bar.ax.set_xlabel(label, labelpad=20 if beyond else None)
+    else:
+        bar.set_label(label)
     bar.formatter.set_powerlimits((-2, 4))
     return image
 
