@@ -114,7 +114,8 @@ class Fitted(NamedTuple):
             if len(operators) == 1:
                 unit, kind = self.units.of_operator(operators[0]), "root mean square"
             value = with_unit(number(self.error), unit)
-            rows.append(("error of predictions", value, f"of what is left out, {kind}"))
+            remark = f"of observations left out one by one, {kind}"
+            rows.append(("error of predictions", value, remark))
         return rows
 
     def data(self):

@@ -39,8 +39,8 @@ def html_page(report):
             lines.append(f"<tr>{cells}</tr>")
         body = "\n".join(lines)
         table = f"<table>\n{body}\n</table>"
-        if heading == "Compared by":  # many numbers, for who wants to know
-            parts.append(f"<details><summary>Compared by</summary>\n{table}</details>")
+        if heading == "Criteria":  # many numbers, for those who want to know
+            parts.append(f"<details><summary>{heading}</summary>\n{table}</details>")
             continue
         parts.append(f"<h2>{escape(heading)}</h2>\n{table}")
         if heading == "Data":
@@ -81,7 +81,7 @@ def _sections(report):
     """All sections of a report, with all that was compared, and versions."""
     made = [(name, str(version), "") for name, version in report.versions.items()]
     sections = report.sections(n_compared=len(report.alternatives))
-    return sections | ({"Made": made} if made else {})
+    return sections | ({"Versions": made} if made else {})
 
 
 def _in_cell(text):

@@ -144,26 +144,28 @@ class FitReport:
             "Found": [] if self.fitted is None else self.fitted.found(),
             "Data": [] if self.fitted is None else self.fitted.data(),
             "Chosen": [tuple(choice) for choice in self.choices],
-            "Compared, by the error of predicting what was left out": compared,
+            "Compared, by the error of predicting left-out observations": compared,
             "Not tried": [(name, reason, "") for name, reason in self.not_tried],
-            "Met, root mean square of the residuals": self._met(),
-            "Told apart": self._told_apart(),
+            "Residuals, root mean square": self._residuals(),
+            "Identifiability": self._identifiability(),
             "What looks wrong": [("", concern, "") for concern in concerns],
-            "Compared by": [(n.replace("_", " "), f"{v:g}", "") for n, v in criteria],
+            "Criteria": [(n.replace("_", " "), f"{v:g}", "") for n, v in criteria],
         }
         return {heading: rows for heading, rows in sections.items() if rows}
 
-    def _met(self):
+    def _residuals(self):
         rows = []
         for name, (error, noise, size) in self.residuals.items():
             is_equation = name.startswith("equation")
             sized = "known part and forcing" if is_equation else "values"
-            remark = f"{times(error, noise)} the noise level, {percent(error, size)} of"
+            remark = f"{percent(error, size)} of the {sized}"
+            if noise > 0:
+                remark = f"{error / noise:.2g} times the noise level, {remark}"
             value = with_unit(number(error), self.units.get(name))
-            rows.append((name, value, f"{remark} the {sized}"))
+            rows.append((name, value, remark))
         return rows
 
-    def _told_apart(self):
+    def _identifiability(self):
         each = self.identifiability
         each = each if isinstance(each, dict) else {"": each}
         rows = []
