@@ -56,7 +56,9 @@ def _refuse_text(entries, where, column):
             if where.startswith("X has"):
                 advice = (
                     "If it says which function (experiment) a row belongs to, name it: "
-                    f"function_column={column!r}; otherwise leave it out."
+                    f"function_column={column!r}; dates in text are read by "
+                    "pandas.to_datetime, and then made numbers of a unit; otherwise "
+                    "leave it out."
                 )
             raise ValueError(
                 f"{where} holds text such as {str(entry)!r}. {advice}"

@@ -156,7 +156,7 @@ def make_darcy(
           the error of the equation in and out of the distribution it was learned from;
         - `feature_names`: ("x1", "x2", "u", "u_x1", "u_x1x1", "u_x2", "u_x2x2",
           "u_x1x2");
-        - `equation(features)`: the values of P once more.
+        - `equation(features)`: the values of P, the whole left-hand side.
 
     Raises
     ------
