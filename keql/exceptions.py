@@ -87,7 +87,7 @@ class SimulationError(RuntimeError):
     1.0
     """
 
-    def __init__(self, message, time):
+    def __init__(self, message: str, time: float) -> None:
         super().__init__(message, time)
         self.time = time
 

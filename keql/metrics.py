@@ -184,7 +184,7 @@ def filtering_error(estimator: Any, X: Any, y: Any) -> float:
     return relative_l2_error(y, predicted, functions=labels)
 
 
-def filtering_scorer(estimator, X, y):
+def filtering_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Score a fitted state by minus its filtering error: a `scoring` of scikit-learn.
 
     Parameters
@@ -289,7 +289,7 @@ def _equation_score(estimator, X=None, y=None, *, features, unknown_part):
     return -equation_error(_fitted(estimator).equation_, features, unknown_part)
 
 
-def make_equation_scorer(features, unknown_part):
+def make_equation_scorer(features: Any, unknown_part: Any) -> Any:
     """Make a scorer of fitted learners: minus the error of their equation.
 
     Parameters

@@ -222,3 +222,28 @@ def test_types_are_said_and_can_be_resolved(name):
         given = set(inspect.signature(method).parameters) - {"self"}
         assert {"return", *given} == set(typing.get_type_hints(method))
     assert typing.get_type_hints(keql.OneStepKEqL)["fit_report_"] is FitReport
+
+
+def functions_of(module):
+    """Yield the functions of a public module, and the methods of its classes."""
+    for thing in (getattr(module, name) for name in module.__all__):
+        if not inspect.isclass(thing):
+            yield inspect.unwrap(thing) if callable(thing) else None
+            continue
+        for cls in thing.__mro__:
+            for name, member in vars(cls).items():
+                if name.startswith("_") and name not in ("__init__", "__call__"):
+                    continue
+                member = getattr(member, "__func__", member)
+                yield member.fget if isinstance(member, property) else member
+
+
+@pytest.mark.parametrize("name", PUBLIC_MODULES)
+def test_public_signatures_are_annotated(name):
+    for function in functions_of(importlib.import_module(name)):
+        if not inspect.isfunction(function) or "keql" not in function.__module__:
+            continue
+        if "<locals>" in function.__qualname__:
+            continue  # made when a class is: hyperparameters of kernels
+        given = set(inspect.signature(function).parameters) - {"self", "cls"}
+        assert {"return", *given} <= set(function.__annotations__), function

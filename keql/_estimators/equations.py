@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -80,14 +81,14 @@ class Equation(BaseEstimator):
 
     def __init__(
         self,
-        known_part=None,
-        operators=None,
-        collocation_points=None,
-        forcing=None,
-        kernel=None,
-        n_terms="auto",
-        noise=None,
-    ):
+        known_part: Any = None,
+        operators: Any = None,
+        collocation_points: Any = None,
+        forcing: Any = None,
+        kernel: Any = None,
+        n_terms: Any = "auto",
+        noise: float | None = None,
+    ) -> None:
         self.known_part, self.operators = known_part, operators
         self.collocation_points, self.forcing = collocation_points, forcing
         self.kernel, self.n_terms, self.noise = kernel, n_terms, noise

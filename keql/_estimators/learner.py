@@ -91,7 +91,7 @@ class Learner(BaseKEqL):
         params = self.get_params(deep=False)
         return {name: params[name] for name in params.keys() & kind.__annotations__}
 
-    def get_params(self, deep=True):
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the estimator, and of its named equations.
 
         Parameters
@@ -112,7 +112,7 @@ class Learner(BaseKEqL):
                 params.update({f"{name}__{key}": value for key, value in own})
         return params
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> Self:
         """Set parameters of the estimator, or of its named equations.
 
         Parameters
@@ -127,7 +127,7 @@ class Learner(BaseKEqL):
         """
         if "equations" in params:
             self.equations = params.pop("equations")
-        named, own = dict(named_equations(self)), {}
+        named, own = dict(named_equations(self)), dict[str, Any]()
         for key in list(params):
             name, _, rest = key.partition("__")
             if name in named:

@@ -1,6 +1,7 @@
 """One-step kernel equation learning with states in a smaller space."""
 
 from dataclasses import replace
+from typing import Any
 
 from keql._estimators.one_step import OneStepKEqL
 
@@ -91,36 +92,36 @@ class ReducedOneStepKEqL(OneStepKEqL):
 
     def __init__(
         self,
-        operators=None,
-        known_part=None,
-        collocation_points=None,
-        forcing=None,
-        variables=None,
-        function_column=None,
-        operator_column=None,
-        inputs=None,
-        states=None,
-        equations=None,
-        units=None,
-        periods=None,
-        state_kernel=None,
-        equation_kernel=None,
-        observation_noise=None,
-        equation_noise=None,
-        state_penalty=1.0,
-        n_inducing=500,
-        n_basis=None,
-        n_terms="auto",
-        solver="auto",
-        optimizer="fmin_l_bfgs_b",
-        n_restarts=10,
-        max_iter=300,
-        tol=1e-6,
-        warm_start=False,
-        n_jobs=None,
-        verbose=0,
-        random_state=None,
-    ):
+        operators: Any = None,
+        known_part: Any = None,
+        collocation_points: Any = None,
+        forcing: Any = None,
+        variables: Any = None,
+        function_column: int | str | None = None,
+        operator_column: int | str | None = None,
+        inputs: Any = None,
+        states: Any = None,
+        equations: Any = None,
+        units: Any = None,
+        periods: Any = None,
+        state_kernel: Any = None,
+        equation_kernel: Any = None,
+        observation_noise: Any = None,
+        equation_noise: Any = None,
+        state_penalty: float = 1.0,
+        n_inducing: int = 500,
+        n_basis: int | None = None,
+        n_terms: Any = "auto",
+        solver: str = "auto",
+        optimizer: Any = "fmin_l_bfgs_b",
+        n_restarts: int = 10,
+        max_iter: int = 300,
+        tol: float = 1e-6,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ) -> None:
         self.operators, self.known_part = operators, known_part
         self.collocation_points, self.forcing = collocation_points, forcing
         self.variables, self.function_column = variables, function_column

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.fft import dst, idst
@@ -180,16 +181,16 @@ def _published_kernels(layout, n_observations, n_collocation):
 
 
 def make_burgers(
-    n_interior=100,
+    n_interior: int = 100,
     *,
-    theta=1.0,
-    nu=0.01,
-    initial_condition=None,
-    layout="random",
-    collocation_shape=(26, 31),
-    noise=0.0,
-    random_state=None,
-):
+    theta: float = 1.0,
+    nu: float = 0.01,
+    initial_condition: Any = None,
+    layout: str = "random",
+    collocation_shape: Any = (26, 31),
+    noise: float = 0.0,
+    random_state: Any = None,
+) -> Any:
     """Make observations of a solution of Burgers' equation.
 
     The state solves u_t = theta u u_x + nu u_xx for t and x in [0, 1] with u = 0 at

@@ -1,5 +1,7 @@
 """Darcy flow: several functions that share one equation with variable coefficients."""
 
+from typing import Any
+
 import numpy as np
 from sklearn.utils import check_array
 
@@ -107,14 +109,14 @@ def _new_features(n, length_scale=0.5, grid_size=100, random_state=None):
 
 
 def make_darcy(
-    n_functions=8,
-    n_interior=8,
+    n_functions: int = 8,
+    n_interior: int = 8,
     *,
-    length_scale=0.5,
-    grid_size=15,
-    noise=0.0,
-    random_state=None,
-):
+    length_scale: float = 0.5,
+    grid_size: int = 15,
+    noise: float = 0.0,
+    random_state: Any = None,
+) -> Any:
     """Make observations of solutions of a Darcy flow with unknown permeability.
 
     Every state solves div(a grad u) = f on the unit square with the permeability
@@ -187,14 +189,14 @@ def make_darcy(
     inside = np.all((grid > 0) & (grid < 1), axis=1)
     inner, boundary = grid[inside], grid[~inside]
     axis = np.linspace(0.0, 1.0, 30)
-    X, X_test, forcing = [], [], {}
+    parts, parts_test, forcing = [], [], {}
     for m in range(n_functions):
         observed = inner[rng.permutation(n_inner)[:n_interior]]
-        X.append(_labelled(np.vstack([boundary, observed]), m))
-        X_test.append(_labelled(common.product_grid(axis, axis), m))
+        parts.append(_labelled(np.vstack([boundary, observed]), m))
+        parts_test.append(_labelled(common.product_grid(axis, axis), m))
         features = _features_at(inner, fields, m)
         forcing[float(m)] = _unknown_part(features)
-    X = np.vstack(X)
+    X, X_test = np.vstack(parts), np.vstack(parts_test)
     n_collocation = n_functions * n_inner
     coefficients = RBF(0.4, "fixed", active_dims=VARIABLES)
     kernels = {
@@ -216,8 +218,8 @@ def make_darcy(
         ),
     }
     problem = common.describe_problem(OPERATORS, None, inner, forcing, VARIABLES, 2)
-    truth, test = _DarcyTruth(fields, n_functions), np.vstack(X_test)
-    return common.make_bunch(problem, X, test, truth, noise, rng, **others)
+    truth = _DarcyTruth(fields, n_functions)
+    return common.make_bunch(problem, X, X_test, truth, noise, rng, **others)
 
 
 def _labelled(points, label):

@@ -1,5 +1,7 @@
 """The forced Duffing oscillator."""
 
+from typing import Any
+
 import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import make_interp_spline
@@ -53,14 +55,14 @@ def _equation(features):
 
 
 def make_duffing(
-    n_observations=32,
+    n_observations: int = 32,
     *,
-    t_max=50.0,
-    initial=(0.0, 0.0),
-    n_collocation=1000,
-    noise=0.0,
-    random_state=None,
-):
+    t_max: float = 50.0,
+    initial: Any = (0.0, 0.0),
+    n_collocation: int = 1000,
+    noise: float = 0.0,
+    random_state: Any = None,
+) -> Any:
     """Make observations of a forced Duffing oscillator.
 
     The state solves u_tt - 3 u + 3 u^3 + 0.2 u_t = cos(2 t). Known are u_tt and the

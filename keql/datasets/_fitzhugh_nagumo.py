@@ -1,5 +1,7 @@
 """The FitzHugh-Nagumo equations: an activator and its recovery, which diffuse."""
 
+from typing import Any
+
 import numpy as np
 from scipy.fft import dct, idct
 
@@ -47,7 +49,13 @@ class _CosineSeries(systems.Truth):
         return values.sum(axis=1) - values[:, 0] / 2
 
 
-def make_fitzhugh_nagumo(n_samples=200, *, t_end=10.0, noise=0.0, random_state=None):
+def make_fitzhugh_nagumo(
+    n_samples: int = 200,
+    *,
+    t_end: float = 10.0,
+    noise: float = 0.0,
+    random_state: Any = None,
+) -> Any:
     """Make observations of the FitzHugh-Nagumo equations in one space dimension.
 
     An activator u and its recovery v solve u_t = 0.5 u_xx + u - u^3 / 3 - v + 0.3 and

@@ -1,6 +1,7 @@
 """The heat equation with a law of heat transfer at one end."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -75,15 +76,15 @@ class _Modes(systems.Truth):
 
 
 def make_heat_with_boundary_law(
-    n_interior=60,
-    n_wall=15,
+    n_interior: int = 60,
+    n_wall: int = 15,
     *,
-    conductivity=0.2,
-    transfer=2.0,
-    ambient=0.3,
-    noise=0.0,
-    random_state=None,
-):
+    conductivity: float = 0.2,
+    transfer: float = 2.0,
+    ambient: float = 0.3,
+    noise: float = 0.0,
+    random_state: Any = None,
+) -> Any:
     """Make observations of a body that cools through one wall.
 
     The temperature u solves u_t = conductivity u_xx for t and x in [0, 1]. At the wall

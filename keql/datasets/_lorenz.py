@@ -1,5 +1,7 @@
 """The Lorenz system."""
 
+from typing import Any
+
 import numpy as np
 
 from keql._numerics.arguments import as_numbers
@@ -8,16 +10,16 @@ from keql.datasets import _systems as systems
 
 
 def make_lorenz(
-    n_samples=200,
+    n_samples: int = 200,
     *,
-    t_end=10.0,
-    initial=(-8.0, 8.0, 27.0),
-    parameters=(10.0, 28.0, 8 / 3),
-    observed=("x", "y", "z"),
-    streams=None,
-    noise=0.0,
-    random_state=None,
-):
+    t_end: float = 10.0,
+    initial: Any = (-8.0, 8.0, 27.0),
+    parameters: Any = (10.0, 28.0, 8 / 3),
+    observed: Any = ("x", "y", "z"),
+    streams: int | None = None,
+    noise: float = 0.0,
+    random_state: Any = None,
+) -> Any:
     """Make observations of the Lorenz system.
 
     The states solve x_t = sigma (y - x), y_t = x (rho - z) - y, z_t = x y - beta z.

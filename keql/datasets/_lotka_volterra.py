@@ -1,5 +1,7 @@
 """The Lotka-Volterra equations of prey and predators."""
 
+from typing import Any
+
 import numpy as np
 
 from keql.datasets import _common as common
@@ -7,13 +9,13 @@ from keql.datasets import _systems as systems
 
 
 def make_lotka_volterra(
-    n_samples=25,
+    n_samples: int = 25,
     *,
-    t_end=24.0,
-    initial=(10.0, 5.0),
-    noise=0.0,
-    random_state=None,
-):
+    t_end: float = 24.0,
+    initial: Any = (10.0, 5.0),
+    noise: float = 0.0,
+    random_state: Any = None,
+) -> Any:
     """Make observations of the Lotka-Volterra equations.
 
     The states solve prey_t = 1.1 prey - 0.4 prey predator and predator_t =

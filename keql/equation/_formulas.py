@@ -71,6 +71,8 @@ class PrintableEquation:
     # Of the equation that this is the formula of.
     variables: tuple
     operators: list
+    known_part: Any
+    has_forcing: bool
 
     def __str__(self) -> str:
         """Solved for the known part: "u_t = 0.500 u u_x + 0.0100 u_xx"."""
@@ -232,7 +234,7 @@ class PrintableEquation:
         return -1.0 if self.known_part.terms else 1.0
 
     @property
-    def unit(self):
+    def unit(self) -> Any:
         """Unit of both sides: of the forcing f if it is given, or of the known part.
 
         With coefficients of its own that has the unit of its first operator. None if

@@ -52,7 +52,7 @@ class ReadableEquation(PrintableEquation):
         return len(self.variables) + len(self.inputs) + self.n_operators
 
     @property
-    def equation_kernel(self):
+    def equation_kernel(self) -> Any:
         """Kernel of the RKHS of P; None if the equation is known and P = 0."""
         return self.basis.kernel
 

@@ -47,7 +47,7 @@ class LearnedSystem(EquationMapping):
            [0.33]])
     """
 
-    def __init__(self, equations):
+    def __init__(self, equations: Any) -> None:
         self._equations = dict(equations)
         if not self._equations:
             raise ValueError("equations is empty: give at least one LearnedEquation.")
@@ -69,27 +69,27 @@ class LearnedSystem(EquationMapping):
     # --- what the equations share ---------------------------------------------------
 
     @property
-    def variables(self):
+    def variables(self) -> tuple[str, ...]:
         """Names of the d coordinates."""
         return self._first.variables
 
     @property
-    def states(self):
+    def states(self) -> tuple[str, ...]:
         """Names of the S states."""
         return self._first.states
 
     @property
-    def inputs(self):
+    def inputs(self) -> tuple[str, ...]:
         """Names of the known quantities that unknown parts may depend on."""
         return self._first.inputs
 
     @property
-    def operators(self):
+    def operators(self) -> list:
         """The Q' operators among the features."""
         return self._first.operators
 
     @property
-    def n_operators(self):
+    def n_operators(self) -> int:
         """How many of them, Q, unknown parts may depend on."""
         return self._first.n_operators
 
@@ -99,24 +99,24 @@ class LearnedSystem(EquationMapping):
         return self._first.feature_names
 
     @property
-    def n_unknown_features(self):
+    def n_unknown_features(self) -> int:
         """How many of the first columns of the features unknown parts see."""
         return self._first.n_unknown_features
 
     @property
-    def state_kernel(self):
+    def state_kernel(self) -> Any:
         """Kernel of the states that the equations were learned with."""
         return self._first.state_kernel
 
     @property
-    def has_forcing(self):
+    def has_forcing(self) -> bool:
         """Whether the right-hand side of an equation is other than zero."""
         return any(equation.has_forcing for equation in self.values())
 
     @property
-    def training_features(self):
+    def training_features(self) -> np.ndarray:
         """Features (n, d + Q') of the learned states where equations were imposed."""
-        distinct = []
+        distinct: list[np.ndarray] = []
         for equation in self.values():
             S = equation.training_features
             if not any(S is T or np.array_equal(S, T) for T in distinct):

@@ -3,6 +3,7 @@
 from copy import copy
 from functools import cache
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -63,7 +64,7 @@ class ActiveKernel(Kernel):
         ]
         return f"{type(self).__name__}({', '.join(parameters)})"
 
-    def __call__(self, X, Y=None, eval_gradient=False):
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         """Values (n, m) at points X (n, d) and Y (m, d); None for Y stands for X.
 
         With `eval_gradient` also their gradient (n, m, n_dims) with respect to `theta`,
@@ -94,11 +95,12 @@ class ActiveKernel(Kernel):
         return K, self._active_gradient(X, Y)
 
     @property
-    def hyperparameters(self):
+    def hyperparameters(self) -> Any:
         """Descriptions of all hyperparameters, fixed or free, sorted by name."""
-        return [getattr(self, name) for name in _names_of_hyperparameters(type(self))]
+        cls: Any = type(self)
+        return [getattr(self, name) for name in _names_of_hyperparameters(cls)]
 
-    def clone_with_theta(self, theta):
+    def clone_with_theta(self, theta: Any) -> Self:
         """The kernel with other log-hyperparameters; it shares what else it has.
 
         Parameters
@@ -115,10 +117,10 @@ class ActiveKernel(Kernel):
         kernel.theta = theta
         return kernel
 
-    def diag(self, X):
+    def diag(self, X: Any) -> np.ndarray:
         return np.array([self(x[None])[0, 0] for x in np.atleast_2d(X)])
 
-    def depends_on(self, d):
+    def depends_on(self, d: int) -> np.ndarray:
         mask = np.zeros(d, dtype=bool)
         mask[self._columns(d)] = True
         return mask

@@ -3,6 +3,7 @@
 from functools import reduce, singledispatch
 from numbers import Integral
 from operator import add, mul
+from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -20,7 +21,7 @@ from keql.kernels._multi_index import (
 
 
 @singledispatch
-def as_kernel(kernel):
+def as_kernel(kernel: Any) -> Any:
     """Convert a scikit-learn kernel, or a positive number, to a keql kernel.
 
     Parameters
@@ -63,9 +64,8 @@ def as_kernel(kernel):
 class Kernel(sklearn_kernels.Kernel):
     """Base class of the kernels of keql: scikit-learn kernels with derivatives.
 
-    Sums and products, also with numbers and with scikit-learn's kernels, and `theta`,
-    `bounds`, `clone_with_theta`, `get_params` work as in scikit-learn. A kernel of
-    one's own derives from :class:`ActiveKernel`.
+    Sums and products, also with numbers and scikit-learn's kernels, and `theta` work as
+    in scikit-learn. A kernel of your own derives from :class:`ActiveKernel`.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Kernel(sklearn_kernels.Kernel):
     # Names of exact features that are no polynomials.
     feature_names = None
 
-    def derivative(self, X, Y=None, a=None, b=None):
+    def derivative(self, X: Any, Y: Any = None, a: Any = None, b: Any = None) -> Any:
         """Mixed derivative d^a_x d^b_y k(x, y) for all pairs of points.
 
         Parameters
@@ -101,7 +101,7 @@ class Kernel(sklearn_kernels.Kernel):
         """
         return self.derivatives(X, Y, [(a, b)])[0]
 
-    def derivatives(self, X, Y, pairs):
+    def derivatives(self, X: Any, Y: Any, pairs: Any) -> list:
         """Several mixed derivatives at once, sharing what they have in common.
 
         Parameters
@@ -124,7 +124,7 @@ class Kernel(sklearn_kernels.Kernel):
             self.check_order(a)
         return self._derivatives(X, Y, pairs)
 
-    def gradient(self, X, Y=None):
+    def gradient(self, X: Any, Y: Any = None) -> np.ndarray:
         """Gradient of k(x, y) with respect to its first argument.
 
         Parameters
@@ -141,7 +141,7 @@ class Kernel(sklearn_kernels.Kernel):
         units = np.eye(X.shape[1], dtype=int)
         return np.stack(self.derivatives(X, Y, [(tuple(e), None) for e in units]))
 
-    def check_order(self, a, operator=None):
+    def check_order(self, a: Any, operator: str | None = None) -> None:
         """Refuse a derivative that is not defined on the kernel's RKHS.
 
         Parameters
@@ -157,7 +157,7 @@ class Kernel(sklearn_kernels.Kernel):
             If point values of the derivative are unbounded on the RKHS.
         """
 
-    def of_state(self, name):
+    def of_state(self, name: str) -> Any:
         """The kernel of a state: this one, whatever the name of the state.
 
         Parameters
@@ -172,7 +172,7 @@ class Kernel(sklearn_kernels.Kernel):
         """
         return self
 
-    def bind(self, names, default=None):
+    def bind(self, names: Any, default: Any = None) -> Any:
         """Resolve `active_dims` to column indices.
 
         Parameters
@@ -194,7 +194,7 @@ class Kernel(sklearn_kernels.Kernel):
         """
         return self._map(lambda kernel: kernel._bind(list(names), default))
 
-    def scaled_to(self, S):
+    def scaled_to(self, S: Any) -> Any:
         """Set centre and scale of polynomial parts that say "auto" from features.
 
         Parameters
@@ -210,7 +210,7 @@ class Kernel(sklearn_kernels.Kernel):
         S = as_rows(S, "S")
         return self._map(lambda kernel: kernel._scaled_to(S))
 
-    def depends_on(self, d):
+    def depends_on(self, d: int) -> np.ndarray:
         """Which of `d` columns the kernel looks at.
 
         Parameters
@@ -225,7 +225,7 @@ class Kernel(sklearn_kernels.Kernel):
         """
         return np.ones(d, dtype=bool)
 
-    def n_features(self, d):
+    def n_features(self, d: int) -> Any:
         """Dimension of the exact feature map on `d` columns.
 
         Parameters
@@ -240,7 +240,7 @@ class Kernel(sklearn_kernels.Kernel):
         """
         return None
 
-    def feature_polynomials(self, d):
+    def feature_polynomials(self, d: int) -> Any:
         """Exact features of a polynomial kernel as polynomials of the columns.
 
         Parameters
@@ -257,7 +257,7 @@ class Kernel(sklearn_kernels.Kernel):
         """
         return None
 
-    def degree_in(self, columns):
+    def degree_in(self, columns: Any) -> Any:
         """Degree of the functions of the kernel's space, as polynomials of columns.
 
         Parameters
@@ -278,7 +278,7 @@ class Kernel(sklearn_kernels.Kernel):
             return None
         return int(polynomials[0][:, columns].sum(axis=1).max())
 
-    def feature_map(self, S, a=None):
+    def feature_map(self, S: Any, a: Any = None) -> Any:
         """Values, or a derivative, of the exact features.
 
         Parameters
@@ -328,21 +328,21 @@ as_kernel.register(Kernel, lambda kernel: kernel)
 class NonStationaryKernel(Kernel):
     """A kernel that is not known to depend on the difference of the points only."""
 
-    def is_stationary(self):
+    def is_stationary(self) -> bool:
         return False
 
 
 class _Pair(Kernel):
     """What sums and products of two kernels share."""
 
-    def check_order(self, a, operator=None):
+    def check_order(self, a: Any, operator: str | None = None) -> None:
         self.k1.check_order(a, operator)
         self.k2.check_order(a, operator)
 
-    def depends_on(self, d):
+    def depends_on(self, d: int) -> np.ndarray:
         return self.k1.depends_on(d) | self.k2.depends_on(d)
 
-    def clone_with_theta(self, theta):
+    def clone_with_theta(self, theta: Any) -> Self:
         n = self.k1.n_dims
         first = self.k1.clone_with_theta(theta[:n])
         return type(self)(first, self.k2.clone_with_theta(theta[n:]))
@@ -371,20 +371,20 @@ class Sum(_Pair, sklearn_kernels.Sum):
     array([[6.]])
     """
 
-    def degree_in(self, columns):
+    def degree_in(self, columns: Any) -> Any:
         return _combine(max, self.k1.degree_in(columns), self.k2.degree_in(columns))
 
-    def n_features(self, d):
+    def n_features(self, d: int) -> Any:
         return _combine(add, self.k1.n_features(d), self.k2.n_features(d))
 
-    def feature_polynomials(self, d):
+    def feature_polynomials(self, d: int) -> Any:
         first, second = self.k1.feature_polynomials(d), self.k2.feature_polynomials(d)
         if first is None or second is None:
             return None
         exponents = np.vstack([first[0], second[0]])
         return merge_monomials(exponents, block_diag(first[1], second[1]))
 
-    def feature_map(self, S, a=None):
+    def feature_map(self, S: Any, a: Any = None) -> Any:
         features = self.k1.feature_map(S, a), self.k2.feature_map(S, a)
         return None if any(part is None for part in features) else np.hstack(features)
 
@@ -411,20 +411,20 @@ class Product(_Pair, sklearn_kernels.Product):
     array([[39.478418]])
     """
 
-    def degree_in(self, columns):
+    def degree_in(self, columns: Any) -> Any:
         return _combine(add, self.k1.degree_in(columns), self.k2.degree_in(columns))
 
-    def n_features(self, d):
+    def n_features(self, d: int) -> Any:
         return _combine(mul, self.k1.n_features(d), self.k2.n_features(d))
 
-    def feature_polynomials(self, d):
+    def feature_polynomials(self, d: int) -> Any:
         first, second = self.k1.feature_polynomials(d), self.k2.feature_polynomials(d)
         if first is None or second is None:
             return None
         exponents = (first[0][:, None, :] + second[0][None, :, :]).reshape(-1, d)
         return merge_monomials(exponents, np.kron(first[1], second[1]))
 
-    def feature_map(self, S, a=None):
+    def feature_map(self, S: Any, a: Any = None) -> Any:
         S = np.atleast_2d(S)
         d = S.shape[1]
         if self.n_features(d) is None:
@@ -467,22 +467,22 @@ class Exponentiation(Kernel, sklearn_kernels.Exponentiation):
     array([[2.]])
     """
 
-    def check_order(self, a, operator=None):
+    def check_order(self, a: Any, operator: str | None = None) -> None:
         self.kernel.check_order(a, operator)
 
-    def depends_on(self, d):
+    def depends_on(self, d: int) -> np.ndarray:
         return self.kernel.depends_on(d)
 
-    def degree_in(self, columns):
+    def degree_in(self, columns: Any) -> Any:
         return self._as_product().degree_in(columns)
 
-    def n_features(self, d):
+    def n_features(self, d: int) -> Any:
         return self._as_product().n_features(d)
 
-    def feature_polynomials(self, d):
+    def feature_polynomials(self, d: int) -> Any:
         return self._as_product().feature_polynomials(d)
 
-    def feature_map(self, S, a=None):
+    def feature_map(self, S: Any, a: Any = None) -> Any:
         return self._as_product().feature_map(S, a)
 
     def _as_product(self):

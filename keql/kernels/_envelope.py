@@ -1,6 +1,7 @@
 """An amplitude that fades away from a centre."""
 
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermeval
@@ -42,14 +43,18 @@ class Envelope(NonStationaryKernel, ActiveKernel):
     hyperparameter_width = hyperparameter("width")
 
     def __init__(
-        self, width=1.0, center=0.0, width_bounds=(1e-5, 1e5), active_dims=None
-    ):
+        self,
+        width: Any = 1.0,
+        center: Any = 0.0,
+        width_bounds: Any = (1e-5, 1e5),
+        active_dims: Any = None,
+    ) -> None:
         self.width = width
         self.center = center
         self.width_bounds = width_bounds
         self.active_dims = active_dims
 
-    def diag(self, X):
+    def diag(self, X: Any) -> np.ndarray:
         X = as_rows(X, "X")
         columns = self._columns(X.shape[1])
         return self._amplitude(X[:, columns], (0,) * len(columns)) ** 2

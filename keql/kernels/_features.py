@@ -1,5 +1,7 @@
 """Kernels with a finite list of features: their base, and a list of functions."""
 
+from typing import Any
+
 import numpy as np
 
 from keql._numerics.arguments import as_rows
@@ -14,12 +16,12 @@ class FeatureKernel(NonStationaryKernel):
     A subclass implements `feature_map`, `n_features` and `depends_on`.
     """
 
-    def __call__(self, X, Y=None, eval_gradient=False):
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         """Values at all pairs of points, and their gradient in no hyperparameters."""
         K = self.derivative(X, Y)
         return (K, np.empty((*K.shape, 0))) if eval_gradient else K
 
-    def diag(self, X):
+    def diag(self, X: Any) -> np.ndarray:
         return np.sum(self.feature_map(X) ** 2, axis=1)
 
     def _derivatives(self, X, Y, pairs):
@@ -57,7 +59,9 @@ class Dictionary(FeatureKernel):
     array([[10.]])
     """
 
-    def __init__(self, functions, scale="auto", columns=None):
+    def __init__(
+        self, functions: Any, scale: Any = "auto", columns: Any = None
+    ) -> None:
         self.functions = functions
         self.scale = scale
         self.columns = columns
@@ -74,17 +78,17 @@ class Dictionary(FeatureKernel):
         )
 
     @property
-    def feature_names(self):
+    def feature_names(self) -> Any:  # type: ignore[override]
         """What the functions are called."""
         return list(self.functions)
 
     @property
-    def feature_products(self):
+    def feature_products(self) -> Any:
         """How they are written, pairs of a factor and its power for each of them."""
         pairs = self.functions.items()
         return [getattr(f, "product", ((name, 1),)) for name, f in pairs]
 
-    def feature_scales(self):
+    def feature_scales(self) -> np.ndarray:
         """Standard deviations of the coefficients.
 
         Returns
@@ -106,7 +110,7 @@ class Dictionary(FeatureKernel):
             )
         return np.broadcast_to(scale, (n,)).astype(float)
 
-    def keep(self, kept):
+    def keep(self, kept: Any) -> Any:
         """The kernel of some of the functions.
 
         Parameters
@@ -123,21 +127,20 @@ class Dictionary(FeatureKernel):
         chosen = dict(items[i] for i in kept)
         return Dictionary(chosen, self.feature_scales()[list(kept)], self.columns)
 
-    def depends_on(self, d):
+    def depends_on(self, d: int) -> np.ndarray:
         used = [column for _, columns in self._resolved(d) for column in columns]
         return np.isin(np.arange(d), used)
 
-    def n_features(self, d):
+    def n_features(self, d: int) -> Any:
         return len(self.functions)
 
-    def feature_map(self, S, a=None):
+    def feature_map(self, S: Any, a: Any = None) -> Any:
         S = as_rows(S, "S")
         a, resolved = as_multi_index(a, S.shape[1]), self._resolved(S.shape[1])
-        features = [_derivative(*function, S, a) for function in resolved]
-        features = np.reshape(features, (len(features), len(S))).T
-        return features * self.feature_scales()
+        rows = [_derivative(f, columns, S, a) for f, columns in resolved]
+        return np.reshape(rows, (len(rows), len(S))).T * self.feature_scales()
 
-    def _resolved(self, d):
+    def _resolved(self, d) -> Any:
         """Functions with the positions of their arguments."""
         if self.columns is None or len(self.columns) != d:
             raise ValueError(

@@ -1,5 +1,7 @@
 """A kernel of any two points, differentiated automatically."""
 
+from typing import Any
+
 import autograd.numpy as anp
 import numpy as np
 
@@ -35,7 +37,7 @@ class FunctionKernel(NonStationaryKernel, ActiveKernel):
     array([[1.]])
     """
 
-    def __init__(self, function, active_dims=None):
+    def __init__(self, function: Any, active_dims: Any = None) -> None:
         self.function = function
         self.active_dims = active_dims
 

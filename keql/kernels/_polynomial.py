@@ -4,6 +4,7 @@ from functools import lru_cache
 from itertools import combinations_with_replacement, product
 from math import comb, perm, prod
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from scipy.special import comb as binom
@@ -37,16 +38,16 @@ class Constant(Kernel, ConstantKernel):
     array([[4.]])
     """
 
-    def depends_on(self, d):
+    def depends_on(self, d: int) -> np.ndarray:
         return np.zeros(d, dtype=bool)
 
-    def n_features(self, d):
+    def n_features(self, d: int) -> Any:
         return 1
 
-    def feature_polynomials(self, d):
+    def feature_polynomials(self, d: int) -> Any:
         return np.zeros((1, d), dtype=int), np.array([[self.constant_value**0.5]])
 
-    def feature_map(self, S, a=None):
+    def feature_map(self, S: Any, a: Any = None) -> Any:
         S = np.atleast_2d(S)
         differentiated = any(as_multi_index(a, S.shape[1]))
         return np.full((len(S), 1), 0.0 if differentiated else self.constant_value**0.5)
@@ -94,13 +95,13 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
 
     def __init__(
         self,
-        degree=2,
-        scale="auto",
-        center="auto",
-        offset=1.0,
-        offset_bounds="fixed",
-        active_dims=None,
-    ):
+        degree: int = 2,
+        scale: Any = "auto",
+        center: Any = "auto",
+        offset: float = 1.0,
+        offset_bounds: Any = "fixed",
+        active_dims: Any = None,
+    ) -> None:
         self.degree = degree
         self.scale = scale
         self.center = center
@@ -108,15 +109,15 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         self.offset_bounds = offset_bounds
         self.active_dims = active_dims
 
-    def diag(self, X):
+    def diag(self, X: Any) -> np.ndarray:
         X = as_rows(X, "X")
         Z, _ = self._standardise(X[:, self._columns(X.shape[1])])
         return (np.sum(Z * Z, axis=1) + self.offset) ** self.degree
 
-    def n_features(self, d):
+    def n_features(self, d: int) -> Any:
         return len(self._exponents(len(self._columns(d))))
 
-    def feature_polynomials(self, d):
+    def feature_polynomials(self, d: int) -> Any:
         columns = self._columns(d)
         center, scale = map(tuple, self._center_and_scale(len(columns)))
         offset = float(self.offset)
@@ -125,7 +126,7 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         full[:, columns] = raw
         return merge_monomials(full, coefficients)
 
-    def feature_map(self, S, a=None):
+    def feature_map(self, S: Any, a: Any = None) -> Any:
         S = as_rows(S, "S")
         d = S.shape[1]
         columns = self._columns(d)

@@ -3,6 +3,7 @@
 from itertools import product
 from math import comb, exp, factorial, lgamma, log, pi, prod, sqrt
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from autograd import elementwise_grad
@@ -197,11 +198,11 @@ class RBF(_Radial):
 
     def __init__(
         self,
-        length_scale=1.0,
-        length_scale_bounds=(1e-5, 1e5),
-        active_dims=None,
-        period=None,
-    ):
+        length_scale: Any = 1.0,
+        length_scale_bounds: Any = (1e-5, 1e5),
+        active_dims: Any = None,
+        period: Any = None,
+    ) -> None:
         super().__init__(length_scale, length_scale_bounds, active_dims)
         self.period = period
 
@@ -247,17 +248,17 @@ class Matern(_Radial):
 
     def __init__(
         self,
-        length_scale=1.0,
-        length_scale_bounds=(1e-5, 1e5),
-        nu=1.5,
-        active_dims=None,
-        period=None,
-    ):
+        length_scale: Any = 1.0,
+        length_scale_bounds: Any = (1e-5, 1e5),
+        nu: float = 1.5,
+        active_dims: Any = None,
+        period: Any = None,
+    ) -> None:
         super().__init__(length_scale, length_scale_bounds, active_dims)
         self.nu = nu
         self.period = period
 
-    def check_order(self, a, operator=None):
+    def check_order(self, a: Any, operator: str | None = None) -> None:
         order = int(np.sum(np.asarray(a)[self._columns(len(a))]))
         if order > 0 and self.nu <= order:
             raise ValueError(
@@ -344,12 +345,12 @@ class RationalQuadratic(_Radial):
 
     def __init__(
         self,
-        length_scale=1.0,
-        alpha=1.0,
-        length_scale_bounds=(1e-5, 1e5),
-        alpha_bounds=(1e-5, 1e5),
-        active_dims=None,
-    ):
+        length_scale: Any = 1.0,
+        alpha: float = 1.0,
+        length_scale_bounds: Any = (1e-5, 1e5),
+        alpha_bounds: Any = (1e-5, 1e5),
+        active_dims: Any = None,
+    ) -> None:
         super().__init__(length_scale, length_scale_bounds, active_dims)
         self.alpha = alpha
         self.alpha_bounds = alpha_bounds
@@ -409,15 +410,15 @@ class RadialKernel(_Radial):
 
     def __init__(
         self,
-        profile,
-        length_scale=1.0,
-        length_scale_bounds=(1e-5, 1e5),
-        active_dims=None,
-    ):
+        profile: Any,
+        length_scale: Any = 1.0,
+        length_scale_bounds: Any = (1e-5, 1e5),
+        active_dims: Any = None,
+    ) -> None:
         super().__init__(length_scale, length_scale_bounds, active_dims)
         self.profile = profile
 
-    def check_order(self, a, operator=None):
+    def check_order(self, a: Any, operator: str | None = None) -> None:
         order = int(np.sum(np.asarray(a)[self._columns(len(a))]))
         function = self.profile
         with np.errstate(all="ignore"):

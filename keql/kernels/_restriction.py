@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -39,7 +40,7 @@ class Restriction(FeatureKernel):
     array([[122.]])
     """
 
-    def __init__(self, kernel, monomials):
+    def __init__(self, kernel: Any, monomials: Any) -> None:
         self.kernel = kernel
         self.monomials = monomials
 
@@ -53,16 +54,16 @@ class Restriction(FeatureKernel):
             and [*map(_plain, self.monomials)] == [*map(_plain, other.monomials)]
         )
 
-    def depends_on(self, d):
+    def depends_on(self, d: int) -> np.ndarray:
         return np.any(self._exponents(d) > 0, axis=0)
 
-    def n_features(self, d):
+    def n_features(self, d: int) -> Any:
         return len(self.monomials)
 
-    def feature_polynomials(self, d):
+    def feature_polynomials(self, d: int) -> Any:
         return self._exponents(d), self._directions(d)[1]
 
-    def feature_map(self, S, a=None):
+    def feature_map(self, S: Any, a: Any = None) -> Any:
         S = as_rows(S, "S")
         directions, _ = self._directions(S.shape[1])
         return as_kernel(self.kernel).feature_map(S, a) @ directions
@@ -164,7 +165,7 @@ def _plain(monomial):
     return monomial if isinstance(monomial, str) else tuple(map(int, monomial))
 
 
-def parse_monomial(text, names):
+def parse_monomial(text: str, names: Any) -> Any:
     """Exponents of a product of column names, such as "u^2 u_x".
 
     Parameters

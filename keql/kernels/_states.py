@@ -1,5 +1,7 @@
 """Kernels of states: of a part of an RKHS, and of the states of a system."""
 
+from typing import Any
+
 import numpy as np
 
 from keql._numerics.linalg import cholesky, solve_lower
@@ -67,10 +69,10 @@ class SystemKernel:
     prey: RBF(length_scale=0.5), predator: 2**2 * RBF(length_scale=1)
     """
 
-    def __init__(self, kernels):
+    def __init__(self, kernels: Any) -> None:
         self.kernels = {name: as_kernel(kernel) for name, kernel in kernels.items()}
 
-    def of_state(self, name):
+    def of_state(self, name: str) -> Any:
         """The kernel of a state.
 
         Parameters
@@ -85,7 +87,7 @@ class SystemKernel:
         """
         return self.kernels[name]
 
-    def map(self, function):
+    def map(self, function: Any) -> Any:
         """The system with another kernel for each state.
 
         Parameters
@@ -100,7 +102,7 @@ class SystemKernel:
         """
         return SystemKernel({name: function(k) for name, k in self.kernels.items()})
 
-    def bind(self, names):
+    def bind(self, names: Any) -> Any:
         """Resolve `active_dims` of each kernel to column indices.
 
         Parameters

@@ -1,6 +1,7 @@
 """What stationary kernels share, and the periodic kernel."""
 
 from math import comb, pi, prod
+from typing import Any
 
 import numpy as np
 from sklearn.gaussian_process.kernels import StationaryKernelMixin
@@ -14,13 +15,16 @@ class AnisotropicKernel(StationaryKernelMixin, ActiveKernel):
     hyperparameter_length_scale = hyperparameter("length_scale")
 
     def __init__(
-        self, length_scale=1.0, length_scale_bounds=(1e-5, 1e5), active_dims=None
-    ):
+        self,
+        length_scale: Any = 1.0,
+        length_scale_bounds: Any = (1e-5, 1e5),
+        active_dims: Any = None,
+    ) -> None:
         self.length_scale = length_scale
         self.length_scale_bounds = length_scale_bounds
         self.active_dims = active_dims
 
-    def diag(self, X):
+    def diag(self, X: Any) -> np.ndarray:
         X = np.atleast_2d(X)
         return np.full(len(X), self(X[:1])[0, 0])
 
@@ -54,12 +58,12 @@ class Periodic(AnisotropicKernel):
 
     def __init__(
         self,
-        length_scale=1.0,
-        periodicity=1.0,
-        length_scale_bounds=(1e-5, 1e5),
-        periodicity_bounds=(1e-5, 1e5),
-        active_dims=None,
-    ):
+        length_scale: Any = 1.0,
+        periodicity: Any = 1.0,
+        length_scale_bounds: Any = (1e-5, 1e5),
+        periodicity_bounds: Any = (1e-5, 1e5),
+        active_dims: Any = None,
+    ) -> None:
         super().__init__(length_scale, length_scale_bounds, active_dims)
         self.periodicity = periodicity
         self.periodicity_bounds = periodicity_bounds

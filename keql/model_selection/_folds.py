@@ -1,6 +1,7 @@
 """Cross-validation for states of differential equations."""
 
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -87,20 +88,20 @@ class FunctionKFold(BaseEstimator, BaseCrossValidator):
 
     def __init__(
         self,
-        n_splits=5,
+        n_splits: int = 5,
         *,
-        function_column=None,
-        always_train=None,
-        shuffle=False,
-        random_state=None,
-    ):
+        function_column: int | str | None = None,
+        always_train: Any = None,
+        shuffle: bool = False,
+        random_state: Any = None,
+    ) -> None:
         self.n_splits = n_splits
         self.function_column = function_column
         self.always_train = always_train
         self.shuffle = shuffle
         self.random_state = random_state
 
-    def get_n_splits(self, X=None, y=None, groups=None):
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Number of folds.
 
         Parameters
@@ -116,7 +117,7 @@ class FunctionKFold(BaseEstimator, BaseCrossValidator):
         self._check_parameters()
         return self.n_splits
 
-    def split(self, X, y=None, groups=None):
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Any:
         """Rows of the training and of the test set of each fold.
 
         Parameters

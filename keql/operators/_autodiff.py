@@ -1,12 +1,16 @@
 """Operators applied to functions that a user has written."""
 
+from typing import Any
+
 import autograd.numpy as anp
 import numpy as np
 
 from keql._numerics.autodiff import differentiate
 
 
-def apply_operator(function, points, operator, states=("u",)):
+def apply_operator(
+    function: Any, points: Any, operator: Any, states: Any = ("u",)
+) -> np.ndarray:
     """Values of an operator applied to a function written in `autograd.numpy`.
 
     Parameters

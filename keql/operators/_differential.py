@@ -51,16 +51,16 @@ class DifferentialOperator:
             object.__setattr__(self, "states", ("u",) * len(self.terms))
 
     @property
-    def parts(self):
+    def parts(self) -> list:
         """The terms with their states: a list of (state, multi-index, coefficient)."""
         return [(s, *term) for s, term in zip(self.states, self.terms, strict=True)]
 
     @property
-    def state(self):
+    def state(self) -> str | None:
         """Name of the state that the operator is applied to; None if it has several."""
         return self.states[0] if len(set(self.states)) == 1 else None
 
-    def of_state(self, name):
+    def of_state(self, name: str) -> Any:
         """The part that is applied to one state.
 
         Parameters
@@ -79,11 +79,11 @@ class DifferentialOperator:
         return DifferentialOperator(terms, self.name, (name,) * len(terms))
 
     @property
-    def order(self):
+    def order(self) -> int:
         """Highest total order of differentiation."""
         return max(sum(a) for a, _ in self.terms)
 
-    def same_as(self, other):
+    def same_as(self, other: Any) -> bool:
         """Whether two operators are the same map, whatever their names.
 
         Parameters
@@ -144,7 +144,9 @@ def _collect(parts, name):
     return DifferentialOperator(terms, name, tuple(state for (state, _), _ in kept))
 
 
-def parse_operator(operator, variables, states=("u",)):
+def parse_operator(
+    operator: Any, variables: Any, states: Any = ("u",)
+) -> DifferentialOperator:
     """Make a differential operator from its name.
 
     Parameters

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from keql._numerics.linalg import cholesky, solve_lower
 from keql._numerics.memory import MemoryBudget
 
 
-def gram(kernel, rows, columns=None):
+def gram(kernel: Any, rows: Any, columns: Any = None) -> np.ndarray:
     """Gram matrix of functionals "an operator applied at a point".
 
     The entry for the functionals phi = delta_x L and psi = delta_y R is
@@ -172,7 +173,7 @@ def _pairs(left, right):
     ]
 
 
-def gram_diagonal(kernel, points, operator):
+def gram_diagonal(kernel: Any, points: Any, operator: Any) -> np.ndarray:
     """Prior variances L_x L_y k(x, y) at y = x.
 
     Parameters
@@ -242,8 +243,13 @@ class KernelExpansion:
     """
 
     def __init__(
-        self, kernel, functionals, coefficients, cholesky=None, noise_variances=None
-    ):
+        self,
+        kernel: Any,
+        functionals: Any,
+        coefficients: Any,
+        cholesky: Any = None,
+        noise_variances: Any = None,
+    ) -> None:
         self.kernel = kernel
         self.functionals = functionals
         self.coefficients = coefficients
@@ -253,7 +259,7 @@ class KernelExpansion:
     def __getstate__(self):
         return {**vars(self), "factors": None}
 
-    def evaluate(self, points, operator):
+    def evaluate(self, points: Any, operator: Any) -> np.ndarray:
         """Values of an operator applied to the function.
 
         Parameters
@@ -269,7 +275,7 @@ class KernelExpansion:
         rows = gram_rows(self.kernel, points, operator, self.functionals)
         return np.concatenate([part @ self.coefficients for part in rows])
 
-    def variance(self, points, operator):
+    def variance(self, points: Any, operator: Any) -> np.ndarray:
         """Posterior variances of an operator applied to the function.
 
         Parameters

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -36,8 +37,10 @@ DIVERGING, SEQUENTIAL = "RdBu_r", "viridis"
 class Display:
     """Base of the displays: `_draw` draws on given axes."""
 
+    _draw: Any
+
     @classmethod
-    def from_predictions(cls, *arrays, ax=None, **kwargs):
+    def from_predictions(cls, *arrays: Any, **kwargs: Any) -> Self:
         """Draw given values.
 
         Parameters
@@ -45,8 +48,8 @@ class Display:
         *arrays : array-like
             The parameters of the class, by their names; `variables` that are None are
             x0 and x1.
-        ax, **kwargs : matplotlib Axes and dict
-            As in :meth:`plot`, with its `quantity` if it has one.
+        **kwargs : dict
+            `ax` and other options, as in :meth:`plot`.
 
         Returns
         -------
@@ -55,7 +58,7 @@ class Display:
         """
         raise NotImplementedError
 
-    def plot(self, ax=None, **kwargs):
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw.
 
         Parameters
@@ -88,7 +91,9 @@ class Display:
 class MeanOrStdDisplay(Display):
     """Base of the displays of a function that may have a standard deviation `std`."""
 
-    def plot(self, ax=None, *, quantity="mean", **kwargs):
+    std: Any
+
+    def plot(self, ax: Any = None, *, quantity: str = "mean", **kwargs: Any) -> Self:
         """Draw.
 
         Parameters

@@ -1,5 +1,7 @@
 """Displays of a fit's progress and of its equations."""
 
+from typing import Any, Self
+
 import numpy as np
 
 from keql._numerics.arguments import in_short
@@ -34,12 +36,12 @@ class LossCurveDisplay(common.Display):
     'log'
     """
 
-    def __init__(self, loss_curve, damping_curve=None):
+    def __init__(self, loss_curve: Any, damping_curve: Any = None) -> None:
         self.loss_curve = loss_curve
         self.damping_curve = damping_curve
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None, **kwargs):
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the progress of a fit.
 
         Parameters
@@ -64,7 +66,14 @@ class LossCurveDisplay(common.Display):
         return display.plot(ax=ax, **kwargs)
 
     @classmethod
-    def from_predictions(cls, loss_curve, damping_curve=None, *, ax=None, **kwargs):
+    def from_predictions(
+        cls,
+        loss_curve: Any,
+        damping_curve: Any = None,
+        *,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         return cls(loss_curve, damping_curve).plot(ax=ax, **kwargs)
 
     def _draw(self, ax, **kwargs):
@@ -112,13 +121,17 @@ class EquationParityDisplay(common.Display):
     0.089
     """
 
-    def __init__(self, given, predicted, label="f - known part"):
+    def __init__(
+        self, given: Any, predicted: Any, label: Any = "f - known part"
+    ) -> None:
         self.given = given
         self.predicted = predicted
         self.label = label
 
     @classmethod
-    def from_estimator(cls, estimator, *, equation=None, ax=None, **kwargs):
+    def from_estimator(
+        cls, estimator: Any, *, equation: Any = None, ax: Any = None, **kwargs: Any
+    ) -> Self:
         """Draw the equation of a fitted estimator where it was imposed.
 
         Parameters
@@ -158,13 +171,19 @@ class EquationParityDisplay(common.Display):
 
     @classmethod
     def from_predictions(
-        cls, given, predicted, *, label="f - known part", ax=None, **kwargs
-    ):
+        cls,
+        given: Any,
+        predicted: Any,
+        *,
+        label: Any = "f - known part",
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         given = np.ravel(np.asarray(given, dtype=float))
         predicted = common.check_values(predicted, given, "predicted")
         return cls(given, predicted, label).plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, **kwargs):
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw.
 
         Parameters

@@ -1,5 +1,7 @@
 """Displays of errors and of coefficient functions."""
 
+from typing import Any, Self
+
 import numpy as np
 
 from keql._numerics.arguments import check_flag
@@ -43,7 +45,15 @@ class ErrorDisplay(common.Display):
     0.01
     """
 
-    def __init__(self, points, true, predicted, *, std=None, variables=None):
+    def __init__(
+        self,
+        points: Any,
+        true: Any,
+        predicted: Any,
+        *,
+        std: Any = None,
+        variables: Any = None,
+    ) -> None:
         self.points = points
         self.true = true
         self.predicted = predicted
@@ -53,16 +63,16 @@ class ErrorDisplay(common.Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
-        y,
+        estimator: Any,
+        X: Any,
+        y: Any,
         *,
-        operator=None,
-        function=None,
-        uncertainty=True,
-        ax=None,
-        **kwargs,
-    ):
+        operator: Any = None,
+        function: Any = None,
+        uncertainty: bool = True,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the error of a fitted estimator.
 
         Parameters
@@ -104,8 +114,16 @@ class ErrorDisplay(common.Display):
 
     @classmethod
     def from_predictions(
-        cls, points, true, predicted, *, std=None, variables=None, ax=None, **kwargs
-    ):
+        cls,
+        points: Any,
+        true: Any,
+        predicted: Any,
+        *,
+        std: Any = None,
+        variables: Any = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         given = {"true": true, "predicted": predicted, "std": std}
         arrays = common.check_arrays(points, variables, **given)
         return cls(**arrays).plot(ax=ax, **kwargs)
@@ -160,7 +178,15 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
     'coefficient of u_xx'
     """
 
-    def __init__(self, points, values, *, std=None, variables=None, term=""):
+    def __init__(
+        self,
+        points: Any,
+        values: Any,
+        *,
+        std: Any = None,
+        variables: Any = None,
+        term: str = "",
+    ) -> None:
         self.points = points
         self.values = values
         self.std = std
@@ -170,16 +196,16 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        term,
+        estimator: Any,
+        term: str,
         *,
-        equation=None,
-        points=None,
-        quantity="mean",
-        grid_resolution=100,
-        ax=None,
-        **kwargs,
-    ):
+        equation: str | None = None,
+        points: Any = None,
+        quantity: str = "mean",
+        grid_resolution: int = 100,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw a coefficient function of the equation of a fitted estimator.
 
         Parameters
@@ -205,12 +231,12 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
             Drawn.
         """
         learned = common.check_equation(estimator)
-        equation = common.equation_named(learned, equation)
+        chosen = common.equation_named(learned, equation)
         if points is None:
             box = np.concatenate(estimator.collocation_points_)
             points = common.grid_of(common.check_dimension(box), grid_resolution)
         points = common.check_dimension(points)
-        values, std = equation.coefficient(term, points, return_std=True)
+        values, std = chosen.coefficient(term, points, return_std=True)
         names = common.labelled_variables(estimator)
         display = cls(points, values, std=std, variables=names, term=term)
         return display.plot(ax=ax, quantity=quantity, **kwargs)
@@ -218,16 +244,16 @@ class CoefficientDisplay(common.MeanOrStdDisplay):
     @classmethod
     def from_predictions(
         cls,
-        points,
-        values,
+        points: Any,
+        values: Any,
         *,
-        std=None,
-        variables=None,
-        term="",
-        quantity="mean",
-        ax=None,
-        **kwargs,
-    ):
+        std: Any = None,
+        variables: Any = None,
+        term: Any = "",
+        quantity: Any = "mean",
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         arrays = common.check_arrays(points, variables, values=values, std=std)
         return cls(**arrays, term=term).plot(ax=ax, quantity=quantity, **kwargs)
 

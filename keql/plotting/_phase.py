@@ -1,5 +1,7 @@
 """The display of trajectories in a plane."""
 
+from typing import Any, Self
+
 import numpy as np
 
 from keql._numerics.arguments import check_flag, naming
@@ -45,16 +47,16 @@ class PhasePortraitDisplay(common.Display):
 
     def __init__(
         self,
-        u,
-        u_t,
+        u: Any,
+        u_t: Any,
         *,
-        observed=None,
-        true=None,
-        acceleration=None,
-        variable="t",
-        names=None,
-        rates=None,
-    ):
+        observed: Any = None,
+        true: Any = None,
+        acceleration: Any = None,
+        variable: str = "t",
+        names: Any = None,
+        rates: Any = None,
+    ) -> None:
         self.u = u
         self.u_t = u_t
         self.observed = observed
@@ -67,17 +69,17 @@ class PhasePortraitDisplay(common.Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X=None,
-        y=None,
+        estimator: Any,
+        X: Any = None,
+        y: Any = None,
         *,
-        states=None,
-        function=None,
-        directions=True,
-        grid_resolution=1000,
-        ax=None,
-        **kwargs,
-    ):
+        states: Any = None,
+        function: Any = None,
+        directions: bool = True,
+        grid_resolution: int = 1000,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the trajectory of fitted states of one coordinate.
 
         Parameters
@@ -119,18 +121,18 @@ class PhasePortraitDisplay(common.Display):
     @classmethod
     def from_predictions(
         cls,
-        u,
-        u_t,
+        u: Any,
+        u_t: Any,
         *,
-        observed=None,
-        true=None,
-        acceleration=None,
-        variable="t",
-        names=None,
-        rates=None,
-        ax=None,
-        **kwargs,
-    ):
+        observed: Any = None,
+        true: Any = None,
+        acceleration: Any = None,
+        variable: Any = "t",
+        names: Any = None,
+        rates: Any = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         u = np.ravel(np.asarray(u, dtype=float))
         u_t = common.check_values(u_t, u, "u_t")
         marks = {"observed": observed, "true": true, "acceleration": acceleration}

@@ -1,5 +1,7 @@
 """The display of a state."""
 
+from typing import Any, Self
+
 import numpy as np
 
 from keql._numerics.arguments import check_flag
@@ -52,16 +54,16 @@ class StateDisplay(common.MeanOrStdDisplay):
 
     def __init__(
         self,
-        points,
-        values,
+        points: Any,
+        values: Any,
         *,
-        std=None,
-        X=None,
-        y=None,
-        collocation_points=None,
-        variables=None,
-        name="u",
-    ):
+        std: Any = None,
+        X: Any = None,
+        y: Any = None,
+        collocation_points: Any = None,
+        variables: Any = None,
+        name: Any = "u",
+    ) -> None:
         self.points = points
         self.values = values
         self.std = std
@@ -74,19 +76,19 @@ class StateDisplay(common.MeanOrStdDisplay):
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X=None,
-        y=None,
+        estimator: Any,
+        X: Any = None,
+        y: Any = None,
         *,
-        operator=None,
-        function=None,
-        uncertainty=True,
-        quantity="mean",
-        at=None,
-        grid_resolution=200,
-        ax=None,
-        **kwargs,
-    ):
+        operator: Any = None,
+        function: Any = None,
+        uncertainty: bool = True,
+        quantity: str = "mean",
+        at: Any = None,
+        grid_resolution: int = 200,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the state of a fitted estimator on a grid.
 
         Parameters
@@ -126,19 +128,19 @@ class StateDisplay(common.MeanOrStdDisplay):
     @classmethod
     def from_predictions(
         cls,
-        points,
-        values,
+        points: Any,
+        values: Any,
         *,
-        std=None,
-        X=None,
-        y=None,
-        collocation_points=None,
-        variables=None,
-        name="u",
-        quantity="mean",
-        ax=None,
-        **kwargs,
-    ):
+        std: Any = None,
+        X: Any = None,
+        y: Any = None,
+        collocation_points: Any = None,
+        variables: Any = None,
+        name: Any = "u",
+        quantity: Any = "mean",
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         arrays = common.check_arrays(points, variables, values=values, std=std)
         _refuse_maps_of_several(arrays["points"], arrays["values"])
         arrays["X"] = common.check_dimension(X)
