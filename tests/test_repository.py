@@ -37,7 +37,9 @@ def test_version():
 
 def test_the_package_is_the_one_that_is_meant():
     """`make dist` tests the wheel, whose sources lie beside the tests as well."""
-    place = os.environ.get("KEQL_INSTALLED_IN", ROOT)
+    place = os.environ.get("KEQL_INSTALLED_IN")
+    if place is None:
+        pytest.skip("the variable KEQL_INSTALLED_IN does not say where it should be")
     assert Path(keql.__file__).is_relative_to(place)
 
 

@@ -11,6 +11,7 @@ from keql._estimators.base import all_or_nothing
 from keql._estimators.callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from keql._estimators.learner import Learner
 from keql._estimators.progress import Progress
+from keql._joint.assembly import equations_at
 from keql._joint.restarts import RestartSettings
 from keql._numerics.parallel import threads_for
 from keql._observations.data import PredictionScale
@@ -388,7 +389,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
 
     def _report(self, progress, tasks, two_step, problem, result):
         """Tell a user, and callbacks, about an accepted step."""
-        progress.step(problem, result)
+        equations = partial(equations_at, two_step, problem, result.solution)
+        progress.step(problem, result, equations)
 
         def attributes():
             snapshot = type(self)(**self.get_params(deep=False))

@@ -9,9 +9,9 @@ class Progress:
     """Prints a line for each stage of a fit, and others while a stage takes long.
 
     With `verbose` 0 nothing is printed, with 2 a line for each step. Otherwise a stage
-    that goes on has a line every `interval` seconds, about its last step, or, inside of
-    a with statement, that it goes on. Each has the elapsed time, and says which of the
-    hypotheses is being tried.
+    that goes on has a line every `interval` seconds, about its last step and the
+    equations that it led to, or, inside of a with statement, that it goes on. Each has
+    the elapsed time, and says which of the hypotheses is being tried.
     """
 
     def __init__(self, verbose, interval=5.0):
@@ -21,6 +21,7 @@ class Progress:
         self.begin = self.last = time.perf_counter()
         self.stage, self.problem, self.tried = None, None, ""
         self.n_fits = self.n_steps = 0
+        self.equations = None
         self.is_over = threading.Event()
 
     def __enter__(self):
@@ -42,7 +43,9 @@ class Progress:
         """Print a line with the elapsed time in seconds."""
         if self.verbose:
             self.last = time.perf_counter()
-            print(f"[{self.last - self.begin:7.1f} s] {text}", flush=True)
+            # In one piece: two threads tell.
+            line = f"[{self.last - self.begin:7.1f} s] {text}\n"
+            print(line, end="", flush=True)
 
     def start(self, stage):
         """Tell that a stage begins, which goes on until another one does."""
@@ -53,13 +56,15 @@ class Progress:
         """Tell that a hypothesis is tried, the `number`-th of `n`."""
         tried = f"hypothesis {number} of {n}, "
         if tried != self.tried:
+            self._say_so_far()
             self.tried, self.stage = tried, None
             self.say(tried + name)
 
-    def step(self, problem, result):
+    def step(self, problem, result, equations=None):
         """Tell of an accepted step of a fit, with the problem that it is of.
 
-        Fits are told apart by their problems, and by the numbers of their steps.
+        Fits are told apart by their problems, and by the numbers of their steps. Where
+        they are told, `equations` returns those that the step led to.
         """
         if not self.verbose:
             return
@@ -71,13 +76,26 @@ class Progress:
             self.say(self.tried + stage)
         if problem is not self.problem or result.n_iter <= self.n_steps:
             self.n_fits += 1
-        self.problem, self.n_steps = problem, result.n_iter
+        self.problem, self.n_steps, self.equations = problem, result.n_iter, equations
         due = time.perf_counter() - self.last >= self.interval
         if self.verbose > 1 or due:
             self.say(
                 f"{self.tried}{stage}: fit {self.n_fits}, step {result.n_iter}, "
                 f"loss {result.loss:.6g}, damping {result.damping_curve[-1]:.2g}"
             )
+        if due:
+            self._say_so_far()
+
+    def _say_so_far(self, width=120):
+        """Tell which equations the last step led to, each in a line of this width."""
+        if not self.verbose or self.equations is None:
+            return
+        for equation in self.equations():
+            text = " ".join(str(equation).split())
+            if len(text) > width:
+                text = text[: width - 4].rpartition(" ")[0] + " ..."
+            self.say(f"so far {text}")
+        self.equations = None
 
     def done(self, equation, doubts=""):
         """Tell what was found."""

@@ -215,23 +215,37 @@ def assemble_learned(two_step, problem, iterate):
         two_step,
         observation_noise=two_step.observation_noise * root,
         states=model.posterior_states(),
-        equations=_learned_equations(two_step, problem, model, iterate, posterior),
+        equations=_learned_equations(
+            two_step, problem, model.evaluation, iterate, posterior
+        ),
         equation_noise=problem.equation_noise * root,
     )
 
 
-def _learned_equations(two_step, problem, model, iterate, posterior):
+def equations_at(two_step, problem, iterate):
+    """The equations of an iterate that is not yet a solution, to be printed."""
+    if problem.is_exact:
+        return iterate.equations
+    if isinstance(problem.basis, FixedUnknownPart):
+        iterate = replace(iterate, weights=problem.basis.weights)
+        problem = problem.with_basis(problem.basis.basis)
+    evaluation = problem.evaluate(iterate)
+    return _learned_equations(two_step, problem, evaluation, iterate, None)
+
+
+def _learned_equations(two_step, problem, evaluation, iterate, posterior):
     """The equations of a solution, each with the posterior of its own weights."""
     setup, basis = two_step.setup, problem.basis
     bases = basis.bases if setup.is_system else [basis]
     sizes = basis.sizes if setup.is_system else [len(iterate.weights)]
-    features = setup.split(np.concatenate(model.evaluation.features))
+    features = setup.split(np.concatenate(evaluation.features))
     equations, start = [], 0
     for terms, own, S, size in zip(
         setup.equations, bases, features, sizes, strict=True
     ):
         weights = iterate.weights[start : start + size]
-        part = posterior.part(start, start + size) if size else None
+        has_posterior = posterior is not None and size
+        part = posterior.part(start, start + size) if has_posterior else None
         equations.append(learned_equation(two_step, terms, own, weights, S, part))
         start += size
     return tuple(equations)

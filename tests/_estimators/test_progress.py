@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -89,6 +90,44 @@ def test_hypotheses_are_counted(capsys):
         "hypothesis 1 of 2, lines",
         "hypothesis 1 of 2, states that obey the equation exactly",
     ]
+
+
+def test_a_hypothesis_ends_with_the_equation_of_its_last_step(capsys):
+    progress = Progress(1, interval=60.0)
+    problem = SimpleNamespace(is_exact=True)
+    result = SimpleNamespace(n_iter=1, loss=2.0, damping_curve=[0.5])
+    for number in (1, 2, 3):
+        progress.hypothesis("lines", number, 3)
+        progress.step(problem, result, lambda i=number: [f"u_t = {i} u"])
+    lines = [line for line in lines_of(capsys) if "so far" in line]
+    assert lines == ["so far u_t = 1 u", "so far u_t = 2 u"]
+
+
+def test_steps_have_the_equations_of_exact_and_of_other_states(capsys, monkeypatch):
+    often = partial(Progress, interval=0.0)
+    monkeypatch.setattr(Progress, "_watch", lambda self: None)
+    monkeypatch.setattr("keql._estimators.one_step.Progress", often)
+    given = {"variables": "t", "equation_kernel": Polynomial(1), "verbose": 1}
+    y = np.column_stack([U, np.cos(2 * T[:, 0])])
+    system = OneStepKEqL(("u1", "u2"), ("u1_t", "u2_t"), **given)
+    system.set_params(state_kernel=RBF(1.0), equation_noise=0.01, n_terms=1)
+    for model, data in ((OneStepKEqL("u", "u_tt", **given), U), (system, y)):
+        found = str(model.fit(T, data).equation_).splitlines()
+        told = [line for line in lines_of(capsys) if line.startswith("so far ")]
+        assert {line.partition(" = ")[0] for line in told} == {
+            f"so far {line.partition(' = ')[0]}" for line in found
+        }
+        assert f"so far {found[0]}" in told
+
+
+def test_long_equations_are_cut(capsys):
+    progress = Progress(1, interval=0.0)
+    problem = SimpleNamespace(is_exact=True)
+    result = SimpleNamespace(n_iter=1, loss=2.0, damping_curve=[0.5])
+    progress.step(problem, result, lambda: ["u_t = " + 50 * "1.00 u + "])
+    *_, last = lines_of(capsys)
+    assert last.startswith("so far u_t = 1.00 u + ") and last.endswith(" ...")
+    assert len(last) < 130
 
 
 def test_systems_have_a_line_for_each_equation(capsys):
