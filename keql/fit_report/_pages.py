@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from keql._observations.units import labelled
+from keql.equation import number
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -94,15 +95,17 @@ def _in_cell(text):
 def pictures(fitted, resolution=150, n_states=4):
     """Pictures of a fit: pairs of a caption and the address of an embedded image.
 
-    The states of the first function on a grid of `resolution` points a coordinate, the
-    first `n_states` of them if there are two coordinates; each equation; the steps.
+    The first `n_states` states of the first function on a grid of `resolution` points a
+    coordinate, of three coordinates in the middle of the first one and on a coarser
+    grid; each equation; the steps.
     """
     # Imported when a picture is drawn: displays are slow to import.
     from keql import plotting
 
     drawn = []
-    if len(fitted.variables) <= 2:
-        drawn += _draw_states(plotting, fitted, resolution, n_states)
+    if len(fitted.variables) <= 3:
+        coarser = 60 if len(fitted.variables) == 3 else resolution
+        drawn += _draw_states(plotting, fitted, coarser, n_states)
     for equation, target in zip(fitted.equations, fitted.targets, strict=True):
         if equation.equation_kernel is not None:
             values = equation.unknown_part(equation.training_features)
@@ -123,22 +126,32 @@ def pictures(fitted, resolution=150, n_states=4):
 
 
 def _draw_states(plotting, fitted, resolution, n_states):
-    """The states of the first function with its observations."""
+    """The states of the first function with its observations.
+
+    Observations of a slice are not shown: few or none of them lie there.
+    """
     data, state = fitted.observations.functions[0], fitted.fits[0]
     lower, upper = data.points.min(axis=0), data.points.max(axis=0)
-    pairs = zip(lower, upper, strict=True)
+    is_slice = len(lower) == 3
+    pairs = zip(lower[is_slice:], upper[is_slice:], strict=True)
     axes = [np.linspace(a, b, resolution) for a, b in pairs]
-    points = np.column_stack([axis.ravel() for axis in np.meshgrid(*axes)])
+    shown = np.column_stack([axis.ravel() for axis in np.meshgrid(*axes)])
+    points, where = shown, ", and observations"
     units, drawn = fitted.units, []
-    variables = [units.labelled(name) for name in fitted.variables]
+    if is_slice:
+        middle, first = (lower[0] + upper[0]) / 2, fitted.variables[0]
+        points = np.column_stack([np.full(len(shown), middle), shown])
+        where = f" at {units.labelled(first)} = {number(middle)}"
+    variables = [units.labelled(name) for name in fitted.variables[is_slice:]]
     for name in fitted.observations.states[:n_states]:
         operator = units.identity(name)
         samples = fitted.observations.of_state(name)
         own = [L.name == name for L in data.operators]
         observed = data.of_operator(own.index(True)) if samples and any(own) else None
+        observed = None if is_slice else observed
         figure, ax = _new_figure()
         plotting.StateDisplay.from_predictions(
-            points,
+            shown,
             state.evaluate(points, operator),
             std=np.sqrt(state.variance(points, operator)),
             X=None if observed is None else observed.points,
@@ -149,7 +162,7 @@ def _draw_states(plotting, fitted, resolution, n_states):
         )
         label = fitted.observations.labels[0]
         whose = "" if label is None else f" of {label}"
-        drawn.append((f"the learned state {name}{whose}, and observations", figure))
+        drawn.append((f"the learned state {name}{whose}{where}", figure))
     return drawn
 
 

@@ -81,7 +81,10 @@ class LossCurveDisplay(common.Display):
         loss = np.asarray(self.loss_curve, dtype=float)
         settings = {"color": common.FIRST, "marker": "o", "ms": 3, **kwargs}
         lines = ax.plot(np.arange(len(loss)), loss, label="loss", **settings)
-        ax.set(xlabel="accepted step", ylabel="loss", yscale="log")
+        # Over less than one power of ten the ticks of a logarithm are hard to read.
+        is_flat = 0 < np.max(loss) < 10 * np.min(loss)
+        yscale = "linear" if is_flat else "log"
+        ax.set(xlabel="accepted step", ylabel="loss", yscale=yscale)
         ax.xaxis.get_major_locator().set_params(integer=True)
         if self.damping_curve is not None and len(self.damping_curve):
             self.damping_ax_ = other = ax.twinx()

@@ -127,9 +127,19 @@ def test_fields_are_shown_as_maps():
     model = TwoStepKEqL(None, variables=("t", "x")).fit(X, y)
     report = model.fit_report_
     assert report.to_html().count("<img") == 1 and "equation" not in report.sections()
-    X = np.random.default_rng(0).uniform(size=(40, 3))
+    X = np.random.default_rng(0).uniform(size=(40, 4))
     report = TwoStepKEqL(None).fit(X, X[:, 0]).fit_report_
     assert "<img" not in report.to_html()
+
+
+def test_three_coordinates_are_shown_as_a_slice():
+    X = np.random.default_rng(0).uniform(0, 2, (80, 3))
+    y = np.exp(-X[:, 0]) * X[:, 1]
+    given = {"state_kernel": RBF(1.5, "fixed"), "observation_noise": 1e-3}
+    model = TwoStepKEqL("u", "u_t", variables=("t", "x", "y"), **given)
+    model.set_params(equation_kernel=Polynomial(1), units={"t": "h"})
+    page = model.fit(X, y).fit_report_.to_html()
+    assert re.search(r'alt="the learned state u at t \(h\) = (0\.9|1\.0)\d*"', page)
 
 
 def test_a_report_that_knows_no_fit():

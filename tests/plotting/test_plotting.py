@@ -325,7 +325,10 @@ def test_loss_curve():
     damping = lines(display.damping_ax_)["damping"].get_xydata()
     assert_allclose(damping[:, 1], model.damping_curve_)
     assert damping[0, 0] == 1 and damping[-1, 0] == loss[-1, 0]
-    assert LossCurveDisplay.from_predictions([2.0, 1.0]).damping_ax_ is None
+    short = LossCurveDisplay.from_predictions([2.0, 1.0])
+    assert short.damping_ax_ is None and short.ax_.get_yscale() == "linear"
+    long = LossCurveDisplay.from_predictions([20.0, 1.0])
+    assert long.ax_.get_yscale() == "log"
 
 
 def test_parity_without_forcing(model):
