@@ -99,7 +99,7 @@ figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
 for ax, (label, dose) in zip(axes, doses.items(), strict=False):
     rows = data[["experiment", "t"]], data[["cells", "food"]]
     StateDisplay.from_estimator(model, *rows, function=label, ax=ax)
-    ax.annotate(f"dose {dose}", (0.97, 0.9), xycoords="axes fraction", ha="right")
+    ax.annotate(f"dose {dose}", (0.97, 0.82), xycoords="axes fraction", ha="right")
     ax.set(xlabel="hours", ylim=(0, 2.6))
 for color, (dose, states) in zip(("#0072B2", "#56B4E9"), new.items(), strict=True):
     axes[2].plot(t_new, states[:, 0], color=color, label=f"cells at dose {dose}")

@@ -207,6 +207,25 @@ def position_of(estimator, function):
     return labels.index(function)
 
 
+def plot_named(display, estimator, function, at=None, **kwargs):
+    """Plot a display, and write into its axes which of several functions it shows.
+
+    And where it is cut. Returns the display.
+    """
+    display.plot(**kwargs)
+    words = [f"{name} = {value:g}" for name, value in (at or {}).items()]
+    if len(estimator.functions_) > 1:
+        column = estimator.function_column
+        what = column if isinstance(column, str) else "function"
+        label = estimator.functions_[position_of(estimator, function)]
+        words.insert(0, f"{what} = {label}")
+    place = {"xy": (0.98, 0.97), "xycoords": "axes fraction", "ha": "right"}
+    box = {"boxstyle": "round,pad=0.2", "fc": "white", "ec": "none", "alpha": 0.7}
+    if words:
+        display.ax_.annotate(", ".join(words), va="top", bbox=box, **place)
+    return display
+
+
 def rows_for(estimator, points, function):
     """Points as `predict_derivative` takes them: with all columns of X in fit.
 

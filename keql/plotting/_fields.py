@@ -109,8 +109,8 @@ class ErrorDisplay(common.Display):
         with_std = uncertainty and points.shape[1] == 1
         predicted = estimator.predict_derivative(rows, shown, return_std=with_std)
         predicted, std = predicted if with_std else (predicted, None)
-        own = {"std": std, "variables": common.labelled_variables(estimator)}
-        return cls(points, true, predicted, **own).plot(ax=ax, **kwargs)
+        given = points, true, predicted, std, common.labelled_variables(estimator)
+        return common.plot_named(cls(*given), estimator, function, ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(

@@ -116,7 +116,9 @@ class PhasePortraitDisplay(common.Display):
         trajectory = _trajectory(estimator, X, y, function, grid_resolution, shown)
         if directions:
             trajectory |= _directions(equation, estimator, shown)
-        return cls(**trajectory).plot(ax=ax, **kwargs)
+        return common.plot_named(
+            cls(**trajectory), estimator, function, ax=ax, **kwargs
+        )
 
     @classmethod
     def from_predictions(

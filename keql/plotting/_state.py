@@ -120,10 +120,10 @@ class StateDisplay(common.MeanOrStdDisplay):
             Drawn.
         """
         check_flag(uncertainty, "uncertainty")
-        with_std = uncertainty or quantity == "std"
+        with_std, kwargs["quantity"] = uncertainty or quantity == "std", quantity
         given = X, y, operator, function, with_std, grid_resolution
-        state = _on_grid(estimator, _Slice(estimator, at), *given)
-        return cls(**state).plot(ax=ax, quantity=quantity, **kwargs)
+        state = cls(**_on_grid(estimator, _Slice(estimator, at), *given))
+        return common.plot_named(state, estimator, function, at, ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(

@@ -145,6 +145,7 @@ def test_slices_of_three_coordinates():
     assert_allclose(shown.values, cube.predict(at), rtol=1e-9)
     assert_array_equal(shown.X, X[:10, 1:])
     assert shown.name == "u at t = 0.5 h" and shown.ax_.get_ylabel() == "y"
+    assert [text.get_text() for text in shown.ax_.texts] == ["t = 0.5"]
     shown = StateDisplay.from_estimator(cube, X, y, at={"t": 0.2, "y": 1.0})
     assert shown.ax_.get_xlabel() == "x" and shown.X is None
     assert_allclose(
@@ -261,6 +262,8 @@ def test_data_frames_with_labels(column):
     ).fit(frame, y)
     display = StateDisplay.from_estimator(model, frame, y, function="b")
     assert_array_equal(display.y, -Y)
+    [words] = [text.get_text() for text in display.ax_.texts]
+    assert words == ("run = b" if column == "run" else "function = b")
     expected = model.predict(
         pd.DataFrame({"run": "b", "t": display.points.ravel()}, index=range(200))
     )
