@@ -98,8 +98,7 @@ class ErrorDisplay(common.Display):
         common.check_fitted(estimator)
         check_flag(uncertainty, "uncertainty")
         (shown,) = common.operators_shown(estimator, operator)
-        if X is None or y is None:
-            raise ValueError("X and y must be given: errors are those of observations.")
+        _refuse_none(X, y)
         points, true = common.split_rows(estimator, X, y, function, [shown])
         points, true = common.check_dimension(points), true[:, 0]
         if np.all(np.isnan(true)):
@@ -109,8 +108,9 @@ class ErrorDisplay(common.Display):
         with_std = uncertainty and points.shape[1] == 1
         predicted = estimator.predict_derivative(rows, shown, return_std=with_std)
         predicted, std = predicted if with_std else (predicted, None)
-        given = points, true, predicted, std, common.labelled_variables(estimator)
-        return common.plot_named(cls(*given), estimator, function, ax=ax, **kwargs)
+        own = {"std": std, "variables": common.labelled_variables(estimator)}
+        display = cls(points, true, predicted, **own)
+        return common.plot_named(display, estimator, function, ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -143,6 +143,12 @@ class ErrorDisplay(common.Display):
         else:
             common.draw_map(ax, *shown, centred=True, **{"cmap": "PuOr_r", **kwargs})
         ax.set_title(f"relative L2 error {self.relative_error_:.2g}")
+
+
+def _refuse_none(X, y):
+    """Refuse errors of nothing."""
+    if X is None or y is None:
+        raise ValueError("X and y must be given: errors are those of observations.")
 
 
 class CoefficientDisplay(common.MeanOrStdDisplay):
