@@ -113,12 +113,10 @@ class PhasePortraitDisplay(common.Display):
         check_flag(directions, "directions")
         equation = common.check_equation(estimator)
         shown = _on_axes(estimator, states)
-        trajectory = _trajectory(estimator, X, y, function, grid_resolution, shown)
+        own = _trajectory(estimator, X, y, function, grid_resolution, shown)
         if directions:
-            trajectory |= _directions(equation, estimator, shown)
-        return common.plot_named(
-            cls(**trajectory), estimator, function, ax=ax, **kwargs
-        )
+            own |= _directions(equation, estimator, shown)
+        return common.plot_named(cls(**own), estimator, function, ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(
