@@ -44,7 +44,7 @@ def made_up_assay(growth=0.05, capacity=1.7e-3, diffusion=700.0):
         u = u + dt * (growth * u * (1 - u / capacity) + diffusion * np.diff(flux) / 50)
     table = np.concatenate(rows)
     table[:, 2] *= 1 + 0.05 * np.random.default_rng(0).normal(size=len(table))
-    return pd.DataFrame(table, columns=["hours", "micrometres", "cells"])
+    return pd.DataFrame(table, columns=["hours", "micrometres", "cells per um^2"])
 
 
 table = pd.read_csv(sys.argv[1]) if len(sys.argv) > 1 else made_up_assay()

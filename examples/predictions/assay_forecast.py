@@ -54,7 +54,9 @@ def made_up_assay(width, seed):
     u = grow(times, x, u0, lambda t: 0.06 * (1 - np.exp(-((t / 12) ** 2))), 1.7e-3, 700)
     u *= 1 + 0.05 * np.random.default_rng(seed).normal(size=u.shape)
     columns = np.repeat(times, x.size), np.tile(x, times.size), u.ravel()
-    return pd.DataFrame(np.column_stack(columns), columns=["hours", "um", "cells"])
+    return pd.DataFrame(
+        np.column_stack(columns), columns=["hours", "micrometres", "cells per um^2"]
+    )
 
 
 if len(sys.argv) > 2:
