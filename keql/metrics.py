@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from keql._numerics.arguments import (
+    as_numbers,
     as_rows,
     call_given,
     in_short,
@@ -212,9 +213,10 @@ def filtering_scorer(estimator: Any, X: Any, y: Any) -> float:
 def _per_function(arrays):
     """Return a list of arrays (n, d): one per function, or the only one."""
     if isinstance(arrays, (list, tuple)) and np.ndim(arrays[0]) == 2:
-        return [np.asarray(array) for array in arrays]
-    arrays = np.asarray(arrays)
-    return list(arrays) if arrays.ndim == 3 else [arrays]
+        return list(arrays)
+    if hasattr(arrays, "columns") or np.ndim(arrays) != 3:
+        return [arrays]
+    return list(as_numbers(arrays, "features"))
 
 
 def _true_values(unknown_part, features):

@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from keql._numerics.arguments import (
+    in_short,
     as_numbers,
     check_flag,
     naming,
@@ -49,15 +50,32 @@ def at_least(lowest, kind=Integral):
 
 @contextmanager
 def all_or_nothing(estimator):
-    """What fails, or is interrupted, inside leaves fitted attributes as they were."""
+    """What fails, or is interrupted, inside leaves fitted attributes as they were.
+
+    Errors of the linear algebra say what the matrices were made of.
+    """
     before = _fitted_attributes(estimator)
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         for name in _fitted_attributes(estimator):
             delattr(estimator, name)
         vars(estimator).update(before)
+        if isinstance(error, np.linalg.LinAlgError):
+            raise ValueError(
+                f"the fit to X and y, with {_covariances_of(estimator)}, failed: "
+                f"{error}"
+            ) from error
         raise
+
+
+def _covariances_of(estimator):
+    """The parameters that covariances are made of, as they are given, in a phrase."""
+    names = "state_kernel equation_kernel observation_noise equation_noise"
+    names = [*names.split(), "state_penalty", "n_basis"]
+    given = {name: getattr(estimator, name, None) for name in names}
+    told = [f"{name}={in_short(v)}" for name, v in given.items() if v is not None]
+    return ", ".join(told)
 
 
 def _fitted_attributes(estimator):

@@ -7,7 +7,9 @@ import inspect
 import re
 from numbers import Integral, Real
 
-from keql._numerics.arguments import naming
+import numpy as np
+
+from keql._numerics.arguments import in_short, naming
 from keql.kernels import SystemKernel, as_kernel
 from keql.operators import DifferentialOperator, parse_operator
 
@@ -70,7 +72,12 @@ def check_state_kernel(given, variables, observations, setup):
             continue
         with naming("state_kernel"):
             kernel = as_kernel(own).bind(variables)
-            kernel(observations.functions[0].points[:1])
+            values = kernel(observations.functions[0].points[:1])
+            if not np.all(np.isfinite(values)):
+                raise ValueError(
+                    f"{in_short(kernel)} has the value {np.ravel(values)[0]} at the "
+                    "first point of X: a kernel must be finite there."
+                )
             for operator in operators:
                 part = operator.of_state(state)
                 for a, _ in () if part is None else part.terms:

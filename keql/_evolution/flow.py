@@ -119,4 +119,4 @@ class Flow:
 
 def _at(forcing, t):
     """Values (n,) of a function of points at times (n,)."""
-    return np.ravel(forcing(t[:, None]))
+    return np.ravel(forcing(np.array(t[:, None])))  # functions may write to it

@@ -152,7 +152,8 @@ def call_given(function, name, points, twice=False):
     """
     n = len(points)
     shown = f"points of shape {np.shape(points)}"
-    values = np.asarray(_called(function, name, shown, points))
+    # A copy, since functions may write to what they are given.
+    values = np.asarray(_called(function, name, shown, np.array(points)))
     if values.dtype.kind not in "fiub":
         raise ValueError(
             f"{name} returned {in_short(values)} for {shown}: it must return a real "

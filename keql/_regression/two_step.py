@@ -114,7 +114,8 @@ def _has_terms(hypothesis, names):
         return True
     with naming("equation_kernel"):
         kernel = as_kernel(hypothesis.equation_kernel).bind(names)
-    if kernel.n_features(d) is None or kernel.feature_names is not None:
+        n_features = kernel.n_features(d)
+    if n_features is None or kernel.feature_names is not None:
         return kernel.feature_names is not None
     # Some need numbers to say it, whichever.
     rows = 1 + 0.5 * np.sin(np.arange(d * (d + 2))).reshape(d + 2, d)
@@ -393,11 +394,12 @@ def _bind_equation_kernel(
     with naming("equation_kernel"):
         bound = kernel.bind(names, default=columns).scaled_to(unknown)
         with np.errstate(over="ignore"):
-            variances = bound.diag(unknown)
-        if not np.all(np.isfinite(variances)):
+            squares = bound.diag(unknown) ** 2  # normal equations have them
+        if not np.all(np.isfinite(squares)):
             raise ValueError(
-                f"{bound} is not finite at the features of states that were fitted to "
-                "the observations: choose a lower degree or another kernel."
+                f"{bound}, or its square, is not finite at the features of states that "
+                "were fitted to the observations: choose a lower degree, a smaller "
+                "variance or another kernel."
             )
         bound(unknown[:1])  # says what else is wrong with its numbers
         bound.feature_map(unknown[:1])

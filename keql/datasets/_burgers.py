@@ -8,7 +8,7 @@ import numpy as np
 from scipy.fft import dst, idst
 from scipy.interpolate import RectBivariateSpline
 
-from keql._numerics.arguments import call_given, refuse_no_array
+from keql._numerics.arguments import as_numbers, call_given
 from keql._numerics.memory import refuse_steps
 from keql.datasets import _common as common
 from keql.kernels import RBF, Constant, Polynomial
@@ -254,13 +254,14 @@ def make_burgers(
     common.check_number(noise, "noise", min_val=0.0)
     if not isinstance(layout, str) or layout not in ("random", "boundary"):
         raise ValueError(f"layout={layout!r}; give 'random' or 'boundary'.")
-    refuse_no_array(collocation_shape, "collocation_shape")
-    shape = np.asarray(collocation_shape)
-    if shape.shape != (2,) or shape.dtype.kind != "i" or np.any(shape < (2, 3)):
+    shape = as_numbers(collocation_shape, "collocation_shape")
+    is_whole = shape.shape == (2,) and np.all(np.mod(shape, 1) == 0)  # and finite
+    if not is_whole or np.any(shape < (2, 3)):
         raise ValueError(
             f"collocation_shape={collocation_shape!r}; give the numbers of points in t "
             "(at least 2) and in x (at least 3)."
         )
+    shape = shape.astype(int)
     n_inner = (shape[0] - 1) * (shape[1] - 2)
     if layout == "random":
         common.check_count(

@@ -102,7 +102,7 @@ def make_heat_with_boundary_law(
     conductivity : float, default=0.2
         Conductivity of heat divided by the capacity, positive.
     transfer : float, default=2.0
-        Coefficient of the heat transfer at the wall, positive.
+        Coefficient of the heat transfer at the wall, positive, at most 1e12.
     ambient : float, default=0.3
         Temperature outside of the wall.
     noise : float, default=0.0
@@ -147,7 +147,7 @@ def make_heat_with_boundary_law(
     common.check_count(n_wall, "n_wall", 2)
     positive = {"min_val": 0.0, "include_boundaries": "neither"}
     common.check_number(conductivity, "conductivity", **positive)
-    common.check_number(transfer, "transfer", **positive)
+    common.check_number(transfer, "transfer", max_val=1e12, **positive)
     common.check_number(ambient, "ambient")
     common.check_number(noise, "noise", min_val=0.0)
     laws = _Laws(float(conductivity), float(transfer), float(ambient))

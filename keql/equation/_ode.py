@@ -45,7 +45,7 @@ def simulate(
     initial = layout.check_initial(initial)
     explicit = equations.check_explicit(layout, t_eval[0], initial)
     root = explicit.root_of_weights() if return_std else np.empty((0, 0))
-    system = _System(layout, explicit, root, **budget)
+    system = _System(layout, explicit, root, t_eval[[0, -1]], **budget)
     sizes = layout.sizes(initial, getattr(equation, "training_features", None))
     D, columns = len(initial), root.shape[1]
     sizes = np.concatenate([sizes, np.repeat(sizes, columns)])
@@ -98,6 +98,13 @@ def _check_times(t_eval):
             "t_eval must be at least two finite times in rising order; the first is "
             "that of the initial values."
         )
+    # The shortest step that SciPy takes.
+    if np.min(np.diff(t_eval)) <= 10 * np.spacing(np.max(np.abs(t_eval))):
+        raise ValueError(
+            f"t_eval has times near {t_eval[-1]:g} that differ by "
+            f"{np.min(np.diff(t_eval)):.2g}, which is about what such numbers are "
+            "rounded by: subtract the first time from all."
+        )
     return t_eval
 
 
@@ -105,26 +112,27 @@ class _System:
     """The equations as a system of first order in y, with a budget.
 
     `root` (p, r) is one of the covariance of their weights: y (D,) is followed by its
-    change (D, r) with each of its columns.
+    change (D, r) with each of its columns. It is to be integrated over a `span`.
     """
 
     def __init__(
-        self, layout, equations, root, max_evaluations=200_000, max_seconds=60.0
+        self, layout, equations, root, span, max_evaluations=200_000, max_seconds=60.0
     ):
         self.layout, self.equations, self.root = layout, equations, root
+        self.span = span
         self.max_evaluations, self.max_seconds = max_evaluations, max_seconds
         self.evaluations, self.began, self.latest = 0, time.monotonic(), -np.inf
 
     def __call__(self, t, y):
         self.evaluations += 1
         spent = time.monotonic() - self.began
-        if self.evaluations > self.max_evaluations or spent > self.max_seconds:
+        is_over = self.evaluations > self.max_evaluations or spent > self.max_seconds
+        if is_over or self._is_hopeless():
             raise SimulationError(
-                f"the integration of {self.equations} came to t = {self.latest:g} in "
-                f"{self.evaluations - 1} evaluations and {spent:.1f} seconds: raise "
-                "max_evaluations or max_seconds, end t_eval earlier, lower rtol's "
-                "accuracy, or use "
-                "method='Radau' if the equation is stiff.",
+                f"the integration of {self.equations} came to t = {self.latest:g}, of "
+                f"{self.span[1]:g}, in {self.evaluations - 1} evaluations and "
+                f"{spent:.1f} seconds: raise max_evaluations or max_seconds, end "
+                "t_eval earlier, lower rtol's accuracy, or use method='Radau' if the equation is stiff.",
                 self.latest,
             )
         D, at = len(self.layout.known), np.array([t])
@@ -143,6 +151,16 @@ class _System:
         on_y, on_weights = self.equations.linearise(self.layout, at, y, highest)
         changes = on_y[0] @ changes + on_weights[0] @ self.root
         return np.concatenate([velocity, changes.ravel()])
+
+    def _is_hopeless(self, after=0.05, distance=1e-6):
+        """Whether a part `after` of the budget was spent on less than `distance`.
+
+        `distance` is relative to the span. What is left would take thousands of times
+        the budget, unless steps grow by as much.
+        """
+        begin, end = self.span
+        spent = self.evaluations > after * self.max_evaluations
+        return spent and self.latest - begin < distance * (end - begin)
 
 
 def _warn_of_extrapolation(equation, S, t_eval, rounding=1e-8):

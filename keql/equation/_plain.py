@@ -77,7 +77,7 @@ def equation_from_plain(make, plain, features=None):
     points = entry("inducing_points", partial(_numbers, ndim=2))
     own = entry("training_features", partial(_numbers, ndim=2))
     weights = entry("weights", partial(_numbers, ndim=1))
-    basis = _basis(kernel, points)
+    basis = entry("inducing_points", lambda _: _basis(kernel, points))
     equation = make(
         operators=operators,
         n_operators=entry("n_operators", partial(_whole, most=len(operators))),
@@ -197,9 +197,19 @@ def _units(given):
 
 def _fit(given, basis, n):
     """Refuse weights that are not those of the features of a basis of n columns."""
-    weights, features = from_plain(given), basis(np.zeros((1, n)))
+    weights = from_plain(given)
+    try:
+        features = basis(np.zeros((1, n)))
+    except ValueError as error:
+        raise ValueError(
+            f"variables, inputs and n_operators say that the unknown part has {n} "
+            f"arguments, which equation_kernel or inducing_points do not fit: {error}"
+        ) from error
     if np.shape(weights) != features.shape[1:]:
-        raise ValueError(f"{features.shape[1]} numbers are expected.")
+        raise ValueError(
+            f"{features.shape[1]} numbers are expected, one for each feature that "
+            "equation_kernel and inducing_points have."
+        )
 
 
 def check_format(plain, expected):

@@ -200,6 +200,8 @@ def parse_monomial(text: str, names: Any) -> Any:
     column.update({f"({name})": i for i, name in enumerate(names)})
     longest = sorted(map(re.escape, column), key=len, reverse=True)
     factor = re.compile(rf"({'|'.join(longest)})(?:\^(\d+))?(?:\s+|$)")
+    if not rest:
+        raise ValueError(f"the monomial {in_short(text)} is empty: write '1' for none.")
     rest = "" if rest == "1" else rest
     while rest:
         match = factor.match(rest)

@@ -145,7 +145,8 @@ class FunctionKFold(BaseEstimator, BaseCrossValidator):
         """
         self._check_parameters()
         refuse_no_array(X, "X")
-        check_consistent_length(X, y, groups)
+        with naming("X, y or groups"):
+            check_consistent_length(X, y, groups)
         points, labels = split_labels(X, self.function_column, "function_column")
         kept = self._rows_always_trained(X, points, labels)
         if groups is None:

@@ -265,10 +265,10 @@ def _check_width(terms, name, variables, highest=100):
                 f"the operator {in_short(name)} differentiates {sum(a)} times: orders "
                 f"are {highest} at most."
             )
-        if len(a) != len(variables) or min(a) < 0:
+        if len(a) != len(variables) or min(a, default=-1) < 0:
             raise ValueError(
                 f"the operator {name!r} has the multi-index {a}: it must have one "
-                f"order >= 0 for each of the variables {', '.join(variables)}."
+                f"order >= 0 for each of the variables, {', '.join(variables) or 'none'}."
             )
 
 

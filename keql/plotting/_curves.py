@@ -263,13 +263,13 @@ def _forcing_of(estimator, learned, name):
     elif isinstance(given, tuple):
         given = given[list(estimator.equation_).index(name)]
     if callable(given):
-        return np.ravel(np.asarray(given(points), dtype=float))
+        return np.ravel(np.asarray(given(np.array(points)), dtype=float))
     values, start = [], 0
     sizes = [len(own) for own in estimator.collocation_points_]
     sizes = sizes if sum(sizes) == len(S) else [len(S) // len(labels)] * len(labels)
     for label, size in zip(labels, sizes, strict=True):
         forcing = given[label] if isinstance(given, dict) else given
         own, start = points[start : start + size], start + size
-        forcing = forcing(own) if callable(forcing) else forcing
+        forcing = forcing(np.array(own)) if callable(forcing) else forcing
         values.append(np.ravel(np.asarray(forcing, dtype=float)))
     return np.concatenate(values)

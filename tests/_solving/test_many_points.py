@@ -167,7 +167,7 @@ def test_no_standard_deviations(small_start):
 def test_kernels_that_are_too_smooth_are_told(small_start):
     """The screening effect fails for analytic functions with long length scales."""
     X = sides(21)
-    with pytest.raises(np.linalg.LinAlgError, match=r"RBF.*is too smooth, or"):
+    with pytest.raises(ValueError, match=r"RBF.*is too smooth, or"):
         solver(state_kernel=RBF(0.5)).fit(X, waves(X))
 
 
@@ -186,14 +186,14 @@ def test_auto_goes_on_densely(small_start, monkeypatch):
         "ManyPoints",
         partial(ManyPoints, n_coarse=150, n_dense=500, max_representers=1000),
     )
-    with pytest.raises(np.linalg.LinAlgError, match="2 iterations with a sparse"):
+    with pytest.raises(ValueError, match="2 iterations with a sparse"):
         solver(collocation_points=points, solver="auto").fit(X, waves(X))
 
 
 def test_kernels_with_peaks_far_away_are_told(small_start):
     X = sides(21)
     kernel = KERNEL + Periodic(0.2, 0.3)
-    with pytest.raises(np.linalg.LinAlgError, match="not smooth away from zero"):
+    with pytest.raises(ValueError, match="not smooth away from zero"):
         solver(state_kernel=kernel).fit(X, waves(X))
 
 

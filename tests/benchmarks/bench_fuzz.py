@@ -20,6 +20,7 @@ import io
 import re
 import resource
 import signal
+import time
 import traceback
 import warnings
 from collections import Counter
@@ -27,6 +28,7 @@ from collections import Counter
 import numpy as np
 from fuzz_calls import fit_cases, method_cases, other_cases, reading_cases
 from fuzz_mutations import FUNCTIONS, POOLS, _framed
+from fuzz_tables import all_cases
 
 from keql import SimulationError
 
@@ -136,6 +138,7 @@ def main():
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     rng, counts, listed = np.random.default_rng(options.seed), Counter(), Counter()
     cases = [*fit_cases(), *method_cases(), *other_cases(), *reading_cases()]
+    cases += all_cases()
     cases = [case for case in cases if options.only in case.name]
     expected = []
     for case in cases:
@@ -143,6 +146,7 @@ def main():
         if error is not None:
             raise RuntimeError(f"the valid call {case.name} failed") from error
         expected.append(answer)
+    begun = time.process_time()
     while counts.total() < options.calls:
         i = rng.integers(len(cases))
         changed = mutate(cases[i], rng, options.pairs)
@@ -153,7 +157,11 @@ def main():
         outcome, said = judge(argument, verdict, answer, error, expected[i])
         counts[outcome] += 1
         if outcome not in {"clear", "ran"} or (options.show_ran and outcome == "ran"):
-            listed[f"{outcome:9}{cases[i].name}: {argument} {label}: {said[:150]}"] += 1
+            line = f"{outcome:9}{cases[i].name}: {argument} {label}: {said[:150]}"
+            print(f"after {counts.total()}: {line}" * (line not in listed), flush=True)
+            listed[line] += 1
+        if counts.total() % 500 == 0:
+            print(dict(counts), f"{time.process_time() - begun:.0f} s", flush=True)
     for line, times in sorted(listed.items()):
         print(f"{times:4} {line}")
     print(dict(counts))

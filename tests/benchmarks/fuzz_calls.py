@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 import keql.datasets
 import keql.kernels
@@ -112,7 +113,10 @@ def fits(kind, X, y, where, **settings):
     def call(X, y, sample_weight=None, **params):
         model = kind(**params)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return model.fit(X, y, **weights).predict(where)
+        places = where
+        if set(getattr(X, "columns", ())) == {"t", "x"}:  # in their order
+            places = pd.DataFrame(where, columns=["t", "x"])[list(X.columns)]
+        return model.fit(X, y, **weights).predict(places)
 
     arguments = {"X": X, "y": y, **settings}
     if kind is not KernelPDESolver:
@@ -449,6 +453,7 @@ def small_data_sets():
         "initial": "values",
         "observed": "names",
         "streams": "any",
+        "theta": "real",
     }
     for make, own in (
         (sets.make_burgers, burgers),
