@@ -30,7 +30,7 @@ def main(arguments=None) -> int:
     try:
         model, X, y = read(given)
         with warnings.catch_warnings(record=True, action="always") as caught:
-            model.fit(X, y)
+            fit(model, X, y, given.table)
         for warning in caught:
             print(f"keql: {warning.message}", file=sys.stderr)
         hand_over(model, given)
@@ -41,6 +41,14 @@ def main(arguments=None) -> int:
         print(f"keql: error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def fit(model, X, y, table):
+    """Fit; errors begin with the name of the table."""
+    try:
+        model.fit(X, y)
+    except ValueError as error:
+        raise ValueError(f"{table}: {error}") from error
 
 
 def make_parser():
@@ -76,12 +84,15 @@ def read(given):
     names, rows = read_table(given.table)
     coordinates, states = [given.time, *given.space], given.state
     labels = [] if given.function is None else [given.function]
-    for name in (*coordinates, *states, *labels):
-        if name not in names:
-            raise ValueError(
-                f"{given.table} has no column {name!r}: its columns are "
-                f"{', '.join(names)}."
-            )
+    options = [("--time", coordinates[:1]), ("--space", coordinates[1:])]
+    options += [("--state", states), ("--function", labels)]
+    for option, own in options:
+        for name in own:
+            if name not in names:
+                raise ValueError(
+                    f"{option} {name}: {given.table} has no column {name!r}: its "
+                    f"columns are {', '.join(names)}."
+                )
     columns = [numbers(rows, names, name, given.table) for name in coordinates]
     X = np.column_stack(columns)
     if labels:
@@ -133,7 +144,7 @@ def _whole(text):
 
 def _units(pairs):
     """Units by name, of texts such as "t=h"; None without any."""
-    wrong = [text for text in pairs if not text.partition("=")[2]]
+    wrong = [text for text in pairs if text.count("=") != 1 or text[-1] == "="]
     if wrong:
         raise ValueError(f"--units {wrong[0]} must be a name and a unit, as in t=h.")
     return dict(text.split("=", 1) for text in pairs) or None
@@ -153,11 +164,16 @@ def _check_endings(given):
 
 def read_table(path):
     """Names of the columns of a table, and its rows, lists of texts."""
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        sample = file.read(4096)
-        file.seek(0)
-        separator = max(",;\t", key=sample.partition("\n")[0].count)
-        rows = [row for row in csv.reader(file, delimiter=separator) if any(row)]
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            sample = file.read(4096)
+            file.seek(0)
+            separator = max(",;\t", key=sample.partition("\n")[0].count)
+            rows = [row for row in csv.reader(file, delimiter=separator) if any(row)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(
+            f"{path} is no table of text in UTF-8: {error}. Save it as such."
+        ) from error
     if len(rows) < 2:
         raise ValueError(f"{path} has no rows below a line of names.")
     names = [name.strip() for name in rows[0]]
@@ -176,11 +192,14 @@ def numbers(rows, names, name, path, needed=True):
         entry = row[names.index(name)]
         missing = entry.lower() in {"", "na", "nan"}
         try:
-            values.append(np.nan if missing and not needed else float(entry))
+            value = np.nan if missing and not needed else float(entry)
+            if np.isinf(value):
+                raise ValueError
+            values.append(value)
         except ValueError:
             raise ValueError(
                 f"{path} has {entry!r} in line {i} of the column {name!r}: that is no "
-                "number. Write times as numbers, of hours for instance."
+                "finite number. Write times as numbers, of hours for instance."
             ) from None
     return np.array(values)
 

@@ -4,6 +4,7 @@ Every error is the relative L2 error norm(true - predicted) / norm(true), withou
 square, averaged over functions: the published figures are these.
 """
 
+from collections.abc import Hashable
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -102,11 +103,14 @@ def relative_l2_error(y_true: Any, y_pred: Any, *, functions: Any = None) -> flo
             "y_true and y_pred have inconsistent numbers of samples, "
             f"{len(y_true)} and {len(y_pred)}: give values at equal points."
         )
-    check_consistent_length(y_true, y_pred, functions)
+    with naming("functions"):
+        check_consistent_length(y_true, y_pred, functions)
     if functions is None:
         return _relative(y_true, y_pred, "y_true")
     rows_of: dict = {}
     for row, label in enumerate(np.asarray(functions).tolist()):
+        if not isinstance(label, Hashable):
+            raise TypeError(f"functions has {in_short(label)}, which is no label.")
         rows_of.setdefault(label, []).append(row)
     errors = [
         _relative(y_true[rows], y_pred[rows], f"y_true of function {label!r}")
@@ -357,11 +361,19 @@ def operator_error(solver: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> flo
         raise ValueError(
             f"X, y, X_test and y_test are of {sizes} problems; give as many of each."
         )
-    errors = [
-        filtering_error(clone(solver).fit(conditions, values), points, truth)
-        for conditions, values, points, truth in zip(*problems, strict=True)
-    ]
+    _check_method(solver, "solver", "fit")
+    with naming("solver"):
+        errors = [
+            _error_of_solution(clone(solver).fit(conditions, values), points, truth)
+            for conditions, values, points, truth in zip(*problems, strict=True)
+        ]
     return float(np.mean(errors))
+
+
+def _error_of_solution(solver, X_test, y_test):
+    """Error of a fitted solver; what is refused is said to be of X_test and y_test."""
+    with naming("X_test and y_test"):
+        return filtering_error(solver, X_test, y_test)
 
 
 def fill_distance(points: Any, domain: Any) -> float:

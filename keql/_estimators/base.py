@@ -23,9 +23,9 @@ from sklearn.utils.validation import (
 )
 
 from keql._numerics.arguments import (
-    in_short,
     as_numbers,
     check_flag,
+    in_short,
     naming,
     refuse_no_array,
     refuse_odd_numbers,
@@ -446,7 +446,8 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None: give the observed values of the states."
+                f"None, and X is no grid of values but {in_short(X)}: give the "
+                "observed values of the states."
             )
         points, columns = self._split_columns(X, reset=True)
         is_table = hasattr(y, "columns")

@@ -144,6 +144,17 @@ def check_positive(given, name, kind=Real):
         )
 
 
+def check_functions(given, *names):
+    """Refuse attributes that are to be called, such as kernels, and cannot be."""
+    for name in names:
+        value = getattr(given, name)
+        if isinstance(value, type) or not callable(value):
+            raise TypeError(
+                f"{name} is {in_short(value)}, which cannot be called: give a kernel, "
+                "or a function where one is asked for."
+            )
+
+
 def call_given(function, name, points, twice=False):
     """Values (n,) of a function that a user has written, at points (n, d).
 

@@ -66,6 +66,9 @@ class Grid:
             name: np.asarray(array.transpose(*self.dims).values).ravel()
             for name, array in arrays.items()
         }
+        for name, column in columns.items():
+            if column.dtype.kind in "fc" and np.any(np.isinf(column)):
+                raise ValueError(f"X has infinite values of {name}: put NaN for none.")
         return pandas.DataFrame(columns) if columns else None
 
     def table(self):

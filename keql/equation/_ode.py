@@ -132,7 +132,8 @@ class _System:
                 f"the integration of {self.equations} came to t = {self.latest:g}, of "
                 f"{self.span[1]:g}, in {self.evaluations - 1} evaluations and "
                 f"{spent:.1f} seconds: raise max_evaluations or max_seconds, end "
-                "t_eval earlier, lower rtol's accuracy, or use method='Radau' if the equation is stiff.",
+                "t_eval earlier, lower rtol's accuracy, or use method='Radau' if the "
+                "equation is stiff.",
                 self.latest,
             )
         D, at = len(self.layout.known), np.array([t])

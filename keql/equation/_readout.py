@@ -423,13 +423,13 @@ class ReadableEquation(PrintableEquation):
     def _choose_terms(self, max_loss, tol, n_terms):
         """Positions of the terms that :meth:`sparse` keeps."""
         steps = self._path()
+        if not all(isinstance(x, Real) and x == x for x in (max_loss, tol)):
+            raise TypeError(f"{max_loss=} and {tol=} must be numbers.")
         if n_terms is not None:
             is_number = isinstance(n_terms, Integral)
             chosen = [k for step, k in steps if is_number and step.n_terms == n_terms]
             message = f"{n_terms=} must be a whole number from 1 to {len(steps)}."
         else:
-            if not (isinstance(max_loss, Real) and isinstance(tol, Real)):
-                raise TypeError(f"{max_loss=} and {tol=} must be numbers.")
             fine = [s.loss_ratio <= max_loss or s.unexplained < tol for s, _ in steps]
             chosen = [k for (_, k), is_fine in zip(steps, fine, strict=True) if is_fine]
             message = f"{max_loss=} must be at least 1."

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keql._numerics.arguments import as_rows, check_flag
+from keql._numerics.arguments import check_flag
 from keql._numerics.extrapolation import coverage_ratio
 from keql.equation._formulas import import_optional
 from keql.equation._known import EquationMapping
@@ -222,7 +222,7 @@ class LearnedSystem(EquationMapping):
             those of all equations, of which only those count that an equation's
             unknown part depends on: see :meth:`LearnedEquation.extrapolation`.
         """
-        S = as_rows(S, "S")[:, : self.n_unknown_features]
+        S = self._first._unknown_columns(S)
         training = self.training_features[:, : self.n_unknown_features]
         ratios, seen = [np.zeros(len(S))], set()
         for equation in self.values():
@@ -453,8 +453,12 @@ class LearnedSystem(EquationMapping):
             That gives the same numbers.
         """
         check_format(plain, SYSTEM)
-        equations = plain["equations"].items()
-        return cls({name: LearnedEquation.from_dict(each) for name, each in equations})
+        equations = plain.get("equations")
+        if not isinstance(equations, dict):
+            raise ValueError("the entry 'equations' must be a dict of equations.")
+        return cls(
+            {n: LearnedEquation.from_dict(each) for n, each in equations.items()}
+        )
 
     def to_sympy(self) -> list:
         """The equations as sympy objects, solved for the known parts.

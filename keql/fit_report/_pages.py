@@ -3,10 +3,12 @@
 import base64
 import io
 from html import escape
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
+from keql._numerics.arguments import in_short
 from keql._observations.units import labelled
 from keql.equation import number
 
@@ -73,8 +75,16 @@ def markdown_page(report):
 
 def write_page(text, path):
     """Write a page to a file, if one is named, and return it."""
-    if path is not None:
+    if path is None:
+        return text
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"path is {in_short(path)}: it must be a name of a file.")
+    try:
         Path(path).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        kind = type(error) if isinstance(error, OSError) else ValueError
+        raise kind(f"path={in_short(path)}: {reason}. Nothing was written.") from error
     return text
 
 

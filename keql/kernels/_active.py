@@ -39,6 +39,13 @@ def _names_of_hyperparameters(kernel):
     return [name for name in dir(kernel) if name.startswith("hyperparameter_")]
 
 
+class NonStationaryKernel(Kernel):
+    """A kernel that is not known to depend on the difference of the points only."""
+
+    def is_stationary(self):
+        return False
+
+
 class ActiveKernel(Kernel):
     """Base of the kernels that look at some columns only (`active_dims`).
 

@@ -10,10 +10,11 @@ from scipy.linalg import block_diag
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
-from keql._numerics.arguments import as_rows
+from keql._numerics.arguments import as_rows, check_functions
 from keql.kernels._multi_index import (
     as_multi_index,
     by_index,
+    combine,
     leibniz,
     merge_monomials,
     sum_of_products,
@@ -119,7 +120,7 @@ class Kernel(sklearn_kernels.Kernel):
         X = as_rows(X, "X")
         Y = X if Y is None else as_rows(Y, "Y")
         d = X.shape[1]
-        pairs = [(as_multi_index(a, d), as_multi_index(b, d)) for a, b in pairs]
+        pairs = [(as_multi_index(a, d), as_multi_index(b, d, "b")) for a, b in pairs]
         for a in {a for pair in pairs for a in pair if any(a)}:
             self.check_order(a)
         return self._derivatives(X, Y, pairs)
@@ -325,15 +326,12 @@ class Kernel(sklearn_kernels.Kernel):
 as_kernel.register(Kernel, lambda kernel: kernel)
 
 
-class NonStationaryKernel(Kernel):
-    """A kernel that is not known to depend on the difference of the points only."""
-
-    def is_stationary(self) -> bool:
-        return False
-
-
 class _Pair(Kernel):
     """What sums and products of two kernels share."""
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+        check_functions(self, "k1", "k2")
+        return super().__call__(X, Y, eval_gradient)
 
     def check_order(self, a: Any, operator: str | None = None) -> None:
         self.k1.check_order(a, operator)
@@ -349,11 +347,6 @@ class _Pair(Kernel):
 
     def _map(self, function):
         return type(self)(self.k1._map(function), self.k2._map(function))
-
-
-def _combine(function, first, second):
-    """`function(first, second)`, or None if one of them is None."""
-    return None if first is None or second is None else function(first, second)
 
 
 class Sum(_Pair, sklearn_kernels.Sum):
@@ -372,10 +365,10 @@ class Sum(_Pair, sklearn_kernels.Sum):
     """
 
     def degree_in(self, columns: Any) -> Any:
-        return _combine(max, self.k1.degree_in(columns), self.k2.degree_in(columns))
+        return combine(max, self.k1.degree_in(columns), self.k2.degree_in(columns))
 
     def n_features(self, d: int) -> Any:
-        return _combine(add, self.k1.n_features(d), self.k2.n_features(d))
+        return combine(add, self.k1.n_features(d), self.k2.n_features(d))
 
     def feature_polynomials(self, d: int) -> Any:
         first, second = self.k1.feature_polynomials(d), self.k2.feature_polynomials(d)
@@ -412,10 +405,10 @@ class Product(_Pair, sklearn_kernels.Product):
     """
 
     def degree_in(self, columns: Any) -> Any:
-        return _combine(add, self.k1.degree_in(columns), self.k2.degree_in(columns))
+        return combine(add, self.k1.degree_in(columns), self.k2.degree_in(columns))
 
     def n_features(self, d: int) -> Any:
-        return _combine(mul, self.k1.n_features(d), self.k2.n_features(d))
+        return combine(mul, self.k1.n_features(d), self.k2.n_features(d))
 
     def feature_polynomials(self, d: int) -> Any:
         first, second = self.k1.feature_polynomials(d), self.k2.feature_polynomials(d)
@@ -484,6 +477,11 @@ class Exponentiation(Kernel, sklearn_kernels.Exponentiation):
 
     def feature_map(self, S: Any, a: Any = None) -> Any:
         return self._as_product().feature_map(S, a)
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        check_functions(self, "kernel")
+        self._as_product()  # checks the exponent
+        return super().__call__(X, Y, eval_gradient)
 
     def _as_product(self):
         if not isinstance(self.exponent, Integral) or self.exponent < 1:

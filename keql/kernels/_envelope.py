@@ -7,8 +7,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermeval
 
 from keql._numerics.arguments import as_rows
-from keql.kernels._active import ActiveKernel, hyperparameter
-from keql.kernels._base import NonStationaryKernel
+from keql.kernels._active import ActiveKernel, NonStationaryKernel, hyperparameter
 
 
 class Envelope(NonStationaryKernel, ActiveKernel):

@@ -6,7 +6,7 @@ import numpy as np
 
 from keql._numerics.arguments import as_rows
 from keql._numerics.autodiff import differentiate, parameter_names
-from keql.kernels._base import NonStationaryKernel
+from keql.kernels._active import NonStationaryKernel
 from keql.kernels._multi_index import as_multi_index
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import autograd.numpy as anp
 import numpy as np
 
+from keql._numerics.arguments import check_functions
 from keql._numerics.autodiff import differentiate
-from keql.kernels._active import ActiveKernel
-from keql.kernels._base import NonStationaryKernel
+from keql.kernels._active import ActiveKernel, NonStationaryKernel
 
 
 class FunctionKernel(NonStationaryKernel, ActiveKernel):
@@ -42,15 +42,23 @@ class FunctionKernel(NonStationaryKernel, ActiveKernel):
         self.active_dims = active_dims
 
     def _active_derivatives(self, X, Y, pairs):
+        check_functions(self, "function")
         n, m = len(X), len(Y)
         coordinates = [np.repeat(x, m) for x in X.T] + [np.tile(y, n) for y in Y.T]
         for column in np.flatnonzero(np.sum(pairs, axis=(0, 1))):
             self._check_diagonal(X[0], column)
         with np.errstate(divide="ignore", invalid="ignore"):  # reported below
             values = [self._differentiate(coordinates, a + b) for a, b in pairs]
+        for value in map(np.asarray, values):
+            if value.dtype.kind not in "fiub" or value.size != n * m:
+                raise ValueError(
+                    f"function returned {value.size} value(s) for {n * m} pairs of "
+                    "points: it must return one number for each."
+                )
         if not all(np.all(np.isfinite(value)) for value in values):
             raise ValueError(
-                "`function` has a derivative that is not finite: the kernel is too "
+                "`function` has a derivative that is not finite at X and Y: these are "
+                "not finite themselves, or the kernel is too "
                 "rough for the operator, or written with a function that autograd "
                 "cannot differentiate (such as a square root at 0)."
             )
@@ -61,8 +69,14 @@ class FunctionKernel(NonStationaryKernel, ActiveKernel):
         d = len(coordinates) // 2
 
         def function(*columns):
-            x = anp.stack(columns[:d], axis=-1)
-            return self.function(x, anp.stack(columns[d:], axis=-1))
+            x, y = anp.stack(columns[:d], axis=-1), anp.stack(columns[d:], axis=-1)
+            try:
+                return self.function(x, y)
+            except Exception as error:
+                raise ValueError(
+                    f"function failed for x and y of shape {np.shape(x)}: "
+                    f"{type(error).__name__}: {error}. It must take two arrays."
+                ) from error
 
         return differentiate(function, orders, coordinates)
 

@@ -5,16 +5,23 @@ from math import comb, prod
 
 import numpy as np
 
+from keql._numerics.arguments import as_numbers, in_short
 
-def as_multi_index(a, d):
-    """Check a multi-index for `d` coordinates; None is the zero multi-index."""
+
+def as_multi_index(a, d, name="a"):
+    """Check a multi-index for `d` coordinates; None is the zero multi-index.
+
+    The `name` is that of the argument.
+    """
     if a is None:
         return (0,) * d
-    a = tuple(np.ravel(a).tolist())
-    if len(a) != d or not all(isinstance(order, int) and order >= 0 for order in a):
+    given = a
+    a = tuple(np.ravel(as_numbers(a, name)).tolist())
+    a = tuple(int(order) if order % 1 == 0 else -1 for order in a)
+    if len(a) != d or not all(order >= 0 for order in a):
         raise ValueError(
-            f"the multi-index {a} must have one integer order >= 0 for each of the {d} "
-            "coordinate(s)."
+            f"{name}={in_short(given)}: the multi-index must have one integer order "
+            f">= 0 for each of the {d} coordinate(s) of X."
         )
     return a
 
@@ -40,6 +47,11 @@ def merge_monomials(exponents, coefficients):
     merged = np.zeros((len(unique), coefficients.shape[1]))
     np.add.at(merged, inverse.ravel(), coefficients)
     return unique, merged
+
+
+def combine(function, first, second):
+    """`function(first, second)`, or None if one of them is None."""
+    return None if first is None or second is None else function(first, second)
 
 
 def by_index(kernel, X, Y, indices):

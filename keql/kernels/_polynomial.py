@@ -12,10 +12,10 @@ from scipy.special import factorial
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from keql._numerics.arguments import as_rows
+from keql._numerics.arguments import as_rows, check_positive
 from keql._numerics.memory import MemoryBudget
-from keql.kernels._active import ActiveKernel, hyperparameter
-from keql.kernels._base import Kernel, NonStationaryKernel
+from keql.kernels._active import ActiveKernel, NonStationaryKernel, hyperparameter
+from keql.kernels._base import Kernel
 from keql.kernels._multi_index import as_multi_index, merge_monomials
 
 
@@ -37,6 +37,18 @@ class Constant(Kernel, ConstantKernel):
     >>> (Constant(4.0) * RBF(1.0))([[0.0]])
     array([[4.]])
     """
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+        self._check_value()
+        X, Y = as_rows(X, "X"), None if Y is None else as_rows(Y, "Y")
+        return super().__call__(X, Y, eval_gradient)
+
+    def diag(self, X: Any) -> np.ndarray:
+        self._check_value()
+        return super().diag(as_rows(X, "X"))
+
+    def _check_value(self):
+        check_positive(self.constant_value, "constant_value")
 
     def depends_on(self, d: int) -> np.ndarray:
         return np.zeros(d, dtype=bool)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.arguments import as_rows, in_short
+from keql._numerics.arguments import as_rows, in_short, naming
 from keql.kernels._base import Product, as_kernel
 from keql.kernels._features import Dictionary, FeatureKernel
 from keql.kernels._polynomial import Constant, Polynomial
@@ -74,7 +74,9 @@ class Restriction(FeatureKernel):
         They span the weights whose polynomials consist of the q monomials alone. Also
         returns the coefficients (q, q) of the monomials in the directions.
         """
-        kernel, wanted = as_kernel(self.kernel), self._exponents(d)
+        with naming("kernel"):
+            kernel = as_kernel(self.kernel)
+        wanted = self._exponents(d)
         polynomials = kernel.feature_polynomials(d)
         if polynomials is None:
             raise ValueError(
@@ -86,8 +88,8 @@ class Restriction(FeatureKernel):
         missing = [tuple(e.tolist()) for e in wanted if tuple(e) not in row_of]
         if missing:
             raise ValueError(
-                f"monomials={list(self.monomials)}: {self.kernel} does not contain "
-                f"the exponents {missing[0]}."
+                f"monomials={list(self.monomials)}: kernel={self.kernel} does not "
+                f"contain the exponents {missing[0]}."
             )
         rows = [row_of[tuple(powers)] for powers in wanted]
         shape, entries = coefficients.shape, coefficients.tobytes()
@@ -101,18 +103,24 @@ class Restriction(FeatureKernel):
 
     def _exponents(self, d):
         """Exponents of the monomials, of shape (q, d)."""
+        if not isinstance(self.monomials, list | tuple | np.ndarray):
+            raise TypeError(
+                f"monomials is {in_short(self.monomials)}: it must be a list of "
+                "exponents, such as (1, 0), or of names."
+            )
         if any(isinstance(monomial, str) for monomial in self.monomials):
             raise ValueError(
                 f"monomials={list(self.monomials)} are names: use the kernel in a keql "
                 "estimator, or call kernel.bind(names) first."
             )
-        exponents = [_plain(powers) for powers in self.monomials]
+        with naming("monomials"):
+            exponents = [_plain(powers) for powers in self.monomials]
         if not exponents:
             raise ValueError("monomials is empty: name at least one.")
         if any(len(powers) != d or min(powers) < 0 for powers in exponents):
             raise ValueError(
                 f"monomials={list(self.monomials)} must have one exponent >= 0 for "
-                f"each of the {d} column(s)."
+                f"each of the {d} column(s) of X and Y."
             )
         return np.array(exponents)
 
@@ -193,7 +201,11 @@ def parse_monomial(text: str, names: Any) -> Any:
     (0, 2, 1)
     """
     if not isinstance(text, str):
-        raise TypeError(f"a monomial is a text such as 'u^2 u_x', not {text!r}.")
+        raise TypeError(f"text: a monomial is one such as 'u^2 u_x', not {text!r}.")
+    is_list = not isinstance(names, str | bytes) and getattr(names, "ndim", 1) > 0
+    is_list = is_list and hasattr(names, "__len__")
+    if not is_list or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"names is {in_short(names)}: it must be a list of texts.")
     exponents = [0] * len(names)
     rest = text.replace("**", "^").replace("*", " ").strip()
     column = {name: i for i, name in enumerate(names)}
@@ -201,15 +213,16 @@ def parse_monomial(text: str, names: Any) -> Any:
     longest = sorted(map(re.escape, column), key=len, reverse=True)
     factor = re.compile(rf"({'|'.join(longest)})(?:\^(\d+))?(?:\s+|$)")
     if not rest:
-        raise ValueError(f"the monomial {in_short(text)} is empty: write '1' for none.")
+        raise ValueError(
+            f"the text {in_short(text)} of a monomial is empty: write '1' for none."
+        )
     rest = "" if rest == "1" else rest
     while rest:
         match = factor.match(rest)
         if match is None:
             raise ValueError(
-                f"the monomial {in_short(text)} does not parse at {in_short(rest)}: "
-                "write a product "
-                f"such as 'u^2 u_x' of {', '.join(names)}, or '1'."
+                f"the text {in_short(text)} of a monomial does not parse at "
+                f"{in_short(rest)}: write a product such as 'u^2 u_x' of the names {', '.join(names)}, or '1'."
             )
         exponents[column[match[1]]] += int(match[2] or 1)
         rest = rest[match.end() :]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from keql._numerics.linalg import cholesky, solve_lower
-from keql.kernels._base import NonStationaryKernel
+from keql.kernels._active import NonStationaryKernel
 from keql.kernels._convert import as_kernel
 
 

@@ -184,7 +184,8 @@ class FunctionKFold(BaseEstimator, BaseCrossValidator):
                     "X, or one bool for each row of X."
                 )
             return on_border(points, labels)
-        mask = np.asarray(rule(X) if callable(rule) else rule)
+        with naming("always_train"):
+            mask = np.asarray(rule(X) if callable(rule) else rule)
         if mask.shape != (n_rows,) or mask.dtype != bool:
             advice = (
                 "it must return one bool for each row of the X that it is given."

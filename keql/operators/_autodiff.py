@@ -5,7 +5,9 @@ from typing import Any
 import autograd.numpy as anp
 import numpy as np
 
+from keql._numerics.arguments import as_rows, in_short
 from keql._numerics.autodiff import differentiate
+from keql.operators._differential import DifferentialOperator
 
 
 def apply_operator(
@@ -36,9 +38,21 @@ def apply_operator(
     >>> apply_operator(lambda X: X[:, 0] ** 3, np.array([[2.0]]), u_xx)
     array([12.])
     """
-    points, states = np.asarray(points, dtype=float), tuple(states)
+    if isinstance(function, type) or not callable(function):
+        raise TypeError(f"function is {in_short(function)}, which cannot be called.")
+    if not isinstance(operator, DifferentialOperator):
+        raise TypeError(
+            f"operator is {in_short(operator)}: it must be a DifferentialOperator, as "
+            "of parse_operator."
+        )
+    points, states = as_rows(points, "points"), tuple(states)
     total = np.zeros(len(points))
     for state, a, coefficient in operator.parts:
+        if len(a) != points.shape[1]:
+            raise ValueError(
+                f"points has {points.shape[1]} column(s), but the operator "
+                f"{operator.name!r} is of functions of {len(a)} coordinate(s)."
+            )
         column = _column(function, len(points), states, state)
         total += coefficient * differentiate(column, a, points.T)
     return total
@@ -58,10 +72,16 @@ def _column(function, n, states, state):
         shape, rows = (n, len(states)), f"a column for each of {', '.join(states)}"
 
     def by_coordinate(*columns):
-        values = function(anp.stack(columns, axis=-1))
+        try:
+            values = function(anp.stack(columns, axis=-1))
+        except Exception as error:
+            raise ValueError(
+                f"function failed at {n} points: {type(error).__name__}: {error}. It "
+                "must be written in autograd.numpy and take rows of coordinates."
+            ) from error
         if anp.shape(values) != shape:
             raise ValueError(
-                f"a function of {n} points returned an array of shape "
+                f"function: that of {n} points returned an array of shape "
                 f"{anp.shape(values)}: it must return {rows}."
             )
         return values if len(states) == 1 else values[:, position]

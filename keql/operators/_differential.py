@@ -268,7 +268,8 @@ def _check_width(terms, name, variables, highest=100):
         if len(a) != len(variables) or min(a, default=-1) < 0:
             raise ValueError(
                 f"the operator {name!r} has the multi-index {a}: it must have one "
-                f"order >= 0 for each of the variables, {', '.join(variables) or 'none'}."
+                "order >= 0 for each of the variables, "
+                f"{', '.join(variables) or 'none'}."
             )
 
 

@@ -335,6 +335,11 @@ def check_dimension(points):
         return None
     points = as_numbers(points, "points")
     points = points[:, None] if points.ndim == 1 else points
+    if points.ndim != 2 or not np.all(np.isfinite(points)):
+        raise ValueError(
+            f"points has the shape {points.shape} and {np.sum(~np.isfinite(points))} "
+            "entries that are not finite: it must be a table of numbers."
+        )
     if points.shape[1] > 2:
         raise ValueError(
             f"points has {points.shape[1]} coordinates: a display shows one or two. "
@@ -358,19 +363,26 @@ def check_values(values, points, name):
     if len(values) != len(points):
         raise ValueError(
             f"{name} has {len(values)} value(s) for {len(points)} point(s), the rows "
-            "of X or of points: give one for each."
+            "of X, of points or of what is given: give one for each."
         )
     return values
 
 
 def check_arrays(points, variables, **values):
     """Points, names of their coordinates and values there, checked: a dict by name."""
+    if points is None:
+        raise TypeError("points is None: give a table of coordinates.")
     points = check_dimension(points)
     if variables is None:
         variables = [f"x{i}" for i in range(points.shape[1])]
     checked = {
         name: check_values(array, points, name) for name, array in values.items()
     }
+    for name, array in checked.items():
+        if array is None and name != "std":
+            raise TypeError(f"{name} is None: give one number for each of the points.")
+        if name == "std" and array is not None and np.any(array < 0):
+            raise ValueError("std has negative numbers: it must be zero or above.")
     return {"points": points, "variables": list(variables), **checked}
 
 

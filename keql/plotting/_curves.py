@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keql._numerics.arguments import in_short
+from keql._numerics.arguments import as_numbers, in_short
 from keql._observations.units import labelled
 from keql.equation import LearnedEquation, LearnedSystem
 from keql.metrics import relative_l2_error
@@ -74,6 +74,14 @@ class LossCurveDisplay(common.Display):
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
+        for name, values in (
+            ("loss_curve", loss_curve),
+            ("damping_curve", damping_curve),
+        ):
+            if values is not None or name == "loss_curve":
+                values = as_numbers(values, name, ndim=1)
+                if not np.all(np.isfinite(values)) or not len(values):
+                    raise ValueError(f"{name} must be finite numbers, at least one.")
         return cls(loss_curve, damping_curve).plot(ax=ax, **kwargs)
 
     def _draw(self, ax, **kwargs):
@@ -182,7 +190,11 @@ class EquationParityDisplay(common.Display):
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        given = np.ravel(np.asarray(given, dtype=float))
+        if not isinstance(label, str):
+            raise TypeError(f"label is {in_short(label)}: it must be a text.")
+        given = np.ravel(as_numbers(given, "given"))
+        if not np.all(np.isfinite(given)) or not np.any(given):
+            raise ValueError("given must be finite numbers that are not all zero.")
         predicted = common.check_values(predicted, given, "predicted")
         return cls(given, predicted, label).plot(ax=ax, **kwargs)
 

@@ -1,0 +1,293 @@
+"""What the fuzzer found, by class of defect: the argument is named, nothing hangs."""
+
+import time
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from keql import (
+    LearnedEquation,
+    LearnedSystem,
+    OneStepKEqL,
+    ReducedOneStepKEqL,
+    SimulationError,
+    TwoStepKEqL,
+)
+from keql._command_line import main
+from keql.datasets import make_burgers, make_heat_with_boundary_law
+from keql.kernels import (
+    RBF,
+    Constant,
+    Exponentiation,
+    FunctionKernel,
+    Polynomial,
+    Product,
+    Restriction,
+    Sum,
+    parse_monomial,
+)
+from keql.metrics import equation_error, operator_error, relative_l2_error
+from keql.model_selection import FunctionKFold
+from keql.operators import apply_operator, parse_operator
+from keql.plotting import (
+    CoefficientDisplay,
+    EquationParityDisplay,
+    LossCurveDisplay,
+    PhasePortraitDisplay,
+    StateDisplay,
+)
+
+T = np.linspace(0, 3, 12)[:, None]
+Y = np.exp(-T[:, 0])
+GIVEN = {
+    "operators": ("u",),
+    "known_part": "u_t",
+    "collocation_points": np.linspace(0, 3, 15)[:, None],
+    "variables": ("t",),
+    "state_kernel": RBF(1.0, "fixed"),
+    "equation_kernel": Polynomial(1),
+    "observation_noise": 1e-3,
+    "equation_noise": 1e-3,
+    "optimizer": None,
+}
+JOINT = GIVEN | {"solver": "dual", "n_restarts": 0}
+
+
+class Rough(RBF):
+    """A kernel without values."""
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        return np.full((len(X), len(X if Y is None else Y)), np.nan)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A decay."""
+    return TwoStepKEqL(**GIVEN).fit(T, Y)
+
+
+@pytest.fixture(scope="module")
+def swing():
+    """Two states."""
+    names = {"operators": ("u", "v"), "known_part": ("u_t", "v_t")}
+    pair = np.column_stack([np.sin(T), np.cos(T)])
+    settings = JOINT | names | {"states": ("u", "v"), "n_terms": None}
+    return OneStepKEqL(**settings).fit(T, pair)
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "message"),
+    [
+        (TwoStepKEqL, {"state_kernel": 1.7e308}, "X and y, with state_kernel=1.7e"),
+        (OneStepKEqL, {"state_penalty": 5e-324}, "state_penalty=5e-324.* not finite"),
+        (OneStepKEqL, {"equation_kernel": 1.7e308}, "equation_kernel: .* its square"),
+        (OneStepKEqL, {"equation_kernel": Polynomial(-1)}, "equation_kernel: degree"),
+        (OneStepKEqL, {"state_kernel": Rough(1.0)}, "state_kernel: .* the value nan"),
+    ],
+)
+def test_matrices_that_cannot_be_factored_say_of_what_they_are(
+    method, changes, message
+):
+    settings = (JOINT if method is OneStepKEqL else GIVEN) | changes
+    with pytest.raises(ValueError, match=message), np.errstate(over="ignore"):
+        method(**settings).fit(T, Y)
+
+
+def test_a_kernel_that_is_nearly_zero():
+    settings = JOINT | {"state_kernel": 5e-324, "n_basis": 8}
+    with pytest.raises(ValueError, match="state_kernel=5e-324.*n_basis=8"):
+        ReducedOneStepKEqL(**settings).fit(T, Y)
+
+
+def alters(points):
+    points[...] = 0.0
+    return np.zeros(len(points))
+
+
+def test_functions_that_write_to_what_they_are_given(model):
+    """They are given copies: nobody's arrays change."""
+    times, places = np.linspace(0, 1, 5), GIVEN["collocation_points"].copy()
+    forced = TwoStepKEqL(**GIVEN | {"forcing": alters}).fit(T, Y)
+    expected = forced.simulate(times, [0.9], forcing=lambda points: 0 * points[:, 0])
+    found = forced.simulate(times, [0.9], forcing=alters)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(times, np.linspace(0, 1, 5))
+    np.testing.assert_array_equal(places, GIVEN["collocation_points"])
+
+
+def test_times_that_would_take_hours_are_given_up(swing):
+    begun = time.process_time()
+    with pytest.raises(SimulationError, match="came to t = .* raise max_evaluations"):
+        swing.equation_.simulate([0.0, 1e300], {"u": 1.0, "v": 0.5})
+    with pytest.raises(
+        SimulationError, match="X asks for too far a time|integrated to"
+    ):
+        swing.forecast([[1e18]])
+    assert time.process_time() - begun < 20
+    with pytest.raises(ValueError, match="t_eval has times near .* rounded by"):
+        swing.equation_.simulate(1e15 + np.linspace(0, 1, 5), {"u": 1.0, "v": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "message"),
+    [
+        ("variables", [], "variables, inputs and n_operators"),
+        ("equation_kernel", None, "equation_kernel and inducing_points"),
+        ("inducing_points", {"array": [[1.0]]}, "the entry 'inducing_points'"),
+    ],
+)
+def test_entries_of_equations_that_do_not_fit_together(model, entry, value, message):
+    with pytest.raises(ValueError, match=message):
+        LearnedEquation.from_dict(model.equation_.to_dict() | {entry: value})
+
+
+def test_a_system_without_equations(swing):
+    plain = swing.equation_.to_dict()
+    with pytest.raises(ValueError, match="the entry 'equations'"):
+        LearnedSystem.from_dict(plain | {"equations": 1.0})
+    with pytest.raises(TypeError, match="max_loss=nan"):
+        swing.equation_.sparse(max_loss=float("nan"), n_terms=1)
+    with pytest.raises(ValueError, match="S has 1 column"):
+        swing.equation_.extrapolation([[1.0]])
+
+
+U_X = parse_operator("u_x", ("x",))
+PAIR = np.zeros((3, 2))
+KERNELS = [
+    (lambda: Sum(RBF(1.0), 0.5)(PAIR), "k2 is 0.5"),
+    (lambda: Product(RBF, RBF(1.0))(PAIR), "k1 is the class RBF"),
+    (lambda: Exponentiation("abc", 2)(PAIR), "kernel is 'abc'"),
+    (lambda: Exponentiation(RBF(1.0), 0.5)(PAIR), "exponent=0.5 must be an integer"),
+    (lambda: Constant(np)(PAIR), "constant_value must be positive"),
+    (lambda: Constant(1.0)({1.0}), "X is {1.0}"),
+    (lambda: RBF(1.0).derivative(PAIR, a="abc", b=(1, 0)), "a is 'abc'"),
+    (lambda: RBF(1.0).derivative(PAIR, a=(1, 0), b=(0.5, 0)), r"b=\(0.5, 0\)"),
+    (lambda: Restriction(Polynomial(1, 1.0, 0.0), 1)(PAIR), "monomials is 1"),
+    (lambda: Restriction(10**400, [(1, 0)])(PAIR), "kernel: .*too large"),
+    (lambda: FunctionKernel("abc")(PAIR), "function is 'abc'"),
+    (lambda: FunctionKernel(lambda x, y: x)(PAIR), "function returned 18 value"),
+    (lambda: FunctionKernel(lambda x: x)(PAIR), "function failed"),
+    (lambda: parse_monomial("u", {1}), "names is {1}"),
+    (lambda: parse_monomial("", ["u"]), "text '' of a monomial is empty"),
+    (lambda: apply_operator("abc", PAIR, U_X), "function is 'abc'"),
+    (lambda: apply_operator(np.sum, PAIR, 1j), "operator is 1j"),
+    (lambda: apply_operator(np.sum, PAIR, U_X), "points has 2 column"),
+    (lambda: parse_operator((), ()), "for each of the variables, none"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), KERNELS)
+def test_kernels_and_operators(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
+
+
+def masked(values):
+    return np.ma.masked_array(
+        values, mask=np.arange(values.size).reshape(values.shape) == 0
+    )
+
+
+def test_measures_of_errors(model):
+    S = np.hstack([T, T])
+    with pytest.raises(ValueError, match="features is a masked array"):
+        equation_error(model.equation_, masked(S), Y)
+    with pytest.raises(TypeError, match=r"functions has \[1.0\]"):
+        relative_l2_error([1.0], [1.0], functions=np.array([[1.0]]))
+    with pytest.raises(ValueError, match="functions"):
+        relative_l2_error([1.0], [1.0], functions=[1, 2])
+    with pytest.raises(TypeError, match="solver is None"):
+        operator_error(None, T, Y, T, Y)
+    with pytest.raises(ValueError, match="always_train"):
+        list(FunctionKFold(2, always_train=[[1], [1, 2]]).split(T))
+
+
+def test_data_sets():
+    with pytest.raises(ValueError, match="transfer"):
+        make_heat_with_boundary_law(transfer=1.7e308)
+    shape = np.array([4.0, 5.0])
+    assert len(make_burgers(5, collocation_shape=shape).collocation_points) == 12
+    for wrong in (4.5, 5), (np.nan, 5), "ab":
+        with pytest.raises((ValueError, TypeError), match="collocation_shape"):
+            make_burgers(5, collocation_shape=wrong)
+
+
+DRAWN = [
+    (partial(StateDisplay.from_predictions, None, Y), "points is None"),
+    (partial(StateDisplay.from_predictions, T + np.inf, Y), "points has the shape"),
+    (partial(StateDisplay.from_predictions, T, Y, std=-Y), "std has negative"),
+    (partial(CoefficientDisplay.from_predictions, T, None), "values is None"),
+    (partial(EquationParityDisplay.from_predictions, 0 * Y, Y), "given must be"),
+    (partial(EquationParityDisplay.from_predictions, Y, Y, label=1), "label is 1"),
+    (partial(LossCurveDisplay.from_predictions, [np.inf]), "loss_curve must be"),
+    (partial(LossCurveDisplay.from_predictions, [1.0], "ab"), "damping_curve is 'ab'"),
+    (partial(PhasePortraitDisplay.from_predictions, {1.0}, Y), "u is {1.0}"),
+    (partial(PhasePortraitDisplay.from_predictions, Y, Y, variable=1), "variable is 1"),
+]
+
+
+@pytest.mark.parametrize(("draw", "message"), DRAWN)
+def test_what_is_drawn(draw, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        draw()
+
+
+def test_paths_of_reports(model, tmp_path):
+    report = model.fit_report_
+    with pytest.raises(TypeError, match="path is 1.0"):
+        report.to_html(1.0)
+    with pytest.raises(OSError, match="path=.*No such file"):
+        report.to_markdown(tmp_path / "none" / "a.md")
+
+
+def test_grids_with_infinite_values():
+    axes = {"t": [0.0, 1.0], "x": [0.0, 1.0, 2.0]}
+    grid = xr.DataArray(np.full((2, 3), np.inf), axes, ("t", "x"), name="u")
+    with pytest.raises(ValueError, match="X has infinite values of u"):
+        TwoStepKEqL().fit(grid)
+    with pytest.raises(ValueError, match="X is no grid of values but inf"):
+        TwoStepKEqL().fit(np.inf)
+
+
+LINES = ["t,u", *(f"{t:.6g},{np.exp(-t):.6g}" for t in T[:, 0])]
+
+
+@pytest.mark.parametrize(
+    ("lines", "changes", "message"),
+    [
+        (LINES, {"time": "s"}, "--time s: "),
+        (LINES, {"state": "w"}, "--state w: "),
+        (LINES, {"function": "rod"}, "--function rod: "),
+        (LINES, {"units": "t=h=s"}, "--units t=h=s must be"),
+        ([*LINES, "4,inf"], {}, "'inf' in line 14 of the column 'u'"),
+        ([*LINES, "4,1e999"], {}, "that is no finite number"),
+        (LINES[:2], {}, "table.csv: X holds 1 observation"),
+        (["t,\udcff"], {}, "no table of text in UTF-8"),
+    ],
+)
+def test_the_command(tmp_path, capsys, lines, changes, message):
+    path = tmp_path / "table.csv"
+    path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+    options = {"time": "t", "state": "u"} | changes
+    given = [text for name, value in options.items() for text in (f"--{name}", value)]
+    assert main([str(path), *given]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_tables_in_another_order_are_told_from_arrays():
+    """A table whose columns are x, t for variables t, x; arrays are as the table."""
+    plane = np.random.default_rng(0).uniform(size=(20, 2))
+    table = pd.DataFrame(plane, columns=["t", "x"])
+    y = np.exp(-plane[:, 0]) * np.sin(plane[:, 1])
+    heat = {"operators": ("u", "u_xx"), "variables": ("t", "x")}
+    settings = GIVEN | heat | {"collocation_points": plane[:10]}
+    first = TwoStepKEqL(**settings).fit(plane, y)
+    other = TwoStepKEqL(**settings).fit(table[["x", "t"]], y)
+    np.testing.assert_array_equal(
+        other.predict(table[["x", "t"]]), first.predict(plane)
+    )
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        other.predict(plane[:, ::-1])
