@@ -220,6 +220,15 @@ def check_format(plain, expected):
         raise ValueError(f"plain has the format {found!r}, expected is {expected!r}.")
 
 
+def equations_of(plain):
+    """The equations of a system, of whose values `plain` is; by name."""
+    check_format(plain, SYSTEM)
+    equations = plain.get("equations")
+    if not isinstance(equations, dict):
+        raise ValueError("the entry 'equations' must be a dict of equations.")
+    return equations
+
+
 def _basis(kernel, points):
     """The features of an equation kernel, of which there may be none."""
     if kernel is None:

@@ -12,7 +12,7 @@ from keql.equation._formulas import import_optional
 from keql.equation._known import EquationMapping
 from keql.equation._learned import LearnedEquation
 from keql.equation._ode import simulate
-from keql.equation._plain import SYSTEM, check_format
+from keql.equation._plain import SYSTEM, equations_of
 
 
 class LearnedSystem(EquationMapping):
@@ -452,13 +452,8 @@ class LearnedSystem(EquationMapping):
         system : LearnedSystem
             That gives the same numbers.
         """
-        check_format(plain, SYSTEM)
-        equations = plain.get("equations")
-        if not isinstance(equations, dict):
-            raise ValueError("the entry 'equations' must be a dict of equations.")
-        return cls(
-            {n: LearnedEquation.from_dict(each) for n, each in equations.items()}
-        )
+        equations = equations_of(plain).items()
+        return cls({name: LearnedEquation.from_dict(each) for name, each in equations})
 
     def to_sympy(self) -> list:
         """The equations as sympy objects, solved for the known parts.

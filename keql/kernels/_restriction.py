@@ -200,29 +200,21 @@ def parse_monomial(text: str, names: Any) -> Any:
     >>> parse_monomial("u^2 u_x", ["x", "u", "u_x"])
     (0, 2, 1)
     """
-    if not isinstance(text, str):
-        raise TypeError(f"text: a monomial is one such as 'u^2 u_x', not {text!r}.")
-    is_list = not isinstance(names, str | bytes) and getattr(names, "ndim", 1) > 0
-    is_list = is_list and hasattr(names, "__len__")
-    if not is_list or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"names is {in_short(names)}: it must be a list of texts.")
+    _refuse_no_texts(text, names)
     exponents = [0] * len(names)
     rest = text.replace("**", "^").replace("*", " ").strip()
     column = {name: i for i, name in enumerate(names)}
     column.update({f"({name})": i for i, name in enumerate(names)})
     longest = sorted(map(re.escape, column), key=len, reverse=True)
     factor = re.compile(rf"({'|'.join(longest)})(?:\^(\d+))?(?:\s+|$)")
-    if not rest:
-        raise ValueError(
-            f"the text {in_short(text)} of a monomial is empty: write '1' for none."
-        )
     rest = "" if rest == "1" else rest
     while rest:
         match = factor.match(rest)
         if match is None:
             raise ValueError(
                 f"the text {in_short(text)} of a monomial does not parse at "
-                f"{in_short(rest)}: write a product such as 'u^2 u_x' of the names {', '.join(names)}, or '1'."
+                f"{in_short(rest)}: write a product such as "
+                f"'u^2 u_x' of the names {', '.join(names)}, or '1'."
             )
         exponents[column[match[1]]] += int(match[2] or 1)
         rest = rest[match.end() :]
@@ -261,3 +253,15 @@ def feature_slopes(kernel, S, weights):
     for column in np.flatnonzero(kernel.depends_on(d)):
         slopes[column] = kernel.feature_map(S, tuple(units[column])) @ weights
     return slopes
+
+
+def _refuse_no_texts(text, names):
+    """Refuse what is no text of a monomial, or no list of names."""
+    if not isinstance(text, str):
+        raise TypeError(f"text: a monomial is one such as 'u^2 u_x', not {text!r}.")
+    is_list = not isinstance(names, str | bytes) and getattr(names, "ndim", 1) > 0
+    is_list = is_list and hasattr(names, "__len__")
+    if not is_list or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"names is {in_short(names)}: it must be a list of texts.")
+    if not text.strip():
+        raise ValueError(f"the text {text!r} of a monomial is empty: write '1'.")
