@@ -93,6 +93,10 @@ def read(given):
                     f"{option} {name}: {given.table} has no column {name!r}: its "
                     f"columns are {', '.join(names)}."
                 )
+            if names.count(name) > 1:
+                raise ValueError(
+                    f"{option} {name}: {given.table} has several columns {name!r}."
+                )
     columns = [numbers(rows, names, name, given.table) for name in coordinates]
     X = np.column_stack(columns)
     if labels:

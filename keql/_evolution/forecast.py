@@ -242,7 +242,9 @@ class Forecast:
         slopes = state.grid.last_slopes(state.values[-1, ..., None], _last_step(state))
         boundary = np.concatenate([state.values[-1, -1], slopes[:, 0], later.mean])
         points = grid.points[:, 1:].reshape(-1, 2)
-        right = [0.0 if f is None else np.ravel(f(points)) for f in state.forcing]
+        right = [
+            0.0 if f is None else np.ravel(f(points.copy())) for f in state.forcing
+        ]
         right = np.stack([np.broadcast_to(f, len(points)) for f in right])
         with np.errstate(over="ignore", invalid="ignore"):  # Newton looks at changes
             if len(state.equations) > 1:

@@ -236,7 +236,8 @@ class Equations:
                 )
             if given is not None:
                 call_given(given, "forcing", times[:, None], twice=True)
-        return cls(equations, {name: forcings.get(name) for name in equations})
+        given = {name: forcings.get(name) for name in equations}
+        return cls(equations, {name: _of_copies(f) for name, f in given.items()})
 
     def __str__(self):
         return "; ".join(map(str, self.equations.values()))
@@ -366,6 +367,11 @@ def _largest(matrix):
     """The entry of largest size in each row, of shape (..., E, 1)."""
     position = np.argmax(np.abs(matrix), axis=-1)[..., None]
     return np.take_along_axis(matrix, position, axis=-1)
+
+
+def _of_copies(function):
+    """The function, or None, of copies of points: users may write to these."""
+    return function and (lambda points: function(np.array(points)))
 
 
 def _named_forcings(equations, forcing):

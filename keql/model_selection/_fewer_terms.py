@@ -267,13 +267,12 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
     Returns result : Result. Its solution, with the history of the loss before.
     Returns path : list of TermsStep. All fits, from all terms to few.
     """
-    criteria = criteria or TermCriteria()
-    table = TermTable(two_step, problem.basis, hypothesis)
-    path = _Path(problem, result, two_step, table, context, criteria)
+    given = two_step, TermTable(two_step, problem.basis, hypothesis), context
+    path = _Path(problem, result, *given, criteria or TermCriteria())
     path.extend()
     place = path.place()
     _, chosen, fit = path.fits[place]
-    if table.is_system and not fit.interrupted:
+    if path.table.is_system and not fit.interrupted:
         fit = path.polished(place)
     if place > 0:
         fit = replace(
@@ -283,7 +282,8 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
             damping_curve=[*result.damping_curve, 0.0, *fit.damping_curve],
             n_iter=sum(each.n_iter for *_, each in path.fits),
         )
-    return chosen, fit, path.steps
+    last = path.fits[-1][2]  # also where the next one was interrupted at its start
+    return chosen, replace(fit, stop=last.stop) if last.interrupted else fit, path.steps
 
 
 class _Path:

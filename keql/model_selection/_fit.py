@@ -15,7 +15,7 @@ from keql._joint.problem import first_equal, same_points
 from keql._joint.restarts import minimise_with_restarts
 from keql._joint.starts import linearised_start, start_at
 from keql._numerics.linalg import rms
-from keql._numerics.optimisation import Damping, Result
+from keql._numerics.optimisation import Damping, Result, Stop
 from keql._numerics.parallel import client_of_cluster, parallel_map
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.two_step import Hypothesis, refit_two_steps
@@ -411,9 +411,11 @@ def fit_jointly(family, two_step, problem, start, n_restarts=0):
     )
     path = []
     if is_first and not result.interrupted:
-        problem, result, path = fit_with_fewer_terms(
-            problem, result, two_step, hypothesis, context
-        )
+        given = problem, result, two_step, hypothesis, context
+        try:
+            problem, result, path = fit_with_fewer_terms(*given)
+        except KeyboardInterrupt:  # that with all terms is the best so far
+            result = replace(result, stop=Stop.KEYBOARD)
     origin = two_step.state_kernel, restarts, path
     return Fit(hypothesis, two_step, problem, result, *origin)
 

@@ -249,17 +249,21 @@ class _Search:
         if best.exact is not None:
             return best
         noise = None
-        if family.hypothesis.equation_noise is None and self._is_worth_more(best):
-            best, noise = self._or_less_noise(family, best)
-        if self._is_worth_more(best):
-            best = self._or_kernel_of_two_steps(
-                replace(family, equation_noise=noise), best
-            )
-        if self._is_worth_more(best):
-            best = self._or_held_equation(family, best)
-        best = replace(best, joint=best.joint.with_residual_dispersion(self.criteria))
-        factor = 1.0 if not self.exact.is_in_time else self._factor_of_exact
-        return best.or_exact(self.exact.from_joint_fit(family, best.joint), factor)
+        try:
+            if family.hypothesis.equation_noise is None and self._is_worth_more(best):
+                best, noise = self._or_less_noise(family, best)
+            if self._is_worth_more(best):
+                best = self._or_kernel_of_two_steps(
+                    replace(family, equation_noise=noise), best
+                )
+            if self._is_worth_more(best):
+                best = self._or_held_equation(family, best)
+            joint = best.joint.with_residual_dispersion(self.criteria)
+            best = replace(best, joint=joint)
+            factor = 1.0 if not self.exact.is_in_time else self._factor_of_exact
+            return best.or_exact(self.exact.from_joint_fit(family, best.joint), factor)
+        except KeyboardInterrupt:
+            return replace(best, joint=best.joint.stopped(Stop.KEYBOARD))
 
     @property
     def _factor_of_exact(self):

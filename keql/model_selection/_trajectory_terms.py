@@ -174,9 +174,9 @@ def solve_trajectories(learned, context, settings, problem, start):
         max_iter=min(settings.max_steps, context.settings.max_iter),
         report=partial(context.report, learned, problem),
     )
-    if result is None or result.model is None:
-        return None
-    return result
+    if result is not None and result.interrupted and result.model is None:
+        raise KeyboardInterrupt  # there is nothing to keep, and this is no failure
+    return None if result is None or result.model is None else result
 
 
 class _TermSearch:

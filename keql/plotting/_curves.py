@@ -193,8 +193,8 @@ class EquationParityDisplay(common.Display):
         if not isinstance(label, str):
             raise TypeError(f"label is {in_short(label)}: it must be a text.")
         given = np.ravel(as_numbers(given, "given"))
-        if not np.all(np.isfinite(given)) or not np.any(given):
-            raise ValueError("given must be finite numbers that are not all zero.")
+        if not np.all(np.isfinite(given)) or not len(given):
+            raise ValueError("given must be finite numbers, at least one.")
         predicted = common.check_values(predicted, given, "predicted")
         return cls(given, predicted, label).plot(ax=ax, **kwargs)
 
@@ -238,8 +238,8 @@ class EquationParityDisplay(common.Display):
 
 
 def _draw_parity(ax, given, predicted, label, **kwargs):
-    """Points of one equation and the diagonal; the relative error."""
-    error = relative_l2_error(given, predicted)
+    """Points of one equation and the diagonal; the relative error, nan for zeros."""
+    error = relative_l2_error(given, predicted) if np.any(given) else np.nan
     style = {"ls": "", "marker": "o", "ms": 3, "mew": 0, "rasterized": True}
     settings = {**style, "color": common.FIRST, "alpha": 0.5, **kwargs}
     middle = 0.5 * (np.max(given) + np.min(given))

@@ -162,7 +162,7 @@ class PhasePortraitDisplay(common.Display):
         """Streamlines of the rates on both axes around the trajectory."""
         axes = []
         for values in (self.u, self.u_t):
-            margin = 0.15 * np.ptp(values)
+            margin = 0.15 * np.ptp(values) or 0.5 * np.max(np.abs(values)) or 1.0
             axes.append(np.linspace(values.min() - margin, values.max() + margin, 40))
         u, u_t = np.meshgrid(*axes)
         if self.rates is None:

@@ -121,3 +121,46 @@ def test_the_best_so_far_is_kept_between_the_stages(monkeypatch):
     assert stopping.calls == 2
     assert not model.converged_ and model.equation_.terms()["u"] == pytest.approx(-1)
     np.testing.assert_allclose(model.predict(T), Y, rtol=1e-6)
+
+
+def test_an_interruption_before_the_first_step_is_no_failure(monkeypatch):
+    """Where a set of terms has just been begun with: the fit stops, and says so."""
+    from keql._evolution.trajectories import TrajectoryProblem
+
+    linearise, calls = TrajectoryProblem.linearise, []
+
+    def interrupted(problem, evaluation):
+        calls.append(problem)
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return linearise(problem, evaluation)
+
+    t = np.linspace(0, 6, 30)[:, None]
+    noise = 0.01 * np.random.default_rng(0).standard_normal(30)
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables="t", n_terms="auto")
+    with monkeypatch.context() as patch:
+        patch.setattr(TrajectoryProblem, "linearise", interrupted)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                model.fit(t, np.sin(2 * t[:, 0]) + noise)
+            except KeyboardInterrupt:
+                assert fitted_attributes(model) == {}
+                return
+    assert len(calls) == 6 and not model.converged_
+    assert any("interrupted" in str(each.message) for each in caught)
+
+
+def test_a_joint_fit_is_kept_while_others_are_tried(monkeypatch):
+    from keql.model_selection._search import _Search
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Search, "_or_kernel_of_two_steps", interrupted)
+    monkeypatch.setattr(_Search, "_is_worth_more", lambda *_: True)
+    model = OneStepKEqL(**GIVEN, solver="dual", n_restarts=0, observation_noise=1e-3)
+    with pytest.warns(UserWarning, match="interrupted"):
+        model.fit(T, Y)
+    assert not model.converged_
+    np.testing.assert_allclose(model.predict(T), Y, atol=1e-2)

@@ -302,7 +302,7 @@ def solver_cases(model):
 
     given = {"X": T, "always_train": np.arange(12) < 2}
     yield Case(
-        "always_train", split, given, {"X": "labelled", "always_train": "any table"}
+        "always_train", split, given, {"X": "any table", "always_train": "any table"}
     )
 
 
