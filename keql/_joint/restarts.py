@@ -36,6 +36,9 @@ class RestartSettings:
     n_agreeing, agreement : int, float
         Number of tries, and the relative difference of their losses, that say that
         there is no lower minimum: the model does not hold, and more draws do not help.
+    n_all_agreeing : int
+        Number of drawn states that say so if all led to one loss: if half of all draws
+        led elsewhere, five would agree with a probability of 6 %.
     """
 
     poor_misfit: float = 4.0
@@ -47,6 +50,7 @@ class RestartSettings:
     draw_tol: float = 1e-3
     n_agreeing: int = 3
     agreement: float = 1e-2
+    n_all_agreeing: int = 5
 
 
 def minimise_with_restarts(
@@ -166,17 +170,25 @@ def _restart(best, problem, *, n_restarts, minimiser, rng):
         elif best_drawn is None or drawn.result.loss < best_drawn.result.loss:
             best_drawn = drawn
         losses.append(drawn.result.loss)
-        lowest = (1 + settings.agreement) * min(losses)
-        if sum(loss <= lowest for loss in losses) >= settings.n_agreeing:
+        if draw.all_agree or _n_lowest(losses, settings) >= settings.n_agreeing:
             break
     return best if best_drawn is None else best.or_better(solve_whole(best_drawn))
 
 
+def _n_lowest(losses, settings):
+    """How many losses agree with the lowest of them."""
+    lowest = (1 + settings.agreement) * min(losses)
+    return sum(loss <= lowest for loss in losses)
+
+
 class _DrawnStarts:
-    """Minimisations from drawn states and the equations that these meet best."""
+    """Minimisations from drawn states and the equations that these meet best.
+
+    losses : list of float. Those of all of them so far.
+    """
 
     def __init__(self, problem, minimiser, rng):
-        self.problem, self.rng = problem, rng
+        self.problem, self.rng, self.losses = problem, rng, []
         self.minimiser, self.n_draws = minimiser.for_draws()
         pairs = zip(problem.blocks, problem.precisions, strict=True)
         self.samples = [ConditionalSamples(*pair, problem.penalty) for pair in pairs]
@@ -186,13 +198,20 @@ class _DrawnStarts:
         drawn = []
         while len(drawn) < self.n_draws:
             drawn.append(self.minimiser(self.problem, self._start()))
-            if self.minimiser.is_done(drawn[-1]):
+            self.losses.append(drawn[-1].result.loss)
+            if self.minimiser.is_done(drawn[-1]) or self.all_agree:
                 break
         is_done = self.minimiser.is_done(drawn[-1])
         best = drawn[-1] if is_done else min(drawn, key=lambda one: one.result.loss)
         n_iter = sum(one.result.n_iter for one in drawn)
         summary = {"draws": len(drawn), **best.tries[0], "n_iter": n_iter}
         return best._replace(tries=[summary])
+
+    @property
+    def all_agree(self):
+        """Whether there were enough, and all of them led to one loss."""
+        settings, n = self.minimiser.settings, len(self.losses)
+        return n >= settings.n_all_agreeing and _n_lowest(self.losses, settings) == n
 
     def _start(self):
         problem = self.problem

@@ -111,7 +111,13 @@ def test_what_is_not_found_is_left_at_the_lowest_loss():
     # Tries that agree on the lowest loss are the last.
     with pytest.warns(ConvergenceWarning):
         longer = OneStepKEqL(**settings, n_restarts=30).fit(t, y)
+        steps = {"max_iter": 300, "n_restarts": 30}
+        many_draws = OneStepKEqL(**{**settings, **steps}).fit(t, y)
     losses = np.array([r["loss"] for r in longer.restarts_ if "draws" in r])
     assert 3 <= len(losses) < 30
     assert np.sum(losses <= 1.01 * losses.min()) == 3
     assert losses[-1] <= 1.01 * losses.min()
+    # Draws of one try, of which all lead to one loss, are the last as well.
+    (draws,) = [each for each in many_draws.restarts_ if "draws" in each]
+    assert draws["draws"] == RestartSettings.n_all_agreeing
+    assert draws["loss"] == pytest.approx(losses.min(), rel=0.01)
