@@ -85,7 +85,7 @@ def test_columns_of_labels_and_places(table):
 WRONG = [
     (["--state", "w", "--time", "t"], "no column 'w': its columns are t, x, u, v, rod"),
     (["--state", "note", "--time", "t"], "'good' in line 2 of the column 'note'"),
-    (["--state", "v", "--time", "u"], "'' in line 5 of the column 'u': that is no num"),
+    (["--state", "v", "--time", "u"], "'' in line 5 of the column 'u': that is no fin"),
     (["--state", "u", "--time", "t", "--report", "a.pdf"], "must end in .html or .md"),
     (["--state", "u", "--time", "t", "--save", "/no/where/a.json"], "no such folder"),
     (["--state", "u", "--time", "t", "--units", "h"], "--units h must be a name and"),

@@ -42,7 +42,7 @@ def _names_of_hyperparameters(kernel):
 class NonStationaryKernel(Kernel):
     """A kernel that is not known to depend on the difference of the points only."""
 
-    def is_stationary(self):
+    def is_stationary(self) -> bool:
         return False
 
 

@@ -478,7 +478,7 @@ class Exponentiation(Kernel, sklearn_kernels.Exponentiation):
     def feature_map(self, S: Any, a: Any = None) -> Any:
         return self._as_product().feature_map(S, a)
 
-    def __call__(self, X, Y=None, eval_gradient=False):
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         check_functions(self, "kernel")
         self._as_product()  # checks the exponent
         return super().__call__(X, Y, eval_gradient)

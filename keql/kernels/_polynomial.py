@@ -122,6 +122,7 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         self.active_dims = active_dims
 
     def diag(self, X: Any) -> np.ndarray:
+        self._check_degree_and_offset()
         X = as_rows(X, "X")
         Z, _ = self._standardise(X[:, self._columns(X.shape[1])])
         return (np.sum(Z * Z, axis=1) + self.offset) ** self.degree
@@ -197,9 +198,11 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         center = self._per_column("center", d, positive=False)
         return center, self._per_column("scale", d)
 
-    def _check_degree_and_offset(self):
+    def _check_degree_and_offset(self, highest=170):
         if not isinstance(self.degree, Integral) or self.degree < 0:
             raise ValueError(f"degree must be an integer >= 0, got {self.degree!r}.")
+        if self.degree > highest:  # factorial(highest + 1) is beyond all numbers
+            raise ValueError(f"degree={self.degree} must be at most {highest}.")
         if not isinstance(self.offset, Real) or not self.offset >= 0:
             raise ValueError(
                 f"offset must not be negative, got {self.offset!r}: the kernel would "
@@ -330,9 +333,7 @@ def _derived(degree, lower, order):
 
 
 @lru_cache(maxsize=64)
-def _multinomial_roots(d, degree, offset, highest=170):
-    if degree > highest:  # factorial(highest + 1) is beyond all numbers
-        raise ValueError(f"degree={degree} must be at most {highest}.")
+def _multinomial_roots(d, degree, offset):
     exponents = _monomials(d, degree, offset > 0)
     left = degree - exponents.sum(axis=1)
     ways = factorial(degree) / np.prod(factorial(exponents), axis=1)

@@ -30,7 +30,7 @@ class ProjectedKernel(NonStationaryKernel):
         """Values at all pairs of points, of shape (n, m)."""
         return self.derivative(X, Y)
 
-    def diag(self, X):
+    def diag(self, X: Any) -> np.ndarray:
         """Values k(x, x), of shape (n,)."""
         zero = (0,) * X.shape[1]
         return np.sum(self._whitened(X, [zero])[zero] ** 2, axis=0)

@@ -140,7 +140,7 @@ ERRORS = [
     (lambda: make_burgers(noise=np.inf), "noise"),
     (lambda: make_burgers(layout="grid"), "layout='grid'"),
     (lambda: make_burgers(collocation_shape=(26,)), "collocation_shape"),
-    (lambda: make_burgers(collocation_shape=(26.0, 31.0)), "collocation_shape"),
+    (lambda: make_burgers(collocation_shape=(26.5, 31)), "collocation_shape"),
     (lambda: make_burgers(collocation_shape=(26, 2)), "collocation_shape"),
     (lambda: make_burgers(initial_condition="random"), "initial_condition='random'"),
     (lambda: make_burgers(initial_condition=np.cos), "at x = 0 and"),

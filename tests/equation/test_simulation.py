@@ -130,9 +130,14 @@ def test_budget(budget, spent):
     # Far too stiff for an explicit method.
     start = time.perf_counter()
     with pytest.raises(SimulationError, match=spent) as info:
-        simulate(given({"u_t": 1.0, "u": 1e9}), TIMES, [1.0], **budget)
+        simulate(given({"u_t": 1.0, "u": 1e6}), TIMES, [1.0], **budget)
     assert 0 < info.value.time < 3
     assert time.perf_counter() - start < 5
+
+
+def test_no_budget_is_spent_where_thousands_would_be_needed():
+    with pytest.raises(SimulationError, match="of 3, in 10000 evaluations"):
+        simulate(given({"u_t": 1.0, "u": 1e11}), TIMES, [1.0])
 
 
 def test_wrong_input(duffing):

@@ -111,7 +111,7 @@ def test_a_fit_has_these_terms_only(size):
 @pytest.mark.parametrize(
     ("kernel", "monomials", "message"),
     [
-        (CUBIC, ["u u_y"], "'u u_y' does not parse at 'u_y'.*u, u_x, u_xx"),
+        (CUBIC, ["u u_y"], "'u u_y' of a monomial does not parse at 'u_y'"),
         (CUBIC, ["u^4"], r"not contain the exponents \(4, 0, 0\)"),
         (CUBIC, [], "name at least one"),
         (CUBIC, [(1, 0)], "one exponent >= 0 for each of the 3"),
