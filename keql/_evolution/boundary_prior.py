@@ -7,7 +7,7 @@ import numpy as np
 
 from keql._numerics.linalg import extent_of, size_or_one
 from keql._observations.data import noise_range
-from keql.kernels import RBF, Constant, Matern
+from keql.kernels import RBF, Constant, Matern, Sum
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,6 @@ class PointsWithSlopes:
         K, once = kernel(self.points, points), self._once
         K[self.slopes] = kernel.derivative(self.points[self.slopes], points, once, None)
         return K
-
-    def covariance_and_gradient(self, kernel, step=1e-4):
-        """With it, (c, c, n), its derivatives with respect to `kernel.theta`.
-
-        Those of slopes are differences over `step` to both sides: kernels do not tell
-        theirs.
-        """
-        K, layers = kernel(self.points, eval_gradient=True)
-        for k, change in enumerate(step * np.eye(kernel.n_dims)):
-            after, before = (
-                self._rows(kernel.clone_with_theta(kernel.theta + sign * change))
-                for sign in (1, -1)
-            )
-            self._put(layers[:, :, k], (after - before) / (2 * step))
-        return self._put(K, self._rows(kernel)), layers
 
     @property
     def _once(self):
@@ -133,17 +118,158 @@ class PointsOfStates:
             K[np.ix_(rows, columns)] = own(self.points[rows], others.points[columns])
         return K
 
-    def covariance_and_gradient(self, kernel):
-        """With it, (c, c, n), its derivatives with respect to `kernel.theta`."""
-        K = np.zeros((len(self), len(self)))
-        layers, start = np.zeros((*K.shape, kernel.n_dims)), 0
+
+class Covariances:
+    """Prior covariances on the boundary, for many hyperparameters of a kernel.
+
+    points : ndarray of shape (c, 2). Those of `slopes` stand for slopes in time, which
+        is the coordinate `axis`.
+    kernel : Kernel. Constant times a radial one; a fixed Constant may be added before.
+
+    With g the profile of the radial kernel, q the squared distances in each coordinate
+    in units of its length l, tau the distances in time and v the variance,
+
+        cov(u, u) = v g + offset,     cov(u_t, u) = v tau g' / l_t^2,
+        cov(u_t, u_t) = -v (g' + q_t g'') / l_t^2,
+
+    the argument of g being half the sum of the q, and d q / d log l = -2 q.
+    """
+
+    def __init__(self, points, kernel, slopes=slice(0), axis=0):
+        self.slopes, self.axis = slopes, axis
+        self._scaled, self._offset = kernel, 0.0
+        if isinstance(kernel, Sum):
+            self._offset, self._scaled = kernel.k1.constant_value, kernel.k2
+        constant, radial = self._scaled.k1, self._scaled.k2
+        self._variance, self._lengths = constant.constant_value, radial.length_scale
+        self._free_variance = not constant.hyperparameter_constant_value.fixed
+        self._free_lengths = not radial.hyperparameter_length_scale.fixed
+        differences = [np.subtract.outer(x, x) for x in points.T]
+        self._tau = differences[axis][slopes]
+        period = getattr(radial, "period", None)
+        lengths = np.broadcast_to(np.inf if period is None else period, 2)
+        for x, p in zip(differences, lengths, strict=True):
+            if np.isfinite(p):  # chords of a circle
+                np.multiply(p / np.pi, np.sin(np.pi / p * x), out=x)
+        self._squares = [x * x for x in differences]
+
+    def at(self, theta):
+        """The covariance (c, c) at log-hyperparameters (n,), and a function.
+
+        That takes a symmetric matrix (c, c), and returns the sums of its products with
+        the slopes of the covariance in each of the hyperparameters: (n,).
+        """
+        v, lengths = self._read(theta)
+        radial, rates = self._scaled.k2, 1 / lengths**2
+        rho = 0.5 * sum(map(np.multiply, rates, self._squares))
+        g, slope = radial.profile_derivatives(rho, [0, 1])
+        K, moving = v * g, None
+        K += self._offset
+        if self._tau.size:
+            moving = self._of_slopes(radial, v, rates, rho, slope)
+            self._put(K, *moving[0])
+
+        def on_hyperparameters(P):
+            inner = P
+            if moving is not None:
+                inner = self._put(P.copy(), 0.0, 0.0)
+            weighted = inner * slope
+            sums = np.array(
+                [
+                    v * np.vdot(inner, g),
+                    *(
+                        -v * rate * np.vdot(weighted, square)
+                        for rate, square in zip(rates, self._squares, strict=True)
+                    ),
+                ]
+            )
+            if moving is not None:
+                sums += self._sums_of_slopes(P, moving)
+            return self._of_free(sums)
+
+        return K, on_hyperparameters
+
+    def _put(self, K, rows, own):
+        """K, with the rows and columns of slopes and their own block put in."""
+        s = self.slopes
+        K[s], K[:, s] = rows, rows if np.isscalar(rows) else rows.T
+        K[s, s] = own
+        return K
+
+    def _of_slopes(self, radial, v, rates, rho, slope):
+        """Covariances (s, c) with values, (s, s) of slopes, then all their slopes.
+
+        Those are in the logarithm of the variance, and in those of both lengths.
+        """
+        s, axis, rate = self.slopes, self.axis, v * rates[self.axis]
+        q = [r * square[s] for r, square in zip(rates, self._squares, strict=True)]
+        own_q = [each[:, s] for each in q]
+        second, third = radial.profile_derivatives(rho[s], [2, 3])
+        rows = rate * self._tau * slope[s]
+        on_rows = [-rate * self._tau * each * second for each in q]
+        on_rows[axis] -= 2 * rows
+        q_t, second, third = own_q[axis], second[:, s], third[:, s]
+        own = -rate * (slope[s, s] + q_t * second)
+        on_own = [rate * each * (second + q_t * third) for each in own_q]
+        on_own[axis] += 2 * (rate * q_t * second - own)
+        return (rows, own), [(rows, own), *zip(on_rows, on_own, strict=True)]
+
+    def _sums_of_slopes(self, P, moving):
+        """What the rows and columns of slopes add to sums over P."""
+        rows, own = P[self.slopes].copy(), P[self.slopes, self.slopes].copy()
+        rows[:, self.slopes] = 0.0
+        return np.array(
+            [
+                2 * np.vdot(rows, on_rows) + np.vdot(own, on_own)
+                for on_rows, on_own in moving[1]
+            ]
+        )
+
+    def _read(self, theta):
+        """The variance, and both lengths, an array."""
+        v, lengths = self._variance, self._lengths
+        if self._free_variance:
+            v, theta = np.exp(theta[0]), theta[1:]
+        if self._free_lengths:
+            lengths = np.exp(theta)
+        return v, np.broadcast_to(lengths, 2)
+
+    def _of_free(self, sums):
+        """Those of free hyperparameters; one length may be that of both coordinates."""
+        parts = [sums[:1]] if self._free_variance else []
+        if self._free_lengths:
+            parts.append(sums[1:] if np.size(self._lengths) > 1 else [sum(sums[1:])])
+        return np.concatenate(parts) if parts else np.empty(0)
+
+
+class CovariancesOfStates:
+    """The same of several states, which are independent of each other.
+
+    boundary : PointsOfStates.
+    kernel : StateKernels.
+    """
+
+    def __init__(self, boundary, kernel):
+        self._size, self._parts = len(boundary), []
         for k, own in enumerate(kernel.kernels):
-            rows = np.flatnonzero(self.states == k)
-            places, stop = np.ix_(rows, rows), start + own.n_dims
-            K[places], part = own(self.points[rows], eval_gradient=True)
-            layers[(*places, slice(start, stop))] = part
-            start = stop
-        return K, layers
+            rows = np.flatnonzero(boundary.states == k)
+            self._parts.append((rows, Covariances(boundary.points[rows], own)))
+        self._ends = np.cumsum([own.n_dims for own in kernel.kernels])[:-1]
+
+    def at(self, theta):
+        """The covariance at log-hyperparameters, and a function, as of one state."""
+        K, found = np.zeros((self._size, self._size)), []
+        for (rows, own), part in zip(
+            self._parts, np.split(theta, self._ends), strict=True
+        ):
+            places = np.ix_(rows, rows)
+            K[places], on_hyperparameters = own.at(part)
+            found.append((places, on_hyperparameters))
+
+        def on_all(P):
+            return np.concatenate([function(P[places]) for places, function in found])
+
+        return K, on_all
 
 
 @dataclass(frozen=True)
@@ -198,16 +324,23 @@ class BoundaryPrior:
         noise = np.broadcast_to(self.free_noise, np.size(self.noise))
         return np.r_[kernel, noise, self.free_scale]
 
-    def covariance(self, boundary, eval_gradient=False):
-        """Prior covariance of boundary values, and its gradient if that is wanted.
+    def covariance(self, boundary):
+        """Prior covariance of boundary values.
 
         `boundary` has the points (c, 2), or is a PointsWithSlopes or PointsOfStates.
         """
         if isinstance(boundary, np.ndarray):
-            return self.kernel(boundary, eval_gradient=eval_gradient)
-        if eval_gradient:
-            return boundary.covariance_and_gradient(self.kernel)
+            return self.kernel(boundary)
         return boundary.covariance(self.kernel)
+
+    def covariances(self, boundary):
+        """The same for other hyperparameters of the kernel, with their effects."""
+        if isinstance(boundary, PointsOfStates):
+            return CovariancesOfStates(boundary, self.kernel)
+        if isinstance(boundary, PointsWithSlopes):
+            slopes = boundary.slopes, boundary.axis
+            return Covariances(boundary.points, self.kernel, *slopes)
+        return Covariances(boundary, self.kernel)
 
     def with_theta(self, theta):
         """The prior with other values of the free hyperparameters."""

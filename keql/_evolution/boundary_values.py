@@ -8,20 +8,25 @@ the observations of a function
     y_m = a_m + B_m w + C_m z_m + noise / sqrt(weights).
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.linalg import cholesky, size_or_one, solve_lower
+from keql._numerics.linalg import (
+    cholesky,
+    inverse_lower,
+    size_or_one,
+    solve_lower,
+)
 from keql._numerics.optimisation import minimise_in_boxes
 from keql._observations.data import expected_noise
 from keql.equation import WeightPosterior
 
 
-class _Whitened(NamedTuple):
+@dataclass(frozen=True)
+class _Whitened:
     """Observations in units of their uncertainty if the weights are known.
 
     Of each function the factor L_m of its own covariance, and L_m^-1 times its target
@@ -37,18 +42,18 @@ class _Whitened(NamedTuple):
     Q: np.ndarray
     R: np.ndarray
 
-    @property
+    @cached_property
     def parts(self):
         """The rows of Q of each function, and those of the identity, as a list."""
         return np.split(self.Q, np.cumsum([len(d) for d in self.targets]))
 
-    @property
+    @cached_property
     def projected(self):
         """The target in the directions Q, of shape (p,)."""
         pairs = zip(self.parts, self.targets, strict=False)
         return sum(own.T @ target for own, target in pairs)
 
-    @property
+    @cached_property
     def residuals(self):
         """What the most probable weights leave of the targets, a list."""
         q = self.projected
@@ -98,33 +103,43 @@ class BoundaryValueRegression:
     def log_likelihood(self, prior):
         """Log marginal likelihood of the observations, up to a constant.
 
-        With it the gradient with respect to `prior.theta`.
+        With it the gradient with respect to `prior.theta`. The kernel differs from the
+        prior's own one by its hyperparameters at most.
         """
-        K, layers = prior.covariance(self.boundary, eval_gradient=True)
-        whitened = self._whiten(prior, K)
+        return self._log_likelihood(prior.theta)
+
+    def _log_likelihood(self, theta):
+        """The same for the logarithms of all hyperparameters, free or not."""
+        n = len(theta) - len(self.sizes) - 1
+        noise, scale = np.exp(theta[n:-1]), np.exp(theta[-1])
+        K, on_kernel = self._covariance_function.at(theta[:n])
+        variances = [
+            noise[levels] ** 2 / data.weights
+            for levels, data in zip(self.levels, self.functions, strict=True)
+        ]
+        whitened = self._whiten(K, variances, scale)
         # tr[(alpha alpha^T - G^-1) dG] / 2 for each hyperparameter
         pulled, on_noise = np.zeros(K.shape), np.zeros(len(self.sizes))
-        for L, own, r, F, data, levels in zip(
+        for L, own, r, F, own_variances, levels in zip(
             whitened.factors,
             whitened.parts,
             whitened.residuals,
             whitened.on_boundary,
-            self.functions,
+            variances,
             self.levels,
             strict=False,
         ):
-            z = F.T @ r
-            pulled += np.outer(z, z) - F.T @ (F - own @ (own.T @ F))
-            inverse = solve_lower(L, np.eye(len(L)))
-            precisions = np.sum(inverse * (inverse - own @ (own.T @ inverse)), axis=0)
-            alpha = solve_lower(L, r, transposed=True)
-            slopes = prior.variances(data) * (alpha**2 - precisions)
+            z, along = F.T @ r, F.T @ own
+            pulled += np.outer(z, z) - F.T @ F + along @ along.T
+            back = solve_lower(L, np.column_stack([r, own]), transposed=True)
+            alpha, by_weights = back[:, 0], np.sum(back[:, 1:] ** 2, axis=1)
+            precisions = np.sum(inverse_lower(L) ** 2, axis=0) - by_weights
+            slopes = own_variances * (alpha**2 - precisions)
             on_noise += np.bincount(levels, slopes, len(on_noise))
-        on_kernel = 0.5 * np.einsum("ij,ijk->k", pulled, layers)
         below = whitened.parts[-1]  # R^-1
         weights = below @ whitened.projected
         on_scale = np.sum(weights**2) - self.n_weights + np.sum(below**2)
-        gradient = np.r_[on_kernel, on_noise, on_scale]
+        gradient = np.r_[0.5 * on_kernel(pulled), on_noise, on_scale]
         return -_loss(whitened) - _log_volume(whitened), gradient
 
     def with_best_prior(self, precision=1e-6, box=2.0):
@@ -140,11 +155,14 @@ class BoundaryValueRegression:
         if not is_free.any():
             return self, -self.log_likelihood(self.prior)[0] - shift
 
+        values = self.prior.theta.copy()
+
         def objective(theta):
-            value, gradient = self.log_likelihood(self.prior.with_theta(theta))
+            values[is_free] = theta
+            value, gradient = self._log_likelihood(values)
             return -value - shift, -gradient[is_free]
 
-        start = np.clip(self.prior.theta[is_free], *bounds[is_free].T)
+        start = np.clip(values[is_free], *bounds[is_free].T)
         theta, loss = minimise_in_boxes(
             objective, start, bounds[is_free], box, options={"ftol": precision}
         )
@@ -259,8 +277,13 @@ class BoundaryValueRegression:
         return self.prior.covariance(self.boundary)
 
     @cached_property
+    def _covariance_function(self):
+        return self.prior.covariances(self.boundary)
+
+    @cached_property
     def _whitened(self):
-        return self._whiten(self.prior, self._covariance)
+        variances = [self.prior.variances(data) for data in self.functions]
+        return self._whiten(self._covariance, variances, self.prior.scale)
 
     @cached_property
     def _alpha(self):
@@ -268,18 +291,20 @@ class BoundaryValueRegression:
         pairs = zip(self._whitened.factors, self._whitened.residuals, strict=True)
         return [solve_lower(L, r, transposed=True) for L, r in pairs]
 
-    def _whiten(self, prior, K):
-        """The observations whitened by a prior whose boundary values have K (c, c)."""
+    def _whiten(self, K, variances, scale):
+        """The observations whitened by a prior.
+
+        K (c, c) is the covariance of boundary values, `variances` those of the noise of
+        each function, and `scale` that of the weights.
+        """
         columns, p = ([], [], [], []), self.n_weights
-        for target, B, C, data in zip(
-            self.targets,
-            self.on_weights,
-            self.on_boundary,
-            self.functions,
-            strict=True,
+        for target, B, C, own in zip(
+            self.targets, self.on_weights, self.on_boundary, variances, strict=True
         ):
-            L = cholesky(C @ K @ C.T + np.diag(prior.variances(data)))
-            rows = solve_lower(L, np.column_stack([target, prior.scale * B, C]))
+            G = C @ K @ C.T
+            G[np.diag_indices_from(G)] += own
+            L = cholesky(G)
+            rows = solve_lower(L, np.column_stack([target, scale * B, C]))
             parts = L, rows[:, 0], rows[:, 1 : 1 + p], rows[:, 1 + p :]
             for column, part in zip(columns, parts, strict=True):
                 column.append(part)

@@ -148,7 +148,7 @@ class EvolutionModel:
         return states
 
 
-def with_best_prior(result, first, solve, better=0.1):
+def with_best_prior(result, first, solve, better=0.1, apart=1.0):
     """A result, or one with another prior of boundary values that explains more.
 
     Steps keep the prior of the first linearisation: far from the solution, its
@@ -161,10 +161,15 @@ def with_best_prior(result, first, solve, better=0.1):
     first : EvolutionProblem. With the kernels to start from.
     solve : callable. Of an evolution problem and an iterate: a Result, or None.
     better : float. By which the log likelihood has to be higher.
+    apart : float. By which the logarithms of noise levels differ at least if steps from
+        both are tried: a search among them crosses as much in its first steps.
     """
     problem = result.model.problem
     kernels = [prior.kernel for prior in (*first.priors, first.smooth_prior)]
-    pairs = product((problem.prior, first.prior), kernels)
+    levels, ratios = [problem.prior], problem.prior.noise / first.prior.noise
+    if np.max(np.abs(np.log(ratios))) > apart:
+        levels.append(first.prior)
+    pairs = product(levels, kernels)
     priors = [replace(prior, kernel=kernel) for prior, kernel in pairs]
     problem = replace(problem, priors=tuple(priors))
     model = problem.linearise(problem.evaluate(result.solution))

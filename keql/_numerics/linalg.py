@@ -147,6 +147,12 @@ def solve_lower(L, B, transposed=False, most=4e10):
     return Z
 
 
+def inverse_lower(L):
+    """The inverse (n, n) of a lower triangular L, for sums over its entries."""
+    upper, _ = lapack.dtrtri(L.T, lower=0)
+    return upper.T
+
+
 def solve_cholesky(L, B):
     """Solve L L^T Z = B for a Cholesky factor L (n, n) and B (n,) or (n, m)."""
     return solve_lower(L, solve_lower(L, B), transposed=True)

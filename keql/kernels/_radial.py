@@ -24,7 +24,7 @@ class _Radial(AnisotropicKernel):
 
     over several columns the polynomials multiply and the orders of g add, and each
     derivative in y changes the sign. A subclass supplies the g^(n) alone, as a list for
-    each n of `orders`, by `_profile_derivatives(rho, orders)`. Where g^(n)(0) is
+    each n of `orders`, by `profile_derivatives(rho, orders)`. Where g^(n)(0) is
     infinite the value at rho = 0 is irrelevant (a power of z that vanishes there goes
     with it) and must be finite, for instance 0.
 
@@ -35,6 +35,24 @@ class _Radial(AnisotropicKernel):
     """
 
     period = None
+
+    def profile_derivatives(self, rho, orders):
+        """Derivatives of g, the kernel as a function of rho.
+
+        Parameters
+        ----------
+        rho : ndarray
+            Values of rho, half the squared distances in units of the length scales.
+        orders : list of int
+            Which derivatives.
+
+        Returns
+        -------
+        derivatives : list of ndarray
+            For each order an array of the shape of `rho`, anything finite at 0 where it
+            is infinite.
+        """
+        raise NotImplementedError
 
     def _active_derivatives(self, X, Y, pairs):
         scale = self._per_column("length_scale", X.shape[1])
@@ -56,7 +74,7 @@ class _Radial(AnisotropicKernel):
             return self._derivatives_on_rings(X, Y, scale, totals)
         differences, squares, rho = _scaled_differences(X, Y, scale)
         orders = sorted({order for n in totals for order in _profile_orders(n)})
-        profile = dict(zip(orders, self._profile_derivatives(rho, orders), strict=True))
+        profile = dict(zip(orders, self.profile_derivatives(rho, orders), strict=True))
         return {n: _chain(n, profile, differences, squares) for n in totals}
 
     def _derivatives_on_rings(self, X, Y, scale, totals):
@@ -64,7 +82,7 @@ class _Radial(AnisotropicKernel):
         highest = np.max([*totals], axis=0)
         parts = self._parts_of_rho(X, Y, scale, highest)
         rho, orders = sum(part[0] for part in parts), range(int(sum(highest)) + 1)
-        profile = self._profile_derivatives(rho, [*orders])
+        profile = self.profile_derivatives(rho, [*orders])
         bell = [_bell_polynomials(part) for part in parts]
         return {n: _faa_di_bruno(n, profile, bell) for n in totals}
 
@@ -93,7 +111,7 @@ class _Radial(AnisotropicKernel):
             rho = 0.5 * sum(squares)
         else:
             _, squares, rho = _scaled_differences(X, Y, scale)
-        value, slope = self._profile_derivatives(rho, [0, 1])
+        value, slope = self.profile_derivatives(rho, [0, 1])
         layers = [-slope * square for square in squares]
         return value, self._log_layers("length_scale", layers)
 
@@ -206,7 +224,7 @@ class RBF(_Radial):
         super().__init__(length_scale, length_scale_bounds, active_dims)
         self.period = period
 
-    def _profile_derivatives(self, rho, orders):
+    def profile_derivatives(self, rho, orders):
         value = np.exp(-rho)
         return [-value if n % 2 else value for n in orders]
 
@@ -267,7 +285,7 @@ class Matern(_Radial):
                 f"nu > {order}, or the RBF kernel."
             )
 
-    def _profile_derivatives(self, rho, orders):
+    def profile_derivatives(self, rho, orders):
         if not isinstance(self.nu, Real) or not 0 < self.nu <= 100:
             raise ValueError(
                 f"nu={self.nu!r} of Matern must be positive and at most 100; use RBF "
@@ -276,18 +294,23 @@ class Matern(_Radial):
         nu = float(self.nu)
         # K_m(s) underflows long before s = 1000, up to where s^m is still finite.
         s = np.minimum(np.sqrt(4 * nu * rho), 1000.0)
-        log_factor = (1 - nu) * log(2) - lgamma(nu)
+        log_factor, decay = (1 - nu) * log(2) - lgamma(nu), np.exp(-s)
         return [
-            (-1) ** n * exp(log_factor + n * log(2 * nu)) * _bessel_power(nu - n, s)
+            (-1) ** n
+            * exp(log_factor + n * log(2 * nu))
+            * _bessel_power(nu - n, s, decay)
             for n in orders
         ]
 
 
-def _bessel_power(m, s):
-    """s^m K_m(s); at s = 0 its limit if m > 0, and 0 (irrelevant) otherwise."""
+def _bessel_power(m, s, decay):
+    """s^m K_m(s); at s = 0 its limit if m > 0, and 0 (irrelevant) otherwise.
+
+    `decay` is exp(-s).
+    """
     p = abs(m) - 0.5
     if p == int(p) and p <= 8:
-        return _bessel_power_half_integer(m, int(p), s)
+        return _bessel_power_half_integer(m, int(p), s, decay)
     # Below `small` K_m would overflow, and s^m K_m is its series to rounding error.
     if m > 0:
         small = max(2 * np.exp((lgamma(m) - 690) / m), 1e-150)
@@ -304,13 +327,13 @@ def _bessel_power(m, s):
     return np.where(is_small, limit, value)
 
 
-def _bessel_power_half_integer(m, p, s):
+def _bessel_power_half_integer(m, p, s, decay):
     """The same for m = +-(p + 1/2), where K_m is elementary (DLMF 10.49.12)."""
     polynomial = 1.0
     for k in range(1, p + 1):
         factor = factorial(p + k) / (factorial(k) * factorial(p - k) * 2**k)
         polynomial = polynomial * s + factor
-    value = sqrt(pi / 2) * np.exp(-s) * polynomial
+    value = sqrt(pi / 2) * polynomial * decay
     if m > 0:
         return value
     is_small = s < 10.0 ** (-300 / (2 * p + 1))
@@ -355,7 +378,7 @@ class RationalQuadratic(_Radial):
         self.alpha = alpha
         self.alpha_bounds = alpha_bounds
 
-    def _profile_derivatives(self, rho, orders):
+    def profile_derivatives(self, rho, orders):
         check_positive(self.alpha, "alpha")
         refuse_odd_numbers({"alpha": self.alpha})
         base = 1 + rho / self.alpha
@@ -454,7 +477,7 @@ class RadialKernel(_Radial):
         n_small = np.argmin(np.append(change <= 1e-4 * at_zero, False))
         return steps[max(n_small - 1, 0)], at_zero
 
-    def _profile_derivatives(self, rho, orders):
+    def profile_derivatives(self, rho, orders):
         derivatives = []
         with np.errstate(divide="ignore", invalid="ignore"):
             for n in orders:

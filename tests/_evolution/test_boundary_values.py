@@ -9,11 +9,12 @@ from scipy import optimize, stats
 
 from keql._evolution.boundary_prior import (
     BoundaryPrior,
+    Covariances,
     boundary_kernels,
 )
 from keql._evolution.boundary_values import BoundaryValueRegression, boundary_loss
 from keql._observations.data import Sample
-from keql.kernels import Constant, Matern
+from keql.kernels import RBF, Constant, Matern
 
 P, C = 2, 30
 BOUNDARY = np.column_stack([np.linspace(0, 1, C), np.linspace(3, 1, C) ** 2])
@@ -84,6 +85,25 @@ def test_the_gradient_is_that_of_the_likelihood():
     assert_allclose(problem.prior.with_theta(theta).theta, theta)
     found = optimize.approx_fprime(theta, value, 1e-6, 0)
     assert_allclose(value(theta, 1), found, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Constant(0.3, "fixed") + Constant(2.0) * RBF([0.4, 2.0]),
+        Constant(2.0) * Matern(0.7, nu=2.5),
+        Constant(2.0, "fixed") * Matern([0.4, 2.0], nu=1.5, period=[np.inf, 5.0]),
+        Constant(2.0, "fixed") * RBF([0.4, 2.0], "fixed"),
+    ],
+)
+def test_covariances_and_their_slopes_are_those_of_the_kernel(kernel):
+    kernel = kernel.clone_with_theta(kernel.theta + 0.2)
+    P = np.random.RandomState(0).normal(size=(C, C))
+    expected, layers = kernel(BOUNDARY, eval_gradient=True)
+    found, on_hyperparameters = Covariances(BOUNDARY, kernel).at(kernel.theta)
+    assert_allclose(found, expected, atol=1e-14)
+    slopes = np.einsum("ij,ijk->k", P + P.T, layers)
+    assert_allclose(on_hyperparameters(P + P.T), slopes, rtol=1e-10)
 
 
 @pytest.mark.parametrize("scale", [1.0, 4.0])
