@@ -55,9 +55,11 @@ class EvolutionModel:
     regression : BoundaryValueRegression. Weights and boundary values from the
         observations.
     loss : float. Minus the log likelihood of the observations.
+    states : list of ndarray. The most probable solution of the linearised equation for
+        each function.
     """
 
-    def __init__(self, problem, iterate, regression, loss):
+    def __init__(self, problem, iterate, regression, loss, states):
         self.problem = problem
         self.iterate = iterate
         self.regression = regression
@@ -72,7 +74,6 @@ class EvolutionModel:
             equations.append(equation)
             start = stop
         p = len(regression.weights)
-        states = problem.solution_of(iterate, regression.unknowns)
         boundary = [unknowns[1 + p :] for unknowns in regression.unknowns]
         self.solution = EvolutionIterate(tuple(equations), states, boundary)
 

@@ -18,9 +18,11 @@ Tellus 38A, 1986.
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 
 import numpy as np
 from scipy.sparse import vstack
+from sklearn import get_config
 
 from keql._evolution.boundary_prior import (
     PointsOfStates,
@@ -45,6 +47,25 @@ from keql._numerics.linalg import rms, size_or_one
 from keql._observations.data import box_around
 from keql.kernels import SystemKernel
 from keql.operators import identity_of
+
+
+class ResponsesKept(list):
+    """Effects of unknowns on states, kept while they take little memory.
+
+    A response is some 50 MB large; without it the equation is integrated once more. All
+    together take the part `part` of scikit-learn's working memory; those of further
+    functions are None.
+    """
+
+    def __init__(self, part=0.25):
+        super().__init__()
+        self._left = part * get_config()["working_memory"] * 2**20
+
+    def append(self, response):
+        """Keep a response, or None in its place."""
+        fits = response.nbytes <= self._left
+        self._left -= response.nbytes if fits else 0
+        super().append(response if fits else None)
 
 
 @dataclass(frozen=True)
@@ -222,12 +243,13 @@ class EvolutionProblem:
 
     def linearise(self, evaluation):
         """The model at an evaluation; None if the equation cannot be integrated."""
-        iterate, maps = evaluation.iterate, []
-        for m in range(len(iterate.states)):
-            own = self._map(iterate, m)
-            if own is None:
+        iterate, maps, kept = evaluation.iterate, [], ResponsesKept()
+        for m, observed in enumerate(self.observed):
+            response = self._response(iterate, m)
+            if response is None:
                 return None
-            maps.append(own)
+            maps.append(observed @ response)
+            kept.append(response)
         try:
             fits = [
                 BoundaryValueRegression(
@@ -237,37 +259,41 @@ class EvolutionProblem:
             ]
             regression, loss = min(fits, key=lambda fit: fit[1])
             problem = replace(self, priors=(regression.prior,))
-            model = EvolutionModel(problem, iterate, regression, loss)
+            states = problem.solution_of(iterate, regression.unknowns, kept)
+            model = EvolutionModel(problem, iterate, regression, loss, states)
             return model if np.isfinite(model.evaluation.loss) else None
         except np.linalg.LinAlgError:  # of weights with effects beyond bounds
             return None
 
-    def _map(self, iterate, m):
-        """Observations (N_m, 1 + p + c) of a function as effects of all unknowns.
+    def _response(self, iterate, m):
+        """The state of a function on the grid as effects of all unknowns.
 
-        None if it cannot be integrated. The linear response, which takes some 50 MB, is
-        not kept: it is needed at the observations only.
+        An array of shape (n_steps * 4 * size, 1 + p + c), or None if it cannot be
+        integrated.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # growth is looked at
             response = linear_response(
                 self.grid, iterate.equations, iterate.states[m], self.forcing_of(m)
             )
-        if response is None:
-            return None
-        return self.observed[m] @ response.reshape(self.observed[m].shape[1], -1)
+        return None if response is None else response.reshape(-1, response.shape[-1])
 
-    def solution_of(self, iterate, unknowns):
+    def solution_of(self, iterate, unknowns, responses=()):
         """States that solve the equation linearised at an iterate, for its unknowns.
 
-        `unknowns` has, for each function, (1, weights, boundary values).
+        `unknowns` has, for each function, (1, weights, boundary values), and
+        `responses` what is known of the effects of these; None: nothing.
         """
+        states = []
         with np.errstate(over="ignore", invalid="ignore"):  # of states that diverge
-            return [
-                linear_solution(
-                    self.grid, iterate.equations, state, unknowns[m], self.forcing_of(m)
-                )
-                for m, state in enumerate(iterate.states)
-            ]
+            for m, (state, response) in enumerate(
+                zip_longest(iterate.states, responses)
+            ):
+                if response is None:
+                    given = self.grid, iterate.equations, state, unknowns[m]
+                    states.append(linear_solution(*given, self.forcing_of(m)))
+                else:
+                    states.append(response @ unknowns[m])
+        return states
 
     def change(self, before, after):
         """Largest root mean square change of a state between iterates, relatively.
