@@ -21,6 +21,7 @@ class Stop(Enum):
         "stalled after {n_iter} steps: no damping lowers the loss; raise "
         "observation_noise or equation_noise, which are small beside rounding errors."
     )
+    NO_PROGRESS = "given up after {n_iter} steps: each changes as much as those before."
     FAILED = (
         "failed after {n_iter} steps: the equation cannot be integrated from there."
     )
@@ -191,18 +192,30 @@ class FullSteps:
     """Undamped steps, for problems near their solution.
 
     They have converged when one changes the iterate by less than `tol`, relatively, as
-    the problem measures it (`problem.change`).
+    the problem measures it (`problem.change`). They are given up if the least change of
+    the last `patience` steps is not below the part `falling` of that of as many before:
+    steps that lead back and forth do so for ever, and those that converge, if only by a
+    half in two steps, are far below.
     """
 
     tol: float
     damping: float = 0.0
+    patience: int = 4
+    falling: float = 0.9
+    changes: list = field(default_factory=list)
 
     def advance(self, model):
         """Take the step: the evaluation there, and why to stop, if so."""
         iterate, _ = model.step(0.0)
         trial = model.problem.evaluate(iterate)
         change = model.problem.change(model.evaluation.iterate, iterate)
-        return trial, Stop.CONVERGED if change < self.tol else None
+        if change < self.tol:
+            return trial, Stop.CONVERGED
+        self.changes.append(change)
+        last, n = self.changes[-2 * self.patience :], self.patience
+        if len(last) == 2 * n and min(last[n:]) > self.falling * min(last[:n]):
+            return trial, Stop.NO_PROGRESS
+        return trial, None
 
 
 @dataclass

@@ -336,3 +336,36 @@ def test_what_cannot_be_evaluated_has_no_result():
     problem = rosenbrock()
     problem.evaluate = lambda iterate: None
     assert minimise(problem, np.ones(2), **SETTINGS) is None
+
+
+def test_full_steps_that_lead_back_and_forth_are_given_up():
+    """Those that turn as well, but less and less, go on."""
+
+    class Turning:
+        def __init__(self, factor):
+            self.factor, self.problem = factor, self
+
+        def evaluate(self, iterate):
+            return SimpleNamespace(iterate=iterate, loss=abs(iterate))
+
+        def linearise(self, evaluation):
+            turned = Turning(self.factor)
+            turned.evaluation = evaluation
+            return turned
+
+        def step(self, damping):
+            return -self.factor * self.evaluation.iterate, 0.0
+
+        def change(self, before, after):
+            return abs(after - before)
+
+    def end(factor):
+        result = optimisation.minimise(
+            Turning(factor), 1.0, FullSteps(1e-2), max_iter=15
+        )
+        return result.stop, result.n_iter
+
+    assert end(1.0) == (Stop.NO_PROGRESS, 8)
+    assert end(0.98) == (Stop.NO_PROGRESS, 8)
+    stop, n_iter = end(0.6)
+    assert stop is Stop.CONVERGED and 8 < n_iter <= 15
