@@ -224,13 +224,19 @@ def parse_monomial(text: str, names: Any) -> Any:
 def unrestricted(kernel, weights, d):
     """The kernel that `kernel` restricts, and a function's weights in its features.
 
-    The function has `weights` (p,) in the features of `kernel`, on `d` columns. The
-    kernel and the weights are returned as they are if it is no restriction.
+    The function has `weights` (p,) in the features of `kernel`, on `d` columns. A
+    constant that multiplies the kernel becomes a factor of the weights. The kernel and
+    the weights are returned as they are if it is neither.
     """
-    while isinstance(kernel, Restriction):
-        directions, _ = kernel._directions(d)
-        kernel, weights = as_kernel(kernel.kernel), directions @ weights
-    return kernel, weights
+    while True:
+        if isinstance(kernel, Restriction):
+            directions, _ = kernel._directions(d)
+            kernel, weights = as_kernel(kernel.kernel), directions @ weights
+        elif isinstance(kernel, Product) and isinstance(kernel.k1, Constant):
+            variance = kernel.k1.constant_value
+            kernel, weights = as_kernel(kernel.k2), variance**0.5 * weights
+        else:
+            return kernel, weights
 
 
 def feature_slopes(kernel, S, weights):
@@ -241,9 +247,6 @@ def feature_slopes(kernel, S, weights):
     """
     d = S.shape[1]
     kernel, weights = unrestricted(kernel, weights, d)
-    if isinstance(kernel, Product) and isinstance(kernel.k1, Constant):
-        variance = kernel.k1.constant_value
-        return feature_slopes(kernel.k2, S, variance**0.5 * weights)
     if isinstance(kernel, Polynomial):
         return kernel._feature_slopes(S, weights)
     if isinstance(kernel, Dictionary) and not np.all(weights):
