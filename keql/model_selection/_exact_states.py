@@ -223,7 +223,9 @@ class ExactSearch:
         From the states of two steps; for systems, if that predicts poorly, from states
         that repeat themselves; then from those that the equations at collocation points
         lead to, these imposed more and more strictly; then, for systems, from those of
-        compared kernels, which are tried for single equations anyway.
+        compared kernels, which are tried for single equations anyway. Fields that are
+        seen with noise start from the joint fit: derivatives in space that observations
+        alone suggest are too poor then.
         """
         rows = [row.hypothesis for row in self.table[:2] if not row.why_not]
         wider = [row.hypothesis for row in self.table[5:-1] if not row.why_not]
@@ -239,6 +241,8 @@ class ExactSearch:
             starts = [starts[0], *repeated, starts[1], (compare_kernels, joint)]
         if not self._has_open_kernels:
             starts = starts[:1]
+        elif self._is_of_fields and joint and sees_noise(self.two_step):
+            starts = [starts[1], starts[0], starts[2]]
         for find_kernels, tried in starts:
             before = best
             for hypothesis in tried:
@@ -249,10 +253,7 @@ class ExactSearch:
                 if fit is not None and hypothesis in strict:
                     # So many terms come near to anything: they have to be exact.
                     fit = fit if self._misses_nothing(fit) else None
-                clearly = 1.0 if best is None else self.criteria.clearly_better
-                if fit is not None and (
-                    best is None or fit.error < clearly * best.error
-                ):
+                if fit is not None and (best is None or self._is_better(fit, best)):
                     best = fit
                 if best is not None and self._misses_nothing(best):
                     return self._or_more_terms(best, rows, wider)
@@ -260,6 +261,22 @@ class ExactSearch:
                     self.agreed = True
                     return self._among_noisy(before, rows, wider)
         return self._among_noisy(best, rows, wider)
+
+    def _is_better(self, fit, other):
+        """Whether trajectories predict clearly better than others.
+
+        Or better, and their terms are strongly more probable: those of one hypothesis
+        from different starts have the same prior.
+        """
+        if fit.error < self.criteria.clearly_better * other.error:
+            return True
+        if fit.hypothesis.name != other.hypothesis.name or fit.error > other.error:
+            return False
+        logs = [
+            each.log_evidences.get(frozenset(each.term_names), np.nan)
+            for each in (fit, other)
+        ]
+        return logs[0] - logs[1] > self.criteria.rival
 
     def _among_noisy(self, fit, rows, wider):
         """Trajectories, compared with other terms by evidence where there is noise."""
