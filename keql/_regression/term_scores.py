@@ -1,4 +1,7 @@
-"""How probable sets of terms are: the evidence of equations that are integrated."""
+"""How probable sets of terms are: the evidence of equations that are integrated.
+
+And how far the search among them goes.
+"""
 
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -34,6 +37,68 @@ class TermPrior:
     n_of_degree: float = 1.0
     rounding: float = 0.1
     sizes: tuple = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
+
+
+@dataclass(frozen=True)
+class TrajectorySearchSettings:
+    """How far the search for terms goes.
+
+    n_rounds : int. Linearisations in which sets of terms are searched.
+    n_tried, margin : int, float. In each, so many sets are solved for at most, as long
+        as their log evidence is lower than that of the best one by at most the margin,
+        linearised: a difference of five is decisive, and it may be as far off.
+    n_small : int. Of each equation, all sets of few terms are compared, up to a size of
+        which there are not more than this with the smaller ones.
+    n_compared : int. Of all neighbours of a set, the best ones by a formula for all of
+        them are compared by their own evidence: rounding errors are smaller.
+    few, share : int, float. Of more terms than `few`, this part is taken out at once,
+        those that cost least.
+    max_steps : int. Steps to solve for one set of terms: they converge linearly where
+        the noise is high, or the unit of a state is free that was never observed.
+    tol : float. Change of the states at which steps end, relative to their size, in
+        units of the loop's tolerance.
+    part : float. The same in units of the noise, if that is more: with terms that the
+        data hardly tell apart the last steps are long in coming, and say nothing.
+    n_resolutions : int. How often steps in time are divided where they are too long.
+    hopeless : float. Error of predictions, in units of the standard deviation of the
+        observations, from which on the search is given up.
+    divides_early : bool. Whether steps are divided during the search, or at its end.
+    tries_fewer : bool. Whether ever fewer terms are tried if the best lead nowhere.
+    n_simpler : int. Of sets with fewer terms than the best one that are within the
+        margin of it, linearised, so many are solved for if no others are better, and so
+        many with other terms in the place of some.
+    n_refreshed : int. How often fields are searched again with a better prior.
+    first_grid : tuple. Steps in time and points in space of the search among fields.
+    prior : TermPrior. What is expected of terms.
+    """
+
+    n_rounds: int = 20
+    n_tried: int = 6
+    margin: float = 10.0
+    n_small: int = 10_000
+    n_compared: int = 40
+    few: int = 60
+    share: float = 0.1
+    max_steps: int = 150
+    tol: float = 0.1
+    part: float = 3e-3
+    n_resolutions: int = 3
+    hopeless: float = 0.9
+    divides_early: bool = True
+    tries_fewer: bool = False
+    n_simpler: int = 0
+    n_refreshed: int = 2
+    first_grid: tuple = (20, 40)
+    prior: TermPrior = TermPrior()
+
+    @classmethod
+    def of_fields(cls):
+        """For states in time and space, each of whose steps takes a second.
+
+        Kernels and noise, found anew in each, are known to some digits only.
+        """
+        more = {"divides_early": False, "tries_fewer": True, "n_simpler": 3}
+        return cls(max_steps=15, tol=30.0, part=3e-2, **more)
 
 
 class TermScores:
@@ -149,15 +214,15 @@ class TermSets:
                 return best
             best, highest = offer, score(offer)
 
-    def fewer(self, kept, score):
+    def fewer(self, kept, score, exchanged=True):
         """The best sets of ever fewer terms than a set has, from the largest on.
 
-        One term is taken out after the other, and others exchanged while that raises
-        the score.
+        One term is taken out after the other, and, if terms may be `exchanged`, others
+        come in their place while that raises the score.
         """
         while self.table.removable(kept):
             kept = self.without_one(kept, self.table.removable(kept), score)
-            while True:
+            while exchanged:
                 equal = self.neighbours(kept, score)
                 offer = next((o for o in equal if len(o) == len(kept)), kept)
                 if not score(offer) > score(kept) + 1e-9:

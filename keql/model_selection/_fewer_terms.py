@@ -424,36 +424,35 @@ def rises_of_terms(losses, counts=None):
 
 
 def largest_gap(losses, errors, granted, criteria, counts=None):
-    """Where the next loss rises most, compared with all rises before.
+    """Where the next loss rises most, those before being what is granted at least.
 
-    Rises below what is granted a term count as that.
-
-    losses : list of float. With all terms, one less, and so on.
-    errors : list of ndarray. Those of predicting each observation from all others,
-        likewise.
+    losses, errors : lists of float and of ndarray. With all terms, one less, and so on;
+        errors are those of predicting each observation from all others.
     granted : float. See :func:`information_of_a_term`.
     criteria : TermCriteria. How large a gap must be, and when predictions are worse.
     counts : list of int. See :func:`rises_of_terms`.
 
-    Returns place : int. If no gap is clear, where observations are predicted best.
+    Returns place : int. If no gap is clear, the last one if no rise is above what is
+        granted and it predicts no worse, or where observations are predicted best.
     """
-    highest = granted
+    rises, highest = rises_of_terms(losses, counts), granted
     place, widest = None, criteria.gap
-    for i, rise in enumerate(rises_of_terms(losses, counts)):
+    for i, rise in enumerate(rises):
         if rise / highest > widest and not _is_worse(errors[i], errors[0], criteria):
             place, widest = i, rise / highest
         highest = max(highest, rise)
     if place is None:
-        return int(np.argmin([rms(missed) for missed in errors]))
+        place = int(np.argmin([rms(missed) for missed in errors]))
+        if highest == granted and not _is_worse(errors[-1], errors[place], criteria):
+            return len(rises)
     return place
 
 
 def _is_worse(errors, others, criteria):
     """Whether errors are larger than others of the same observations."""
     excess = errors**2 - others**2
-    significant = criteria.significant * np.std(excess) / len(excess) ** 0.5
-    larger = rms(errors) > criteria.worse * rms(others)
-    return larger or np.mean(excess) > significant
+    least = criteria.significant * np.std(excess) / len(excess) ** 0.5
+    return rms(errors) > criteria.worse * rms(others) or np.mean(excess) > least
 
 
 def _drop_cheapest(problem, table, kept, smaller, fit, criteria):

@@ -7,7 +7,7 @@ linearises.
 """
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -27,69 +27,15 @@ from keql._numerics.optimisation import RelaxedSteps, keep_best, minimise
 from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.screening import with_most_probable_terms
-from keql._regression.term_scores import TermPrior, TermScores, TermSets
+from keql._regression.term_scores import (
+    TermScores,
+    TermSets,
+    TrajectorySearchSettings,
+)
 from keql.equation import WeightPosterior
+from keql.model_selection._criteria import sees_noise
 from keql.model_selection._fewer_terms import TermsStep, TermTable
 from keql.model_selection._fit import Fit
-
-
-@dataclass(frozen=True)
-class TrajectorySearchSettings:
-    """How far the search for terms goes.
-
-    n_rounds : int. Linearisations in which sets of terms are searched.
-    n_tried, margin : int, float. In each, so many sets are solved for at most, as long
-        as their log evidence is lower than that of the best one by at most the margin,
-        linearised: a difference of five is decisive, and it may be as far off.
-    n_small : int. Of each equation, all sets of few terms are compared, up to a size of
-        which there are not more than this with the smaller ones.
-    n_compared : int. Of all neighbours of a set, the best ones by a formula for all of
-        them are compared by their own evidence: rounding errors are smaller.
-    few, share : int, float. Of more terms than `few`, this part is taken out at once,
-        those that cost least.
-    max_steps : int. Steps to solve for one set of terms: they converge linearly where
-        the noise is high, or the unit of a state is free that was never observed.
-    tol : float. Change of the states at which steps end, relative to their size, in
-        units of the loop's tolerance.
-    part : float. The same in units of the noise, if that is more: with terms that the
-        data hardly tell apart the last steps are long in coming, and say nothing.
-    n_resolutions : int. How often steps in time are divided where they are too long.
-    hopeless : float. Error of predictions, in units of the standard deviation of the
-        observations, from which on the search is given up.
-    divides_early : bool. Whether steps are divided during the search, or at its end.
-    tries_fewer : bool. Whether ever fewer terms are tried if the best lead nowhere.
-    n_simpler : int. Of sets with fewer terms than the best one that are within the
-        margin of it, linearised, so many are solved for if no others are better.
-    first_grid : tuple. Steps in time and points in space of the search among fields.
-    prior : TermPrior. What is expected of terms.
-    """
-
-    n_rounds: int = 20
-    n_tried: int = 6
-    margin: float = 10.0
-    n_small: int = 10_000
-    n_compared: int = 40
-    few: int = 60
-    share: float = 0.1
-    max_steps: int = 150
-    tol: float = 0.1
-    part: float = 3e-3
-    n_resolutions: int = 3
-    hopeless: float = 0.9
-    divides_early: bool = True
-    tries_fewer: bool = False
-    n_simpler: int = 0
-    first_grid: tuple = (20, 40)
-    prior: TermPrior = TermPrior()
-
-    @classmethod
-    def of_fields(cls):
-        """For states in time and space, each of whose steps takes a second.
-
-        Kernels and noise, found anew in each, are known to some digits only.
-        """
-        more = {"divides_early": False, "tries_fewer": True, "n_simpler": 3}
-        return cls(max_steps=15, tol=30.0, part=3e-2, **more)
 
 
 def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
@@ -120,14 +66,16 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
             search.extend(simpler)
         elif table.groups.size and np.any(table.groups >= 0):
             start = problem.start_without_terms() if is_field else problem.start()
-            search.run(problem, start)
-            if is_field and search.leads_nowhere:
-                search.run_from_semilinear(problem, start)
+            ways = [search.run, search.run_from_semilinear][: 2 if is_field else 1]
+            for way in ways[::-1] if sees_noise(learned) else ways:
+                if search.leads_nowhere:
+                    search.best, search.score, search.kept = None, -np.inf, None
+                    way(problem, start)
         else:
             search.best = solve(problem, problem.start())
         search.settle()
-        if is_field and search.best is not None and search.best.converged:
-            search.best = with_best_prior(search.best, problem, solve)
+        if is_field:
+            search.refresh()
         search.resolve()
     result = search.best
     if result is None or not (result.converged or result.interrupted):
@@ -221,7 +169,7 @@ class _TermSearch:
             return
         self.tried.add(tuple(kept))
         self._record(kept, result)
-        self.run(*self._best_with_all_terms())
+        self.run(*self._with_all_terms(self.best, self.kept))
 
     def run(self, problem, iterate):
         """Search, solve and search again where the solution is."""
@@ -253,13 +201,15 @@ class _TermSearch:
                 return
             if self.settings.divides_early:
                 self.resolve()
-            problem, iterate = self._best_with_all_terms()
+            problem, iterate = self._with_all_terms(self.best, self.kept)
 
     def run_from_semilinear(self, problem, iterate):
         """Search anew from the best set without products of highest derivatives.
 
         These let short waves grow, and some of very many terms are there for the errors
-        of the first states. Nothing is tried if equations then have too few terms.
+        of the first states, above all if these are of noisy values: the equations are
+        solved with all others first. Nothing is tried if equations then have too few
+        terms.
         """
         table = self.table
         model = problem.linearise(problem.evaluate(iterate))
@@ -268,11 +218,17 @@ class _TermSearch:
         pairs = zip(counts, table.fewest, strict=True)
         if model is None or any(0 < count < least for count, least in pairs):
             return
-        self.best, self.score, self.kept = None, -np.inf, None
         score = self.scores.linearised(model)
+        everything = self._solved(offered, model, score, iterate)
+        if everything is not None and everything.converged:
+            problem, there = self._with_all_terms(everything, offered)
+            better = problem.linearise(problem.evaluate(there))
+            if better is not None:
+                model, iterate = better, there
+                score = self.scores.linearised(model)
         self._try(self.sets.best(score, offered), model, score, iterate)
         if self.best is not None and not self.best.interrupted:
-            self.run(*self._best_with_all_terms())
+            self.run(*self._with_all_terms(self.best, self.kept))
 
     @property
     def leads_nowhere(self):
@@ -289,10 +245,11 @@ class _TermSearch:
         if not self.settings.n_simpler:
             return
         least = score(self.kept) - self.settings.margin
-        fewer = self.sets.fewer(self.kept, score)
-        near = [kept for kept in fewer if score(kept) > least]
-        near = [kept for kept in near[::-1] if tuple(kept) not in self.tried]
-        yield from near[: self.settings.n_simpler]
+        for exchanged in (False, True):
+            fewer = self.sets.fewer(self.kept, score, exchanged)
+            near = [kept for kept in fewer if score(kept) > least]
+            near = [kept for kept in near[::-1] if tuple(kept) not in self.tried]
+            yield from near[: self.settings.n_simpler]
 
     def _is_hopeless(self):
         """Whether the best terms so far do not predict at all."""
@@ -301,6 +258,26 @@ class _TermSearch:
         return (
             rms(errors) > self.settings.hopeless * PredictionScale(observations).spread
         )
+
+    def refresh(self):
+        """Search again with the best prior of boundary values, while there is another.
+
+        What is gained by terms depends on what boundary values may take up.
+        """
+        for _ in range(self.settings.n_refreshed):
+            if self.best is None or not self.best.converged:
+                return
+            result = with_best_prior(self.best, self.problem, self.solve)
+            if result is self.best:
+                return
+            if self.kept is None:
+                self.best = result
+                return
+            self.tried, self.best_converged = set(), (None, -np.inf, None)
+            self.score = -np.inf
+            self._record(self.kept, result)
+            self.run(*self._with_all_terms(self.best, self.kept))
+            self.settle()
 
     def resolve(self):
         """Solve again with shorter steps in time where those of the best are too long.
@@ -318,10 +295,9 @@ class _TermSearch:
             if self.kept is not None:
                 self.score = self._score(result.model, self.kept)
 
-    def _best_with_all_terms(self):
-        """The problem of the best solution, and that with the features of all terms."""
-        result = self.best
-        equations = self._complete(self.kept, result.solution.equations)
+    def _with_all_terms(self, result, kept):
+        """The problem of a solution, and that with the features of all terms."""
+        equations = self._complete(kept, result.solution.equations)
         return result.model.problem, replace(result.solution, equations=equations)
 
     def _score(self, model, kept):
@@ -332,14 +308,18 @@ class _TermSearch:
         return self.scores.solved(model, kept, to_values, complete)
 
     def _try(self, kept, model, score, iterate):
-        """Solve for a set of terms."""
+        """Solve for a set of terms, and record what it comes to."""
         self.tried.add(tuple(kept))
+        result = self._solved(kept, model, score, iterate)
+        if result is not None:
+            self._record(kept, result)
+
+    def _solved(self, kept, model, score, iterate):
+        """The solution for a set of terms, or None."""
         values = model.regression.prior.scale * score.values(kept)
         basis = self.table.restricted(self.basis, kept)
         start = replace(iterate, equations=self._with(basis, kept, values))
-        result = self.solve(model.problem, start)
-        if result is not None:
-            self._record(kept, result)
+        return self.solve(model.problem, start)
 
     def _try_more(self, model, iterate):
         """Solve for more terms, where the most probable ones lead nowhere.

@@ -42,7 +42,10 @@ def test_gap_is_the_first_rise_far_above_all_before():
         largest_gap([10.0, 500.0, 1000.0], same, 100, TermCriteria()) == 0
     )  # all terms are needed
     assert (
-        largest_gap([10.0, 10.1, 10.2], same, 100, TermCriteria()) == 0
+        largest_gap([10.0, 10.1, 10.2], same[:3], 100, TermCriteria()) == 2
+    )  # no term is worth what it is granted
+    assert (
+        largest_gap([10.0, 130.0, 240.0], same[:3], 100, TermCriteria()) == 0
     )  # nothing stands out
     better = [alike, 0.9 * alike, 0.5 * alike, 0.8 * alike]
     assert largest_gap([10.0, 10.1, 10.2, 10.3], better, 100, TermCriteria()) == 2
