@@ -207,9 +207,9 @@ class _TermSearch:
         """Search anew from the best set without products of highest derivatives.
 
         These let short waves grow, and some of very many terms are there for the errors
-        of the first states, above all if these are of noisy values: the equations are
-        solved with all others first. Nothing is tried if equations then have too few
-        terms.
+        of the first states, above all if these are of noisy values. The best set is
+        looked for where equations with all others are solved, too. Nothing is tried if
+        equations then have too few terms.
         """
         table = self.table
         model = problem.linearise(problem.evaluate(iterate))
@@ -219,14 +219,14 @@ class _TermSearch:
         if model is None or any(0 < count < least for count, least in pairs):
             return
         score = self.scores.linearised(model)
+        self._try(self.sets.best(score, offered), model, score, iterate)
         everything = self._solved(offered, model, score, iterate)
         if everything is not None and everything.converged:
-            problem, there = self._with_all_terms(everything, offered)
-            better = problem.linearise(problem.evaluate(there))
-            if better is not None:
-                model, iterate = better, there
+            problem, iterate = self._with_all_terms(everything, offered)
+            model = problem.linearise(problem.evaluate(iterate))
+            if model is not None:
                 score = self.scores.linearised(model)
-        self._try(self.sets.best(score, offered), model, score, iterate)
+                self._try(self.sets.best(score, offered), model, score, iterate)
         if self.best is not None and not self.best.interrupted:
             self.run(*self._with_all_terms(self.best, self.kept))
 

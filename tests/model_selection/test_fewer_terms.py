@@ -226,3 +226,21 @@ def test_terms_of_a_sum_of_kernels():
         observation_noise=1e-4,
     ).fit(t, np.sin(2 * t.ravel()))
     assert model.equation_.terms() == {"u": pytest.approx(-4, rel=1e-3)}
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_no_term_stays_that_is_worth_nothing(noise):
+    """u_t = v_x and v_t = u_x in a box: no terms can go once there is one of each."""
+    rng = np.random.RandomState(1)
+    X = rng.uniform(size=(60, 2)) * [1, 2]
+    left, right = (np.sin(2 * (X[:, 1] + sign * X[:, 0]) + sign) for sign in (1, -1))
+    y = np.column_stack([left + right, left - right])
+    y += noise * rng.standard_normal(y.shape)
+    model = OneStepKEqL(
+        operators=("u", "v", "u_x", "v_x"),
+        known_part=("u_t", "v_t"),
+        states=("u", "v"),
+        variables=("t", "x"),
+    ).fit(X, y)
+    found = {name: {*each.terms()} for name, each in model.equation_.items()}
+    assert found == {"u_t": {"v_x"}, "v_t": {"u_x"}}

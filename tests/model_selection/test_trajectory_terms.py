@@ -194,6 +194,8 @@ def test_sets_of_fewer_terms_are_the_best_of_their_size(two_step):
 
     found = list(search.sets.fewer([0, 4, 5, 8], AnyScore(value)))
     assert found == [[1, 5, 8], [1, 8]]  # one of each equation stays
+    kept = list(search.sets.fewer([0, 4, 5, 8], AnyScore(value), exchanged=False))
+    assert kept == [[4, 5, 8], [4, 8]]  # no term comes in
 
 
 def test_a_search_among_some_terms_has_no_others(two_step):
