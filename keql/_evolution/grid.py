@@ -65,7 +65,7 @@ class EvolutionGrid:
             n_points, n_ends = n_points + (n_points + 1) % 2, 0
         # Slopes at the Radau points of a step of length 1 from its values.
         self.to_slopes = _lagrange(STAGES, STAGES[1:], 1)
-        grading = 3.0 - order if grading is None else grading
+        grading = self.grading = 3.0 - order if grading is None else grading
         self.n_steps, self.n_points = n_steps, n_points
         self.states, self.size = tuple(states), len(states) * n_points
         self.n_ends = np.broadcast_to(n_ends, len(states))
@@ -140,9 +140,13 @@ class EvolutionGrid:
         same = points is not None and np.array_equal(points, self.points)
         return same and other.states == self.states
 
-    def resized(self, n_steps, n_points):
-        """A grid of the same box and states with other numbers of steps and points."""
-        size = n_steps, n_points, self.n_ends, self.order, None
+    def resized(self, n_steps, n_points, grading=None):
+        """A grid of the same box and states with other numbers of steps and points.
+
+        `grading` is that of the steps; None: it stays.
+        """
+        grading = self.grading if grading is None else grading
+        size = n_steps, n_points, self.n_ends, self.order, grading
         box = self.lower, self.upper, self.axis
         return EvolutionGrid(*box, *size, self.states, self.period)
 

@@ -203,9 +203,12 @@ class EvolutionProblem:
                 row[:] = np.ravel(f(points))
         return known
 
-    def with_grid(self, n_steps, n_points):
-        """The same problem on another number of steps in time and points in space."""
-        grid = self.grid.resized(n_steps, n_points)
+    def with_grid(self, n_steps, n_points, grading=None):
+        """The same problem on another number of steps in time and points in space.
+
+        `grading` is that of the steps; None: it stays.
+        """
+        grid = self.grid.resized(n_steps, n_points, grading)
         return replace(self, grid=grid, observed=_observed(grid, self.learned))
 
     def interpolate_from(self, other, iterate):

@@ -1,16 +1,18 @@
-"""States that repeat themselves, from few values in each period.
+"""States that repeat themselves, in time or as they travel, from few values.
 
 Where values are so far apart that a smooth function explains them no better than noise
 does, those of many periods may still tell one of them, once they are put one upon
-another. Which period that is, the likelihood of all states together says.
+another. Which period that is, the likelihood of all states together says. So it is with
+a wave that travels through space: all values are those of one profile, once they are
+put where it was at one time, and the likelihood says how fast it travels.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special
+from scipy import linalg, special
 
-from keql._numerics.linalg import extent_of
+from keql._numerics.linalg import extent_of, rms
 from keql._regression.two_step import refit_two_steps
 from keql.kernels import Constant, Periodic, SystemKernel
 
@@ -141,3 +143,119 @@ def likelihoods(samples, frequency, settings):
             volume = np.sum(np.log1p(eigenvalues / ratio**2)) + 2 * n * np.log(ratio)
             value = -0.5 * (n * np.log(2 * np.pi * square) + n + volume)
             yield float(value), length, ratio, square**0.5
+
+
+@dataclass(frozen=True)
+class WaveSearch:
+    """Which travelling waves are compared, and when there is one.
+
+    range, steps, n_grids : float, int, int. Speeds from 1 - range to 1 + range of the
+        first one, on so many grids, each around the best of the one before.
+    lengths : tuple of float. Length scales of the profile, in units of the extent of
+        space.
+    ratios : tuple of float. Noise levels, in units of the size of the profile.
+    noise : float. Up to this part of the standard deviation of the values they count
+        as met.
+    error : float. The same of errors of predicting each value from all others.
+    least : float. Of the extent of space that a wave travels over at least.
+    most : int. So many values are compared at most.
+    """
+
+    range: float = 0.5
+    steps: int = 20
+    n_grids: int = 4
+    lengths: tuple = (0.02, 0.04, 0.08, 0.16, 0.32)
+    ratios: tuple = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+    noise: float = 1e-3
+    error: float = 0.05
+    least: float = 0.1
+    most: int = 300
+
+
+@dataclass(frozen=True)
+class TravellingWave:
+    """A profile that keeps its shape: u(t, x) = f(x - speed t).
+
+    The mean of a Gaussian process of an RBF kernel. `axis` is the time.
+    """
+
+    axis: int
+    speed: float
+    length: float
+    places: np.ndarray
+    mean: float
+    coefficients: np.ndarray
+    noise: float
+    error: float
+
+    def __call__(self, points):
+        """Values (n,) at points (n, 2)."""
+        s = places_of(points, self.axis, self.speed)
+        return self.mean + _gaussian(s, self.places, self.length) @ self.coefficients
+
+
+def places_of(points, axis, speed):
+    """Where each of the points (n, 2) lies in a profile that travels."""
+    return points[:, 1 - axis] - speed * points[:, axis]
+
+
+def _gaussian(s, r, length):
+    return np.exp(-0.5 * (np.subtract.outer(s, r) / length) ** 2)
+
+
+def travelling_wave(data, axis, speed, settings=None):
+    """The travelling wave whose values a function has, or None if it has not.
+
+    data : FunctionData. Values of one state in time and space.
+    axis : {0, 1}. Which coordinate is the time.
+    speed : float. Near that of the wave.
+    settings : WaveSearch, default=None. None: the default one.
+
+    Returns wave : TravellingWave or None. Noise, length scale and speed are those of
+        maximum likelihood; the values are met, and each one is predicted by the others.
+    """
+    settings = settings or WaveSearch()
+    rows = slice(None, None, -(-len(data.values) // settings.most))
+    points, values = data.points[rows], data.values[rows]
+    spread, extent = np.std(values), np.ptp(points, axis=0)
+    if not abs(speed) * extent[axis] > settings.least * extent[1 - axis] or not spread:
+        return None
+    mean, y = np.mean(values), values - np.mean(values)
+    speeds = speed * np.linspace(
+        1 - settings.range, 1 + settings.range, settings.steps + 1
+    )
+    for _ in range(settings.n_grids):
+        tried = [
+            (*shape, c)
+            for c in speeds
+            for shape in _profiles(
+                places_of(points, axis, c), y, extent, axis, settings
+            )
+        ]
+        *_, best = max(tried)
+        step = speeds[1] - speeds[0]
+        speeds = best + step * np.linspace(-1, 1, settings.steps + 1)
+    _, length, ratio, speed = max(tried)
+    s = places_of(points, axis, speed)
+    K = _gaussian(s, s, length) + ratio**2 * np.eye(len(s))
+    inverse = linalg.cho_solve(linalg.cho_factor(K), np.eye(len(s)))
+    alpha = inverse @ y
+    noise = ratio * np.sqrt(y @ alpha / len(y))
+    error = rms(alpha / np.diag(inverse))
+    if noise > settings.noise * spread or error > settings.error * spread:
+        return None
+    return TravellingWave(axis, speed, length, s, mean, alpha, noise, error)
+
+
+def _profiles(s, y, extent, axis, settings):
+    """Tuples (log likelihood, length scale, noise ratio) of values at places (n,)."""
+    n = len(y)
+    for length in settings.lengths:
+        length = length * extent[1 - axis]
+        eigenvalues, vectors = np.linalg.eigh(_gaussian(s, s, length))
+        eigenvalues, rotated = np.maximum(eigenvalues, 0.0), (vectors.T @ y) ** 2
+        for ratio in settings.ratios:
+            variances = eigenvalues + ratio**2
+            square = np.sum(rotated / variances) / n
+            value = -0.5 * (n * np.log(square) + np.sum(np.log(variances)))
+            yield float(value), length, ratio

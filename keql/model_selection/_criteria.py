@@ -196,7 +196,8 @@ class Selection:
         levels, or errors of prediction if these are poor; where there are exact
         trajectories and terms were searched for, errors of prediction with the noise
         that two steps find without an equation; unless they are as random as noise is,
-        which two steps may take for a motion. Errors of exact states in space are large
+        which two steps may take for a motion, or so small and systematic that nothing
+        is noise. Errors of exact states in space are large
         where nothing is seen of what comes in: instead, where two steps find no noise,
         the noise that remains beside the equation is compared with theirs. Noise that
         is given is believed.
@@ -207,13 +208,17 @@ class Selection:
         if self._noise_given:
             return 0.0
         allowed = criteria.missed_if_exact * scale.size
-        if sees_noise(fit.two_step):
-            allowed = criteria.missed * noise
         in_time = self.integrable and len(fit.two_step.variables) == 1
-        if in_time and fit.is_exact and not sees_noise(fit.two_step):
+        sees, systematic = sees_noise(fit.two_step), False
+        if in_time and fit.is_exact:
             residuals = fit.model.evaluation.residuals
             correlation = correlation_of_neighbours(residuals, fit.observations)
-            if correlation > criteria.systematic:
+            systematic = correlation > criteria.systematic
+            sees = sees and not self._is_not_noise(correlation, scale.size)
+        if sees:
+            allowed = criteria.missed * noise
+        if in_time and fit.is_exact and not sees:
+            if systematic:
                 allowed = criteria.nothing_missed * scale.size
             if fit.has_functions:
                 allowed = criteria.functions_miss * scale.size
@@ -249,6 +254,17 @@ class Selection:
         size = change * scale.noise(fit.problem.prior.noise) / scale.size
         is_large = change > criteria.unresolved and size > criteria.resolved
         return grid, change if is_large else 0.0
+
+    def _is_not_noise(self, correlation, size):
+        """Whether what two steps take for noise is what an equation does not explain.
+
+        Where exact states have a kink in some derivative, smooth functions leave little
+        residuals, as noise does: but these, and those of another form of the equation,
+        are alike at neighbouring times.
+        """
+        fit, criteria = self.best, self.criteria
+        limit = criteria.random if fit.has_functions else criteria.systematic
+        return fit.error < criteria.approximate * size and correlation > limit
 
     def _looks_like_noise(self, size):
         """Whether trajectories miss observations at random, and by more than little."""

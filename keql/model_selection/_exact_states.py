@@ -27,7 +27,7 @@ from keql.model_selection._evolution_terms import (
 )
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit, JointFamily, fit_jointly
-from keql.model_selection._from_diffusion import or_from_diffusion
+from keql.model_selection._from_diffusion import fit_from_wave, or_from_diffusion
 from keql.model_selection._state_kernels import compare_kernels, warm_start
 from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
@@ -155,6 +155,7 @@ class ExactSearch:
     not_tried : list of (str, str). Names of hypotheses, and why they were left out.
     direct : dict. By the name of a hypothesis, its two-step solution and the Fit of
         exact states from there, or None.
+    wave : Fit or None. Exact states of a single travelling wave, if data are of one.
     """
 
     def __init__(self, two_step, table, context):
@@ -162,7 +163,7 @@ class ExactSearch:
         self.criteria = context.criteria
         self.size = PredictionScale(two_step.observations).size
         self.table, self.agreed = table, False
-        self.direct = {}
+        self.direct, self.wave = {}, None
         self.not_tried = [
             (row.hypothesis.name, row.why_not) for row in table if row.why_not
         ]
@@ -174,7 +175,7 @@ class ExactSearch:
 
     def is_enough(self, exact):
         """Whether nothing else is tried beside exact states."""
-        if exact.result.interrupted:
+        if exact.result.interrupted or exact is self.wave:
             return True
         if self.is_in_time:
             return self._misses_nothing(exact)
@@ -400,6 +401,12 @@ class ExactSearch:
         first, cubic, *_, varying, _ = self.table
         if first.why_not:
             return None
+        two_step = self.two_steps(first.hypothesis)
+        self.wave = fit_from_wave(two_step, first.hypothesis, self.context)
+        if self.wave is not None:
+            reason = "many equations have a single travelling wave"
+            self.leave_out([cubic, varying], reason)
+            return self.wave
         best = self._exact_from_two_steps(first, cubic)
         if best is None:
             best = self._exact_from_anywhere(first.hypothesis)

@@ -6,6 +6,10 @@ u_tt = D u_xx, are what equations of second order in time begin with. Each other
 is added to it, the pair solved for on a coarse grid by steps that are shortened until
 the objective falls, and the pair of the highest evidence is where the search among all
 sets of terms begins.
+
+Or they begin from a single travelling wave, if the observations are values of one: its
+profile is better known than any states in time and space, and as many equations have it
+as a solution, few sets of terms are worth being solved for.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -19,6 +23,7 @@ from keql._evolution.problem import (
     make_evolution_problem,
 )
 from keql._numerics.optimisation import Backtracking, Result, Stop, minimise
+from keql._regression.periodic import travelling_wave
 from keql.equation import PolynomialBasis
 from keql.model_selection._evolution_terms import (
     CandidateTerms,
@@ -29,6 +34,7 @@ from keql.model_selection._evolution_terms import (
     polished,
     solve_exactly,
 )
+from keql.operators import parse_operator
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,67 @@ def fit_from_diffusion(learned, hypothesis, context, settings=None):
     if stop is None:
         search.run(iterate.states)
     return exact_fit(learned, hypothesis, polished(search), search.steps)
+
+
+@dataclass(frozen=True)
+class WaveSettings:
+    """How equations that a travelling wave obeys are compared.
+
+    n_steps, n_points : int. Steps in time and points in space: a wave is as steep at
+        the end as in the beginning, so that all steps are alike.
+    n_wanted, n_tried, n_rounds : int. As those of TermSearchSettings.
+    """
+
+    n_steps: int = 40
+    n_points: int = 60
+    n_wanted: int = 1
+    n_tried: int = 3
+    n_rounds: int = 1
+
+
+def fit_from_wave(learned, hypothesis, context, settings=None):
+    """Exact states of a single travelling wave, or None if the data are not of one.
+
+    It is looked for in the values of one function, for equations of first order in time
+    whose terms are chosen, and only exactly: noise hides what else there may be. The
+    arguments are those of :func:`fit_from_diffusion`.
+    """
+    settings, functions = settings or WaveSettings(), learned.observations.functions
+    is_polynomial = isinstance(learned.equation.basis, PolynomialBasis)
+    if not is_polynomial or hypothesis.n_terms is None:
+        return None
+    if len(functions) > 1 or learned.observations.periods is not None:
+        return None
+    problem = make_evolution_problem(learned, hypothesis.observation_noise)
+    if problem.grid.order > 1:
+        return None
+    axis = problem.grid.axis
+    wave = travelling_wave(functions[0], axis, _speed(learned, axis))
+    if wave is None:
+        return None
+    problem = problem.with_grid(settings.n_steps, settings.n_points, 1.0)
+    search_settings = TermSearchSettings(
+        n_wanted=settings.n_wanted,
+        n_tried=settings.n_tried,
+        n_rounds=settings.n_rounds,
+    )
+    solve = partial(solve_exactly, learned, context, search_settings)
+    candidates = CandidateTerms(learned.equation)
+    given = candidates, hypothesis.n_terms, solve, search_settings
+    search = TermSearch(problem, *given)
+    search.run([wave(problem.grid.points.reshape(-1, 2))])
+    return exact_fit(learned, hypothesis, polished(search), search.steps)
+
+
+def _speed(learned, axis):
+    """The speed of a wave that is nearest to the states of two steps."""
+    [data], [name] = learned.observations.functions, learned.observations.states
+    slopes = []
+    for variable in learned.variables:
+        slope = parse_operator(f"{name}_{variable}", learned.variables, (name,))
+        slopes.append(learned.states[0].evaluate(data.points, slope))
+    in_time, in_space = slopes[axis], slopes[1 - axis]
+    return -(in_time @ in_space) / (in_space @ in_space or 1.0)
 
 
 def _best_pair(problem, candidates, diffusion, context, settings):

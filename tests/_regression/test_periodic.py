@@ -1,4 +1,4 @@
-"""States that repeat themselves."""
+"""States that repeat themselves, or travel."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,12 @@ from scipy.stats import multivariate_normal
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._observations.data import Sample
-from keql._regression.periodic import PeriodSearch, likelihoods, periodic_prior
+from keql._regression.periodic import (
+    PeriodSearch,
+    likelihoods,
+    periodic_prior,
+    travelling_wave,
+)
 from keql.kernels import Periodic
 
 TIMES = 4.0 * np.arange(25)
@@ -71,3 +76,48 @@ def test_equations_from_less_than_three_values_a_period(noise):
     terms, rel = model.equation_.terms(), 0.05 if noise else 1e-6
     assert terms["x_t"] == pytest.approx({"x": 1.1, "x y": -0.4}, rel=rel)
     assert terms["y_t"] == pytest.approx({"y": -0.4, "x y": 0.1}, rel=rel)
+
+
+def values_of(u, n=120):
+    """Values of one function of time and space at scattered points, t first."""
+    points = np.random.default_rng(3).uniform((0, -5), (1, 5), (n, 2))
+    return Sample(points, u(*points.T), np.ones(n))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_wave_travels(axis):
+    """From a speed that is 15 % off; the coordinates may be exchanged."""
+
+    def u(t, x):
+        return 1 + 2 / np.cosh(x - 4 * t) ** 2
+
+    data = values_of(u)
+    points = data.points[:, :: 1 - 2 * axis]
+    wave = travelling_wave(Sample(points, data.values, data.weights), axis, 3.4)
+    assert wave.speed == pytest.approx(4.0, rel=1e-3)
+    assert np.allclose(wave(points), data.values, atol=1e-3)
+    t = np.linspace(0, 1, 9)
+    along = np.column_stack([t, 4 * t - 1.0])[:, :: 1 - 2 * axis]
+    assert np.ptp(wave(along)) < 0.02  # it keeps its shape
+    assert np.allclose(wave(along), u(0.0, -1.0), atol=0.05)
+
+
+@pytest.mark.parametrize(
+    "u",
+    [
+        lambda t, x: np.exp(-0.5 * t) / np.cosh(x - 4 * t) ** 2,
+        lambda t, x: 1 / np.cosh(x - 4 * t) ** 2 + 1 / np.cosh(x + 3 - t) ** 2,
+        lambda t, x: 1 / np.cosh(x - 0.05 * t) ** 2,  # it does not move
+        lambda t, x: np.ones_like(t),
+    ],
+)
+def test_no_wave_is_found_where_there_is_none(u):
+    assert travelling_wave(values_of(u), 0, 3.8) is None
+
+
+def test_noise_is_no_wave():
+    data = values_of(lambda t, x: 1 / np.cosh(x - 4 * t) ** 2)
+    noise = 0.02 * np.random.default_rng(4).standard_normal(120)
+    noisy = Sample(data.points, data.values + noise, data.weights)
+    assert travelling_wave(data, 0, 3.8) is not None
+    assert travelling_wave(noisy, 0, 3.8) is None

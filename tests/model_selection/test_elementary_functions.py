@@ -173,6 +173,17 @@ def test_forms_that_noise_does_not_tell_apart_are_named():
     assert any("u/(0.4" in name for terms in tried for name in terms)
 
 
+@pytest.mark.slow
+def test_small_systematic_residuals_are_not_noise():
+    """Friction |v| v, whose kink smooth functions miss by 2e-5, is in no other form."""
+    t, u = trajectory(
+        lambda t, s: [s[1], -s[0] - 0.3 * abs(s[1]) * s[1]], [2.0, 0.0], 12, 40
+    )
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",))
+    with pytest.warns(IdentifiabilityWarning, match="missed by"):
+        model.fit(t, u)
+
+
 def logistic(u):
     return u * (1 - u)
 

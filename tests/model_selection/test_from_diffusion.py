@@ -89,3 +89,19 @@ def test_ten_observations_inside_are_enough():
     assert set(terms) == {"u u_x", "u_xx"}
     assert terms["u u_x"] == pytest.approx(1, rel=1e-2)
     assert terms["u_xx"] == pytest.approx(0.01, rel=1e-2)
+
+
+@pytest.mark.slow
+def test_a_single_soliton_is_one_of_many_equations():
+    """It solves u_t = -4 u_x as well as the equation of Korteweg and de Vries."""
+    rng = np.random.default_rng(11)
+    X, X_test = (rng.uniform((-1, -6), (1, 6), (n, 2)) for n in (120, 1000))
+    y, y_test = (2 / np.cosh(P[:, 1] - 4 * P[:, 0]) ** 2 for P in (X, X_test))
+    operators = "u", "u_x", "u_xx", "u_xxx"
+    model = OneStepKEqL(operators, "u_t", variables=("t", "x"))
+    with pytest.warns(IdentifiabilityWarning, match="does not change in one direction"):
+        model.fit(X, y)
+    terms = model.equation_.terms()
+    assert {*terms} in ({"u_x"}, {"u u_x", "u_xxx"})
+    error = np.linalg.norm(model.predict(X_test) - y_test)
+    assert error < 0.05 * np.linalg.norm(y_test)
