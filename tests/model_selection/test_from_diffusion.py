@@ -8,6 +8,7 @@ from known_equations import cole_hopf, learn_cole_hopf, points_of_cole_hopf
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.problem import EvolutionProblem
 from keql.datasets import make_burgers
+from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.operators import parse_operator
 
