@@ -225,11 +225,6 @@ class BoundaryValueRegression:
         pairs = zip(self._alpha, self._precisions, strict=True)
         return [alpha / precisions for alpha, precisions in pairs]
 
-    def standardised_errors(self):
-        """The same in units of their own standard deviations."""
-        pairs = zip(self._alpha, self._precisions, strict=True)
-        return [alpha / np.sqrt(precisions) for alpha, precisions in pairs]
-
     @cached_property
     def _precisions(self):
         """Those of predicting each observation from all others, for each function."""

@@ -212,13 +212,6 @@ class InitialValueRegression:
             errors.append(missed / left / roots)
         return errors
 
-    def standardised_errors(self):
-        """The same in units of their own standard deviations."""
-        return [
-            missed / np.sqrt(np.maximum(1 - leverage, np.finfo(float).eps))
-            for missed, leverage in zip(self._residuals, self._leverages, strict=True)
-        ]
-
     def posterior_weights(self):
         """What the observations say about the weights, whatever the initial values."""
         lower = self._with_expected_noise._solved[1].T / self.prior.scale

@@ -462,28 +462,13 @@ def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):
 
     Observations are predicted to a small part of their size, or as well as their
     noise, as it would be without an equation, allows; `own_noise` is that with it, if
-    it counts where the other one confirms it. Where both are the same, predictions may
-    miss by as much as they are uncertain, which is more than the noise.
+    it counts where the other one confirms it.
     """
     scale = PredictionScale(two_step.observations)
     noise = scale.noise(two_step.observation_noise)
     own_noise = scale.noise(own_noise)
     if own_noise < criteria.exact_noise * noise:
         noise = max(noise, own_noise)
-    limit = max(criteria.exact_size * scale.size, criteria.exact_noise * noise)
-    return fit.error < limit or _errs_as_expected(fit, two_step, criteria)
-
-
-def _errs_as_expected(fit, two_step, criteria):
-    """Whether exact states find the noise of two steps, and predict accordingly.
-
-    Levels are the same if they differ by no more than two standard errors of a ratio of
-    independent levels, each of whose logarithms has the variance 1 / (2 N).
-    """
-    levels = fit.problem.prior.noise, two_step.observation_noise
-    own, other = (np.reshape(level, -1) for level in levels)
-    if not np.all(other > 0):
-        return False
-    errors = np.concatenate(fit.result.model.regression.standardised_errors())
-    is_same = np.max(np.abs(np.log(own / other))) < 2 / np.sqrt(len(errors))
-    return bool(is_same) and rms(errors) < criteria.exact_noise
+    return fit.error < max(
+        criteria.exact_size * scale.size, criteria.exact_noise * noise
+    )
