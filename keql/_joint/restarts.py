@@ -272,4 +272,4 @@ def _polynomial_basis(degree, basis, S, values, noise):
 def _inducing_basis(rng, basis, S, values, noise):
     if not isinstance(basis, InducingBasis):
         return basis
-    return make_basis(basis.kernel, S, len(basis.points), rng)
+    return make_basis(basis.kernel, S, basis.n_drawn, rng)

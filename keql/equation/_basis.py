@@ -63,27 +63,36 @@ class InducingBasis:
     """Features psi(s) = C^-1 P(S_I, s) with P(S_I, S_I) = C C^T.
 
     They span the kernel functions at p distinct inducing points S_I of shape (p, d),
-    orthonormally: the projection of the RKHS on what the points can tell (Nystrom).
+    orthonormally: the projection of the RKHS on what the points can tell (Nystrom). The
+    points were chosen among `n_drawn`; None: all of them were.
     """
 
-    def __init__(self, kernel, points):
+    def __init__(self, kernel, points, n_drawn=None):
         self.kernel, self.points = kernel, points
+        self.n_drawn = len(points) if n_drawn is None else n_drawn
         self.cholesky = cholesky(kernel(points))
 
-    def thinned(self, weights, negligible=1e-10):
-        """A basis of few of the points, and the weights of psi . weights in it.
+    @classmethod
+    def among(cls, kernel, points, negligible=1e-12):
+        """The basis of those of the points that are independent.
 
-        Kernels of smooth functions have a low numerical rank: points that add less than
-        a `negligible` part of the largest prior variance are left out.
+        Kernels of smooth functions have a low numerical rank: a point is left out if
+        the others leave less than a `negligible` part of its prior variance. With them,
+        psi . w for |w| = 1 could have coefficients of k(S_I, s) above 1 / negligible**
+        0.5, and values whose rounding errors are as many times the precision of floats.
         """
-        _, pivots = pivoted_cholesky(self.kernel(self.points), negligible)
-        basis = InducingBasis(self.kernel, self.points[np.sort(pivots)])
+        _, pivots = pivoted_cholesky(kernel(points), negligible)
+        return cls(kernel, points[np.sort(pivots)], len(points))
+
+    def thinned(self, weights, negligible=1e-10):
+        """A basis of fewer of the points, and the weights of psi . weights in it."""
+        basis = InducingBasis.among(self.kernel, self.points, negligible)
         values = self.values(basis.points, weights)
         return basis, solve_lower(basis.cholesky, values)
 
     def __reduce__(self):
         # The factor, which is computed again, would be most of what is saved.
-        return InducingBasis, (self.kernel, self.points)
+        return InducingBasis, (self.kernel, self.points, self.n_drawn)
 
     def __call__(self, S, a=None):
         """Features, or their derivative a, at the rows of `S`, of shape (n, p)."""
@@ -260,11 +269,13 @@ def make_basis(kernel, S, n_inducing, rng):
     """Exact features if the kernel has them, otherwise features of inducing points.
 
     The kernel is resolved to columns and scales; at most `n_inducing` points are drawn
-    from the features `S` of shape (n, d) by a RandomState.
+    from the features `S` of shape (n, d) by a RandomState, and those are taken that are
+    independent.
     """
     if kernel.n_features(S.shape[1]) is not None:
         return PolynomialBasis(kernel)
-    return InducingBasis(kernel, draw_rows(np.unique(S, axis=0), n_inducing, rng))
+    points = draw_rows(np.unique(S, axis=0), n_inducing, rng)
+    return InducingBasis.among(kernel, points)
 
 
 def draw_rows(S, n, rng):

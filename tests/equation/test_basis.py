@@ -226,3 +226,21 @@ def test_regressions_on_many_rows_are_those_of_a_triangle():
     few, same = regression_rows(basis, S[:50], target[:50])
     np.testing.assert_array_equal(few, basis(S[:50]))
     np.testing.assert_array_equal(same, target[:50])
+
+
+def test_values_of_smooth_functions_lose_few_digits():
+    # The kernel has fewer than 80 dimensions that rounding leaves: with 400 points the
+    # coefficients of the function are so large that 2e-4 of its values is lost.
+    rng = np.random.RandomState(0)
+    S = rng.uniform(size=(600, 4))
+    kernel = RBF(3.0, "fixed", active_dims=(0, 1))
+    kernel = kernel * Polynomial(1, 1.0, 0.0, active_dims=(2, 3))
+    basis = make_basis(kernel, S, 400, rng)
+    assert len(basis.points) < 80 and basis.n_drawn == 400
+    features, expected = basis(S), np.sin(3 * S[:, 0]) * S[:, 2]
+    weights = np.linalg.lstsq(features, expected, rcond=None)[0]
+    assert_allclose(features @ weights, expected, atol=2e-4)
+    assert_allclose(basis.values(S, weights), features @ weights, atol=1e-5)
+    again = pickle.loads(pickle.dumps(basis))
+    assert again.n_drawn == 400
+    assert_array_equal(again.points, basis.points)
