@@ -91,8 +91,8 @@ class TwoStepKEqL(Learner):
         Weight lambda of the squared RKHS norm of the states: their prior covariance is
         the state kernel over lambda.
     n_inducing : int, default=500
-        Inducing points of P, drawn from the features; a polynomial kernel has exact
-        features and needs none.
+        Inducing points of P that are drawn from the features; those are kept that are
+        independent to rounding. A polynomial kernel has exact features and needs none.
     optimizer : "fmin_l_bfgs_b", callable or None, default="fmin_l_bfgs_b"
         Of the likelihoods, as in
         :class:`sklearn.gaussian_process.GaussianProcessRegressor`.
