@@ -132,14 +132,15 @@ table = (len(axis), len(axis))
 panels = (
     ("source", well_and_sink(fine), "BrBG_r", "f"),
     ("predicted pressure", u, "RdBu_r", "u"),
-    ("error", u - u_exact, "PuOr_r", "predicted - true"),
+    ("predicted - true", u - u_exact, "PuOr_r", "u"),
 )
 for ax, (title, values, colours, label) in zip(axes, panels, strict=True):
     limit = abs(values).max()
     image = ax.pcolormesh(
         axis, axis, values.reshape(table), cmap=colours, vmin=-limit, vmax=limit
     )
-    bar = figure.colorbar(image, ax=ax, label=label)
+    bar = figure.colorbar(image, ax=ax)
+    bar.ax.set_xlabel(label)
     bar.formatter.set_powerlimits((-2, 3))
     ax.set(title=title, xlabel="x1", ylabel="x2", aspect="equal")
     ax.label_outer()

@@ -105,8 +105,10 @@ for column in range(2):
     left.plot(t_new, forecast[:, column], color=color, lw=1, alpha=0.6)
     ends = (forecast[:, column] + k * std[:, column] for k in (-2, 2))
     left.fill_between(t_new, *ends, color=color, lw=0, alpha=0.2)
-    left.plot(t_new, truth[:, column], "--", color="black", lw=0.7)
+    name = None if column else "truth"
+    left.plot(t_new, truth[:, column], "--", color="black", lw=0.7, label=name)
 left.axvline(t_last, color="0.6", lw=0.8)
 left.set(xlim=(0, t_new[-1]), ylabel="individuals")
+left.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False)
 PhasePortraitDisplay.from_estimator(model, data.X, data.y, ax=right)
 plt.show()

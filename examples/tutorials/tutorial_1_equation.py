@@ -36,7 +36,7 @@ plt.figure(figsize=(5, 3), layout="constrained")
 plt.scatter(
     table["t"], table["x"], c=table["u"], cmap="RdBu_r", vmin=-0.45, vmax=0.45, s=12
 )
-plt.colorbar(label="u")
+plt.colorbar().ax.set_xlabel("u")
 plt.xlabel("t")
 plt.ylabel("x")
 

@@ -12,7 +12,8 @@ be guessed.
 # A pendulum
 # ----------
 #
-# A swing is filmed, and its angle read off at 60 random moments, with an error of 0.1.
+# A swing is filmed, and its angle read off at 60 random moments (in seconds) with an
+# error of 0.1 (in radians).
 
 import numpy as np
 import pandas as pd
@@ -152,6 +153,7 @@ print(f"covered: {covered(best):.0%}")
 figure, ax = plt.subplots(figsize=(8, 3), layout="constrained")
 StateDisplay.from_estimator(best, X, y, ax=ax)
 ax.plot(X_test, y_test, "--", color="black", lw=1, label="truth")
+ax.set(xlabel="t (s)", ylabel="angle u (rad)")
 ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False)
 
 # %%
@@ -171,8 +173,8 @@ plt.figure(figsize=(5, 3), layout="constrained")
 force = best.equation_.unknown_part(features)
 plt.plot(angle, force, color="#0072B2", label="learned")
 plt.plot(angle, np.sin(angle), "--", color="black", lw=1, label="sin u")
-plt.xlabel("angle u")
-plt.ylabel("restoring force")
+plt.xlabel("angle u (rad)")
+plt.ylabel("restoring force (rad/s$^2$)")
 plt.legend(frameon=False)
 
 # %%

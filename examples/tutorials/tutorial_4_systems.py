@@ -76,9 +76,11 @@ for column, color in enumerate(("#0072B2", "#D55E00")):
         later[:, column] - 2 * std[:, column],
         later[:, column] + 2 * std[:, column],
     )
-    ax.plot(ahead["t"], later[:, column], "--", color=color)
+    name = f"{counts.columns[column]}, forecast"
+    ax.plot(ahead["t"], later[:, column], "--", color=color, label=name)
     ax.fill_between(ahead["t"], low, high, color=color, alpha=0.3)
-ax.set(xlim=(0, 30), ylabel="numbers, forecast dashed")
+ax.set(xlim=(0, 30), ylabel="number of animals")
+ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False)
 
 # %%
 # A state that nobody sees
@@ -163,10 +165,11 @@ for ax, fitted, title in zip(
         states.T, ("gut", "blood"), ("#0072B2", "#D55E00"), strict=True
     ):
         ax.plot(times["t"], values, color=color, label=name)
-    ax.plot(t, amounts["blood"], "o", color="black", mfc="white", label="measured")
-    ax.plot(times["t"], 100 * np.exp(-1.2 * times["t"]), "k:", label="the true gut")
+    ax.plot(t, amounts["blood"], "o", color="#D55E00", mfc="white", label="measured")
+    truth = 100 * np.exp(-1.2 * times["t"])
+    ax.plot(times["t"], truth, "--", color="black", lw=1, label="gut, truth")
     ax.set(title=title, xlabel="t (h)")
-axes[0].set_ylabel("mg")
+axes[0].set_ylabel("gut, blood (mg)")
 axes[1].legend(frameon=False)
 
 # %%

@@ -29,6 +29,7 @@ from keql.operators import parse_operator
 FIRST, SECOND, QUIET = "#0072B2", "#D55E00", "0.45"
 # For lines in the same axes: these, and its bluish green, purple, orange and sky blue.
 PALETTE = FIRST, SECOND, "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+BAND = "two standard deviations"
 # A white circle with a black edge.
 CIRCLE = {"ls": "", "marker": "o", "mfc": "white", "mec": "black"}
 DIVERGING, SEQUENTIAL = "RdBu_r", "viridis"
@@ -433,21 +434,22 @@ def draw_map(ax, points, values, variables, label, *, centred=None, **kwargs):
     return image
 
 
-def draw_line(ax, points, values, variables, ylabel, std=None, **kwargs):
+def draw_line(ax, points, values, variables, ylabel, std=None, band=BAND, **kwargs):
     """A function of one coordinate, with a band of two standard deviations."""
     order = np.argsort(points[:, 0])
     x, values = points[order, 0], values[order]
     (line,) = ax.plot(x, values, **{"color": FIRST, "lw": 1.5, **kwargs})
     if std is not None:
-        draw_band(ax, x, values, std[order], color=line.get_color(), alpha=0.25)
+        settings = {"color": line.get_color(), "alpha": 0.25, "label": band}
+        draw_band(ax, x, values, std[order], **settings)
     ax.set(xlabel=variables[0], ylabel=ylabel, xlim=(x[0], x[-1]))
     return line
 
 
 def draw_band(ax, x, middle, std, **kwargs):
     """A band of two standard deviations around a line."""
-    label = "two standard deviations"
-    ax.fill_between(x, middle - 2 * std, middle + 2 * std, lw=0, label=label, **kwargs)
+    settings = {"lw": 0, "label": BAND, **kwargs}
+    ax.fill_between(x, middle - 2 * std, middle + 2 * std, **settings)
 
 
 def legend_above(ax, handles=None, **kwargs):

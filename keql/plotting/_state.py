@@ -175,14 +175,15 @@ class StateDisplay(common.MeanOrStdDisplay):
         for j, name in enumerate(self.name):
             std = None if band is None else band[:, j]
             settings = {"color": common.PALETTE[j % len(common.PALETTE)], "label": name}
+            # A band has the colour of its line: legends with one each are hard to read.
+            settings["band"] = "_band"
             args = self.points, shown[:, j], self.variables, label, std
             line = common.draw_line(ax, *args, **settings | kwargs)
             if not prefix and self.X is not None and self.y is not None:
                 colour = {"mec": line.get_color(), "label": "_observations"}
                 self._mark_values(ax, self.y[:, j], **colour)
         self._mark_points(ax)
-        lines = [line for line in ax.get_lines() if line.get_label()[0] != "_"]
-        common.legend_above(ax, lines, ncols=4)
+        common.legend_above(ax, ncols=4)
 
     def _mark_values(self, ax, y, **changes):
         settings = {"label": "observations", "ms": 5, "zorder": 3, **changes}

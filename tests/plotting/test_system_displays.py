@@ -80,6 +80,8 @@ def test_all_states_in_one_figure(circle):
     assert top == pytest.approx(np.max(u[:, 1] + 2 * std[:, 1]))
     legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert legend == ["x", "y", "collocation points"]
+    # A legend that is drawn again, with lines of one's own, does not list the bands.
+    assert display.ax_.get_legend_handles_labels()[1] == legend
     other = StateDisplay.from_estimator(circle, quantity="std", grid_resolution=40)
     assert_allclose(lines(other.ax_)["y"].get_ydata(), std[:, 1])
     assert other.ax_.get_ylabel() == "standard deviation of x, y"
