@@ -5,6 +5,7 @@ import importlib
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -205,6 +206,27 @@ def test_workflows_call_targets_that_exist():
     texts = [path.read_text(encoding="utf-8") for path in workflows]
     called = set(re.findall(r"run: make ([a-z-]+)", "".join(texts)))
     assert {"test", "lint", "doc", "dist"} <= called <= targets
+
+
+def test_a_release_has_absolute_addresses(tmp_path):
+    """What the workflow does to the description that the package index shows."""
+    workflow = ROOT / ".github" / "workflows" / "release.yml"
+    if not workflow.exists():
+        pytest.skip("the source archive has no workflows")
+    if not sys.platform.startswith("linux"):
+        pytest.skip("releases are made on Linux, whose sed has other options")
+    for name in ("README.rst", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    lines = re.findall(r"^ +(sed -i .*)$", workflow.read_text(encoding="utf-8"), re.M)
+    host = "https://example.org/them/keql"
+    environment = os.environ | {"HOST": host, "GITHUB_REF_NAME": "v0.1.0"}
+    for line in lines:
+        subprocess.run(line, shell=True, check=True, cwd=tmp_path, env=environment)
+    readme = (tmp_path / "README.rst").read_text(encoding="utf-8")
+    pictures = re.findall(r"image:: (.*)", readme)
+    assert pictures == [f"{host}/raw/v0.1.0/doc/_static/demo.png"]
+    text = (tmp_path / "pyproject.toml").read_text(encoding="utf-8")
+    assert tomllib.loads(text)["project"]["urls"]["Source"] == host
 
 
 def test_settings_of_the_project_can_be_read():
