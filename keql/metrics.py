@@ -20,6 +20,7 @@ from keql._numerics.arguments import (
     call_given,
     in_short,
     naming,
+    refuse_dates,
     refuse_no_array,
 )
 
@@ -45,6 +46,7 @@ def _values(values, name):
 def _array(values, name, **how):
     """Return finite floats; errors name the argument."""
     try:
+        refuse_dates(values, name)
         kind = np.asarray(values).dtype.kind
         if kind in "mM" or np.ma.is_masked(values):
             raise ValueError("dates and masked values are no numbers.")

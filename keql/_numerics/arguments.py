@@ -114,6 +114,16 @@ def refuse_dates(values, where):
         )
 
 
+def is_real(given):
+    """Whether something is a real number; NumPy's durations say so, and are none."""
+    return isinstance(given, Real) and not isinstance(given, np.timedelta64)
+
+
+def is_int(given):
+    """Whether something is a whole number."""
+    return is_real(given) and isinstance(given, Integral)
+
+
 def check_flag(given, name):
     """Refuse what is neither True nor False."""
     if not isinstance(given, bool | np.bool_):
@@ -138,7 +148,8 @@ def refuse_odd_numbers(parameters):
 def check_positive(given, name, kind=Real):
     """Refuse what is no number, or no whole one (`kind`), above zero."""
     word = "whole number" if kind is Integral else "number"
-    if isinstance(given, bool) or not isinstance(given, kind) or not given > 0:
+    is_number = is_real(given) and isinstance(given, kind)
+    if isinstance(given, bool) or not is_number or not given > 0:
         raise ValueError(
             f"{name} must be positive, got {in_short(given)}: give a {word} above zero."
         )

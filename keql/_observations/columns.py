@@ -108,6 +108,8 @@ def split_labels(X, column, parameter):
     labels = [None] * n_rows if index is None else entries(index).tolist()
     if index is not None:
         refuse_missing(labels, column, parameter)
+    if not others:
+        raise ValueError(f"X has {n_columns} column(s), and none is a coordinate.")
     return np.column_stack(others), labels
 
 

@@ -11,6 +11,8 @@ def as_grid(X):
     """A Grid, if X is one; otherwise None."""
     if not (hasattr(X, "dims") and hasattr(X, "coords")):
         return None
+    if not hasattr(X.dims, "__iter__"):
+        return None
     return Grid(X)
 
 
@@ -67,7 +69,12 @@ class Grid:
             for name, array in arrays.items()
         }
         for name, column in columns.items():
-            if column.dtype.kind in "fc" and np.any(np.isinf(column)):
+            if column.dtype.kind == "c":
+                raise ValueError(
+                    f"X has complex values of {name}: give real and imaginary parts as "
+                    "two variables."
+                )
+            if column.dtype.kind == "f" and np.any(np.isinf(column)):
                 raise ValueError(f"X has infinite values of {name}: put NaN for none.")
         return pandas.DataFrame(columns) if columns else None
 

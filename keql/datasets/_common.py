@@ -30,9 +30,9 @@ arXiv:2503.01036, section 4.
 
 def check_number(value, name, **limits):
     """Check a finite real parameter; the limits are those of `check_scalar`."""
-    check_scalar(value, name, Real, **limits)
     with naming(name):
         refuse_odd_number(value)
+    check_scalar(value, name, Real, **limits)
     if not np.isfinite(value):
         raise ValueError(f"{name} is {value}; give a finite number.")
 
@@ -44,6 +44,8 @@ def check_count(value, name, smallest, largest=None, what=None):
     """
     if isinstance(value, bool):
         raise TypeError(f"{name} is {value}, which is no number.")
+    with naming(name):
+        refuse_odd_number(value)
     check_scalar(value, name, Integral, min_val=smallest)
     advice = "give a smaller number."
     MemoryBudget().refuse_above(100 * int(value), f"{name}={value:,}", advice)

@@ -3,13 +3,13 @@
 from copy import copy
 from itertools import combinations_with_replacement
 from math import factorial, prod
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.arguments import as_rows, check_flag, check_positive, naming
+from keql._numerics.arguments import as_rows, check_flag, check_positive, is_int, naming
 from keql._numerics.elementary import simplest_formula
 from keql._numerics.linalg import rms
 from keql._numerics.memory import in_chunks
@@ -423,10 +423,10 @@ class ReadableEquation(PrintableEquation):
     def _choose_terms(self, max_loss, tol, n_terms):
         """Positions of the terms that :meth:`sparse` keeps."""
         steps = self._path()
-        if not all(isinstance(x, Real) and x == x for x in (max_loss, tol)):
-            raise TypeError(f"{max_loss=} and {tol=} must be numbers.")
+        check_positive(max_loss, "max_loss")
+        check_positive(1 if isinstance(tol, float | int) and tol == 0 else tol, "tol")
         if n_terms is not None:
-            is_number = isinstance(n_terms, Integral)
+            is_number = is_int(n_terms)
             chosen = [k for step, k in steps if is_number and step.n_terms == n_terms]
             message = f"{n_terms=} must be a whole number from 1 to {len(steps)}."
         else:

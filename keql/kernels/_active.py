@@ -18,9 +18,24 @@ def hyperparameter(name):
 
     def describe(kernel):
         bounds, size = getattr(kernel, f"{name}_bounds"), np.size(getattr(kernel, name))
+        plain = isinstance(bounds, tuple) and [type(b) for b in bounds] == [float] * 2
+        if not plain:
+            bounds = _bounds(bounds, size, f"{name}_bounds")
         return Hyperparameter(name, "numeric", bounds, size)
 
     return property(describe, doc=f"`{name}` as a hyperparameter of scikit-learn.")
+
+
+def _bounds(given, size, name):
+    """Bounds of a hyperparameter, checked."""
+    if isinstance(given, str) and given == "fixed":
+        return "fixed"
+    given = as_numbers(given, name)
+    if given.shape not in {(2,), (1, 2), (size, 2)}:
+        raise ValueError(
+            f"{name} has the shape {given.shape}: give a pair, or 'fixed'."
+        )
+    return given
 
 
 def row_blocks(n, m, n_entries=2**14):
@@ -175,7 +190,8 @@ class ActiveKernel(Kernel):
         dims, given = default, self.active_dims
         if given is not None:
             given = [given] if isinstance(given, str | Integral) else given
-            dims = tuple(_column_index(dim, names) for dim in given)
+            with naming("active_dims"):
+                dims = tuple(_column_index(dim, names) for dim in given)
         return clone(self).set_params(active_dims=dims)
 
     def _derivatives(self, X, Y, pairs):

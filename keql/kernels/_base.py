@@ -1,7 +1,6 @@
 """Kernels that know their derivatives: the base class and the compositions."""
 
 from functools import reduce, singledispatch
-from numbers import Integral
 from operator import add, mul
 from typing import Any, Self
 
@@ -10,7 +9,7 @@ from scipy.linalg import block_diag
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
-from keql._numerics.arguments import as_rows, check_functions
+from keql._numerics.arguments import as_rows, check_functions, in_short, is_int
 from keql.kernels._multi_index import (
     as_multi_index,
     by_index,
@@ -120,6 +119,8 @@ class Kernel(sklearn_kernels.Kernel):
         X = as_rows(X, "X")
         Y = X if Y is None else as_rows(Y, "Y")
         d = X.shape[1]
+        if Y.shape[1] != d:
+            raise ValueError(f"Y has {Y.shape[1]} column(s), and X has {d}.")
         pairs = [(as_multi_index(a, d), as_multi_index(b, d, "b")) for a, b in pairs]
         for a in {a for pair in pairs for a in pair if any(a)}:
             self.check_order(a)
@@ -484,10 +485,9 @@ class Exponentiation(Kernel, sklearn_kernels.Exponentiation):
         return super().__call__(X, Y, eval_gradient)
 
     def _as_product(self):
-        if not isinstance(self.exponent, Integral) or self.exponent < 1:
+        if not is_int(self.exponent) or not 1 <= self.exponent <= 100:
             raise ValueError(
-                f"exponent={self.exponent!r} must be an integer of at least 1: only "
-                "such powers of a kernel are kernels whose derivatives are known."
+                f"exponent={in_short(self.exponent)} must be an integer from 1 to 100."
             )
         return reduce(Product, [self.kernel] * int(self.exponent))
 

@@ -1,10 +1,11 @@
 """Kernels with a finite list of features: their base, and a list of functions."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from keql._numerics.arguments import as_rows
+from keql._numerics.arguments import as_numbers, as_rows, in_short, naming
 from keql._numerics.autodiff import differentiate, parameter_names
 from keql.kernels._active import NonStationaryKernel
 from keql.kernels._multi_index import as_multi_index
@@ -67,7 +68,8 @@ class Dictionary(FeatureKernel):
         self.columns = columns
 
     def __repr__(self):
-        return f"Dictionary([{', '.join(self.functions)}])"
+        names = self.functions if isinstance(self.functions, Mapping) else ["?"]
+        return f"Dictionary([{', '.join(map(str, names))}])"
 
     def __eq__(self, other):
         return (
@@ -80,12 +82,23 @@ class Dictionary(FeatureKernel):
     @property
     def feature_names(self) -> Any:  # type: ignore[override]
         """What the functions are called."""
-        return list(self.functions)
+        return [name for name, _ in self._items()]
+
+    def _items(self):
+        """Pairs of a name and a function, checked."""
+        given = self.functions
+        items = list(given.items()) if isinstance(given, Mapping) else [(None, None)]
+        if not all(isinstance(name, str) and callable(f) for name, f in items):
+            raise TypeError(
+                f"functions is {in_short(given)}: it must be a dict of functions by "
+                "the texts that they are called."
+            )
+        return items
 
     @property
     def feature_products(self) -> Any:
         """How they are written, pairs of a factor and its power for each of them."""
-        pairs = self.functions.items()
+        pairs = self._items()
         return [getattr(f, "product", ((name, 1),)) for name, f in pairs]
 
     def feature_scales(self) -> np.ndarray:
@@ -101,8 +114,8 @@ class Dictionary(FeatureKernel):
                 f"scale={self.scale!r} is set from the features when an estimator is "
                 "fitted: here give numbers, or call kernel.scaled_to(features) first."
             )
-        scale = np.asarray(self.scale, dtype=float)
-        n = len(self.functions)
+        scale = as_numbers(self.scale, "scale")
+        n = len(self._items())
         if not np.all(scale > 0) or scale.size not in (1, n):
             raise ValueError(
                 f"scale={self.scale!r} must be positive: one number, or one for each "
@@ -123,7 +136,7 @@ class Dictionary(FeatureKernel):
         kernel : Dictionary
             With the same scales.
         """
-        items = list(self.functions.items())
+        items = self._items()
         chosen = dict(items[i] for i in kept)
         return Dictionary(chosen, self.feature_scales()[list(kept)], self.columns)
 
@@ -132,7 +145,7 @@ class Dictionary(FeatureKernel):
         return np.isin(np.arange(d), used)
 
     def n_features(self, d: int) -> Any:
-        return len(self.functions)
+        return len(self._items())
 
     def feature_map(self, S: Any, a: Any = None) -> Any:
         S = as_rows(S, "S")
@@ -148,7 +161,7 @@ class Dictionary(FeatureKernel):
                 "in a keql estimator, or call kernel.bind(names) first."
             )
         resolved = []
-        for name, function in self.functions.items():
+        for name, function in self._items():
             parameters = parameter_names(function)
             unknown = [p for p in parameters if p not in self.columns]
             if unknown:
@@ -163,7 +176,7 @@ class Dictionary(FeatureKernel):
         return Dictionary(self.functions, self.scale, tuple(names))
 
     def _scaled_to(self, S):
-        if not self.functions:
+        if not self._items():
             raise ValueError("functions is empty: give {name: function}.")
         if not (isinstance(self.scale, str) and self.scale == "auto"):
             return self
@@ -178,5 +191,11 @@ def _derivative(function, columns, S, a):
     if any(order for column, order in enumerate(a) if column not in columns):
         return np.zeros(len(S))
     orders = [a[column] for column in columns]
-    values = differentiate(function, orders, S[:, columns].T)
-    return np.broadcast_to(np.asarray(values, dtype=float), (len(S),))
+    with naming("functions"):
+        values = differentiate(function, orders, S[:, columns].T)
+        values = np.asarray(values, dtype=float)
+    if values.shape not in {(), (len(S),)}:
+        raise ValueError(
+            f"functions has one with values of shape {values.shape} at {len(S)} points."
+        )
+    return np.broadcast_to(values, (len(S),))

@@ -2,14 +2,13 @@
 
 from itertools import product
 from math import comb, exp, factorial, lgamma, log, pi, prod, sqrt
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from autograd import elementwise_grad
 from scipy.special import gamma, kv
 
-from keql._numerics.arguments import check_positive, refuse_odd_numbers
+from keql._numerics.arguments import check_positive, is_real, refuse_odd_numbers
 from keql._numerics.autodiff import differentiate
 from keql.kernels._active import hyperparameter, row_blocks
 from keql.kernels._stationary import AnisotropicKernel
@@ -286,7 +285,7 @@ class Matern(_Radial):
             )
 
     def profile_derivatives(self, rho, orders):
-        if not isinstance(self.nu, Real) or not 0 < self.nu <= 100:
+        if not is_real(self.nu) or not 0 < self.nu <= 100:
             raise ValueError(
                 f"nu={self.nu!r} of Matern must be positive and at most 100; use RBF "
                 "for smoother functions."

@@ -262,8 +262,9 @@ def _refuse_no_texts(text, names):
     """Refuse what is no text of a monomial, or no list of names."""
     if not isinstance(text, str):
         raise TypeError(f"text: a monomial is one such as 'u^2 u_x', not {text!r}.")
-    is_list = not isinstance(names, str | bytes) and getattr(names, "ndim", 1) > 0
-    is_list = is_list and hasattr(names, "__len__")
+    is_list = not isinstance(names, str | bytes) and hasattr(names, "__len__")
+    is_list = is_list and getattr(names, "ndim", 1) > 0
+    is_list = is_list and (hasattr(names, "__iter__") or hasattr(names, "__getitem__"))
     if not is_list or not all(isinstance(name, str) for name in names):
         raise TypeError(f"names is {in_short(names)}: it must be a list of texts.")
     if not text.strip():

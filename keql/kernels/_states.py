@@ -1,9 +1,11 @@
 """Kernels of states: of a part of an RKHS, and of the states of a system."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from keql._numerics.arguments import in_short
 from keql._numerics.linalg import cholesky, solve_lower
 from keql.kernels._active import NonStationaryKernel
 from keql.kernels._convert import as_kernel
@@ -70,6 +72,11 @@ class SystemKernel:
     """
 
     def __init__(self, kernels: Any) -> None:
+        if not isinstance(kernels, Mapping):
+            raise TypeError(
+                f"kernels is {in_short(kernels)}: it must be a dict of kernels by the "
+                "names of the states."
+            )
         self.kernels = {name: as_kernel(kernel) for name, kernel in kernels.items()}
 
     def of_state(self, name: str) -> Any:

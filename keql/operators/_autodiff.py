@@ -5,7 +5,7 @@ from typing import Any
 import autograd.numpy as anp
 import numpy as np
 
-from keql._numerics.arguments import as_rows, in_short
+from keql._numerics.arguments import as_rows, in_short, naming
 from keql._numerics.autodiff import differentiate
 from keql.operators._differential import DifferentialOperator
 
@@ -54,7 +54,8 @@ def apply_operator(
                 f"{operator.name!r} is of functions of {len(a)} coordinate(s)."
             )
         column = _column(function, len(points), states, state)
-        total += coefficient * differentiate(column, a, points.T)
+        with naming("function"):
+            total += coefficient * differentiate(column, a, points.T)
     return total
 
 

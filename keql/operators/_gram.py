@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from keql._numerics.arguments import as_numbers, in_short
 from keql._numerics.linalg import cholesky, solve_lower
 from keql._numerics.memory import MemoryBudget
 
@@ -48,8 +49,10 @@ def gram(kernel: Any, rows: Any, columns: Any = None) -> np.ndarray:
            [0., 4.]])
     """
     symmetric = columns is None
-    left = _group_by_points(kernel, rows)
-    right = left if symmetric else _group_by_points(kernel, columns)
+    left = _group_by_points(kernel, _functionals(rows, "rows"))
+    right = left
+    if not symmetric:
+        right = _group_by_points(kernel, _functionals(columns, "columns"))
     G = _empty(left[-1].stop, right[-1].stop)
     for i, first in enumerate(left):
         for second in right[: i + 1] if symmetric else right:
@@ -83,8 +86,42 @@ class _FunctionalGroup:
             yield slice(self.start + j * n, self.start + (j + 1) * n), operator
 
 
+def _functionals(given, name):
+    """A list of (points, operator), checked; points are arrays (n, d)."""
+    is_list = isinstance(given, list | tuple) and len(given) > 0
+    if not is_list or not all(
+        isinstance(each, list | tuple) and len(each) == 2 for each in given
+    ):
+        raise TypeError(
+            f"{name} is {in_short(given)}: it must be a list of pairs of points and of "
+            "the DifferentialOperator applied there, at least one."
+        )
+    return [_functional(*each, name) for each in given]
+
+
+def _functional(points, operator, name):
+    """Points as an array (n, d), and the operator applied there, both checked."""
+    if isinstance(operator, type) or not hasattr(operator, "parts"):
+        raise TypeError(
+            f"{name}: the operator is {in_short(operator)}, but must be a "
+            "DifferentialOperator, as of parse_operator."
+        )
+    points = as_numbers(points, f"{name}: points", ndim=2)
+    orders = {len(a) for _, a, _ in operator.parts}
+    if orders - {points.shape[1]}:
+        raise ValueError(
+            f"{name}: points has {points.shape[1]} column(s), but the operator "
+            f"{operator.name!r} is of functions of {max(orders)} coordinate(s)."
+        )
+    return points, operator
+
+
 def _check_order(kernel, operator):
     """Raise ValueError if an operator is not defined on the kernel's functions."""
+    if isinstance(kernel, type) or not hasattr(kernel, "of_state"):
+        raise TypeError(
+            f"kernel is {in_short(kernel)}: it must be one of keql.kernels."
+        )
     for state, a, _ in operator.parts:
         kernel.of_state(state).check_order(a, f"the operator {operator.name!r}")
 
@@ -196,6 +233,7 @@ def gram_diagonal(kernel: Any, points: Any, operator: Any) -> np.ndarray:
     >>> gram_diagonal(RBF(0.5), np.zeros((2, 1)), parse_operator("u_x", ("x",)))
     array([4., 4.])
     """
+    points, operator = _functional(points, operator, "points or operator")
     chunks = [points[i : i + 64] for i in range(0, len(points), 64)]
     # Diagonals are views, which would keep all matrices.
     parts = [np.diag(gram(kernel, [(c, operator)])).copy() for c in chunks]
@@ -272,8 +310,15 @@ class KernelExpansion:
         values : ndarray of shape (n,)
             Computed in blocks of rows: memory grows with n linearly.
         """
+        points, operator = _functional(points, operator, "points or operator")
+        n = sum(len(x) for x, _ in _functionals(self.functionals, "functionals"))
+        coefficients = as_numbers(self.coefficients, "coefficients", ndim=1)
+        if len(coefficients) != n:
+            raise ValueError(
+                f"coefficients has {len(coefficients)} number(s) for {n} functionals."
+            )
         rows = gram_rows(self.kernel, points, operator, self.functionals)
-        return np.concatenate([part @ self.coefficients for part in rows])
+        return np.concatenate([part @ coefficients for part in rows])
 
     def variance(self, points: Any, operator: Any) -> np.ndarray:
         """Posterior variances of an operator applied to the function.

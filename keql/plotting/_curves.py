@@ -192,9 +192,15 @@ class EquationParityDisplay(common.Display):
     ) -> Self:
         if not isinstance(label, str):
             raise TypeError(f"label is {in_short(label)}: it must be a text.")
-        given = np.ravel(as_numbers(given, "given"))
-        if not np.all(np.isfinite(given)) or not len(given):
-            raise ValueError("given must be finite numbers, at least one.")
+        given = as_numbers(given, "given")
+        predicted = as_numbers(predicted, "predicted")
+        for values, name in (given, "given"), (predicted, "predicted"):
+            if values.ndim > 2 or not values.size or not np.all(np.isfinite(values)):
+                raise ValueError(
+                    f"{name} has the shape {values.shape}: it must be a row or a "
+                    "column of finite numbers, at least one."
+                )
+        given = np.ravel(given)
         predicted = common.check_values(predicted, given, "predicted")
         return cls(given, predicted, label).plot(ax=ax, **kwargs)
 
@@ -239,7 +245,7 @@ class EquationParityDisplay(common.Display):
 
 def _draw_parity(ax, given, predicted, label, **kwargs):
     """Points of one equation and the diagonal; the relative error, nan for zeros."""
-    error = relative_l2_error(given, predicted) if np.any(given) else np.nan
+    error = relative_l2_error(given, predicted) if np.linalg.norm(given) else np.nan
     style = {"ls": "", "marker": "o", "ms": 3, "mew": 0, "rasterized": True}
     settings = {**style, "color": common.FIRST, "alpha": 0.5, **kwargs}
     middle = 0.5 * (np.max(given) + np.min(given))

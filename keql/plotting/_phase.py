@@ -193,7 +193,10 @@ def _on_axes(estimator, states):
     if not isinstance(states, list | tuple) or len(states) != 2:
         raise ValueError(f"states={states!r} must be a pair of states or operators.")
     with naming("states"):
-        return [parse_operator(name, estimator.variables_, names) for name in states]
+        shown = [parse_operator(name, estimator.variables_, names) for name in states]
+    if shown[0] == shown[1]:
+        raise ValueError(f"states={states!r} are the same twice: give two that differ.")
+    return shown
 
 
 def _trajectory(estimator, X, y, function, resolution, shown):

@@ -21,17 +21,26 @@ from keql.datasets import make_burgers, make_heat_with_boundary_law
 from keql.kernels import (
     RBF,
     Constant,
+    Dictionary,
     Exponentiation,
     FunctionKernel,
+    Matern,
     Polynomial,
     Product,
     Restriction,
     Sum,
+    SystemKernel,
     parse_monomial,
 )
 from keql.metrics import equation_error, operator_error, relative_l2_error
 from keql.model_selection import FunctionKFold
-from keql.operators import apply_operator, parse_operator
+from keql.operators import (
+    KernelExpansion,
+    apply_operator,
+    gram,
+    gram_diagonal,
+    parse_operator,
+)
 from keql.plotting import (
     CoefficientDisplay,
     EquationParityDisplay,
@@ -148,31 +157,59 @@ def test_a_system_without_equations(swing):
     plain = swing.equation_.to_dict()
     with pytest.raises(ValueError, match="the entry 'equations'"):
         LearnedSystem.from_dict(plain | {"equations": 1.0})
-    with pytest.raises(TypeError, match="max_loss=nan"):
-        swing.equation_.sparse(max_loss=float("nan"), n_terms=1)
+    for wrong in float("nan"), -1, np.timedelta64(1, "s"):
+        with pytest.raises(ValueError, match="max_loss must be positive"):
+            swing.equation_.sparse(max_loss=wrong, n_terms=1)
     with pytest.raises(ValueError, match="S has 1 column"):
         swing.equation_.extrapolation([[1.0]])
 
 
-U_X = parse_operator("u_x", ("x",))
+U_X, U_Y = parse_operator("u_x", ("x",)), parse_operator("u_y", ("x", "y"))
 PAIR = np.zeros((3, 2))
+
+
+def a_series(points):
+    return pd.Series(np.zeros(len(points)))
+
+
+U = parse_operator("u", ("x", "y"))
+HERE = [(PAIR, U)]
+BUMP = KernelExpansion(RBF(1.0), HERE, np.ones(3))
 KERNELS = [
+    (lambda: gram(RBF, HERE), "kernel is the class RBF"),
+    (lambda: gram(RBF(1.0), [PAIR]), "rows is "),
+    (lambda: gram(RBF(1.0), HERE, []), "columns is "),
+    (lambda: gram(RBF(1.0), HERE, [(PAIR[:, :1], U)]), "columns: points has 1 column"),
+    (lambda: gram_diagonal(RBF(1.0), PAIR, "u"), "operator: the operator is 'u'"),
+    (lambda: BUMP.evaluate(PAIR[:, :1], U), "points has 1 column"),
+    (lambda: KernelExpansion(RBF(1.0), HERE, [1.0]).evaluate(PAIR, U), "coefficients"),
+    (lambda: SystemKernel(RBF(1.0)), "kernels is RBF"),
+    (lambda: Dictionary("abc", 1.0).bind(["x", "y"])(PAIR), "functions is 'abc'"),
+    (lambda: Dictionary({"a": 1}, 1.0).bind(["x", "y"])(PAIR), "functions is {'a"),
+    (lambda: RBF(1.0, (1.0, 2.0, 3.0)).theta, "length_scale_bounds has the shape"),
+    (lambda: RBF(1.0, {1.0}).theta, "length_scale_bounds is {1.0}"),
+    (lambda: RBF(1.0, active_dims=0.5).bind(["x"]), "active_dims: "),
+    (lambda: Matern(1.0, nu=np.timedelta64(1, "s"))(PAIR), "nu=.* must be positive"),
     (lambda: Sum(RBF(1.0), 0.5)(PAIR), "k2 is 0.5"),
     (lambda: Product(RBF, RBF(1.0))(PAIR), "k1 is the class RBF"),
     (lambda: Exponentiation("abc", 2)(PAIR), "kernel is 'abc'"),
     (lambda: Exponentiation(RBF(1.0), 0.5)(PAIR), "exponent=0.5 must be an integer"),
+    (lambda: Exponentiation(RBF(1.0), 10**400)(PAIR), "exponent=1000"),
     (lambda: Constant(np)(PAIR), "constant_value must be positive"),
     (lambda: Constant(1.0)({1.0}), "X is {1.0}"),
     (lambda: RBF(1.0).derivative(PAIR, a="abc", b=(1, 0)), "a is 'abc'"),
     (lambda: RBF(1.0).derivative(PAIR, a=(1, 0), b=(0.5, 0)), r"b=\(0.5, 0\)"),
+    (lambda: RBF(1.0).derivative(PAIR, 1.0, a=(1, 0)), "Y has 1 column"),
     (lambda: Restriction(Polynomial(1, 1.0, 0.0), 1)(PAIR), "monomials is 1"),
     (lambda: Restriction(10**400, [(1, 0)])(PAIR), "kernel: .*too large"),
     (lambda: FunctionKernel("abc")(PAIR), "function is 'abc'"),
     (lambda: FunctionKernel(lambda x, y: x)(PAIR), "function returned 18 value"),
     (lambda: FunctionKernel(lambda x: x)(PAIR), "function failed"),
     (lambda: parse_monomial("u", {1}), "names is {1}"),
+    (lambda: parse_monomial("u", np), "names is <module"),
     (lambda: parse_monomial("", ["u"]), "text '' of a monomial is empty"),
     (lambda: apply_operator("abc", PAIR, U_X), "function is 'abc'"),
+    (lambda: apply_operator(a_series, PAIR, U_Y), "function: "),
     (lambda: apply_operator(np.sum, PAIR, 1j), "operator is 1j"),
     (lambda: apply_operator(np.sum, PAIR, U_X), "points has 2 column"),
     (lambda: parse_operator((), ()), "for each of the variables, none"),
@@ -197,10 +234,15 @@ def test_measures_of_errors(model):
         equation_error(model.equation_, masked(S), Y)
     with pytest.raises(TypeError, match=r"functions has \[1.0\]"):
         relative_l2_error([1.0], [1.0], functions=np.array([[1.0]]))
+    dates = pd.date_range("2020", periods=2, tz="UTC")
+    with pytest.raises(ValueError, match="y_pred must be an array of numbers: .*dates"):
+        relative_l2_error([1.0, 2.0], dates)
     with pytest.raises(ValueError, match="functions"):
         relative_l2_error([1.0], [1.0], functions=[1, 2])
     with pytest.raises(TypeError, match="solver is None"):
         operator_error(None, T, Y, T, Y)
+    with pytest.raises(ValueError, match="X has 0 column"):
+        list(FunctionKFold(2).split(np.zeros((12, 0))))
     with pytest.raises(ValueError, match="always_train"):
         list(FunctionKFold(2, always_train=[[1], [1, 2]]).split(T))
 
@@ -208,6 +250,8 @@ def test_measures_of_errors(model):
 def test_data_sets():
     with pytest.raises(ValueError, match="transfer"):
         make_heat_with_boundary_law(transfer=1.7e308)
+    with pytest.raises(TypeError, match="noise"):
+        make_burgers(5, noise=np.timedelta64(1, "s"))
     shape = np.array([4.0, 5.0])
     assert len(make_burgers(5, collocation_shape=shape).collocation_points) == 12
     for wrong in (4.5, 5), (np.nan, 5), "ab":
@@ -220,7 +264,9 @@ DRAWN = [
     (partial(StateDisplay.from_predictions, T + np.inf, Y), "points has the shape"),
     (partial(StateDisplay.from_predictions, T, Y, std=-Y), "std has negative"),
     (partial(CoefficientDisplay.from_predictions, T, None), "values is None"),
-    (partial(EquationParityDisplay.from_predictions, Y[:0], Y), "given must be"),
+    (partial(EquationParityDisplay.from_predictions, Y[:0], Y), "given has"),
+    (partial(EquationParityDisplay.from_predictions, Y[None, None], Y), "given has"),
+    (partial(EquationParityDisplay.from_predictions, Y, Y * np.nan), "predicted has"),
     (partial(EquationParityDisplay.from_predictions, Y, Y, label=1), "label is 1"),
     (partial(LossCurveDisplay.from_predictions, [np.inf]), "loss_curve must be"),
     (partial(LossCurveDisplay.from_predictions, [1.0], "ab"), "damping_curve is 'ab'"),
@@ -233,6 +279,11 @@ DRAWN = [
 def test_what_is_drawn(draw, message):
     with pytest.raises((ValueError, TypeError), match=message):
         draw()
+
+
+def test_the_same_state_on_both_axes(swing):
+    with pytest.raises(ValueError, match="states=.* the same twice"):
+        PhasePortraitDisplay.from_estimator(swing, states=("u", "u"))
 
 
 def test_paths_of_reports(model, tmp_path):
@@ -248,6 +299,8 @@ def test_grids_with_infinite_values():
     grid = xr.DataArray(np.full((2, 3), np.inf), axes, ("t", "x"), name="u")
     with pytest.raises(ValueError, match="X has infinite values of u"):
         TwoStepKEqL().fit(grid)
+    with pytest.raises(ValueError, match="X has complex values of u"):
+        TwoStepKEqL().fit(grid * 0 + 1j)
     with pytest.raises(ValueError, match="X is no grid of values but inf"):
         TwoStepKEqL().fit(np.inf)
 

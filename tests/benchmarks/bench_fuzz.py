@@ -27,11 +27,13 @@ from collections import Counter
 
 import numpy as np
 from fuzz_calls import fit_cases, method_cases, other_cases, reading_cases
+from fuzz_further import STRUCTURAL, DiffersError, further_cases
 from fuzz_mutations import FUNCTIONS, POOLS, _framed
 from fuzz_tables import all_cases
 
 from keql import SimulationError
 
+STRUCTURE = 0.1  # the part of changes that are of no single argument
 EXPECTED = (ValueError, TypeError, SimulationError, NotImplementedError, OSError)
 
 
@@ -52,7 +54,7 @@ def attempt(case, arguments, limit):
         with warnings.catch_warnings(), quiet:
             warnings.simplefilter("ignore")
             return case.call(**arguments), None
-    except (Exception, TooLong) as error:  # noqa: BLE001
+    except (Exception, TooLong, DiffersError) as error:  # noqa: BLE001
         return None, error
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -64,15 +66,18 @@ def _names(said, argument):
     return re.search(rf"(?<![A-Za-z]){re.escape(singular)}s?(?![A-Za-z])", said)
 
 
-def judge(argument, verdict, answer, error, expected):
+def judge(argument, verdict, answer, error, expected, also=()):
     """The outcome of a call with a changed argument, and what to say of it."""
     if isinstance(error, TooLong):
         return "hang", ""
     if isinstance(error, MemoryError):
         return "memory", str(error)
+    if isinstance(error, DiffersError):
+        return "wrong", str(error)
     if error is not None:
         said = f"{type(error).__name__}: {error}"
-        named = any(_names(said, each) for each in argument.split(" and "))
+        names = [*re.split(" and |__", argument), *also]
+        named = any(_names(said, each) for each in names)
         is_clear = isinstance(error, EXPECTED) and named
         if is_clear and not isinstance(error, np.linalg.LinAlgError):
             return ("wrong" if verdict == "same" else "clear"), said
@@ -91,9 +96,13 @@ def judge(argument, verdict, answer, error, expected):
 def mutate(case, rng, pairs):
     """One argument changed, or a part `pairs` of the times two: of two any may happen.
 
+    Or a change that is of no single argument, as fuzz_further has them.
+
     Its name, what was done, what must happen, and arguments; None if that cannot be
     done.
     """
+    if len(case.arguments) > 1 and rng.random() < STRUCTURE:
+        return STRUCTURAL[rng.integers(len(STRUCTURAL))](case.arguments, rng)
     first = change(case, case.arguments, rng)
     if first is None or len(case.arguments) < 2 or rng.random() >= pairs:
         return first
@@ -138,7 +147,7 @@ def main():
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     rng, counts, listed = np.random.default_rng(options.seed), Counter(), Counter()
     cases = [*fit_cases(), *method_cases(), *other_cases(), *reading_cases()]
-    cases += all_cases()
+    cases += [*all_cases(), *further_cases()]
     cases = [case for case in cases if options.only in case.name]
     originals = [
         {k: v for k, v in case.arguments.items() if type(v) is np.ndarray}
@@ -159,7 +168,9 @@ def main():
         argument, label, verdict, arguments = changed
         before = {k: np.array(v) for k, v in originals[i].items()}
         answer, error = attempt(cases[i], arguments, options.limit)
-        outcome, said = judge(argument, verdict, answer, error, expected[i])
+        outcome, said = judge(
+            argument, verdict, answer, error, expected[i], cases[i].also
+        )
         for name, values in before.items():
             if not np.array_equal(values, originals[i][name], equal_nan=True):
                 outcome, said = "wrong", f"changes the given {name}"

@@ -23,12 +23,17 @@ from keql.kernels import RBF, Matern, Polynomial
 
 @dataclass
 class Case:
-    """A valid call: a function of its arguments, what each of them is, its answer."""
+    """A valid call: a function of its arguments, and what each of them is.
+
+    `also` are names that an error may have in the place of that of the argument, as of
+    the parameter that an argument is a part of.
+    """
 
     name: str
     call: object
     arguments: dict
     roles: dict
+    also: tuple = ()
 
 
 T = np.linspace(0, 3, 12)[:, None]

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+from fuzz_values import MORE_FRAMES, MORE_FUNCTIONS, MORE_JUNK, MORE_NAMES, MORE_TABLE
 from scipy import sparse
 from sklearn.gaussian_process import kernels
 from sklearn.gaussian_process.kernels import WhiteKernel
@@ -211,7 +212,7 @@ JUNK = [
     ("series", pd.Series([1.0]), "any"),
     ("frame", pd.DataFrame({"t": [1.0]}), "any"),
     ("range", range(3), "any"),
-    ("iterator", iter([1, 2]), "any"),
+    ("iterator", lambda x: iter([1, 2]), "any"),
     ("module", np, "refuse"),
     ("ellipsis", ..., "refuse"),
     ("slice", slice(None), "refuse"),
@@ -220,6 +221,7 @@ JUNK = [
     ("line ends", "u\n\x00", "refuse"),
     ("other letters", "\u00fc\u20dd", "any"),
     ("deep list", _deep(500), "refuse"),
+    *MORE_JUNK,
 ]
 
 
@@ -318,6 +320,7 @@ TABLE = [
     ("unicode", lambda x: np.asarray(x).astype("U20"), "any"),
     ("huge integers", lambda x: np.full(np.shape(x), 2**63 - 1), "any"),
     ("minus zeros", lambda x: np.asarray(x) * -0.0, "any"),
+    *MORE_TABLE,
 ]
 FRAMES = [
     ("frame", _framed, "same"),
@@ -333,6 +336,7 @@ FRAMES = [
     ("two-level columns", lambda x: pd.concat({"a": _framed(x)}, axis=1), "any"),
     ("two-level rows", lambda x: pd.concat({"a": _framed(x)}), "same"),
     ("NA in a frame", lambda x: _framed(x).convert_dtypes().mask(_first), "any"),
+    *MORE_FRAMES,
 ]
 FUNCTIONS = [
     ("wrong shape", wrong_shape, "refuse"),
@@ -359,6 +363,7 @@ FUNCTIONS = [
     ("of NumPy", np.ravel, "any"),
     ("a method", "abc".upper, "refuse"),
     ("a partial", partial(np.full, fill_value=1.0), "any"),
+    *MORE_FUNCTIONS,
 ]
 POOLS = {
     "points": TABLE + FRAMES,
@@ -487,6 +492,7 @@ POOLS = {
         ("laplacian", lambda x: ("laplacian", *x[1:]), "any"),
         ("unfortunate", lambda x: ("u", *x[1:]), "any"),
         ("longer", lambda x: ("tt", *x[1:]), "any"),
+        *MORE_NAMES,
     ],
     "column": [
         *_junk(negative="any", zero="any", huge="refuse", half="refuse"),
@@ -513,8 +519,13 @@ POOLS = {
     "any": JUNK,
     "object": _junk(none="refuse", negative="refuse", zero="refuse", huge="refuse"),
 }
+NOTHING = {"inf", "empty", "no row but columns", "nothing at all"}
+POOLS["points of a table"] = [  # scikit-learn refuses another order of columns
+    (name, value, "any" if name == "frame in another order" else verdict)
+    for name, value, verdict in POOLS["points"]
+]
 POOLS["numbers"] = [
-    (name, value, "any" if name in {"inf", "empty"} else verdict)
+    (name, value, "any" if name in NOTHING else verdict)
     for name, value, verdict in TABLE
 ]
 POOLS["real"] = _junk(negative="any")

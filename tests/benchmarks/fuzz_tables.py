@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from fuzz_calls import (
     EXACT,
@@ -167,8 +168,10 @@ POOLS["grid"] = [
     ("name of a coordinate", lambda g: g.rename("w"), "any"),
     ("two coordinates", lambda g: g.assign_coords(s=("t", g.t.values)), "same"),
 ]
+TEXT = ("none", "text", "line_ends", "number_as_text", "long_text", "numpy_text")
+TEXT += ("own_text", "spaces", "brackets", "format", "code", "lone_surrogate")
 POOLS["path"] = [
-    *_junk(none="any", text="any", number_as_text="any"),
+    *_junk(**dict.fromkeys(TEXT, "any")),
     ("no folder", "/no/where/a.html", "refuse"),
     ("a folder", "/tmp", "refuse"),
     ("null byte", "a\x00.html", "refuse"),
@@ -177,7 +180,11 @@ POOLS["two kernels"] = [
     *_junk(negative="refuse"),
     ("matern", Matern(1.0, nu=2.5), "any"),
 ]
-POOLS["text"] = _junk(none="any", text="any", line_ends="any")
+POOLS["kernels by name"] = [
+    *_junk(empty_dict="any"),
+    *((label, {"u": value}, "any") for label, value, _ in POOLS["two kernels"]),
+]
+POOLS["text"] = _junk(**dict.fromkeys(TEXT, "any"))
 POOLS["orders"] = [*_junk(none="any"), ("negative orders", (-1, 0), "refuse")]
 POOLS["some function"] = [
     *_junk(none="refuse"),
@@ -218,10 +225,11 @@ def command_cases():
     how = {"lines": "lines", "state": "texts", "time": "label", "order": "whole texts"}
     given |= {"terms": ["auto"], "units": ["t=h"], "operators": ["u"]}
     how |= {"terms": "whole texts", "units": "unit texts"}
-    yield Case("command", run, given, how | {"operators": "operator texts"})
+    also = ("lines",)  # which the command tells of what it is asked for
+    yield Case("command", run, given, how | {"operators": "operator texts"}, also)
     labelled = given | {"function": ["rod"]}
     how = how | {"operators": "operator texts", "function": "label"}
-    yield Case("command of functions", run, labelled, how)
+    yield Case("command of functions", run, labelled, how, also)
 
 
 def table_cases():
@@ -239,7 +247,7 @@ def table_cases():
         model.equation_.to_text(), model.equation_.to_latex(), model.to_latex()
         model.equation_.to_frame(), model.equation_._repr_html_()
         str(model.fit_report_), model.fit_report_.to_html()
-        return model.predict(PLANE[:5])
+        return model.predict(_in_order_of(X, PLANE[:5]))
 
     given = {"X": grid, "y": None, "periods": None, "units": {"t": "s", "x": "mm"}}
     how = {"X": "grid", "y": "any", "periods": "dict", "units": "units"}
@@ -254,6 +262,13 @@ def table_cases():
 
     yield from solver_cases(model)
     yield from system_cases()
+
+
+def _in_order_of(X, places):
+    """Points in a table of the same columns, if X is one of t and x."""
+    if set(getattr(X, "columns", ())) != {"t", "x"}:
+        return places
+    return pd.DataFrame(places, columns=["t", "x"])[list(X.columns)]
 
 
 def _inside_a_folder(write):
@@ -442,7 +457,7 @@ def _solver_of_grid():
         found = KernelPDESolver({"u_t": 1, "u_xx": -0.1}, variables=("t", "x"))
         found.set_params(state_kernel=RBF(0.5), collocation_points=collocation_points)
         found.set_params(solver=solver, n_windows=n_windows)
-        return found.fit(X, HEAT).predict(PLANE)
+        return found.fit(X, HEAT).predict(_in_order_of(X, PLANE))
 
     given = {"X": PLANE, "collocation_points": PLANE[:6], "solver": "dense"}
     how = {"X": "points", "collocation_points": "collocation", "solver": "choice"}
