@@ -15,7 +15,7 @@ def naming(argument):
     """Errors about values, or types, that are raised inside name the `argument`."""
     try:
         yield
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         if re.search(rf"(?<!\w){re.escape(argument)}(?!\w)", str(error)):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError

@@ -2,7 +2,7 @@
 
 from copy import copy
 from functools import cache
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -192,7 +192,9 @@ class ActiveKernel(Kernel):
             given = [given] if isinstance(given, str | Integral) else given
             with naming("active_dims"):
                 dims = tuple(_column_index(dim, names) for dim in given)
-        return clone(self).set_params(active_dims=dims)
+        kernel = clone(self).set_params(active_dims=dims)
+        list(kernel.hyperparameters)  # checks the bounds
+        return kernel
 
     def _derivatives(self, X, Y, pairs):
         columns = self._columns(X.shape[1])
@@ -213,8 +215,9 @@ def _short(value):
     """A parameter in few characters, as scikit-learn shows them."""
     if callable(value):
         return getattr(value, "__name__", repr(value))
-    if isinstance(value, np.ndarray | list):
-        return f"[{', '.join(f'{entry:.3g}' for entry in np.ravel(value))}]"
+    entries = value.ravel().tolist() if isinstance(value, np.ndarray) else value
+    if isinstance(entries, list) and all(isinstance(each, Real) for each in entries):
+        return f"[{', '.join(f'{entry:.3g}' for entry in entries)}]"
     return f"{value:.3g}" if isinstance(value, float) else repr(value)
 
 

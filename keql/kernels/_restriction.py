@@ -103,7 +103,8 @@ class Restriction(FeatureKernel):
 
     def _exponents(self, d):
         """Exponents of the monomials, of shape (q, d)."""
-        if not isinstance(self.monomials, list | tuple | np.ndarray):
+        is_list = isinstance(self.monomials, list | tuple | np.ndarray)
+        if not is_list or getattr(self.monomials, "ndim", 1) == 0:
             raise TypeError(
                 f"monomials is {in_short(self.monomials)}: it must be a list of "
                 "exponents, such as (1, 0), or of names."

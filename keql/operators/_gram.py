@@ -237,7 +237,7 @@ def gram_diagonal(kernel: Any, points: Any, operator: Any) -> np.ndarray:
     chunks = [points[i : i + 64] for i in range(0, len(points), 64)]
     # Diagonals are views, which would keep all matrices.
     parts = [np.diag(gram(kernel, [(c, operator)])).copy() for c in chunks]
-    return np.concatenate(parts)
+    return np.concatenate([np.zeros(0), *parts])
 
 
 def gram_rows(kernel, points, operator, functionals, n_entries=2**21):
@@ -318,7 +318,7 @@ class KernelExpansion:
                 f"coefficients has {len(coefficients)} number(s) for {n} functionals."
             )
         rows = gram_rows(self.kernel, points, operator, self.functionals)
-        return np.concatenate([part @ coefficients for part in rows])
+        return np.concatenate([np.zeros(0), *(part @ coefficients for part in rows)])
 
     def variance(self, points: Any, operator: Any) -> np.ndarray:
         """Posterior variances of an operator applied to the function.

@@ -137,7 +137,7 @@ class PhasePortraitDisplay(common.Display):
         u = common.check_values(u, u, "u")
         if not isinstance(variable, str):
             raise TypeError(f"variable is {variable!r}: it must be a name, a text.")
-        u_t = common.check_values(u_t, u, "u_t")
+        u_t = common.check_values(as_numbers(u_t, "u_t"), u, "u_t")
         marks = {"observed": observed, "true": true, "acceleration": acceleration}
         marks |= {"variable": variable, "names": names, "rates": rates}
         return cls(u, u_t, **marks).plot(ax=ax, **kwargs)

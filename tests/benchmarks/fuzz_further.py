@@ -363,6 +363,7 @@ def named_cases():
 
     def of_table(state, variable, X):
         try:
+            hash(state), hash(variable)
             table = pd.DataFrame(X, columns=[variable])
             values = pd.Series(EXACT, name=state)
         except (TypeError, ValueError, KeyError) as error:
@@ -373,7 +374,7 @@ def named_cases():
         model.set_params(collocation_points=table)
         return model.fit(table, values).predict(table[::2])
 
-    how |= {"X": "labelled"}
+    how |= {"X": "any table"}
     yield Case("names of columns", of_table, given | {"X": T}, how, (*also, "y"))
 
 

@@ -169,7 +169,15 @@ POOLS["grid"] = [
     ("two coordinates", lambda g: g.assign_coords(s=("t", g.t.values)), "same"),
 ]
 TEXT = ("none", "text", "line_ends", "number_as_text", "long_text", "numpy_text")
-TEXT += ("own_text", "spaces", "brackets", "format", "code", "lone_surrogate")
+TEXT += (
+    "empty_text",
+    "own_text",
+    "spaces",
+    "brackets",
+    "format",
+    "code",
+    "lone_surrogate",
+)
 POOLS["path"] = [
     *_junk(**dict.fromkeys(TEXT, "any")),
     ("no folder", "/no/where/a.html", "refuse"),
@@ -210,7 +218,7 @@ def command_cases():
             path.write_text("\n".join(lines), encoding="utf-8")
         arguments = [str(path)]
         for name, texts in options.items():
-            arguments += [f"--{name}", *texts]
+            arguments += [f"--{name}", *map(str, texts)]
         said, shown = io.StringIO(), io.StringIO()
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(shown):
             try:
@@ -225,7 +233,7 @@ def command_cases():
     how = {"lines": "lines", "state": "texts", "time": "label", "order": "whole texts"}
     given |= {"terms": ["auto"], "units": ["t=h"], "operators": ["u"]}
     how |= {"terms": "whole texts", "units": "unit texts"}
-    also = ("lines",)  # which the command tells of what it is asked for
+    also = ("lines", "arguments")  # which the command tells of what it is asked for
     yield Case("command", run, given, how | {"operators": "operator texts"}, also)
     labelled = given | {"function": ["rod"]}
     how = how | {"operators": "operator texts", "function": "label"}
