@@ -98,8 +98,9 @@ def refuse_dates(values, where):
         values = np.asarray(values)
     except (TypeError, ValueError):  # rows of different lengths, or no array
         return
-    first = next((v for v in values.flat if v is not None), None)
-    kind = values.dtype.kind if values.dtype.kind != "O" else ""
+    kind, first = values.dtype.kind, None
+    if kind == "O":
+        first = next((v for v in values.ravel() if v is not None), None)
     is_date = kind == "M" or isinstance(first, date | time | np.datetime64)
     is_duration = kind == "m" or isinstance(first, timedelta | np.timedelta64)
     if is_duration:
@@ -175,7 +176,10 @@ def call_given(function, name, points, twice=False):
     n = len(points)
     shown = f"points of shape {np.shape(points)}"
     # A copy, since functions may write to what they are given.
-    values = np.asarray(_called(function, name, shown, np.array(points)))
+    values = _called(function, name, shown, np.array(points))
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} returned a masked array: a mask would be ignored.")
+    values = np.asarray(values)
     if values.dtype.kind not in "fiub":
         raise ValueError(
             f"{name} returned {in_short(values)} for {shown}: it must return a real "

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Hyperparameter
 
-from keql._numerics.arguments import as_numbers, as_rows, naming
+from keql._numerics.arguments import as_numbers, as_rows, naming, refuse_odd_number
 from keql.kernels._base import Kernel
 
 
@@ -193,7 +193,9 @@ class ActiveKernel(Kernel):
             with naming("active_dims"):
                 dims = tuple(_column_index(dim, names) for dim in given)
         kernel = clone(self).set_params(active_dims=dims)
-        list(kernel.hyperparameters)  # checks the bounds
+        for each in kernel.hyperparameters:  # which checks the bounds
+            with naming(each.name):
+                refuse_odd_number(getattr(kernel, each.name))
         return kernel
 
     def _derivatives(self, X, Y, pairs):

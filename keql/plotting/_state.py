@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keql._numerics.arguments import check_flag
+from keql._numerics.arguments import as_numbers, check_flag
 from keql._observations.units import Units, with_unit
 from keql.plotting import _common as common
 
@@ -240,12 +240,13 @@ class _Slice:
                 "value that each is fixed at."
             )
         units = Units(estimator.units or {})
-        shown = (with_unit(f"{n} = {v:g}", units.of(n)) for n, v in at.items())
-        self.words = ", ".join(shown)
-        self.fixed = [names.index(name) for name in at]
-        self.values = np.array([*at.values()], dtype=float)
-        if not np.all(np.isfinite(self.values)):
+        values = as_numbers([*at.values()], "at", ndim=1)
+        if not np.all(np.isfinite(values)):
             raise ValueError(f"at={at!r} must have finite numbers.")
+        pairs = zip(at, values, strict=True)
+        shown = (with_unit(f"{name} = {v:g}", units.of(name)) for name, v in pairs)
+        self.words = ", ".join(shown)
+        self.fixed, self.values = [names.index(name) for name in at], values
         self.free = [i for i in range(len(names)) if i not in self.fixed]
         if not self.free:
             raise ValueError(f"at={at!r} fixes all coordinates: leave one or two out.")

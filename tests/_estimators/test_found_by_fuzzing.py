@@ -1,6 +1,7 @@
 """What the fuzzer found, by class of defect: the argument is named, nothing hangs."""
 
 import time
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -94,6 +95,12 @@ def swing():
         (OneStepKEqL, {"state_penalty": 5e-324}, "state_penalty=5e-324.* not finite"),
         (OneStepKEqL, {"equation_kernel": 1.7e308}, "equation_kernel: .* its square"),
         (OneStepKEqL, {"equation_kernel": Polynomial(-1)}, "equation_kernel: degree"),
+        (
+            TwoStepKEqL,
+            {"state_kernel": RBF(1.0, "free")},
+            "state_kernel: length_scale_b",
+        ),
+        (TwoStepKEqL, {"state_kernel": RBF(Fraction(1))}, "state_kernel: length_scale"),
         (OneStepKEqL, {"state_kernel": Rough(1.0)}, "state_kernel: .* the value nan"),
     ],
 )
@@ -101,7 +108,8 @@ def test_matrices_that_cannot_be_factored_say_of_what_they_are(
     method, changes, message
 ):
     settings = (JOINT if method is OneStepKEqL else GIVEN) | changes
-    with pytest.raises(ValueError, match=message), np.errstate(over="ignore"):
+    wrong = ValueError, TypeError
+    with pytest.raises(wrong, match=message), np.errstate(over="ignore"):
         method(**settings).fit(T, Y)
 
 
@@ -125,6 +133,15 @@ def test_functions_that_write_to_what_they_are_given(model):
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(times, np.linspace(0, 1, 5))
     np.testing.assert_array_equal(places, GIVEN["collocation_points"])
+
+
+def masked_values(points):
+    return np.ma.masked_array(np.zeros(len(points)), np.arange(len(points)) == 0)
+
+
+def test_forcings_with_masks():
+    with pytest.raises(ValueError, match="forcing returned a masked array"):
+        TwoStepKEqL(**GIVEN | {"forcing": masked_values}).fit(T, Y)
 
 
 def test_times_that_would_take_hours_are_given_up(swing):
@@ -263,6 +280,7 @@ DRAWN = [
     (partial(StateDisplay.from_predictions, None, Y), "points is None"),
     (partial(StateDisplay.from_predictions, T + np.inf, Y), "points has the shape"),
     (partial(StateDisplay.from_predictions, T, Y, std=-Y), "std has negative"),
+    (partial(PhasePortraitDisplay.from_predictions, Y, None), "u_t is None"),
     (partial(CoefficientDisplay.from_predictions, T, None), "values is None"),
     (partial(EquationParityDisplay.from_predictions, Y[:0], Y), "given has"),
     (partial(EquationParityDisplay.from_predictions, Y[None, None], Y), "given has"),
@@ -279,6 +297,12 @@ DRAWN = [
 def test_what_is_drawn(draw, message):
     with pytest.raises((ValueError, TypeError), match=message):
         draw()
+
+
+@pytest.mark.parametrize("place", [np.timedelta64(1, "s"), None, [1.0], "a"])
+def test_slices_at_no_number(model, place):
+    with pytest.raises((ValueError, TypeError), match=r"(?<!\w)at(?!\w)"):
+        StateDisplay.from_estimator(model, at={"t": place})
 
 
 def test_the_same_state_on_both_axes(swing):

@@ -235,8 +235,8 @@ def method_cases():
         yield Case(name, getattr(equation, name), {"S": S}, {"S": "numbers"})
     asked = {"w": field, "X": PLANE, "inputs": None}
     how = {"w": "any", "X": "points", "inputs": "dict"}
-    yield Case("features", equation.features, asked, how)
-    yield Case("apply", equation.apply, asked, how)
+    yield Case("features", equation.features, asked, how, ("function",))
+    yield Case("apply", equation.apply, asked, how, ("function",))
     yield Case("sparse", equation.sparse, {"n_terms": 2}, {"n_terms": "count"})
 
     def solve(**params):

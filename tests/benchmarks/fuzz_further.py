@@ -266,7 +266,7 @@ def _set_params_cases():
 
         def call(model=model, **params):
             own = clone(model).set_params(**params)
-            repr(own), own.get_params()
+            own.get_params()
             own.fit(T, EXACT).predict(WHERE)
 
         given = {"state_kernel__length_scale": 1.0, "equation_kernel__degree": 1}

@@ -215,7 +215,7 @@ def command_cases():
         if isinstance(lines, bytes):
             path.write_bytes(lines)
         elif isinstance(lines, list):
-            path.write_text("\n".join(lines), encoding="utf-8")
+            path.write_text("\n".join(map(str, lines)), encoding="utf-8")
         arguments = [str(path)]
         for name, texts in options.items():
             arguments += [f"--{name}", *map(str, texts)]
@@ -340,7 +340,8 @@ def system_cases():
     asked = {"w": system, "X": WHERE, "inputs": None}
     how = {"w": "any", "X": "points", "inputs": "dict"}
     for name in ("features", "apply"):
-        yield Case(f"system.{name}", _quietly(getattr(equations, name)), asked, how)
+        call = _quietly(getattr(equations, name))
+        yield Case(f"system.{name}", call, asked, how, ("function",))
     few = {"max_loss": 2.0, "tol": 1e-3, "n_terms": {"u_t": 1, "v_t": 1}}
     how = {"max_loss": "number", "tol": "number", "n_terms": "dict"}
     yield Case("system.sparse", _quietly(equations.sparse), few, how)
