@@ -195,13 +195,14 @@ class ElementarySearch:
         if len(values) != len(terms):
             values = np.zeros(len(terms))
         weights = self._with_slopes(terms, values)
-        tol, last, fraction = self._tolerance(problem), np.inf, 1.0
+        last, fraction = np.inf, 1.0
         for step in range(settings.max_steps):
             here = replace(iterate, equations=self._equations(terms, weights))
             model = problem.linearise(problem.evaluate(here))
             if model is None:
                 return None
             problem = model.problem
+            tol = self._tolerance(problem)  # of the noise that is found with the terms
             change = problem.change(here, model.solution)
             if change > 0.9 * last:
                 fraction = max(fraction / 2, 1 / 16)
