@@ -22,6 +22,7 @@ from keql.fit_report import (
     describe_fit,
     percent,
     pulled_to_zero,
+    related,
     residuals_of_equations,
     rivals_in_words,
     travelling,
@@ -432,6 +433,7 @@ def _doubts(selection, given):
     fit = selection.best
     criteria = selection.criteria
     doubts = undetermined(fit.learned) + travelling(fit.learned, criteria.unexplained)
+    doubts += related(fit.learned, selection.told_from_zero)
     doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += [rivals] if rivals else []

@@ -8,6 +8,7 @@ from keql.fit_report._describe import (
 from keql.fit_report._report import FitReport, percent
 from keql.fit_report._undetermined import (
     pulled_to_zero,
+    related,
     rivals_in_words,
     travelling,
     undetermined,

@@ -73,6 +73,81 @@ def travelling(learned, most, least=1e-3, n_rows=300):
     ]
 
 
+def related(learned, most, named=0.05):
+    """Linear relations of operators where states are, each in a sentence.
+
+    Whatever times a combination of the operators that is zero on all states may be
+    added to what an equation says of them. Relations of operators that an equation
+    depends on, and constants, are told if it has one of them.
+
+    learned : LearnedModel. States and equations.
+    most : float. Root mean square of a combination, of operators in units of their own
+        size and coefficients of norm one, up to which it counts as zero.
+    named : float. Operators of at least this part of the largest are named.
+    """
+    setup, sentences = learned.setup, {}
+    if setup is None:
+        return []
+    columns = setup.unknown_names(learned.variables)
+    first = len(columns) - setup.n_operators
+    for part, equation in zip(setup.equations, learned.equations, strict=True):
+        if not part.depends_on:
+            continue
+        own = [first + q for q in part.depends_on]
+        S = equation.training_features[:, own]
+        names = [None, *(columns[i] for i in own)]
+        found = _linear_relation(names, S, most, named)
+        if found is None or not found[1] & _operators_in(equation, columns):
+            continue
+        text, _, size = found
+        sentences.setdefault((text, percent(size, 1.0)), []).append(part.name)
+    return [
+        f"{text} to {size} where states are, so that any multiple of this may be "
+        f"added to the equation {' or '.join(names)}: observe other states, or let it "
+        "depend on fewer operators"
+        for (text, size), names in sentences.items()
+    ]
+
+
+def _linear_relation(names, S, most, named):
+    """What columns S (n, q) and a constant, named None, have in common; or None.
+
+    Returns text, members, size : str, set, float. The relation, the names in it, and
+    the root mean square of what is not zero.
+    """
+    values = np.column_stack([np.ones(len(S)), S])
+    sizes = np.sqrt(np.mean(values**2, axis=0))
+    used = np.flatnonzero(sizes > 0)
+    if len(S) < len(used):
+        return None
+    scaled = values[:, used] / sizes[used] / len(S) ** 0.5
+    _, found, combinations = np.linalg.svd(scaled, full_matrices=False)
+    if len(used) < 2 or not found[-1] <= most:
+        return None
+    parts = np.abs(combinations[-1])
+    members = np.flatnonzero(parts >= max(named, found[-1]) * np.max(parts))
+    factors = combinations[-1] / sizes[used]
+    *others, last = members
+    right = ""
+    for i in [*(i for i in others if used[i]), *(i for i in others if not used[i])]:
+        factor, name = -factors[i] / factors[last], names[used[i]]
+        sign = " - " if factor < 0 else " + "
+        right += sign + number(abs(factor)) + (f" {name}" if name else "")
+    right = right.removeprefix(" + ").replace(" - ", "-", right.startswith(" - "))
+    text = f"{names[used[last]]} = {right or '0'}"
+    return text, {names[used[i]] for i in members}, float(found[-1])
+
+
+def _operators_in(equation, columns):
+    """The operators in the terms of an equation, None in a constant one; or all."""
+    terms = terms_of(equation)
+    if terms is None or terms.exponents is None:
+        return {None, *columns}
+    kept = terms.exponents[(terms.coefficients @ equation.weights) != 0]
+    found = {columns[i] for i in np.flatnonzero(np.any(kept, axis=0))}
+    return found | ({None} if np.any(~np.any(kept, axis=1)) else set())
+
+
 def unresolved(grid, change):
     """A sentence if exact states change by more than noise on a finer grid.
 

@@ -70,6 +70,11 @@ class Criteria:
     systematic : float. The correlation as of `random` from which on trajectories miss
         exact data if their errors are above `nothing_missed`: rounding errors are
         random, an equation in the place of another one misses neighbours alike.
+    related : float. Combination of operators, in units of their size, that states in
+        space do not tell from zero, as they are uncertain between observations. That of
+        a standing wave was 1.8e-3, the least of fields that determine their equations
+        6e-2; of trajectories it is `missed_if_exact`.
+    related_errors : float. The same in standard errors of the mean of the noise.
     agreement : float. Trajectories with equal terms whose errors differ by less than
         this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
@@ -104,6 +109,8 @@ class Criteria:
     resolved: float = 2.5e-4
     random: float = 2.0
     systematic: float = 4.0
+    related: float = 5e-3
+    related_errors: float = 3.0
     approximate: float = 0.01
     agreement: float = 0.01
     inactive_misfit: float = 0.1
@@ -254,6 +261,22 @@ class Selection:
         size = change * scale.noise(fit.problem.prior.noise) / scale.size
         is_large = change > criteria.unresolved and size > criteria.resolved
         return grid, change if is_large else 0.0
+
+    @property
+    def told_from_zero(self):
+        """Size of a combination of operators that the data tell from zero.
+
+        In units of the size of the operators.
+        """
+        fit, criteria = self.best, self.criteria
+        scale = PredictionScale(fit.observations)
+        in_time = fit.is_exact and len(fit.two_step.variables) == 1
+        levels = fit.two_step.observation_noise
+        if fit.is_exact:
+            levels = np.reshape(fit.problem.prior.noise, -1)
+        error = scale.noise(levels) / scale.size / np.sum(scale.counts) ** 0.5
+        least = criteria.missed_if_exact if in_time else criteria.related
+        return max(least, criteria.related_errors * error)
 
     def _is_not_noise(self, correlation, size):
         """Whether what two steps take for noise is what an equation does not explain.

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from keql import TwoStepKEqL
-from keql.fit_report import travelling, undetermined, unresolved
+from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
+from keql.fit_report import related, travelling, undetermined, unresolved
 from keql.kernels import RBF, Polynomial
 
 T = np.linspace(0, 5, 26)[:, None]
@@ -87,3 +87,34 @@ def test_a_wave_that_changes_and_several_functions_are_not_travelling():
     assert travelling(field_of(spreading), 0.02) == []
     one = field_of(soliton)
     assert travelling(replace(one, states=one.states * 2), 0.02) == []
+
+
+@pytest.mark.parametrize("phase", [0.3, 1.0])
+def test_operators_in_proportion_are_named(phase):
+    one_mode = field_of(lambda X: np.exp(-X[:, 0]) * np.cos(X[:, 1] + phase))
+    (text,) = related(one_mode, 5e-3)
+    assert text.startswith("u_xx = -1.00 u to 0.") and "the equation u_t:" in text
+    assert related(field_of(soliton), 5e-3) == []
+    two_modes = field_of(lambda X: np.cos(X[:, 1] / 2) + np.cos(X[:, 1] + phase))
+    assert related(two_modes, 5e-3) == []
+
+
+def test_a_constant_state_is_named():
+    (text,) = related(field_of(lambda X: np.full(len(X), 2.0)), 5e-3)
+    assert text.startswith("u = 2.00 to")
+
+
+def test_a_conserved_sum_is_named_with_its_constant():
+    y = np.column_stack([np.exp(-T), 3 - np.exp(-T)])
+    model = TwoStepKEqL(**PAIR, variables=("t",), observation_noise=1e-6)
+    (text,) = related(model._learn_in_two_steps(T, y, None), 1e-3)
+    assert text.startswith("y = -1.00 x + 3.00 to")
+    assert "the equation x_t or y_t:" in text
+
+
+def test_a_standing_wave_is_not_fitted_in_silence():
+    X = np.random.default_rng(1).uniform(0, 3, (60, 2))
+    y = np.cos(2 * X[:, 0]) * np.sin(2 * X[:, 1] + 0.3)
+    model = OneStepKEqL(("u", "u_xx"), "u_tt", variables=("t", "x"))
+    with pytest.warns(IdentifiabilityWarning, match="u_xx = -4.00 u to"):
+        model.fit(X, y)
