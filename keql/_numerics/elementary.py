@@ -186,6 +186,16 @@ class Elementary:
         """The function with another inner parameter."""
         return replace(self, parameter=float(parameter))
 
+    @property
+    def with_one_power(self):
+        """The function, a power times one of the same column as one; None if it is 1."""
+        own = dict(self.powers)
+        if self.family != "power" or self.argument not in own:
+            return self
+        exponent = self.parameter + own.pop(self.argument)
+        powers = tuple(own.items())
+        return replace(self, powers=powers, parameter=exponent) if exponent else None
+
     def in_log_parameter(self):
         """The derivative of the function in the logarithm of its parameter."""
         return replace(self, slope=True)
@@ -299,7 +309,7 @@ class _FormulaSearch:
         self.columns, self.settings = columns, settings
         self.size = linalg.norm(values) or 1.0
         self.target = values / self.size
-        offered = list(_functions_of(columns))
+        offered = list(dict.fromkeys(_functions_of(columns)))
         F = np.column_stack([self._at(function) for function in offered])
         norms = np.array([linalg.norm(f) if np.all(np.isfinite(f)) else 0 for f in F.T])
         usable = np.flatnonzero(norms > 0)
@@ -390,4 +400,5 @@ def _functions_of(columns):
         saturating = {"pole": pairs, "peak": [((name, 2),), *pairs]}
         for family, k in state_grid(x):
             for powers in [*factors, *saturating.get(family, [])]:
-                yield Elementary(powers, family, name, k)
+                if function := Elementary(powers, family, name, k).with_one_power:
+                    yield function

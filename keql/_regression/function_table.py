@@ -105,7 +105,8 @@ class FunctionTable:
             if part.depends_on is None:
                 continue
             operators = [self.names[first + q] for q in part.depends_on]
-            for function in self._functions(e, operators, settings):
+            functions = dict.fromkeys(self._functions(e, operators, settings))
+            for function in functions:
                 kinds.append((e, int(function.family != "")))
                 self.terms.append(Term(e, function, len(self.terms)))
         self.kinds = np.array(kinds)
@@ -136,7 +137,8 @@ class FunctionTable:
                 if self.is_system and family in ("sin", "cos"):
                     own = inverse
                 for powers in [*factors, *own]:
-                    yield Elementary(powers, family, name, k)
+                    if function := Elementary(powers, family, name, k).with_one_power:
+                        yield function
             own = [*factors, *inverse] if self.is_system else factors[:1]
             for k in _fast_waves(x, self.n_times, settings):
                 for powers in own:

@@ -283,11 +283,17 @@ class Selection:
 
         Where exact states have a kink in some derivative, smooth functions leave little
         residuals, as noise does: but these, and those of another form of the equation,
-        are alike at neighbouring times.
+        are alike at neighbouring times. Nor are residuals of two steps noise if the
+        equation leaves far less: many functions bend to random ones, too.
         """
         fit, criteria = self.best, self.criteria
-        limit = criteria.random if fit.has_functions else criteria.systematic
-        return fit.error < criteria.approximate * size and correlation > limit
+        if not fit.error < criteria.approximate * size:
+            return False
+        if not fit.has_functions:
+            return correlation > criteria.systematic
+        levels = fit.problem.prior.noise, fit.two_step.observation_noise
+        own, other = map(PredictionScale(fit.observations).noise, levels)
+        return correlation > criteria.random or own < other / criteria.missed
 
     def _looks_like_noise(self, size):
         """Whether trajectories miss observations at random, and by more than little."""

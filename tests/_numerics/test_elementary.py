@@ -36,6 +36,17 @@ def test_names():
     assert {function: function.name for function in names} == names
 
 
+def test_powers_of_one_column_are_one():
+    function = Elementary((("u", 1), ("v", 1)), "power", "u", -0.5)
+    assert function.with_one_power.name == "v u^0.5"
+    assert Elementary((("u", 1),), "power", "u", -1.0).with_one_power is None
+    for other in (Elementary((("v", 1),), "power", "u", 0.5), Elementary((("u", 1),))):
+        assert other.with_one_power == other
+    one = function.with_one_power
+    np.testing.assert_allclose(one(X, SPEED), X**0.5 * SPEED, rtol=1e-14)
+    np.testing.assert_allclose(function(X, SPEED), one(X, SPEED), rtol=1e-14)
+
+
 def test_they_pickle():
     function = Elementary((("v", 1),), "exp", "u", -0.5)
     copy = pickle.loads(pickle.dumps(function))

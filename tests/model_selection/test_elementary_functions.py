@@ -213,6 +213,35 @@ def test_terms_of_a_dictionary_are_chosen():
     assert set(model.equation_.terms()) == {"u(1 - u)"}
 
 
+def test_a_power_is_printed_as_one(recwarn):
+    equation = first_order().fit(*trajectory(torricelli, [2.0], 5, 30)).equation_
+    assert str(equation) == "u_t = -0.400 u^0.5"
+    assert not [w for w in recwarn if w.category is IdentifiabilityWarning]
+
+
+def torricelli(t, u):
+    return -0.4 * np.sqrt(u)
+
+
+def test_saturating_prey_are_found_to_rounding_errors(recwarn):
+    """Inner parameters are found as exactly as the data allow, so nothing warns."""
+
+    def rate(t, state):
+        u, v = state
+        eaten = u * v / (0.5 + u)
+        return [u - u**2 / 3 - eaten, 0.8 * eaten - 0.4 * v]
+
+    t = np.linspace(0, 25, 60)
+    found = solve_ivp(
+        rate, (0, 25), [1.0, 0.5], "DOP853", t_eval=t, rtol=1e-12, atol=1e-13
+    )
+    model = OneStepKEqL(("u", "v"), ("u_t", "v_t"), variables=("t",), states=("u", "v"))
+    equation = model.fit(t[:, None], found.y.T).equation_["u_t"]
+    assert str(equation) == "u_t = 1.00 u - 0.333 u^2 - 1.00 u v/(0.5 + u)"
+    assert equation.terms()["u^2"] == pytest.approx(-1 / 3, abs=1e-9)
+    assert not [w for w in recwarn if w.category is IdentifiabilityWarning]
+
+
 def test_the_report_says_why_they_are_not_tried():
     t, u = trajectory(lambda t, u: u - u**2, [0.1], 6, 25)
     report = str(first_order().set_params(n_terms=2).fit(t, u).fit_report_)
