@@ -188,7 +188,7 @@ class Elementary:
 
     @property
     def with_one_power(self):
-        """The function, a power times one of the same column as one; None if it is 1."""
+        """The function, powers of its own column as one power; None if it is 1."""
         own = dict(self.powers)
         if self.family != "power" or self.argument not in own:
             return self
