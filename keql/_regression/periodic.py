@@ -10,9 +10,15 @@ put where it was at one time, and the likelihood says how fast it travels.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import linalg, special
+from scipy import special
 
-from keql._numerics.linalg import extent_of, rms
+from keql._numerics.linalg import (
+    cholesky,
+    extent_of,
+    inverse_lower,
+    rms,
+    solve_cholesky,
+)
 from keql._regression.two_step import refit_two_steps
 from keql.kernels import Constant, Periodic, SystemKernel
 
@@ -237,11 +243,11 @@ def travelling_wave(data, axis, speed, settings=None):
         speeds = best + step * np.linspace(-1, 1, settings.steps + 1)
     _, length, ratio, speed = max(tried)
     s = places_of(points, axis, speed)
-    K = _gaussian(s, s, length) + ratio**2 * np.eye(len(s))
-    inverse = linalg.cho_solve(linalg.cho_factor(K), np.eye(len(s)))
-    alpha = inverse @ y
+    L = cholesky(_gaussian(s, s, length) + ratio**2 * np.eye(len(s)))
+    alpha = solve_cholesky(L, y)
     noise = ratio * np.sqrt(y @ alpha / len(y))
-    error = rms(alpha / np.diag(inverse))
+    certainty = np.sum(inverse_lower(L) ** 2, axis=0)
+    error = rms(alpha / certainty)  # Rasmussen and Williams, eq. 5.12
     if noise > settings.noise * spread or error > settings.error * spread:
         return None
     return TravellingWave(axis, speed, length, s, mean, alpha, noise, error)
