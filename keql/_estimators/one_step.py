@@ -122,8 +122,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         kernel of :class:`keql.TwoStepKEqL`, if observations are predicted better.
     equation_kernel : kernel or dict, default=None
         Kernel of P, ``{equation: kernel}`` if they differ; free hyperparameters are
-        fitted to the two-step solution, and its scale is found, as a variance, unless a
-        factor such as ``Constant(1.0, "fixed")`` says it. None: a
+        fitted to the two-step solution, and its scale is found unless a factor such as
+        ``Constant(1.0, "fixed")`` says it: by likelihood for kernels with few features,
+        such as polynomials, from the size of what P has to explain for others. None: a
         :class:`keql.kernels.Polynomial` of degree 2. If no state kernel is given
         either, it has degree 3 if observations are predicted poorly with degree 2, and
         clearly better with 3, or if ordinary differential equations have cubic terms by

@@ -80,9 +80,10 @@ class TwoStepKEqL(Learner):
         the data, see Notes.
     equation_kernel : kernel or dict, default=None
         Kernel of P, ``{equation: kernel}`` if they differ; parts without `active_dims`
-        act on the operators and inputs. Its scale is found, as a variance, unless a
-        factor such as ``Constant(1.0, "fixed")`` says it. None: a
-        :class:`keql.kernels.Polynomial` of degree 2.
+        act on the operators and inputs. Its scale is found unless a factor such as
+        ``Constant(1.0, "fixed")`` says it: by likelihood for polynomials and other
+        kernels with few features, from the size of what P has to explain for others.
+        None: a :class:`keql.kernels.Polynomial` of degree 2.
     observation_noise, equation_noise : float or dict, default=None
         Standard deviations of an observation of weight 1, in units of `y`, and of the
         equation's residual, in units of the forcing; ``{state or operator: float}`` and

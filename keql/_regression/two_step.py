@@ -379,13 +379,12 @@ def _bind_equation_kernel(
     """The equation kernel on the columns of the features, scaled to them.
 
     `size` is the root mean square of what P has to explain. Without an `optimizer` a
-    given kernel is used as it is, otherwise its scale is free.
+    given kernel is used as it is, otherwise its scale is found.
     """
     kernel = hypothesis.equation_kernel
     kernel = polynomial_kernel(size) if kernel is None else kernel
     with naming("equation_kernel"):
         kernel = as_kernel(kernel)
-    kernel = kernel if optimizer is None else with_free_scale(kernel, size)
     names, d = setup.unknown_names(variables), len(variables)
     n_coordinates = d + len(setup.inputs.names)
     inputs = range(d, n_coordinates)
@@ -393,6 +392,7 @@ def _bind_equation_kernel(
     columns = tuple(sorted([*inputs, *operators]))
     with naming("equation_kernel"):
         bound = kernel.bind(names, default=columns).scaled_to(unknown)
+        bound = bound if optimizer is None else with_scale(bound, unknown, size)
         with np.errstate(over="ignore"):
             squares = bound.diag(unknown) ** 2  # normal equations have them
         if not np.all(np.isfinite(squares)):
@@ -406,19 +406,28 @@ def _bind_equation_kernel(
     return bound
 
 
-def with_free_scale(kernel, size):
-    """A kernel of P whose scale is free, unless it was said to be fixed or bounded.
+def with_scale(kernel, S, size):
+    """A kernel of P with a scale that suits, unless it was said to be fixed or bounded.
 
-    Each summand without a :class:`keql.kernels.Constant` as a factor gets one, its
-    variance free; a Constant with its default bounds, which are a matter of units, has
-    those of the variance instead. `size` is the root mean square of what P has to
-    explain.
+    Each summand without a :class:`keql.kernels.Constant` as a factor gets one, and a
+    Constant with its default bounds, which are a matter of units, has those of a free
+    variance instead. `size` is the root mean square of what P has to explain, and S
+    (n, d) are features.
+
+    The variance of polynomials, and of others with few features, is free. Any values at
+    all are likely for P of another kernel if its variance is large: where features are
+    wrong by more than the equation is allowed to, as between few observations, the
+    likelihood has no other maximum. Then the prior variance of P is the square of the
+    size, in the mean over the features.
     """
     if isinstance(kernel, Sum):
-        return Sum(with_free_scale(kernel.k1, size), with_free_scale(kernel.k2, size))
-    if not _has_scale(kernel):
+        return Sum(*(with_scale(part, S, size) for part in (kernel.k1, kernel.k2)))
+    if _has_scale(kernel):
+        return _with_wide_bounds(kernel, size)
+    if kernel.n_features(S.shape[1]) is not None:
         return _variance(size) * kernel
-    return _with_wide_bounds(kernel, size)
+    variance = size**2 / size_or_one(np.sqrt(kernel.diag(S))) ** 2
+    return Constant(variance, "fixed") * kernel
 
 
 def _has_scale(kernel):

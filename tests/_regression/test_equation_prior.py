@@ -11,7 +11,7 @@ from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._regression.two_step import (
     polynomial_kernel,
     varying_coefficient_kernel,
-    with_free_scale,
+    with_scale,
 )
 from keql.kernels import RBF, Constant, Polynomial
 from keql.model_selection._candidates import candidates
@@ -50,7 +50,7 @@ def test_variances_are_in_units_of_the_size():
     ("given", "expected"),
     [
         (Polynomial(2), polynomial_kernel(1e3)),
-        (RBF(2.0, "fixed"), Constant(1e6, (1.0, 1e12)) * RBF(2.0, "fixed")),
+        (RBF(2.0, "fixed"), Constant(1e6, "fixed") * RBF(2.0, "fixed")),
         (Constant(2.0, "fixed") * RBF(2.0), Constant(2.0, "fixed") * RBF(2.0)),
         (Constant(2.0, (1, 3)) * RBF(2.0), Constant(2.0, (1, 3)) * RBF(2.0)),
         (2.0 * RBF(2.0), Constant(2.0, (1.0, 1e12)) * RBF(2.0)),
@@ -60,16 +60,22 @@ def test_variances_are_in_units_of_the_size():
             Constant(2.0, "fixed") + Constant(1e6, (1.0, 1e12)) * Polynomial(1),
         ),
         (
-            (Constant(1.0, "fixed") + Polynomial(1)) * RBF(1.0),
-            Constant(1e6, (1.0, 1e12))
-            * ((Constant(1.0, "fixed") + Polynomial(1)) * RBF(1.0)),
+            2.0 * RBF(2.0) + RBF(1.0),
+            Constant(2.0, (1.0, 1e12)) * RBF(2.0) + Constant(1e6, "fixed") * RBF(1.0),
         ),
     ],
 )
-def test_scales_are_free_unless_they_are_said(given, expected):
-    found = with_free_scale(given, 1e3)
+def test_scales_are_found_unless_they_are_said(given, expected):
+    found = with_scale(given, S, 1e3)
     assert found == expected
     np.testing.assert_allclose(found.bounds, expected.bounds)
+
+
+def test_a_free_form_is_as_large_as_what_it_has_to_explain():
+    kernel = bound(RBF(1.0, active_dims=("x",)) * Polynomial(1))
+    found = with_scale(kernel, S, 1e3)
+    np.testing.assert_allclose(np.mean(found.diag(S)), 1e6)
+    assert found.n_dims == kernel.n_dims
 
 
 def test_varying_coefficients_do_not_depend_on_units_of_coordinates():
