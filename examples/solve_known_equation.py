@@ -139,7 +139,7 @@ def draw(path, surfaces, curves):
             **limits,
         )
         ax.set(title=title, xlabel="x", aspect="equal", xticks=[0, 1], yticks=[0, 1])
-        fig.colorbar(image, ax=ax, label="u")
+        fig.colorbar(image, ax=ax).ax.set_xlabel("u")
     axes[0].set_ylabel("y")
     colours = ("#0072B2", "#D55E00", "#009E73")
     for colour, (nu, (spacing, errors)) in zip(colours, curves.items(), strict=True):
