@@ -19,6 +19,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "mathml",
+    "notebooks",
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",

@@ -247,3 +247,16 @@ def test_solve_known_equation(tmp_path, capsys):
     assert all(float(order) > float(least) for order, least in orders)
     width, height = png_size(tmp_path / "figure.png")
     assert width > 3 * height > 1200
+
+
+def test_notebooks_have_titles_in_place_of_references(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "doc" / "_extensions")
+    from notebooks import plain
+
+    text = (
+        "See :doc:`the first\n<tutorial_1>`, :doc:`../systems/streams`, :math:`u_t`, "
+        ":class:`keql.TwoStepKEqL` and :meth:`~keql.OneStepKEqL.pde_solver`."
+    )
+    assert plain(text) == (
+        "See the first, `streams`, :math:`u_t`, `keql.TwoStepKEqL` and `pde_solver`."
+    )
