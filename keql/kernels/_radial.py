@@ -35,7 +35,7 @@ class _Radial(AnisotropicKernel):
 
     period = None
 
-    def profile_derivatives(self, rho, orders):
+    def profile_derivatives(self, rho: Any, orders: Any) -> list:
         """Derivatives of g, the kernel as a function of rho.
 
         Parameters
@@ -223,7 +223,7 @@ class RBF(_Radial):
         super().__init__(length_scale, length_scale_bounds, active_dims)
         self.period = period
 
-    def profile_derivatives(self, rho, orders):
+    def profile_derivatives(self, rho: Any, orders: Any) -> list:
         value = np.exp(-rho)
         return [-value if n % 2 else value for n in orders]
 
@@ -284,7 +284,7 @@ class Matern(_Radial):
                 f"nu > {order}, or the RBF kernel."
             )
 
-    def profile_derivatives(self, rho, orders):
+    def profile_derivatives(self, rho: Any, orders: Any) -> list:
         if not is_real(self.nu) or not 0 < self.nu <= 100:
             raise ValueError(
                 f"nu={self.nu!r} of Matern must be positive and at most 100; use RBF "
@@ -377,7 +377,7 @@ class RationalQuadratic(_Radial):
         self.alpha = alpha
         self.alpha_bounds = alpha_bounds
 
-    def profile_derivatives(self, rho, orders):
+    def profile_derivatives(self, rho: Any, orders: Any) -> list:
         check_positive(self.alpha, "alpha")
         refuse_odd_numbers({"alpha": self.alpha})
         base = 1 + rho / self.alpha
@@ -476,7 +476,7 @@ class RadialKernel(_Radial):
         n_small = np.argmin(np.append(change <= 1e-4 * at_zero, False))
         return steps[max(n_small - 1, 0)], at_zero
 
-    def profile_derivatives(self, rho, orders):
+    def profile_derivatives(self, rho: Any, orders: Any) -> list:
         derivatives = []
         with np.errstate(divide="ignore", invalid="ignore"):
             for n in orders:
