@@ -27,6 +27,7 @@ from keql._numerics.arguments import (
     check_flag,
     in_short,
     naming,
+    refuse_dates,
     refuse_no_array,
     refuse_odd_numbers,
 )
@@ -417,17 +418,20 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         with naming("X"):
             X = X if hasattr(X, "columns") else np.asarray(X)
             if len(X.shape) != 2:
-                raise ValueError(f"Expected 2D array, got one of shape {X.shape}.")
+                raise ValueError(
+                    f"Expected 2D array, got one of shape {X.shape}. Reshape your data."
+                )
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
+        if X.shape[1] <= len(given):
+            raise ValueError(
+                f"X has {X.shape[1]} feature(s) (shape={X.shape}) while a minimum of "
+                f"{1 + len(given)} is required: X has no column of coordinates beside "
+                f"{' and '.join(given)}."
+            )
         columns = {name: column_index(X, given[name], name) for name in given}
         refuse_what_is_no_number(X, "X", columns.values())
         others = [i for i in range(X.shape[1]) if i not in columns.values()]
-        if not others:
-            raise ValueError(
-                f"X has no column of coordinates beside {' and '.join(given)}: "
-                f"it has {X.shape[1]} column(s)."
-            )
         coordinates = _safe_indexing(X, others, axis=1)
         checks = {"dtype": np.float64, "input_name": "X", "estimator": self}
         with naming("X"):
@@ -475,6 +479,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
         """Relative precisions of the rows, of shape (n,), none of them negative."""
         if sample_weight is not None:
             refuse_what_is_no_number(sample_weight, "sample_weight")
+            refuse_dates(sample_weight, "sample_weight")
         how = {"dtype": np.float64, "ensure_non_negative": True}
         with naming("sample_weight"):
             return _check_sample_weight(sample_weight, points, **how)

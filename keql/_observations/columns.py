@@ -99,6 +99,11 @@ def split_labels(X, column, parameter):
                 "each observation: use X.reshape(-1, 1) for one coordinate."
             )
     n_rows, n_columns = X.shape
+    if n_columns <= (column is not None):
+        raise ValueError(
+            f"X has {n_columns} feature(s) (shape={X.shape}) while a minimum of "
+            f"{1 + (column is not None)} is required, one of them a coordinate."
+        )
     index = None if column is None else column_index(X, column, parameter)
 
     def entries(i):
@@ -108,8 +113,6 @@ def split_labels(X, column, parameter):
     labels = [None] * n_rows if index is None else entries(index).tolist()
     if index is not None:
         refuse_missing(labels, column, parameter)
-    if not others:
-        raise ValueError(f"X has {n_columns} column(s), and none is a coordinate.")
     return np.column_stack(others), labels
 
 

@@ -196,6 +196,8 @@ class ActiveKernel(Kernel):
         for each in kernel.hyperparameters:  # which checks the bounds
             with naming(each.name):
                 refuse_odd_number(getattr(kernel, each.name))
+                if as_numbers(getattr(kernel, each.name), each.name).ndim > 1:
+                    raise ValueError(f"{each.name} must be one number, or a list.")
         return kernel
 
     def _derivatives(self, X, Y, pairs):

@@ -5,7 +5,7 @@ from numbers import Real
 import numpy as np
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
-from keql._numerics.arguments import is_real
+from keql._numerics.arguments import is_real, naming, refuse_odd_number
 from keql.kernels._base import Exponentiation, Product, Sum, as_kernel
 from keql.kernels._polynomial import Constant, Polynomial
 from keql.kernels._radial import RBF, Matern, RationalQuadratic
@@ -60,6 +60,8 @@ def _convert_dot_product(kernel):
 
 @as_kernel.register(Real)
 def _convert_number(value):
+    with naming("kernel"):
+        refuse_odd_number(value)
     if not is_real(value) or not 0 < value < np.inf:
         raise ValueError(f"a number used as a kernel must be positive, got {value!r}.")
     # A number beyond the usual bounds would be moved into these by a fit.

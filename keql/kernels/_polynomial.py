@@ -3,7 +3,7 @@
 from functools import lru_cache
 from itertools import combinations_with_replacement, product
 from math import comb, perm, prod
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy.special import factorial
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from keql._numerics.arguments import as_rows, check_positive
+from keql._numerics.arguments import as_rows, check_positive, is_int
 from keql._numerics.memory import MemoryBudget
 from keql.kernels._active import ActiveKernel, NonStationaryKernel, hyperparameter
 from keql.kernels._base import Kernel
@@ -41,6 +41,8 @@ class Constant(Kernel, ConstantKernel):
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         self._check_value()
         X, Y = as_rows(X, "X"), None if Y is None else as_rows(Y, "Y")
+        if Y is not None and X.shape[1] != Y.shape[1]:
+            raise ValueError(f"Y has {Y.shape[1]} column(s), and X has {X.shape[1]}.")
         return super().__call__(X, Y, eval_gradient)
 
     def diag(self, X: Any) -> np.ndarray:
@@ -199,7 +201,7 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         return center, self._per_column("scale", d)
 
     def _check_degree_and_offset(self, highest=170):
-        if not isinstance(self.degree, Integral) or self.degree < 0:
+        if not is_int(self.degree) or self.degree < 0:
             raise ValueError(f"degree must be an integer >= 0, got {self.degree!r}.")
         if self.degree > highest:  # factorial(highest + 1) is beyond all numbers
             raise ValueError(f"degree={self.degree} must be at most {highest}.")

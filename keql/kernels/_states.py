@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keql._numerics.arguments import in_short
+from keql._numerics.arguments import in_short, naming
 from keql._numerics.linalg import cholesky, solve_lower
 from keql.kernels._active import NonStationaryKernel
 from keql.kernels._convert import as_kernel
@@ -77,7 +77,8 @@ class SystemKernel:
                 f"kernels is {in_short(kernels)}: it must be a dict of kernels by the "
                 "names of the states."
             )
-        self.kernels = {name: as_kernel(kernel) for name, kernel in kernels.items()}
+        with naming("kernels"):
+            self.kernels = {name: as_kernel(own) for name, own in kernels.items()}
 
     def of_state(self, name: str) -> Any:
         """The kernel of a state.

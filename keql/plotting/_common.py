@@ -336,7 +336,7 @@ def check_dimension(points):
         return None
     points = as_numbers(points, "points")
     points = points[:, None] if points.ndim == 1 else points
-    if points.ndim != 2 or not np.all(np.isfinite(points)):
+    if points.ndim != 2 or not points.shape[1] or not np.all(np.isfinite(points)):
         raise ValueError(
             f"points has the shape {points.shape} and {np.sum(~np.isfinite(points))} "
             "entries that are not finite: it must be a table of numbers."

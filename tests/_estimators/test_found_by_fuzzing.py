@@ -31,6 +31,7 @@ from keql.kernels import (
     Restriction,
     Sum,
     SystemKernel,
+    as_kernel,
     parse_monomial,
 )
 from keql.metrics import equation_error, operator_error, relative_l2_error
@@ -139,6 +140,12 @@ def masked_values(points):
     return np.ma.masked_array(np.zeros(len(points)), np.arange(len(points)) == 0)
 
 
+def test_weights_that_are_dates():
+    dates = pd.date_range("2020", periods=12, tz="UTC")
+    with pytest.raises(ValueError, match="sample_weight holds dates"):
+        TwoStepKEqL(**GIVEN).fit(T, Y, sample_weight=dates)
+
+
 def test_forcings_with_masks():
     with pytest.raises(ValueError, match="forcing returned a masked array"):
         TwoStepKEqL(**GIVEN | {"forcing": masked_values}).fit(T, Y)
@@ -201,6 +208,10 @@ KERNELS = [
     (lambda: BUMP.evaluate(PAIR[:, :1], U), "points has 1 column"),
     (lambda: KernelExpansion(RBF(1.0), HERE, [1.0]).evaluate(PAIR, U), "coefficients"),
     (lambda: SystemKernel(RBF(1.0)), "kernels is RBF"),
+    (lambda: SystemKernel({"u": 10**400}), "kernels"),
+    (lambda: as_kernel(10**400), "kernel: "),
+    (lambda: Constant(1.0)(PAIR, PAIR[:, :0]), "Y has 0 column"),
+    (lambda: Polynomial(np.timedelta64(1, "s"))(PAIR), "degree must be"),
     (lambda: Dictionary("abc", 1.0).bind(["x", "y"])(PAIR), "functions is 'abc'"),
     (lambda: Dictionary({"a": 1}, 1.0).bind(["x", "y"])(PAIR), "functions is {'a"),
     (lambda: RBF(1.0, (1.0, 2.0, 3.0)).theta, "length_scale_bounds has the shape"),
@@ -258,7 +269,7 @@ def test_measures_of_errors(model):
         relative_l2_error([1.0], [1.0], functions=[1, 2])
     with pytest.raises(TypeError, match="solver is None"):
         operator_error(None, T, Y, T, Y)
-    with pytest.raises(ValueError, match="X has 0 column"):
+    with pytest.raises(ValueError, match="X has 0 feature"):
         list(FunctionKFold(2).split(np.zeros((12, 0))))
     with pytest.raises(ValueError, match="always_train"):
         list(FunctionKFold(2, always_train=[[1], [1, 2]]).split(T))
@@ -281,6 +292,7 @@ DRAWN = [
     (partial(StateDisplay.from_predictions, T + np.inf, Y), "points has the shape"),
     (partial(StateDisplay.from_predictions, T, Y, std=-Y), "std has negative"),
     (partial(PhasePortraitDisplay.from_predictions, Y, None), "u_t is None"),
+    (partial(CoefficientDisplay.from_predictions, T[:, :0], Y), "points has the shape"),
     (partial(CoefficientDisplay.from_predictions, T, None), "values is None"),
     (partial(EquationParityDisplay.from_predictions, Y[:0], Y), "given has"),
     (partial(EquationParityDisplay.from_predictions, Y[None, None], Y), "given has"),
