@@ -8,9 +8,12 @@ other one finds a few hyperparameters within their bounds.
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from inspect import signature
 
 import numpy as np
 from scipy import optimize
+
+from keql._numerics.arguments import naming
 
 
 class Stop(Enum):
@@ -303,6 +306,8 @@ def minimise_within_bounds(optimizer, objective, start, bounds):
             f"optimizer is the class {optimizer.__name__}: give a function, or None."
         )
     if callable(optimizer):
+        with naming("optimizer"):
+            signature(optimizer).bind(objective, start, bounds=bounds)
         return optimizer(objective, start, bounds=bounds)
     return _polish(objective, *minimise_in_boxes(objective, start, bounds), bounds)
 

@@ -101,6 +101,7 @@ def swing():
             {"state_kernel": RBF(1.0, "free")},
             "state_kernel: length_scale_b",
         ),
+        (TwoStepKEqL, {"state_kernel": RBF(1.0), "optimizer": RBF(1.0)}, "optimizer: "),
         (TwoStepKEqL, {"state_kernel": RBF(Fraction(1))}, "state_kernel: length_scale"),
         (OneStepKEqL, {"state_kernel": Rough(1.0)}, "state_kernel: .* the value nan"),
     ],

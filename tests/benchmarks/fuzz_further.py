@@ -364,9 +364,11 @@ def named_cases():
     def of_table(state, variable, X):
         try:
             hash(state), hash(variable)
+            if callable(variable):  # pandas calls these
+                raise ValueError("a function names no column")
             table = pd.DataFrame(X, columns=[variable])
             values = pd.Series(EXACT, name=state)
-        except (TypeError, ValueError, KeyError) as error:
+        except Exception as error:  # of many kinds
             raise ValueError("state, variable or X are of no table") from error
         names = {"operators": (state,), "known_part": f"{state}_{variable}"}
         names |= {"variables": None, "states": None, "units": None, "inputs": None}
