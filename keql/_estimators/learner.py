@@ -454,10 +454,10 @@ class Learner(BaseKEqL):
             operators, index = self._operators_of_rows(entries, variables, states)
             rows = np.flatnonzero(weights > 0)
             index, values = index[rows], y[rows, 0]
-        if len(rows) < 2:
+        if len(np.unique(np.column_stack([index, points[rows]]), axis=0)) < 2:
             raise ValueError(
                 f"X holds {len(rows)} observation(s) of positive weight "
-                f"(n_samples={len(points)}): too few, at least 2 are needed."
+                f"(n_samples={len(points)}): too few, 2 are needed, at 2 places."
             )
         present, index = np.unique(index, return_inverse=True)
         operators = [operators[j] for j in present]

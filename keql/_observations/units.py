@@ -3,6 +3,8 @@
 import re
 from fractions import Fraction
 
+from keql._numerics.arguments import in_short
+
 # One factor of a unit: a sign of division, a name, a power.
 FACTOR = re.compile(
     r"\s*(?P<over>/)?\s*[*·]?\s*"
@@ -73,6 +75,11 @@ class Units:
 
     def __init__(self, given):
         self.given = dict(given)
+        for name, text in self.given.items():
+            if not isinstance(text, str | Unit):
+                raise TypeError(
+                    f"units has {in_short(text)} for {name!r}: a unit is a text."
+                )
         self.parsed = {
             name: Unit.parse(str(text), f"units[{name!r}]")
             for name, text in self.given.items()

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from functools import partial
-from numbers import Real
 
 import numpy as np
 
-from keql._numerics.arguments import in_short
+from keql._numerics.arguments import in_short, is_real
 from keql._numerics.autodiff import (
     differentiate,
     parameter_names,
@@ -113,12 +112,17 @@ def make_known_part(known_part, variables, states=("u",), inputs=()):
         parse = partial(parse_operator, variables=variables, states=states)
         operators = [parse(operator) for operator in known_part]
         for operator, coefficient in known_part.items():
-            if not (isinstance(coefficient, Real) and np.isfinite(coefficient)):
+            if not (is_real(coefficient) and np.isfinite(coefficient)):
                 raise ValueError(
                     f"known_part has the coefficient {coefficient!r} for the operator "
                     f"{operator!r}: give a finite number, or write a function of named "
                     "features."
                 )
+        if known_part and not any(known_part.values()):
+            raise ValueError(
+                f"known_part={in_short(known_part)} is zero: give None if nothing of "
+                "the equation is known."
+            )
         return LinearKnownPart(operators, list(known_part.values()))
     if not callable(known_part) or isinstance(known_part, type):
         raise ValueError(

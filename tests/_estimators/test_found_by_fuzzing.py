@@ -141,6 +141,24 @@ def masked_values(points):
     return np.ma.masked_array(np.zeros(len(points)), np.arange(len(points)) == 0)
 
 
+def test_observations_at_one_place():
+    for kind in TwoStepKEqL, OneStepKEqL:
+        with pytest.raises(ValueError, match="X holds 12 .* at 2 places"):
+            kind("u", "u_t", variables="t").fit(np.ones_like(T), Y)
+
+
+@pytest.mark.parametrize("unit", [None, ValueError("s"), np.void(b"s"), 5])
+def test_units_that_are_no_texts(unit):
+    with pytest.raises((TypeError, ValueError), match="units"):
+        TwoStepKEqL(**GIVEN, units={"t": unit}).fit(T, Y)
+
+
+@pytest.mark.parametrize("zero", [{"u_t": 0.0}, {"u_t": np.timedelta64(1, "s")}])
+def test_known_parts_of_nothing(zero):
+    with pytest.raises(ValueError, match="known_part"):
+        TwoStepKEqL(**GIVEN | {"known_part": zero}).fit(T, Y)
+
+
 def test_weights_that_are_dates():
     dates = pd.date_range("2020", periods=12, tz="UTC")
     with pytest.raises(ValueError, match="sample_weight holds dates"):

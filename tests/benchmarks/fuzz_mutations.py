@@ -455,7 +455,7 @@ POOLS = {
         ("strange", strange_part, "refuse"),
         ("nan coefficient", {"u_t": float("nan")}, "refuse"),
         ("text coefficient", {"u_t": "1"}, "refuse"),
-        ("zero coefficient", {"u_t": 0.0}, "any"),
+        ("zero coefficient", {"u_t": 0.0}, "refuse"),
         ("unknown operator", {"q_t": 1.0}, "refuse"),
         ("infinite coefficient", {"u_t": float("inf")}, "refuse"),
         ("complex coefficient", {"u_t": 1j}, "refuse"),

@@ -127,7 +127,8 @@ POOLS["whole texts"] = [
 POOLS["units"] = [
     *POOLS["dict"],
     ("number as unit", {"t": 5}, "refuse"),
-    ("none as unit", {"t": None}, "any"),
+    ("none as unit", {"t": None}, "refuse"),
+    ("error as unit", {"t": ValueError("s")}, "refuse"),
     ("empty unit", {"t": ""}, "any"),
     ("powers", {"t": "kg m^2 s^-3"}, "any"),
     ("division", {"t": "m/s/s"}, "any"),
