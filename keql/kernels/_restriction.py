@@ -104,6 +104,9 @@ class Restriction(FeatureKernel):
     def _exponents(self, d):
         """Exponents of the monomials, of shape (q, d)."""
         is_list = isinstance(self.monomials, list | tuple | np.ndarray)
+        is_list = (
+            is_list and getattr(self.monomials, "dtype", np.dtype(int)).names is None
+        )
         if not is_list or getattr(self.monomials, "ndim", 1) == 0:
             raise TypeError(
                 f"monomials is {in_short(self.monomials)}: it must be a list of "

@@ -217,6 +217,7 @@ def a_series(points):
 
 U = parse_operator("u", ("x", "y"))
 HERE = [(PAIR, U)]
+RECORDS = np.zeros(2, dtype=[("a", float), ("b", int)])
 BUMP = KernelExpansion(RBF(1.0), HERE, np.ones(3))
 KERNELS = [
     (lambda: gram(RBF, HERE), "kernel is the class RBF"),
@@ -248,6 +249,7 @@ KERNELS = [
     (lambda: RBF(1.0).derivative(PAIR, a=(1, 0), b=(0.5, 0)), r"b=\(0.5, 0\)"),
     (lambda: RBF(1.0).derivative(PAIR, 1.0, a=(1, 0)), "Y has 1 column"),
     (lambda: Restriction(Polynomial(1, 1.0, 0.0), 1)(PAIR), "monomials is 1"),
+    (lambda: Restriction(Polynomial(1, 1.0, 0.0), RECORDS)(PAIR), "monomials is array"),
     (lambda: Restriction(10**400, [(1, 0)])(PAIR), "kernel: .*too large"),
     (lambda: FunctionKernel("abc")(PAIR), "function is 'abc'"),
     (lambda: FunctionKernel(lambda x, y: x)(PAIR), "function returned 18 value"),
