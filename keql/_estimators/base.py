@@ -423,7 +423,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
                 )
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
-        if X.shape[1] <= len(given):
+        if X.shape[1] <= len(given) and not any(c is True for c in given.values()):
             raise ValueError(
                 f"X has {X.shape[1]} feature(s) (shape={X.shape}) while a minimum of "
                 f"{1 + len(given)} is required: X has no column of coordinates beside "

@@ -13,7 +13,10 @@ def refuse_what_is_no_number(table, name, leave_out=(), needed=True):
     no table is refused; what cannot be read as columns is left to later checks.
     """
     refuse_no_array(table, name)
-    for i, (column, entries) in enumerate(_columns(table)):
+    columns = _columns(table)
+    if not columns:
+        refuse_dates(table, name)  # in a series, or an index
+    for i, (column, entries) in enumerate(columns):
         if i in leave_out:
             continue
         where = name if column is None else f"{name} has the column {column!r}, which"

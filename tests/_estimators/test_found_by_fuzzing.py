@@ -163,6 +163,9 @@ def test_weights_that_are_dates():
     dates = pd.date_range("2020", periods=12, tz="UTC")
     with pytest.raises(ValueError, match="sample_weight holds dates"):
         TwoStepKEqL(**GIVEN).fit(T, Y, sample_weight=dates)
+    for y in dates, pd.Series(dates):
+        with pytest.raises(ValueError, match="y holds dates"):
+            TwoStepKEqL(**GIVEN).fit(T, y)
 
 
 def test_forcings_with_masks():
