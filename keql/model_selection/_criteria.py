@@ -345,13 +345,13 @@ class Selection:
 
     @property
     def misses_exact_fields(self):
-        """Whether fields that could be exact are not: none were found, or better.
+        """Whether fields that could be exact are not: none found, or worse ones.
 
         Terms that were chosen with equations at collocation points may then be there
         for what states do between these.
         """
         fit = self.best
-        is_field = fit.two_step.setup.is_system and len(fit.two_step.variables) > 1
+        is_field = len(fit.two_step.variables) > 1
         chosen = fit.hypothesis.n_terms is not None
         return bool(is_field and chosen and self.integrable and not fit.is_exact)
 

@@ -168,6 +168,10 @@ ODES = {
         30,
         {"u": -1.0, "u^3": 1.0, "u_t": 0.2},
     ),
+    "torricelli": lambda: ode(lambda t, u: -0.4 * np.sqrt(u), [2.0], 5, 30),
+    "quadratic friction": lambda: ode(
+        lambda t, u, v: -u - 0.3 * v * np.abs(v), [2.0, 0.0], 15, 50
+    ),
 }
 
 
@@ -412,6 +416,90 @@ def advection_on_ring():
     return on_whole_ring(truth, {"u_x": 0.7}, ("u", "u_x"), 100)
 
 
+def telegraph(n=100):
+    """u_tt = u_xx - 0.6 u_t, three damped waves, seen at n points inside."""
+    k, heights, damping = np.arange(1, 4), np.array([1.0, 0.5, -0.3]), 0.3
+    speeds, phases = np.sqrt(k**2 - damping**2), np.array([0.0, -1.27, 1.0])
+
+    def truth(X):
+        angles = np.outer(X[:, 0], speeds)
+        moving = np.cos(angles) + damping / speeds * np.sin(angles)
+        waves = moving * np.cos(np.outer(X[:, 1], k) + phases)
+        return np.exp(-damping * X[:, 0]) * (waves @ heights)
+
+    operators, terms = ("u", "u_t", "u_x", "u_xx"), {"u_xx": -1.0, "u_t": 0.6}
+    return _inside(truth, operators, "u_tt", {"u_tt": terms}, 3.0, n)
+
+
+def heat_with_a_source(n=100):
+    """u_t = 0.1 u_xx + sin(2 x)/2, whose source is none of the default terms."""
+    k, heights = np.arange(1, 4), np.array([1.0, 0.5, -0.3])
+    phases = np.array([0.0, -1.27, 1.0])
+
+    def derivatives(X):
+        damping = np.exp(-0.1 * np.outer(X[:, 0], k**2)) * heights
+        angles = np.outer(X[:, 1], k) + phases
+        grown, waves = 1.25 * (1 - np.exp(-0.4 * X[:, 0])), 2 * X[:, 1]
+        return [
+            np.sum(damping * np.cos(angles), axis=1) + grown * np.sin(waves),
+            -np.sum(damping * k * np.sin(angles), axis=1) + 2 * grown * np.cos(waves),
+            -np.sum(damping * k**2 * np.cos(angles), 1) - 4 * grown * np.sin(waves),
+        ]
+
+    problem = _inside(
+        lambda X: derivatives(X)[0], ("u", "u_x", "u_xx"), "u_t", None, 2.0, n
+    )
+    found = derivatives(problem.X_test)
+    parts = -0.1 * found[2] - 0.5 * np.sin(2 * problem.X_test[:, 1])
+    features = np.column_stack([problem.X_test, *found])
+    return replace(problem, features=features, parts=parts)
+
+
+def _inside(truth, operators, known_part, terms, t_end, n, is_determined=True):
+    """A field seen at n random points of a box, 1 < x < 5."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform((0, 1), (t_end, 5), (n, 2))
+    X_test = rng.uniform((0.03 * t_end, 1.1), (0.97 * t_end, 4.9), (1000, 2))
+    settings = {
+        "operators": operators,
+        "known_part": known_part,
+        "variables": ("t", "x"),
+    }
+    test = X_test, truth(X_test)
+    return SuiteProblem(
+        settings, X, truth(X), *test, terms, is_determined=is_determined
+    )
+
+
+def standing_wave():
+    """cos(2 t) sin(2 x + 0.3), of which u_xx = -4 u."""
+
+    def truth(X):
+        return np.cos(2 * X[:, 0]) * np.sin(2 * X[:, 1] + 0.3)
+
+    return _inside(truth, ("u", "u_xx"), "u_tt", None, 3.0, 80, False)
+
+
+def one_mode():
+    """exp(-0.3 t) cos(x + 0.4), of which u_xx = -u."""
+
+    def truth(X):
+        return np.exp(-0.3 * X[:, 0]) * np.cos(X[:, 1] + 0.4)
+
+    return _inside(truth, ("u", "u_x", "u_xx"), "u_t", None, 2.0, 80, False)
+
+
+def porous_medium():
+    """u_t = (0.1 u^2)_xx."""
+
+    def initial(x):
+        waves = np.cos(x) + 0.5 * np.sin(2 * x + 0.3) - 0.3 * np.cos(3 * x + 1)
+        return 1 + 0.4 * waves
+
+    terms = {"u_x^2": 0.2, "u u_xx": 0.2}
+    return on_ring(terms, initial, 2.0, 2 * np.pi, 100, (1.0, 5.0))
+
+
 def fisher():
     """u_t = 0.05 u_xx + u - u^2."""
     terms = {"u_xx": 0.05, "u": 1.0, "u^2": -1.0}
@@ -592,6 +680,32 @@ SYSTEMS = {
         60,
     ),
 }
+
+
+def saturating_prey():
+    """Prey that are eaten at the rate u v/(0.5 + u), seen at 60 equal times."""
+
+    def rates(t, y):
+        u, v = y
+        eaten = u * v / (0.5 + u)
+        return np.array([u - u**2 / 3 - eaten, 0.8 * eaten - 0.4 * v])
+
+    solution = solve_ivp(
+        rates, (0, 25), [1.0, 0.5], "DOP853", dense_output=True, rtol=1e-12, atol=1e-13
+    ).sol
+    t, t_test = np.linspace(0, 25, 60), np.linspace(0, 25, 500)
+    settings = {
+        "operators": ("u", "v"),
+        "known_part": ("u_t", "v_t"),
+        "variables": ("t",),
+        "states": ("u", "v"),
+    }
+    states = solution(t_test)
+    features, parts = np.column_stack([t_test, *states]), -rates(t_test, states).T
+    test = t_test[:, None], states.T
+    return SuiteProblem(
+        settings, t[:, None], solution(t).T, *test, features=features, parts=parts
+    )
 
 
 def pair_on_ring(right, initial, t_end, n=100, n_modes=64):
@@ -788,6 +902,9 @@ def suite(n_random):
         "klein_gordon linear": partial(klein_gordon, 0.0),
         "two_d heat": heat_in_two_dimensions,
         "two_d fisher": fisher_in_two_dimensions,
+        "telegraph": telegraph,
+        "porous medium": porous_medium,
+        "source": heat_with_a_source,
         "burgers 30": partial(burgers, 30),
         "burgers 100": partial(burgers, 100),
     }
@@ -806,7 +923,8 @@ def suite(n_random):
     problems["system", "fitzhugh_nagumo"] = partial(
         of_system, partial(fitzhugh_nagumo, 0.0)
     )
-    for family, makers in (("several states", SYSTEMS), ("pair of fields", PAIRS)):
+    systems = SYSTEMS | {"saturating prey": saturating_prey}
+    for family, makers in (("several states", systems), ("pair of fields", PAIRS)):
         for name, make in makers.items():
             problems[family, name] = lambda draw, make=make: make()
             problems[family, f"{name} 2%"] = lambda draw, make=make: make().with_noise(
@@ -819,6 +937,8 @@ def suite(n_random):
     )
     noise = np.random.default_rng(8).standard_normal(30)
     problems["undetermined", "soliton"] = lambda draw: soliton()
+    problems["undetermined", "standing wave"] = lambda draw: standing_wave()
+    problems["undetermined", "one mode"] = lambda draw: one_mode()
     problems["undetermined", "two values"] = lambda draw: undetermined(noise[:2])
     problems["undetermined", "constant"] = lambda draw: undetermined(np.ones(30))
     problems["undetermined", "pure noise"] = lambda draw: undetermined(noise)
