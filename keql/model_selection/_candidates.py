@@ -200,7 +200,20 @@ def _why_not_exact(two_step, given, settings):
     has_functions = kernel is not None and kernel.feature_names is not None
     if given.n_terms is not None and has_functions:
         return "terms of exact states in space are those of polynomials"
-    return why_not_integrated(two_step)
+    return _why_too_few(two_step) or why_not_integrated(two_step)
+
+
+def _why_too_few(two_step):
+    """Why so few observations determine no equation with any states; or empty.
+
+    They are no more than the coefficients of a linear one.
+    """
+    n_observed = sum(len(data.values) for data in two_step.observations.functions)
+    unknown = [t for t in two_step.setup.equations if t.depends_on is not None]
+    n_linear = sum(1 + len(terms.depends_on) for terms in unknown)
+    if n_observed > n_linear:
+        return ""
+    return f"{n_observed} observations determine no {n_linear} coefficients"
 
 
 def _why_not_cubic(two_step, most=600):
