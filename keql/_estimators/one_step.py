@@ -433,8 +433,9 @@ def _doubts(selection, given):
         ]
     fit = selection.best
     criteria = selection.criteria
-    doubts = undetermined(fit.learned) + travelling(fit.learned, criteria.unexplained)
-    doubts += related(fit.learned, selection.told_from_zero)
+    doubts = undetermined(fit.learned)
+    waves = travelling(fit.learned, criteria.unexplained)
+    doubts += waves or related(fit.learned, selection.told_from_zero)
     doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += [rivals] if rivals else []

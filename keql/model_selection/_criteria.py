@@ -74,7 +74,8 @@ class Criteria:
         space do not tell from zero, as they are uncertain between observations. That of
         a standing wave was 1.8e-3, the least of fields that determine their equations
         6e-2; of trajectories it is `missed_if_exact`.
-    related_errors : float. The same in standard errors of the mean of the noise.
+    related_errors : float. The same in standard errors of the mean of the noise, up to
+        `unexplained`.
     agreement : float. Trajectories with equal terms whose errors differ by less than
         this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
@@ -276,7 +277,8 @@ class Selection:
             levels = np.reshape(fit.problem.prior.noise, -1)
         error = scale.noise(levels) / scale.size / np.sum(scale.counts) ** 0.5
         least = criteria.missed_if_exact if in_time else criteria.related
-        return max(least, criteria.related_errors * error)
+        most = max(least, criteria.unexplained)  # also of noise that is given
+        return float(np.clip(criteria.related_errors * error, least, most))
 
     def _is_not_noise(self, correlation, size):
         """Whether what two steps take for noise is what an equation does not explain.
