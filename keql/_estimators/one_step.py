@@ -20,6 +20,7 @@ from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
     SearchSummary,
     describe_fit,
+    not_exact,
     percent,
     pulled_to_zero,
     related,
@@ -439,13 +440,7 @@ def _doubts(selection, given):
     doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += [rivals] if rivals else []
-    if selection.misses_exact_fields:
-        doubts.append(
-            "states that obey the equations exactly were not found, or predict worse, "
-            "and terms were chosen with equations that hold at collocation points "
-            "only: they may be others. Observe more, or with less noise, or ask for "
-            "fewer terms"
-        )
+    doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     if selection.misses:
         doubts.append(
             f"observations and equations are missed by {selection.misses:.2g} times "

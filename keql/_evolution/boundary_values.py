@@ -22,6 +22,7 @@ from keql._numerics.linalg import (
 )
 from keql._numerics.optimisation import minimise_in_boxes
 from keql._observations.data import expected_noise
+from keql._regression.likelihood import log_densities
 from keql.equation import WeightPosterior
 
 
@@ -224,6 +225,11 @@ class BoundaryValueRegression:
         """Errors of predicting each observation from all others, for each function."""
         pairs = zip(self._alpha, self._precisions, strict=True)
         return [alpha / precisions for alpha, precisions in pairs]
+
+    def left_out_log_densities(self):
+        """Log densities (n,) of the observations, each given all others."""
+        pairs = zip(self._alpha, self._precisions, strict=True)
+        return np.concatenate([log_densities(*pair) for pair in pairs])
 
     @cached_property
     def _precisions(self):

@@ -43,6 +43,26 @@ def log_marginal_likelihood(kernel, noise, functions, eval_gradient=False):
     return (value, gradient) if eval_gradient else value
 
 
+def left_out_log_densities(kernel, noise, functions):
+    """Log densities (n,) of the values of functions, each given all others of its own.
+
+    Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 5.10 to
+    5.12; arguments are those of :func:`log_marginal_likelihood`.
+    """
+    found = []
+    for data in functions:
+        K = kernel(data.points)
+        K[np.diag_indices_from(K)] += noise**2 / data.weights
+        inverse = inverse_from_cholesky(cholesky(K))
+        found.append(log_densities(inverse @ data.values, np.diag(inverse)))
+    return np.concatenate(found)
+
+
+def log_densities(alpha, precisions):
+    """Normal log densities (n,) of errors alpha / precisions."""
+    return 0.5 * (np.log(precisions / (2 * pi)) - alpha**2 / precisions)
+
+
 def maximise_likelihood(
     kernel, noise, functions, *, optimizer="fmin_l_bfgs_b", n_restarts=0, rng=None
 ):

@@ -148,6 +148,31 @@ def _operators_in(equation, columns):
     return found | ({None} if np.any(~np.any(kept, axis=1)) else set())
 
 
+def not_exact(is_missed, better_without):
+    """Sentences on fields that do not obey the equation, or are better without it.
+
+    is_missed : bool. Whether states could obey it exactly and do not.
+    better_without : float. By how much observations are more probable, given all
+        others, without the equation; 0 if they are not.
+    """
+    sentences = []
+    if is_missed:
+        sentences.append(
+            "states that obey the equations exactly were not found, or predict worse, "
+            "and terms were chosen with equations that hold at collocation points "
+            "only: they may be others. Observe more, or with less noise, or ask for "
+            "fewer terms"
+        )
+    if better_without:
+        sentences.append(
+            "observations are predicted better without the equation: given all others "
+            f"they are {better_without:.2f} times as probable in the mean. Terms of "
+            "the equation are not among those that were tried. Try more operators, or "
+            "an equation_kernel of another form"
+        )
+    return sentences
+
+
 def unresolved(grid, change):
     """A sentence if exact states change by more than noise on a finer grid.
 

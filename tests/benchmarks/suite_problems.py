@@ -471,6 +471,31 @@ def _inside(truth, operators, known_part, terms, t_end, n, is_determined=True):
     )
 
 
+def heat_and_sine(n=100):
+    """u_t = 0.1 u_xx + sin(u), whose sine is none of the default terms in space."""
+    m = 128
+    x, k = 2 * np.pi * np.arange(m) / m, np.fft.rfftfreq(m, 1 / m)
+
+    def rate(t, u):
+        return np.sin(u) + 0.1 * np.fft.irfft(-(k**2) * np.fft.rfft(u), m)
+
+    start = 1.5 * np.cos(x) + 0.8 * np.sin(2 * x)
+    solution = solve_ivp(
+        rate, (0, 2), start, "LSODA", dense_output=True, rtol=1e-10, atol=1e-11
+    ).sol
+
+    def truth(X, order=0):
+        modes = np.fft.rfft(solution(X[:, 0]), axis=0).T / m
+        modes[:, 1:-1] *= 2
+        waves = np.exp(1j * np.outer(X[:, 1], k)) * (1j * k) ** order
+        return np.real(np.sum(waves * modes, axis=1))
+
+    problem = _inside(truth, ("u", "u_x", "u_xx"), "u_t", None, 2.0, n)
+    u, u_x, u_xx = (truth(problem.X_test, order) for order in range(3))
+    features = np.column_stack([problem.X_test, u, u_x, u_xx])
+    return replace(problem, features=features, parts=-0.1 * u_xx - np.sin(u))
+
+
 def standing_wave():
     """cos(2 t) sin(2 x + 0.3), of which u_xx = -4 u."""
 
@@ -905,6 +930,7 @@ def suite(n_random):
         "telegraph": telegraph,
         "porous medium": porous_medium,
         "source": heat_with_a_source,
+        "sine": heat_and_sine,
         "burgers 30": partial(burgers, 30),
         "burgers 100": partial(burgers, 100),
     }
