@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from keql import OneStepKEqL
+from keql._regression.likelihood import left_out_log_densities
+from keql.fit_report import not_exact
 from keql.model_selection._candidates import candidates
 from keql.model_selection._criteria import Selection
 
@@ -43,3 +45,37 @@ def test_few_observations_of_a_field_are_not_integrated():
         table = candidates(two_step, model._hypothesis, model._settings)
         reasons.append(table[0].why_not)
     assert reasons == ["4 observations determine no 4 coefficients", ""]
+
+
+@pytest.mark.parametrize("shift, expected", [(0.3, np.exp(0.3)), (0.0, 0), (-0.3, 0)])
+def test_states_that_predict_worse_with_the_equation(shift, expected):
+    """By a factor in the mean, if that is clear beside how much values differ."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(40, 2))
+    y = np.sin(3 * X[:, 0]) * X[:, 1] + 0.05 * rng.standard_normal(40)
+    model = OneStepKEqL(("u", "u_x", "u_xx"), "u_t", variables=("t", "x"))
+    two_step = model._learn_in_two_steps(X, y, None)
+    level, data = float(two_step.observation_noise[0]), two_step.observations
+    without = left_out_log_densities(two_step.state_kernel, level, data.functions)
+    changes = rng.standard_normal(40) * 0.5
+    changes += shift - np.mean(changes)
+    regression = SimpleNamespace(left_out_log_densities=lambda: without - changes)
+    fit = SimpleNamespace(
+        two_step=two_step,
+        observations=data,
+        hypothesis=model._hypothesis,
+        is_exact=True,
+        result=SimpleNamespace(model=SimpleNamespace(regression=regression)),
+    )
+    found = Selection(exact=fit)
+    assert found.better_without == pytest.approx(expected)
+    fit.is_exact = False
+    assert found.better_without == 0
+
+
+def test_what_is_said_of_fields_that_are_better_without():
+    assert not_exact(False, 0.0) == []
+    (text,) = not_exact(False, 1.3)
+    assert "they are 1.30 times as probable in the mean" in text
+    (text,) = not_exact(True, 0.0)
+    assert text.startswith("states that obey the equations exactly were not found")
