@@ -384,7 +384,8 @@ class _Path:
             return len(self.fits) - 1
         place = self._first_rise() if self.within_noise else None
         if place is None:
-            place = largest_gap(*self._figures())
+            fewest = len(self.two_step.variables) > 1  # in time, exact states tell
+            place = largest_gap(*self._figures(), fewest=fewest)
         return first + place
 
 
@@ -423,7 +424,7 @@ def rises_of_terms(losses, counts=None):
     return np.diff(losses) / removed
 
 
-def largest_gap(losses, errors, granted, criteria, counts=None):
+def largest_gap(losses, errors, granted, criteria, counts=None, fewest=False):
     """Where the next loss rises most, those before being what is granted at least.
 
     losses, errors : lists of float and of ndarray. With all terms, one less, and so on;
@@ -431,9 +432,9 @@ def largest_gap(losses, errors, granted, criteria, counts=None):
     granted : float. See :func:`information_of_a_term`.
     criteria : TermCriteria. How large a gap must be, and when predictions are worse.
     counts : list of int. See :func:`rises_of_terms`.
+    fewest : bool. Whether it is the last if no rise is above that, nor errors are worse.
 
-    Returns place : int. If no gap is clear, the last one if no rise is above what is
-        granted and it predicts no worse, or where observations are predicted best.
+    Returns place : int. If no gap is clear, where observations are predicted best.
     """
     rises, highest = rises_of_terms(losses, counts), granted
     place, widest = None, criteria.gap
@@ -443,8 +444,8 @@ def largest_gap(losses, errors, granted, criteria, counts=None):
         highest = max(highest, rise)
     if place is None:
         place = int(np.argmin([rms(missed) for missed in errors]))
-        if highest == granted and not _is_worse(errors[-1], errors[place], criteria):
-            return len(rises)
+        suffers = _is_worse(errors[-1], errors[place], criteria)
+        return len(rises) if fewest and highest == granted and not suffers else place
     return place
 
 

@@ -42,8 +42,9 @@ def test_gap_is_the_first_rise_far_above_all_before():
         largest_gap([10.0, 500.0, 1000.0], same, 100, TermCriteria()) == 0
     )  # all terms are needed
     assert (
-        largest_gap([10.0, 10.1, 10.2], same[:3], 100, TermCriteria()) == 2
+        largest_gap([10.0, 10.1, 10.2], same[:3], 100, TermCriteria(), fewest=True) == 2
     )  # no term is worth what it is granted
+    assert largest_gap([10.0, 10.1, 10.2], same[:3], 100, TermCriteria()) == 0
     assert (
         largest_gap([10.0, 130.0, 240.0], same[:3], 100, TermCriteria()) == 0
     )  # nothing stands out
