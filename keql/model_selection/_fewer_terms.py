@@ -432,7 +432,7 @@ def largest_gap(losses, errors, granted, criteria, counts=None, fewest=False):
     granted : float. See :func:`information_of_a_term`.
     criteria : TermCriteria. How large a gap must be, and when predictions are worse.
     counts : list of int. See :func:`rises_of_terms`.
-    fewest : bool. Whether it is the last if no rise is above that, nor errors are worse.
+    fewest : bool. Whether it is the last if no rise is above that, nor errors worse.
 
     Returns place : int. If no gap is clear, where observations are predicted best.
     """
