@@ -33,6 +33,7 @@ from keql._numerics.arguments import (
 )
 from keql._observations.columns import (
     column_index,
+    refuse_no_coordinates,
     coordinates_by_name,
     operators_of_rows,
     refuse_missing,
@@ -423,12 +424,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
                 )
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
-        if X.shape[1] <= len(given) and not any(c is True for c in given.values()):
-            raise ValueError(
-                f"X has {X.shape[1]} feature(s) (shape={X.shape}) while a minimum of "
-                f"{1 + len(given)} is required: X has no column of coordinates beside "
-                f"{' and '.join(given)}."
-            )
+        refuse_no_coordinates(X, given)
         columns = {name: column_index(X, given[name], name) for name in given}
         refuse_what_is_no_number(X, "X", columns.values())
         others = [i for i in range(X.shape[1]) if i not in columns.values()]

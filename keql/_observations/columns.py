@@ -16,6 +16,25 @@ from keql.operators import (
 )
 
 
+def refuse_no_coordinates(X, given):
+    """Refuse an X all of whose columns are special ones: {parameter: column}.
+
+    Nothing is said if it has not even those, as :func:`column_index` says that.
+    """
+
+    def may_be_in(column):
+        if isinstance(column, str):
+            return column in getattr(X, "columns", ())
+        return abs(column) <= X.shape[1]
+
+    if X.shape[1] <= len(given) and all(map(may_be_in, given.values())):
+        raise ValueError(
+            f"X has {X.shape[1]} feature(s) (shape={X.shape}) while a minimum of "
+            f"{1 + len(given)} is required: X has no column of coordinates beside "
+            f"{' and '.join(given)}."
+        )
+
+
 def column_index(X, column, parameter):
     """Position, not negative, of a column of X (n, n_columns), by name or position.
 

@@ -426,7 +426,7 @@ def with_nan(X, y):
 WRONG_DATA = [
     (with_nan, {}, "X contains NaN in its column 0"),
     (lambda X, y: (X, np.where(y > 0.9, np.inf, y)), {}, "y contains infinity"),
-    (lambda X, y: (X[:1], y[:1]), {}, r"n_samples=1\): too few, at least 2"),
+    (lambda X, y: (X[:1], y[:1]), {}, r"n_samples=1\): too few, 2 are needed"),
     (
         lambda X, y: (X, np.column_stack([y, y])),
         {},
@@ -497,7 +497,7 @@ WRONG_WEIGHTS = [
     (-np.ones(20), "Negative values .*sample_weight"),
     (np.ones(19), r"sample_weight.*\(19,\), expected \(20,\)"),
     (np.full(20, np.nan), "sample_weight contains NaN"),
-    (np.arange(20) == 3, "1 observation.* positive weight .* at least 2"),
+    (np.arange(20) == 3, "1 observation.* positive weight .* 2 are needed"),
 ]
 
 
