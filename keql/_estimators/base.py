@@ -33,10 +33,10 @@ from keql._numerics.arguments import (
 )
 from keql._observations.columns import (
     column_index,
-    refuse_no_coordinates,
     coordinates_by_name,
     operators_of_rows,
     refuse_missing,
+    refuse_no_coordinates,
     states_by_name,
 )
 from keql._observations.grids import as_grid, read_grid
