@@ -117,6 +117,7 @@ def make_duffing(
     common.check_count(n_observations, "n_observations", 2)
     common.check_count(n_collocation, "n_collocation", 2)
     common.check_number(t_max, "t_max", min_val=0.0, include_boundaries="neither")
+    t_max = float(t_max)  # products of small integers of NumPy overflow
     refuse_steps(1000 * t_max, f"t_max={t_max:g}", "give an earlier end.")
     common.check_number(noise, "noise", min_val=0.0)
     start = np.asarray(initial, dtype=np.float64)

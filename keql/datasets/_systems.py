@@ -134,6 +134,7 @@ class Trajectory(Truth):
 
 def integrate(rate, initial, t_end, nodes_per_time, max_step=np.inf):
     """The solution of an initial value problem as a spline of degree 7 in time."""
+    t_end = float(t_end)  # products of small integers of NumPy overflow
     refuse_steps(nodes_per_time * t_end, f"t_end={t_end:g}", "give an earlier end.")
     settings = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-12, "max_step": max_step}
     most, evaluations = max(100_000, 100 * nodes_per_time * t_end), count(1)

@@ -18,7 +18,7 @@ from keql import (
     TwoStepKEqL,
 )
 from keql._command_line import main
-from keql.datasets import make_burgers, make_heat_with_boundary_law
+from keql.datasets import make_burgers, make_duffing, make_heat_with_boundary_law
 from keql.kernels import (
     RBF,
     Constant,
@@ -405,3 +405,7 @@ def test_tables_in_another_order_are_told_from_arrays():
     )
     with pytest.warns(UserWarning, match="does not have valid feature names"):
         other.predict(plane[:, ::-1])
+
+
+def test_times_of_small_integers_do_not_overflow():
+    assert make_duffing(8, t_max=np.uint8(5), n_collocation=20).X.max() <= 5

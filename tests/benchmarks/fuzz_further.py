@@ -253,7 +253,7 @@ def _system_cases():
     mapped["state_kernel"] = {"u": RBF(1.0), "v": RBF(1.0)}
     mapped["observation_noise"] = {"u": 1e-3, "v": 1e-3}
     mapped["equation_kernel"] = Polynomial(1)
-    how = {name: ROLES[name] for name in mapped} | {"observation_noise": "dict"}
+    how = {name: ROLES[name] for name in mapped} | {"observation_noise": "levels"}
     yield Case("dicts for states", system, mapped, how)
 
 
@@ -277,6 +277,12 @@ def _set_params_cases():
         yield Case("set_params", call, given, how)
 
 
+# One number for all states, or a dict by name.
+NUMBERS = {"zero", "half", "huge"}
+POOLS["levels"] = [
+    (label, value, "any" if label in NUMBERS else outcome)
+    for label, value, outcome in POOLS["dict"]
+]
 POOLS["nested number"], POOLS["nested count"] = (
     [(label, value, "any") for label, value, _ in POOLS[role]]
     for role in ("number", "count")
