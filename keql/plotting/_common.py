@@ -349,6 +349,16 @@ def check_dimension(points):
     return points
 
 
+def as_series(values, name):
+    """Values (n,), given as such or as one column, or row, of a table."""
+    values = as_numbers(values, name)
+    if values.ndim > 2 or values.size != max(values.shape, default=1):
+        raise ValueError(
+            f"{name} has the shape {values.shape}: give a sequence of numbers."
+        )
+    return np.ravel(values)
+
+
 def check_values(values, points, name):
     """Values (n,), or (n, S) of several states, at n points; None stays."""
     if values is None:

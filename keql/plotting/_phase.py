@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keql._numerics.arguments import as_numbers, check_flag, naming
+from keql._numerics.arguments import check_flag, naming
 from keql.equation import LearnedSystem
 from keql.operators import parse_operator
 from keql.plotting import _common as common
@@ -133,11 +133,11 @@ class PhasePortraitDisplay(common.Display):
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        u = np.ravel(as_numbers(u, "u"))
+        u = common.as_series(u, "u")
         u = common.check_values(u, u, "u")
         if not isinstance(variable, str):
             raise TypeError(f"variable is {variable!r}: it must be a name, a text.")
-        u_t = common.check_values(as_numbers(u_t, "u_t"), u, "u_t")
+        u_t = common.check_values(common.as_series(u_t, "u_t"), u, "u_t")
         marks = {"observed": observed, "true": true, "acceleration": acceleration}
         marks |= {"variable": variable, "names": names, "rates": rates}
         return cls(u, u_t, **marks).plot(ax=ax, **kwargs)

@@ -409,3 +409,8 @@ def test_tables_in_another_order_are_told_from_arrays():
 
 def test_times_of_small_integers_do_not_overflow():
     assert make_duffing(8, t_max=np.uint8(5), n_collocation=20).X.max() <= 5
+
+
+def test_a_phase_portrait_is_of_a_sequence():
+    with pytest.raises(ValueError, match="u has the shape"):
+        PhasePortraitDisplay.from_predictions(np.ones((2, 2, 2)), np.ones(8))
