@@ -25,7 +25,7 @@ def refuse_no_coordinates(X, given):
     def may_be_in(column):
         if isinstance(column, str):
             return column in getattr(X, "columns", ())
-        return abs(column) <= X.shape[1]
+        return not isinstance(column, bool) and abs(column) <= X.shape[1]
 
     if X.shape[1] <= len(given) and all(map(may_be_in, given.values())):
         raise ValueError(
