@@ -257,20 +257,20 @@ class Selection:
         Each given all others, a factor in the mean, of the values of a single state
         whose exact states in space are compared with two steps: an equation that holds
         predicts no worse than none. It does if the log densities differ by more than
-        their standard error.
+        two standard errors. Densities of exact data tell of rounding and resolution.
         """
         fit, two_step = self.best, self.best.two_step
         alone = len(two_step.observations.states) == two_step.observations.n_operators
         alone = alone and two_step.observations.n_operators == 1
         if not (alone and fit.is_exact and len(two_step.variables) > 1):
             return 0.0
-        if self._noise_given:
+        if self._noise_given or not sees_noise(two_step):
             return 0.0
         level = float(np.ravel(two_step.observation_noise)[0])
         functions = two_step.observations.functions
         without = left_out_log_densities(two_step.state_kernel, level, functions)
         change = without - fit.result.model.regression.left_out_log_densities()
-        is_clear = np.sum(change) > np.std(change) * len(change) ** 0.5
+        is_clear = np.sum(change) > 2 * np.std(change) * len(change) ** 0.5
         return float(np.exp(np.mean(change))) if is_clear else 0.0
 
     @property
