@@ -75,8 +75,10 @@ class Kernel(sklearn_kernels.Kernel):
     array([[-8.111111]])
     """
 
-    # Names of exact features that are no polynomials.
-    feature_names = None
+    @property
+    def feature_names(self) -> Any:
+        """Names of exact features that are no polynomials; None if there are none."""
+        return None
 
     def derivative(self, X: Any, Y: Any = None, a: Any = None, b: Any = None) -> Any:
         """Mixed derivative d^a_x d^b_y k(x, y) for all pairs of points.

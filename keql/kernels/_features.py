@@ -80,7 +80,7 @@ class Dictionary(FeatureKernel):
         )
 
     @property
-    def feature_names(self) -> Any:  # type: ignore[override]
+    def feature_names(self) -> Any:
         """What the functions are called."""
         return [name for name, _ in self._items()]
 
