@@ -252,7 +252,7 @@ class Selection:
 
     @property
     def better_without(self):
-        """How much more probable observations are without the equation; 0 if not.$
+        """By how much observations are more probable without the equation, or 0.
 
         Each given all others, a factor in the mean, of the values of a single state
         whose exact states in space are compared with two steps: an equation that holds
