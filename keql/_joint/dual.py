@@ -12,7 +12,7 @@ import numpy as np
 from keql._joint.linearised import (
     LinearisedProblem,
     LinearisedState,
-    below_zeros,
+    last_rows,
 )
 from keql._joint.problem import (
     Conditions,
@@ -280,6 +280,15 @@ def _with_noise(H, precisions, a):
     return A
 
 
+def whitened_features(L, features):
+    """The rows of L^-1 Psi that are not zero, (R, p): P has no part in observations.
+
+    `features` (R, p) are those of P at the collocation points, the last rows of Psi.
+    """
+    first = len(L) - len(features)
+    return solve_lower(L[first:, first:], features)
+
+
 class DualModel(LinearisedProblem):
     """Linearisation of a problem with dual blocks.
 
@@ -316,14 +325,13 @@ class DualModel(LinearisedProblem):
     def _eliminate_state(self, a, b, m, made=None):
         features, matrix = made or self._features_and_matrix(m)
         rt = self._right(m, a, features @ (-self.evaluation.iterate.weights / b))
-        psi = below_zeros(features, len(rt))
         L = factorise(matrix, self.problem.precisions[m], a)
-        solved = solve_lower(L, np.column_stack([psi, rt]))
-        return L, solved[:, :-1], solved[:, -1]
+        return L, whitened_features(L, features), solve_lower(L, rt)
 
     def _summary(self, features, right):
         pairs = zip(features, right, strict=True)
-        return sum(Y.T @ Y for Y in features), sum(Y.T @ d for Y, d in pairs)
+        products = sum(Y.T @ last_rows(d, Y) for Y, d in pairs)
+        return sum(Y.T @ Y for Y in features), products
 
     @staticmethod
     def merged(summaries):
@@ -349,23 +357,29 @@ class DualModel(LinearisedProblem):
                 made = self._features_and_matrices(members)
                 for m, own in zip(members, made, strict=True):
                     _, Y, d = self._eliminate_state(a, b, m, own)
-                    squares, products = squares + Y.T @ Y, products + Y.T @ d
+                    squares = squares + Y.T @ Y
+                    products = products + Y.T @ last_rows(d, Y)
             return squares, products
 
         ranges = self.problem.parts
         parts = [ranges[i::n_parts] for i in range(min(n_parts, len(ranges)))]
         return self.merged(list(self.problem.map_blocks(sums, parts)))
 
-    def _step_of_state(self, m, parts, a, effect):
-        iterate, penalty = self.evaluation.iterate, self.problem.penalty
+    def _steps_of_states(self, members, parts, a, effects):
         if parts.factors is None:
-            matrix = self._matrix(m, self.tangents[m], None)
-            L = factorise(matrix, self.problem.precisions[m], a)
+            matrices = self._matrices(members, [None] * len(members))
+            factors = [
+                factorise(H, self.problem.precisions[m], a)
+                for m, H in zip(members, matrices, strict=True)
+            ]
         else:
-            L = parts.factors[m]
-        x = solve_cholesky(L, self._right(m, a, effect))
-        dc = -(penalty / a) * iterate.coefficients[m]
-        return dc - self.tangents[m].expand(x) / a
+            factors = [parts.factors[m] for m in members]
+        penalty, steps = self.problem.penalty, []
+        for m, L, effect in zip(members, factors, effects, strict=True):
+            x = solve_cholesky(L, self._right(m, a, effect))
+            dc = -(penalty / a) * self.evaluation.iterate.coefficients[m]
+            steps.append(dc - self.tangents[m].expand(x) / a)
+        return steps
 
     def _whitened_observations(self, m, L):
         return solve_lower(L, np.eye(len(L), len(self.problem.blocks[m].values)))
@@ -392,7 +406,7 @@ class DualState(LinearisedState):
     The covariance of the data of one function is H + Psi Psi^T, and functions share
     the weights of P; by the Woodbury identity what the data explain of a prior
     variance is ``|L^-1 q|^2 - |R^-1 Y^T L^-1 q|^2`` with R R^T = I + sum Y^T Y. The
-    factors are L (N + K, N + K) and R^-1 Y^T (p, N + K).
+    factors are L (N + K, N + K) and R^-1 Y^T (p, K): P has no part in observations.
     """
 
     def variance(self, points, operator):
@@ -402,7 +416,8 @@ class DualState(LinearisedState):
         for rows in gram_rows(self.kernel, points, operator, self.functionals):
             q = self.data.tangent.apply(rows.T) / self.penalty
             q = solve_lower(L, q)
-            explained.append(np.sum(q**2, axis=0) - np.sum((shared @ q) ** 2, axis=0))
+            learned = shared @ last_rows(q, shared.T)
+            explained.append(np.sum(q**2, axis=0) - np.sum(learned**2, axis=0))
         prior = gram_diagonal(self.kernel, points, operator) / self.penalty
         unexplained = np.maximum(prior - np.concatenate(explained), 0.0)
         return self.dispersion * unexplained
@@ -412,4 +427,5 @@ class DualState(LinearisedState):
         H = data.tangent.apply(gram(self.kernel, self.functionals))
         H = data.tangent.apply(H.T)
         L = factorise(H, data.precisions, self.penalty)
-        return L, solve_lower(data.coupling, solve_lower(L, data.psi).T)
+        Y = whitened_features(L, data.basis(data.S))
+        return L, solve_lower(data.coupling, Y.T)

@@ -28,7 +28,8 @@ class Elimination(NamedTuple):
 
     The `factors` (s_m, s_m) of the functions are lower triangular in the dual, upper
     triangular in the primal. `features` (s_m, p) are those of P in the coordinates of
-    these factors, `right` (s_m,) what the states have to explain. `coupling` (p, p) is
+    these factors, in the dual without the zeros of observations, `right` (s_m,) what
+    the states have to explain. `coupling` (p, p) is
     R, lower triangular, and `dw` (p,) the step of the weights.
     """
 
@@ -68,6 +69,11 @@ def below_zeros(features, n_rows):
     rows = np.zeros((n_rows, features.shape[1]))
     rows[n_rows - len(features) :] = features
     return rows
+
+
+def last_rows(values, features):
+    """The last rows of values (n, ...): as many as the features (R, p) of P have."""
+    return values[len(values) - len(features) :]
 
 
 class LinearisedProblem:
@@ -154,12 +160,20 @@ class LinearisedProblem:
             return parts.factors[m], parts.features[m]
         return self._eliminate_state(self.problem.penalty, 1.0, m)[:2]
 
-    def _effect(self, m, dw):
-        """Values psi . dw (R,) at the collocation points of a function."""
+    def _effects(self, members, dw):
+        """Values psi . dw (R,) at the collocation points of several functions."""
+        problem = self.problem
         if self.features is not None:
-            return self.features[m] @ dw
-        S = self.evaluation.features[m][:, : self.problem.n_unknown]
-        return self.problem.basis.values(S, dw)
+            return [self.features[m] @ dw for m in members]
+        S = np.concatenate([self.evaluation.features[m] for m in members])
+        return problem.split(
+            members, problem.basis.values(S[:, : problem.n_unknown], dw)
+        )
+
+    def _steps_of_states(self, members, parts, a, effects):
+        """The steps of the coefficients of several functions, for these effects."""
+        pairs = zip(members, effects, strict=True)
+        return [self._step_of_state(m, parts, a, effect) for m, effect in pairs]
 
     @cached_property
     def undamped(self):
@@ -183,16 +197,20 @@ class LinearisedProblem:
         """The iterate after the step of an Elimination, and its residuals here."""
         problem, iterate = self.problem, self.evaluation.iterate
 
-        def expand(m):
-            effect = self._effect(m, parts.dw)
-            dc = self._step_of_state(m, parts, a, effect)
+        def moved_state(m, effect, dc):
             dz = problem.blocks[m].evaluate(dc)
             residual = self.evaluation.residuals[m]
             residual = residual + self.tangents[m].apply(dz)
             residual[len(problem.blocks[m].values) :] += effect
             return iterate.coefficients[m] + dc, iterate.values[m] + dz, residual
 
-        coefficients, values, residuals = zip(*self._map(expand), strict=True)
+        def moved_states(members):
+            effects = self._effects(members, parts.dw)
+            steps = self._steps_of_states(members, parts, a, effects)
+            return list(map(moved_state, members, effects, steps))
+
+        found = problem.map_parts(moved_states)
+        coefficients, values, residuals = zip(*found, strict=True)
         new = Iterate(list(coefficients), list(values), iterate.weights + parts.dw)
         return new, residuals
 
@@ -221,7 +239,7 @@ class LinearisedProblem:
         for m in range(len(self.problem.blocks)):
             factor, features = self._factor_and_features(m)
             q = self._whitened_observations(m, factor)
-            shared = solve_lower(parts.coupling, features.T @ q)
+            shared = solve_lower(parts.coupling, features.T @ last_rows(q, features))
             squares = np.sum(q**2, axis=0), np.sum(shared**2, axis=0)
             precisions.append(self._left_out_precision(m, *squares))
         return precisions
