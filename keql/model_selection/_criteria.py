@@ -57,8 +57,8 @@ class Criteria:
         where steps in time or few digits of the data leave errors.
     interpolated : float. Noise that is found beside exact states in space, in units of
         that which two steps find in exact data, up to which the data are met: those of
-        right equations were met to the lowest level there is, of wrong ones missed by
-        70 times that.
+        right equations were met to twice the lowest level there is at most, of wrong
+        ones missed by 15 times that at least.
     unresolved, resolved : float. Change of exact states on a grid that is half as fine
         again, in units of the noise and of the size of the observations, of which they
         may exceed one: right equations were resolved to 1.2e-4 of the size, four wrong
@@ -106,7 +106,7 @@ class Criteria:
     functions_miss: float = 4e-10
     missed: float = 3.0
     missed_if_exact: float = 1e-5
-    interpolated: float = 30.0
+    interpolated: float = 5.0
     unresolved: float = 2.0
     resolved: float = 2.5e-4
     random: float = 2.0
@@ -126,6 +126,15 @@ def sees_noise(two_step):
     """Whether two steps find more noise than they take exact data to have."""
     lowest, _ = noise_range(two_step.observations.sizes())
     return bool(np.any(two_step.observation_noise > 2 * lowest))
+
+
+def missed_in_space(fit, two_step, criteria):
+    """By how many times exact states in space miss what two steps interpolate, or 0."""
+    if sees_noise(two_step) or not fit.hypothesis.n_terms:
+        return 0.0
+    levels = np.reshape(fit.problem.prior.noise, -1) / two_step.observation_noise
+    factor = float(np.max(levels))
+    return factor if factor > criteria.interpolated else 0.0
 
 
 def correlation_of_neighbours(residuals, observations):
@@ -234,21 +243,10 @@ class Selection:
         if in_time and fit.hypothesis.n_terms and fit.error > allowed:
             return 0.0 if self._looks_like_noise(scale.size) else fit.error / allowed
         if fit.is_exact:
-            return 0.0 if in_time else self._missed_in_space()
+            return 0.0 if in_time else missed_in_space(fit, fit.two_step, criteria)
         poor = fit.predicts_poorly(criteria) and noise > 0
         factor = fit.error / noise if poor else fit.problem.dispersion**0.5
         return factor if factor > criteria.missed else 0.0
-
-    def _missed_in_space(self):
-        """By how many times exact states in space miss what two steps interpolate."""
-        fit = self.best
-        if sees_noise(fit.two_step) or not fit.hypothesis.n_terms:
-            return 0.0
-        levels = (
-            np.reshape(fit.problem.prior.noise, -1) / fit.two_step.observation_noise
-        )
-        factor = float(np.max(levels))
-        return factor if factor > self.criteria.interpolated else 0.0
 
     @property
     def better_without(self):

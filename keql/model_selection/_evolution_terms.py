@@ -32,6 +32,7 @@ from keql.equation import (
     weights_of,
 )
 from keql.kernels import Restriction
+from keql.model_selection._criteria import missed_in_space
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit
 from keql.model_selection._trajectory_terms import fit_trajectories
@@ -212,6 +213,7 @@ class TermSearch:
         self._leading = candidates.leading_terms(problem.grid.axis)
         self.tried = set()
         self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
+        self._refreshed = None  # the best, if its prior is
 
     def on(self, problem, only_leading=False):
         """The search anew, for a problem on another grid."""
@@ -265,9 +267,14 @@ class TermSearch:
         for _ in range(self.settings.n_rounds):
             before = self.loss
             self._round(states)
-            if self.stop is not None or not self.loss < before:
+            if self.stop is not None or self.best is None:
+                return
+            is_better = self.loss < before
+            if not (is_better or self._refreshed is not self.best):
                 return
             self._refresh()
+            if not (is_better or self.loss < before):
+                return
 
     def _refresh(self):
         """Forget sets that were not solved with the best prior of boundary values."""
@@ -276,6 +283,7 @@ class TermSearch:
         if other is not self.best:
             self.tried = set()
             self.record(other)
+        self._refreshed = self.best
 
     def _round(self, states):
         """Compare all sets in one linearised problem, and solve for the best of them.
@@ -460,10 +468,12 @@ def exact_fit(learned, hypothesis, result, steps):
 def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):
     """Whether nothing better than exact states is to be looked for.
 
-    Observations are predicted to a small part of their size, or as well as their
-    noise, as it would be without an equation, allows; `own_noise` is that with it, if
+    Exact observations are met, and all are predicted to a small part of their size, or
+    as well as their noise, as it would be without an equation, allows; `own_noise` is that with it, if
     it counts where the other one confirms it.
     """
+    if missed_in_space(fit, two_step, criteria):
+        return False
     scale = PredictionScale(two_step.observations)
     noise = scale.noise(two_step.observation_noise)
     own_noise = scale.noise(own_noise)

@@ -454,8 +454,27 @@ class ExactSearch:
             ):
                 if row is first:
                     self.leave_out([cubic], "a simpler equation predicts well")
-                return fit
+                return fit if row is first else self._or_simpler(fit, first)
         return None
+
+    def _or_simpler(self, fit, row):
+        """Exact states, or of a simpler hypothesis, from there, if it predicts well.
+
+        Several equations may have the states, and two steps lead to any of them.
+        """
+        if fit.result.interrupted:
+            return fit
+        two_step = self.two_steps(row.hypothesis)
+        learned = replace(fit.learned, equations=two_step.equations)
+        given = row.hypothesis, two_step, self.context, learned
+        other = or_stopped(fit, fit_hypothesis, *given)
+        if other is None or other is fit:
+            return fit
+        if other.result.interrupted:
+            return fit.stopped(other.result.stop)
+        return (
+            other if predicts_within_noise(other, self.two_step, self.criteria) else fit
+        )
 
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor."""
