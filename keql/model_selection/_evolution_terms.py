@@ -469,8 +469,8 @@ def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):
     """Whether nothing better than exact states is to be looked for.
 
     Exact observations are met, and all are predicted to a small part of their size, or
-    as well as their noise, as it would be without an equation, allows; `own_noise` is that with it, if
-    it counts where the other one confirms it.
+    as well as their noise, as it would be without an equation, allows; `own_noise` is
+    that with it, if it counts where the other one confirms it.
     """
     if missed_in_space(fit, two_step, criteria):
         return False

@@ -468,13 +468,10 @@ class ExactSearch:
         learned = replace(fit.learned, equations=two_step.equations)
         given = row.hypothesis, two_step, self.context, learned
         other = or_stopped(fit, fit_hypothesis, *given)
-        if other is None or other is fit:
-            return fit
-        if other.result.interrupted:
+        if other is not None and other.result.interrupted:
             return fit.stopped(other.result.stop)
-        return (
-            other if predicts_within_noise(other, self.two_step, self.criteria) else fit
-        )
+        good = other and predicts_within_noise(other, self.two_step, self.criteria)
+        return other if good else fit
 
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor."""
