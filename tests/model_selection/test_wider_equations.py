@@ -94,3 +94,24 @@ def test_residuals_that_follow_one_another(phase, random):
     data = FunctionData(times[:, None], residuals, np.ones(n), index, [])
     observations = Observations((None,), [data], ("u",))
     assert (correlation_of_neighbours(residuals, observations) < 2) == random
+
+
+def diffusing_shock(t, x, amplitude):
+    """u_t = u u_x + 0.1 u_xx from a single mode, by the transform of Cole and Hopf."""
+    e = amplitude * np.exp(-0.1 * np.pi**2 * t)
+    return -0.2 * np.pi * e * np.sin(np.pi * x) / (1 + e * np.cos(np.pi * x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("amplitudes", [(0.5,), (0.5, -0.3)])
+def test_the_simplest_of_the_equations_that_states_obey(amplitudes):
+    """They obey u_t = -0.1 pi^2 u - 0.5 u u_x - 2.5 u^3, which is of degree 3, too."""
+    sides = np.linspace(0, 1, 9)
+    points = [np.column_stack([0 * sides, sides])]
+    points += [np.column_stack([sides, 0 * sides + end]) for end in (0, 1)]
+    points = np.concatenate([*points, np.random.default_rng(0).uniform(size=(18, 2))])
+    X = np.concatenate([np.insert(points, 2, m, 1) for m in range(len(amplitudes))])
+    y = np.concatenate([diffusing_shock(*points.T, a) for a in amplitudes])
+    describe = {"variables": ("t", "x"), "function_column": 2}
+    model = OneStepKEqL(("u", "u_x", "u_xx"), "u_t", **describe).fit(X, y)
+    assert model.equation_.terms() == pytest.approx({"u u_x": 1, "u_xx": 0.1}, rel=1e-3)
