@@ -103,13 +103,13 @@ def diffusing_shock(t, x, amplitude):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("amplitudes", [(0.5,), (0.5, -0.3)])
-def test_the_simplest_of_the_equations_that_states_obey(amplitudes):
+@pytest.mark.parametrize("amplitudes, n_inside", [((0.5,), 20), ((0.5, -0.3), 15)])
+def test_the_simplest_of_the_equations_that_states_obey(amplitudes, n_inside):
     """They obey u_t = -0.1 pi^2 u - 0.5 u u_x - 2.5 u^3, which is of degree 3, too."""
-    sides = np.linspace(0, 1, 9)
-    points = [np.column_stack([0 * sides, sides])]
-    points += [np.column_stack([sides, 0 * sides + end]) for end in (0, 1)]
-    points = np.concatenate([*points, np.random.default_rng(0).uniform(size=(18, 2))])
+    t, x = (axis.ravel() for axis in np.meshgrid(*2 * [np.linspace(0, 1, 9)]))
+    on_side = (t == 0) | (x == 0) | (x == 1)
+    inside = np.random.RandomState(0).uniform(size=(n_inside, 2))
+    points = np.concatenate([np.column_stack([t, x])[on_side], inside])
     X = np.concatenate([np.insert(points, 2, m, 1) for m in range(len(amplitudes))])
     y = np.concatenate([diffusing_shock(*points.T, a) for a in amplitudes])
     describe = {"variables": ("t", "x"), "function_column": 2}
