@@ -199,6 +199,7 @@ class TermSearch:
     loss : float. Minus its log evidence, up to a constant.
     steps : list of TermsStep. All sets that were solved exactly.
     stop : Stop or None. Why the search was interrupted, if it was.
+    has_best_prior : bool. Whether boundary values of the best have the best prior.
     """
 
     def __init__(
@@ -213,7 +214,7 @@ class TermSearch:
         self._leading = candidates.leading_terms(problem.grid.axis)
         self.tried = set()
         self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
-        self._refreshed = None  # the best, if its prior is
+        self.has_best_prior = False
 
     def on(self, problem, only_leading=False):
         """The search anew, for a problem on another grid."""
@@ -270,9 +271,8 @@ class TermSearch:
             if self.stop is not None or self.best is None:
                 return
             is_better = self.loss < before
-            if not (is_better or self._refreshed is not self.best):
-                return
-            self._refresh()
+            if is_better or not self.has_best_prior:
+                self._refresh()
             if not (is_better or self.loss < before):
                 return
 
@@ -283,7 +283,7 @@ class TermSearch:
         if other is not self.best:
             self.tried = set()
             self.record(other)
-        self._refreshed = self.best
+        self.has_best_prior = True
 
     def _round(self, states):
         """Compare all sets in one linearised problem, and solve for the best of them.
@@ -382,6 +382,7 @@ def _coarse_first(search, start):
         best.solution.equation,
         fine.interpolate_from(coarse, best.solution).states,
     )
+    search.has_best_prior = first.has_best_prior
     if search.best is not None:
         search.steps += [
             step._replace(log_evidence=step.log_evidence + first.loss - search.loss)
