@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 from keql import LearnedEquation, LearnedSystem
-from keql._command_line import main, make_model, make_parser, read
+from keql.__main__ import main, make_model, make_parser, read
 
 ROOT = Path(__file__).resolve().parent.parent
 T = np.linspace(0, 4, 25)
@@ -126,6 +128,28 @@ def test_tables_of_other_programs(tmp_path):
     given = [str(path), "--state", "u", "--time", "t"]
     _, X, y = read(make_parser().parse_args(given))
     assert X.tolist() == [[0.0], [2.0]] and y.tolist() == [1.0, 0.1]
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_decimal_commas(tmp_path, separator):
+    """As spreadsheets of half of Europe write them; not beside decimal points."""
+    path, rows = (
+        tmp_path / "table.csv",
+        ["t,u", "0;1,0", "1e-1;-,5", "2;NA", "3;1,5E-1"],
+    )
+    path.write_text("\n".join(rows).replace(",u", ";u").replace(";", separator))
+    given = make_parser().parse_args([str(path), "--state", "u", "--time", "t"])
+    _, X, y = read(given)
+    assert X[:, 0].tolist() == [0.0, 0.1, 3.0] and y.tolist() == [1.0, -0.5, 0.15]
+    path.write_text(f"t{separator}u\n0.5{separator}1,5\n")
+    with pytest.raises(ValueError, match="'1,5' in line 2 .* is no finite number"):
+        read(given)
+
+
+def test_the_command_is_a_module_as_well():
+    call = [sys.executable, "-m", "keql", "--help"]
+    shown = subprocess.run(call, capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("usage: keql ") and "decimal commas" in shown
 
 
 def test_help_has_examples(capsys):

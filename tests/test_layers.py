@@ -163,7 +163,7 @@ def test_every_module_belongs_to_a_package():
     assert FILES, f"no modules in {PACKAGE}"
     assert {path.name for path in PACKAGE.glob("*.py")} == {
         "__init__.py",
-        "_command_line.py",
+        "__main__.py",
         "exceptions.py",
         "metrics.py",
     }

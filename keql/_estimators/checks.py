@@ -4,12 +4,12 @@ Errors name the parameter, what was found, and what to do.
 """
 
 import inspect
-import re
 from numbers import Integral, Real
 
 import numpy as np
 
 from keql._numerics.arguments import in_short, naming
+from keql._observations.columns import is_name
 from keql.kernels import SystemKernel, as_kernel
 from keql.operators import DifferentialOperator, parse_operator
 
@@ -93,7 +93,7 @@ def check_names(variables, states, inputs):
             f"variables are {', '.join(variables)}."
         )
     for name in inputs:
-        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z]\w*", name):
+        if not isinstance(name, str) or not is_name(name):
             raise ValueError(
                 f"inputs has the name {name!r}: names of inputs are made of letters, "
                 "digits and underscores."

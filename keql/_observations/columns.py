@@ -16,6 +16,11 @@ from keql.operators import (
 )
 
 
+def is_name(text):
+    """Whether a text may be the name of a state or of an input."""
+    return text.isidentifier() and not text.startswith("_")
+
+
 def refuse_no_coordinates(X, given):
     """Refuse an X all of whose columns are special ones: {parameter: column}.
 
@@ -246,7 +251,7 @@ def name_states(given, columns, n_columns, has_operator_column):
         if columns is not None and all(isinstance(name, str) for name in columns):
             names = columns
     names = ("u",) if names is None else tuple(str(name) for name in names)
-    wrong = [n for n in names if not re.fullmatch(r"[A-Za-z]\w*", n)]
+    wrong = [n for n in names if not is_name(n)]
     if wrong or len(set(names)) < len(names) or len(names) < n_columns:
         raise ValueError(
             f"states={names} must be different names of letters, digits and "

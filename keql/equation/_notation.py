@@ -2,6 +2,7 @@
 
 import html
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ GREEK = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho "
     "sigma tau upsilon phi chi psi omega"
 ).split()
+# Capital letters that are no Latin ones have names of their own in LaTeX.
+CAPITALS = "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split()
+LATEX_GREEK = {*GREEK, *CAPITALS}
 
 
 def number(value, digits=3):
@@ -130,15 +134,26 @@ def latex_text(text):
     return rf"\mathrm{{{braced}}}".replace(" ", r"\ ")
 
 
+def _greek_name(letters):
+    """The name of a single Greek letter, such as "theta" or "Theta"; else `letters`."""
+    known = unicodedata.name(letters, "") if len(letters) == 1 else ""
+    match = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)", known)
+    if match is None:
+        return letters
+    called = match[2].lower().replace("lamda", "lambda")
+    return called if match[1] == "SMALL" else called.capitalize()
+
+
 def latex_symbol(name):
     """The name of a coordinate or a function in LaTeX."""
-    match = re.fullmatch(r"([A-Za-z]+)_?(\d*)", name)
+    match = re.fullmatch(r"([^\W\d_]+)_?(\d*)", name)
     if match is None:
         escaped = name.replace("_", r"\_")
         return rf"\mathrm{{{escaped}}}"
     letters, digits = match.groups()
-    if letters in GREEK:
-        letters = rf"\{letters}"
+    called = _greek_name(letters)
+    if called in LATEX_GREEK:
+        letters = rf"\{called}"
     elif len(letters) > 1:
         letters = rf"\mathrm{{{letters}}}"
     if not digits:
@@ -167,7 +182,7 @@ def latex_state(name, derivative=""):
     the derivative of T_c, and x_{1,t} that of x1.
     """
     letters, *indices = name.split("_")
-    numbered = re.fullmatch(r"([A-Za-z]+)(\d+)", letters)
+    numbered = re.fullmatch(r"([^\W\d_]+)(\d+)", letters)
     if numbered is not None:
         letters, indices = numbered[1], [numbered[2], *indices]
     if not all([letters, *indices]):  # underscores at the end, or several

@@ -145,5 +145,13 @@ def _as_one(learned):
 
 
 def _range(values, unit):
-    """The least and the largest of some values, as text."""
-    return with_unit(f"{number(values.min())} to {number(values.max())}", unit)
+    """The least and the largest of some values, as text that tells them apart.
+
+    They have three digits, and more where these are the same in all values: years.
+    """
+    ends = values.min(), values.max()
+    size, span = (
+        np.floor(np.log10(max(v, 1e-300))) for v in (np.max(np.abs(ends)), np.ptp(ends))
+    )
+    digits = int(np.clip(size - span + 2, 3, 15)) if np.ptp(ends) else 3
+    return with_unit(" to ".join(number(end, digits) for end in ends), unit)

@@ -276,7 +276,7 @@ def _check_width(terms, name, variables, highest=100):
 _TERM = re.compile(
     r"\s*(?P<sign>[+-])?\s*"
     r"(?:(?P<factor>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\*?\s*)?"
-    r"(?P<atom>laplacian\(\w+\)|[A-Za-z]\w*)\s*"
+    r"(?P<atom>laplacian\(\w+\)|[^\W\d_]\w*)\s*"
 )
 
 
@@ -326,7 +326,7 @@ def _parse_atom(atom, text, variables, states):
     if not readings:
         raise ValueError(
             f"the operator {text!r} names an unknown variable: {suffixes[-1][1]!r} is "
-            f"not made of the variables {', '.join(variables)}."
+            f"not made of the variables {', '.join(variables)}.{_advice(variables)}"
         )
     if len(readings) > 1:
         raise ValueError(
@@ -337,11 +337,23 @@ def _parse_atom(atom, text, variables, states):
     return readings
 
 
+def _advice(variables):
+    """What to do about names, of columns perhaps, that no operator can contain."""
+    wrong = [name for name in variables if not re.fullmatch(r"\w+", name)]
+    if not wrong:
+        return ""
+    return (
+        " Names in operators are made of letters, digits and underscores: "
+        f"{wrong[0]!r} is none, call it otherwise, as in variables=('t',)."
+    )
+
+
 def _unknown_function(text, function, states):
     called = "state is" if len(states) == 1 else "states are"
+    advice = f"; states=({function!r},) calls it otherwise."
     return (
         f"the operator {text!r} names the function {function!r}: the {called} called "
-        f"{', '.join(states)}."
+        f"{', '.join(states)}" + ("." if len(states) > 1 else advice)
     )
 
 

@@ -17,7 +17,7 @@ from keql import (
     SimulationError,
     TwoStepKEqL,
 )
-from keql._command_line import main
+from keql.__main__ import main
 from keql.datasets import make_burgers, make_duffing, make_heat_with_boundary_law
 from keql.kernels import (
     RBF,

@@ -9,7 +9,7 @@ from grids import Axis, fake
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from keql import Equation, KernelPDESolver, TwoStepKEqL
+from keql import Equation, KernelPDESolver, LearnedEquation, TwoStepKEqL
 from keql.kernels import Polynomial
 
 T = np.linspace(0, 6, 30)
@@ -42,6 +42,27 @@ def test_columns_of_data_frames_keep_their_names_in_operators():
     again = oscillator(**given).fit(X, y.to_frame())
     assert str(again.equation_) == str(model.equation_)
     assert model.score(X, y) == again.score(X, y.to_frame()) > 0.999
+
+
+def test_names_are_of_any_alphabet():
+    X, y = pd.DataFrame({"τ": T}), pd.Series(Y, name="θ")
+    model = oscillator(operators="θ", known_part="θ_ττ", variables=None).fit(X, y)
+    assert str(model.equation_).startswith("θ_ττ = -4.00 θ")
+    assert model.equation_.to_latex().startswith(r"\theta_{\tau \tau} = -4.00 \theta")
+    assert "θ<sub>ττ</sub>" in model.equation_._repr_html_()
+    again = LearnedEquation.from_dict(model.equation_.to_dict())
+    assert str(again) == str(model.equation_)
+    model = oscillator(operators="θ", known_part=lambda θ_ττ: θ_ττ, states="θ")
+    assert model.set_params(variables="τ").fit(X, y).state_names_ == ("θ",)
+    with pytest.raises(ValueError, match="different names of letters"):
+        model.set_params(states="θ²").fit(X, y)
+
+
+def test_years_are_told_apart():
+    years = pd.DataFrame({"year": np.arange(1900, 1930)})
+    model = oscillator(variables=None, known_part="u_year", n_inducing=20)
+    rows = model.fit(years, Y).fit_report_.sections()["Data"]
+    assert dict((name, value) for name, value, _ in rows)["year"] == "1900 to 1929"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ import keql.model_selection
 import keql.operators
 import keql.plotting
 from keql import KernelPDESolver, OneStepKEqL, TwoStepKEqL
-from keql._command_line import main
+from keql.__main__ import main
 from keql.kernels import RBF, Matern, Polynomial
 
 LINES = ["t,x,u,v,rod", *(f"{t:.6g},0.5,{np.exp(-t):.6g},1,a" for t in T[:, 0])]

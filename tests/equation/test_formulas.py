@@ -80,6 +80,11 @@ def test_latex_is_balanced_and_typesets():
         ("theta", r"\theta"),
         ("theta2", r"\theta_2"),
         ("depth", r"\mathrm{depth}"),
+        ("θ", r"\theta"),
+        ("λ2", r"\lambda_2"),
+        ("Θ", r"\Theta"),
+        ("Gamma", r"\Gamma"),
+        ("größe", r"\mathrm{größe}"),
         ("t_hours", r"\mathrm{t\_hours}"),
     ],
 )

@@ -88,6 +88,8 @@ WRONG_NAMES = [
     ("u_x u_t", TX, ["'u_x u_t'", "does not parse at 'u_t'", "multiples"]),
     ("u**2", TX, ["'u**2'", "does not parse at '**2'"]),
     ("u_x +", TX, ["'u_x +'", "does not parse at '+'"]),
+    ("u_t", ("time (s)",), ["not made of the variables time (s)", "variables=('t',)"]),
+    ("v_t", TX, ["the state is called u; states=('v',)"]),
     ("2", TX, ["'2'", "does not parse"]),
     ("u_x - - u", TX, ["does not parse at '- - u'"]),
     ("u(x)", TX, ["does not parse at '(x)'"]),
@@ -110,6 +112,14 @@ def test_wrong_names(name, variables, words):
     with pytest.raises(ValueError, match="operator") as error:
         parse_operator(name, variables)
     assert [word for word in words if word not in str(error.value)] == []
+
+
+def test_names_have_letters_of_any_alphabet():
+    states, variables = ("θ", "größe"), ("τ", "х")
+    assert parse_operator("2 θ_ττ", variables, states).parts == [("θ", (2, 0), 2.0)]
+    assert parse_operator("laplacian(größe)", ("t", "х"), states).states == ("größe",)
+    with pytest.raises(ValueError, match="does not parse at '2'"):
+        parse_operator("2", variables, states)
 
 
 def test_objects():

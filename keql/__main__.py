@@ -1,10 +1,12 @@
-"""The command `keql`: an equation from a table, for the usual case."""
+"""The command `keql`, or `python -m keql`: an equation from a table."""
 
 import argparse
 import csv
 import json
+import re
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +62,8 @@ def make_parser():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("table", help="a file of values separated by commas, with a line of names")
+    text = "a file of values separated by commas, semicolons (then with decimal commas"
+    add("table", help=text + " as well) or tabs, with a line of names")
     add("--state", nargs="+", required=True, help="column(s) with the states")
     add("--time", required=True, help="column with the time")
     add("--space", nargs="*", default=[], help="column(s) with places, if any")
@@ -81,7 +84,8 @@ def make_parser():
 def read(given):
     """The model, not yet fitted, and the table's X (n, n_columns), y (n,) or (n, S)."""
     _check_endings(given)
-    names, rows = read_table(given.table)
+    names, rows, point = read_table(given.table)
+    read_numbers = partial(numbers, rows, names, path=given.table, point=point)
     coordinates, states = [given.time, *given.space], given.state
     labels = [] if given.function is None else [given.function]
     options = [("--time", coordinates[:1]), ("--space", coordinates[1:])]
@@ -97,12 +101,12 @@ def read(given):
                 raise ValueError(
                     f"{option} {name}: {given.table} has several columns {name!r}."
                 )
-    columns = [numbers(rows, names, name, given.table) for name in coordinates]
+    columns = [read_numbers(name) for name in coordinates]
     X = np.column_stack(columns)
     if labels:
         own = [row[names.index(given.function)] for row in rows]
         X = np.column_stack([X.astype(object), np.array(own, dtype=object)])
-    y = [numbers(rows, names, name, given.table, needed=False) for name in states]
+    y = [read_numbers(name, needed=False) for name in states]
     y = np.column_stack(y)
     measured = np.any(np.isfinite(y), axis=1)
     y = y[measured]
@@ -167,7 +171,10 @@ def _check_endings(given):
 
 
 def read_table(path):
-    """Names of the columns of a table, and its rows, lists of texts."""
+    """Names of the columns of a table, its rows, lists of texts, and its decimal point.
+
+    That is a comma where values are separated by something else, and none has a point.
+    """
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             sample = file.read(4096)
@@ -186,17 +193,30 @@ def read_table(path):
             raise ValueError(
                 f"{path} has {len(row)} entries in line {i}, but {len(names)} names."
             )
-    return names, [[entry.strip() for entry in row] for row in rows[1:]]
+    rows = [[entry.strip() for entry in row] for row in rows[1:]]
+    used = {
+        point
+        for point in ".,"
+        if any(
+            re.fullmatch(rf"[+-]?\d*\{point}\d+\D?.*", e) for row in rows for e in row
+        )
+    }
+    return names, rows, "," if separator != "," and used == {","} else "."
 
 
-def numbers(rows, names, name, path, needed=True):
-    """A column as numbers (n,); NaN for entries that are empty, unless `needed`."""
+def numbers(rows, names, name, path, needed=True, point="."):
+    """A column as numbers (n,) with a decimal `point`.
+
+    Entries that are empty are NaN, unless they are `needed`.
+    """
     values = []
     for i, row in enumerate(rows, start=2):
         entry = row[names.index(name)]
         missing = entry.lower() in {"", "na", "nan"}
         try:
-            value = np.nan if missing and not needed else float(entry)
+            value = (
+                np.nan if missing and not needed else float(entry.replace(point, "."))
+            )
             if np.isinf(value):
                 raise ValueError
             values.append(value)
@@ -220,3 +240,7 @@ def hand_over(model, given):
     if given.save is not None:
         text = json.dumps(model.equation_.to_dict(), indent=1)
         Path(given.save).write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
