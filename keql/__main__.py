@@ -46,11 +46,12 @@ def main(arguments=None) -> int:
 
 
 def fit(model, X, y, table):
-    """Fit; errors begin with the name of the table."""
+    """Fit; errors begin with the name of the table, and parameters are options."""
     try:
         model.fit(X, y)
     except ValueError as error:
-        raise ValueError(f"{table}: {error}") from error
+        text = str(error).replace("function_column", "--function")
+        raise ValueError(f"{table}: {text}") from error
 
 
 def make_parser():

@@ -152,6 +152,21 @@ def test_the_command_is_a_module_as_well():
     assert shown.startswith("usage: keql ") and "decimal commas" in shown
 
 
+def test_two_experiments_in_one_table(tmp_path, capsys):
+    """Without the column that tells them apart; with it their equation is found."""
+    path, rows = tmp_path / "table.csv", ["t,u,cup"]
+    for cup, first in (("a", 60.0), ("b", -15.0)):
+        rows += [f"{t},{20 + first * np.exp(-t)},{cup}" for t in T]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    given = ["--state", "u", "--time", "t"]
+    assert call(path, *given) == 2
+    shown = capsys.readouterr().err
+    assert f"keql: error: {path}: y has 2 values at each of 25 places" in shown
+    assert "labels them, --function, or add one" in shown
+    assert call(path, *given, "--function", "cup") == 0
+    assert re.search(r"equation +u_t = -1\.0\d* u \+ 20\.0", capsys.readouterr().out)
+
+
 def test_help_has_examples(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--help"])

@@ -35,11 +35,11 @@ from keql._observations.data import (
     Observations,
     forcing_functions,
     reach_of,
-    refuse_conflicts,
     sorted_labels,
 )
 from keql._observations.grids import as_grid, read_grid
 from keql._observations.records import condense_records
+from keql._observations.replicates import refuse_contradictions
 from keql._observations.units import Units
 from keql._regression.two_step import FitSettings, Hypothesis, fit_two_steps
 from keql.equation import LearnedSystem
@@ -466,8 +466,7 @@ class Learner(BaseKEqL):
         owner = np.array([position[labels[i]] for i in rows], dtype=float)
         table = np.column_stack([owner, index, points[rows], values])
         data = _merge_rows(table, weights[rows], len(functions), operators)
-        if self.observation_noise == 0:
-            refuse_conflicts(data)
+        refuse_contradictions(data, table, self.observation_noise)
         given = tuple(functions), data, states, ring_lengths(self.periods, variables)
         observations = condense_records(Observations(*given))
         return observations, variables, self._read_inputs(columns, labels, functions)

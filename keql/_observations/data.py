@@ -96,20 +96,6 @@ def sorted_labels(labels):
         ) from error
 
 
-def refuse_conflicts(functions):
-    """Refuse different values at one point, which exact observations cannot have."""
-    for data in functions:
-        table = np.column_stack([data.points, data.index])
-        points, counts = np.unique(table, axis=0, return_counts=True)
-        points = points[:, :-1]
-        if np.any(counts > 1):
-            raise ValueError(
-                f"y has {counts.max()} conflicting values at the point "
-                f"{points[counts.argmax()]} of X, but observation_noise=0 says that "
-                "they are exact: give a noise level, or leave it to be estimated."
-            )
-
-
 @dataclass(frozen=True)
 class Sample:
     """Noisy values of one function: y_i = v(x_i) + noise / sqrt(weight_i).
