@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -9,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from keql._numerics.arguments import in_short
-from keql._observations.units import labelled
-from keql.equation import number
+from keql._observations.units import labelled, with_unit
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -20,10 +20,12 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; overflow-wrap: anywhere; }
 td { border-top: 1px solid #8886; padding: 0.3rem 0.8rem 0.3rem 0; text-align: left;
      vertical-align: top; }
-td:first-child { white-space: nowrap; }
-.quiet { opacity: 0.75; }
+td:first-child:not([colspan]) { white-space: nowrap; }
+figure { margin: 1.5rem 0; }
+.quiet, figcaption { opacity: 0.75; }
 @media (max-width: 40rem) {
-  td, td:first-child { display: block; white-space: normal; } td + td { border: 0; }
+  td, td:first-child:not([colspan]) { display: block; white-space: normal; }
+  td + td { border: 0; }
 }
 img { max-width: 100%; background: white; }
 """
@@ -37,7 +39,8 @@ def html_page(report):
         for name, value, remark in rows:
             cells = f"<td>{escape(name)}</td>" if name else ""
             width = (not name) + (not remark) + 1
-            cells += f'<td colspan="{width}">{escape(value)}</td>'
+            span = f' colspan="{width}"' if width > 1 else ""
+            cells += f"<td{span}>{_with_powers(value)}</td>"
             cells += f'<td class="quiet">{escape(remark)}</td>' if remark else ""
             lines.append(f"<tr>{cells}</tr>")
         body = "\n".join(lines)
@@ -48,7 +51,8 @@ def html_page(report):
         parts.append(f"<h2>{escape(heading)}</h2>\n{table}")
         if heading == "Data":
             parts += [
-                f'<p><img alt="{escape(caption)}" src="{source}"></p>'
+                f'<figure><img alt="{escape(caption)}" src="{source}">\n'
+                f"<figcaption>{_with_powers(caption)}</figcaption></figure>"
                 for caption, source in pictures(report.fitted)
             ]
     title, body = escape(report.title), "\n".join(parts)
@@ -58,6 +62,11 @@ def html_page(report):
         f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n"
         f"<body>\n{body}\n</body>\n</html>\n"
     )
+
+
+def _with_powers(text):
+    """Text in HTML with numbers above the line for "h^-1" and "u^2"."""
+    return re.sub(r"\^(-?\d+(?:\.\d+)?)", r"<sup>\1</sup>", escape(text))
 
 
 def markdown_page(report):
@@ -127,11 +136,15 @@ def pictures(fitted, resolution=150, n_states=4):
             plotting.EquationParityDisplay.from_predictions(
                 target, values, label=label, ax=ax
             )
-            drawn.append(("the equation at the learned states", figure))
+            caption = "the unknown part of the equation at the learned states"
+            drawn.append((f"{caption}, predicted and as it should be", figure))
     if len(fitted.loss_curve) > 1:
         figure, ax = _new_figure()
         plotting.LossCurveDisplay.from_predictions(fitted.loss_curve, ax=ax)
-        drawn.append(("the loss after each step", figure))
+        caption = (
+            "the loss after each step; it may rise where one fit begins from another"
+        )
+        drawn.append((caption, figure))
     return [(caption, _embedded(figure)) for caption, figure in drawn]
 
 
@@ -151,7 +164,7 @@ def _draw_states(plotting, fitted, resolution, n_states):
     if is_slice:
         middle, first = (lower[0] + upper[0]) / 2, fitted.variables[0]
         points = np.column_stack([np.full(len(shown), middle), shown])
-        where = f" at {units.labelled(first)} = {number(middle)}"
+        where = f" at {first} = {with_unit(f'{middle:.3g}', units.of(first))}"
     variables = [units.labelled(name) for name in fitted.variables[is_slice:]]
     for name in fitted.observations.states[:n_states]:
         operator = units.identity(name)

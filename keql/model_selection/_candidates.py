@@ -236,10 +236,10 @@ def _why_not_cubic(two_step, most=600):
 
 
 def _why_not_varying(two_step, given):
-    if given.n_terms not in (None, "auto"):
-        return "n_terms asks for a polynomial"
     if two_step.setup.is_system:
         return "it is tried for single equations only"
+    if given.n_terms not in (None, "auto"):
+        return "n_terms asks for a polynomial"
     if len(two_step.observations.functions) == 1:
         return "one function does not tell varying coefficients from others"
     return ""
