@@ -30,12 +30,19 @@ def main(arguments=None) -> int:
     parser = make_parser()
     given = parser.parse_args(arguments)
     try:
-        model, X, y = read(given)
+        model, X, y, unused = read(given)
+        for name, labels in unused.items():
+            text = f"the column {name!r} is not used: if {', '.join(labels)} are"
+            text += f" different experiments, say --function {name}"
+            print(f"keql: {text}", file=sys.stderr)
         with warnings.catch_warnings(record=True, action="always") as caught:
             fit(model, X, y, given.table)
         for warning in caught:
             print(f"keql: {warning.message}", file=sys.stderr)
         hand_over(model, given)
+    except KeyboardInterrupt:
+        print("keql: interrupted before there was a result", file=sys.stderr)
+        return 130
     except OSError as error:
         print(f"keql: error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
@@ -83,7 +90,10 @@ def make_parser():
 
 
 def read(given):
-    """The model, not yet fitted, and the table's X (n, n_columns), y (n,) or (n, S)."""
+    """The model, not yet fitted, the table's X (n, n_columns), y (n,) or (n, S), and more.
+
+    That is columns of text that look like labels of experiments, {name: labels}.
+    """
     _check_endings(given)
     names, rows, point = read_table(given.table)
     read_numbers = partial(numbers, rows, names, path=given.table, point=point)
@@ -111,7 +121,21 @@ def read(given):
     y = np.column_stack(y)
     measured = np.any(np.isfinite(y), axis=1)
     y = y[measured]
-    return make_model(given), X[measured], y[:, 0] if len(states) == 1 else y
+    used = {*coordinates, *states, *labels}
+    unused = {} if labels else _labels_of_columns(names, rows, used)
+    return make_model(given), X[measured], y[:, 0] if len(states) == 1 else y, unused
+
+
+def _labels_of_columns(names, rows, used, rows_of_each=5):
+    """Columns beside those that are `used` with a few texts, again and again."""
+    found = {}
+    for name, column in zip(names, zip(*rows, strict=True), strict=True):
+        labels = sorted({entry for entry in column if entry})
+        is_text = all(re.search(r"[^\W\d_]", label) for label in labels)
+        few = 1 < len(labels) <= len(rows) / rows_of_each
+        if name not in used and is_text and few:
+            found[name] = labels[:10]
+    return found
 
 
 def make_model(given):

@@ -76,10 +76,12 @@ def test_what_the_arguments_mean():
 
 def test_columns_of_labels_and_places(table):
     given = ["--state", "u", "--time", "t", "--space", "x", "--function", "rod"]
-    model, X, y = read(make_parser().parse_args([str(table), *given]))
+    model, X, y, _ = read(make_parser().parse_args([str(table), *given]))
     assert X.shape == (24, 3) and y.shape == (24,)
     assert X[:2, 2].tolist() == ["a0", "a1"] and model.function_column == -1
     assert X[:, 0].tolist() == np.delete(T, 3).tolist()
+    *_, unused = read(make_parser().parse_args([str(table), *given[:4]]))
+    assert unused == {"rod": ["a0", "a1"]}
     names = model.set_params(known_part=None, operators=None).fit(X, y).functions_
     assert names == ("a0", "a1")
 
@@ -100,7 +102,8 @@ WRONG = [
 def test_errors_say_what_to_do(table, capsys, arguments, message):
     assert call(table, *arguments) == 2
     shown = capsys.readouterr()
-    assert shown.err.startswith("keql: error: ") and message in shown.err
+    lines = [x for x in shown.err.splitlines() if "the column 'rod' is not" not in x]
+    assert lines[0].startswith("keql: error: ") and message in shown.err
     assert shown.out == "" and "Traceback" not in shown.err
 
 
@@ -126,7 +129,7 @@ def test_tables_of_other_programs(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("\ufefft; u\n0; 1\n1; NA\n2; 0.1\n", encoding="utf-8")
     given = [str(path), "--state", "u", "--time", "t"]
-    _, X, y = read(make_parser().parse_args(given))
+    _, X, y, _ = read(make_parser().parse_args(given))
     assert X.tolist() == [[0.0], [2.0]] and y.tolist() == [1.0, 0.1]
 
 
@@ -139,7 +142,7 @@ def test_decimal_commas(tmp_path, separator):
     )
     path.write_text("\n".join(rows).replace(",u", ";u").replace(";", separator))
     given = make_parser().parse_args([str(path), "--state", "u", "--time", "t"])
-    _, X, y = read(given)
+    _, X, y, _ = read(given)
     assert X[:, 0].tolist() == [0.0, 0.1, 3.0] and y.tolist() == [1.0, -0.5, 0.15]
     path.write_text(f"t{separator}u\n0.5{separator}1,5\n")
     with pytest.raises(ValueError, match="'1,5' in line 2 .* is no finite number"):
@@ -163,8 +166,18 @@ def test_two_experiments_in_one_table(tmp_path, capsys):
     shown = capsys.readouterr().err
     assert f"keql: error: {path}: y has 2 values at each of 25 places" in shown
     assert "labels them, --function, or add one" in shown
+    assert "keql: the column 'cup' is not used: if a, b are different exp" in shown
     assert call(path, *given, "--function", "cup") == 0
     assert re.search(r"equation +u_t = -1\.0\d* u \+ 20\.0", capsys.readouterr().out)
+
+
+def test_interruption(table, capsys, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("keql.__main__.fit", interrupt)
+    assert call(table, "--state", "u", "--time", "t", "--function", "rod") == 130
+    assert capsys.readouterr().err == "keql: interrupted before there was a result\n"
 
 
 def test_help_has_examples(capsys):
