@@ -90,9 +90,10 @@ def make_parser():
 
 
 def read(given):
-    """The model, not yet fitted, the table's X (n, n_columns), y (n,) or (n, S), and more.
+    """What the arguments ask for: a model, its data, and columns that are not used.
 
-    That is columns of text that look like labels of experiments, {name: labels}.
+    The model is not yet fitted; X is (n, n_columns) and y (n,) or (n, S). The columns
+    are those of text that look like labels of experiments, {name: labels}.
     """
     _check_endings(given)
     names, rows, point = read_table(given.table)
