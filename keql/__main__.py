@@ -38,7 +38,7 @@ def main(arguments=None) -> int:
         with warnings.catch_warnings(record=True, action="always") as caught:
             fit(model, X, y, given.table)
         for warning in caught:
-            print(f"keql: {warning.message}", file=sys.stderr)
+            print(f"keql: {_with_options(warning.message)}", file=sys.stderr)
         hand_over(model, given)
     except KeyboardInterrupt:
         print("keql: interrupted before there was a result", file=sys.stderr)
@@ -57,8 +57,12 @@ def fit(model, X, y, table):
     try:
         model.fit(X, y)
     except ValueError as error:
-        text = str(error).replace("function_column", "--function")
-        raise ValueError(f"{table}: {text}") from error
+        raise ValueError(f"{table}: {_with_options(error)}") from error
+
+
+def _with_options(message):
+    """A message of the package, with options of the command for its parameters."""
+    return str(message).replace("function_column", "--function")
 
 
 def make_parser():

@@ -428,7 +428,8 @@ def _doubts(selection, given):
         return [
             "the fit explains little: each observation is predicted from all others "
             f"with an error of {selection.error / spread:.2g} times their standard "
-            "deviation. Observe more often or with less noise, or try other operators "
+            "deviation. Observe more often or with less noise, label different "
+            "experiments (function_column), or try other operators "
             "or kernels; do not rely on the equations",
             *pulled_to_zero(given, selection.best.learned),
         ]
