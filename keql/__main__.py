@@ -14,7 +14,8 @@ import numpy as np
 from keql._estimators.one_step import OneStepKEqL
 from keql.operators import parse_operator
 
-DESCRIPTION = "Learn differential equations from a table with a row for each time."
+DESCRIPTION = """Learn differential equations from a table with a row for each time.
+In equations, other characters in names of columns than letters and digits are "_"."""
 EPILOG = """examples:
   keql swing.csv --state u --time t --order 2 --report swing.html
   keql hares.csv --state prey predator --time year --units year=a --save hares.json
@@ -145,26 +146,33 @@ def _labels_of_columns(names, rows, used, rows_of_each=5):
 
 def make_model(given):
     """The estimator that the arguments describe."""
+    time, *places = map(_as_name, (given.time, *given.space))
+    states = tuple(map(_as_name, given.state))
     derivatives = [
-        [_derivative(state, given.time, k) for k in range(given.order + 1)]
-        for state in given.state
+        [_derivative(state, time, k) for k in range(given.order + 1)]
+        for state in states
     ]
     operators = [name for own in derivatives for name in own[:-1]]
-    for state in given.state:
-        for place in given.space:
+    for state in states:
+        for place in places:
             operators += [_derivative(state, place, k) for k in (1, 2)]
     known = tuple(own[-1] for own in derivatives)
     return OneStepKEqL(
         operators=tuple(given.operators or operators),
         known_part=known if len(known) > 1 else known[0],
-        variables=(given.time, *given.space),
+        variables=(time, *places),
         function_column=None if given.function is None else -1,
-        states=tuple(given.state),
+        states=states,
         n_terms="auto" if given.terms == "auto" else _whole(given.terms),
         units=_units(given.units),
         verbose=int(given.verbose),
         random_state=0,
     )
+
+
+def _as_name(column):
+    """The name of a column in operators: "time (s)" is "time_s" there."""
+    return re.sub(r"\W+", "_", column).strip("_")
 
 
 def _derivative(state, variable, order):
@@ -185,7 +193,8 @@ def _units(pairs):
     wrong = [text for text in pairs if text.count("=") != 1 or text[-1] == "="]
     if wrong:
         raise ValueError(f"--units {wrong[0]} must be a name and a unit, as in t=h.")
-    return dict(text.split("=", 1) for text in pairs) or None
+    named = (text.split("=", 1) for text in pairs)
+    return {_as_name(name): unit for name, unit in named} or None
 
 
 def _check_endings(given):

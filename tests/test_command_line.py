@@ -74,6 +74,14 @@ def test_what_the_arguments_mean():
     assert (model.operators, model.known_part) == (("u",), "u_t_h_t_h")
 
 
+def test_names_of_columns_that_operators_cannot_have():
+    given = ["--state", "θ (rad)", "--time", "time (s)", "--order", "2"]
+    model = model_of(*given, "--units", "time (s)=s", "θ (rad)=rad")
+    assert (model.states, model.variables) == (("θ_rad",), ("time_s",))
+    assert model.known_part == "θ_rad_time_s_time_s"
+    assert model.units == {"time_s": "s", "θ_rad": "rad"}
+
+
 def test_columns_of_labels_and_places(table):
     given = ["--state", "u", "--time", "t", "--space", "x", "--function", "rod"]
     model, X, y, _ = read(make_parser().parse_args([str(table), *given]))
