@@ -149,9 +149,10 @@ def _range(values, unit):
 
     They have three digits, and more where these are the same in all values: years.
     """
-    ends = values.min(), values.max()
-    size, span = (
-        np.floor(np.log10(max(v, 1e-300))) for v in (np.max(np.abs(ends)), np.ptp(ends))
-    )
-    digits = int(np.clip(size - span + 2, 3, 15)) if np.ptp(ends) else 3
+    ends, digits = np.array([values.min(), values.max()]), 3
+    largest, span = np.max(np.abs(ends)), np.ptp(ends)
+    if largest > 10 * span > 0:
+        size = int(np.floor(np.log10(largest)))
+        wanted = size - int(np.floor(np.log10(span))) + 2
+        digits = min(max(wanted, size + 1), 15)  # no power of ten, as in seconds
     return with_unit(" to ".join(number(end, digits) for end in ends), unit)

@@ -63,6 +63,8 @@ def test_years_are_told_apart():
     model = oscillator(variables=None, known_part="u_year", n_inducing=20)
     rows = model.fit(years, Y).fit_report_.sections()["Data"]
     assert dict((name, value) for name, value, _ in rows)["year"] == "1900 to 1929"
+    rows = model.fit(years * 60 + 1.7e9, Y).fit_report_.sections()["Data"]
+    assert rows[1][1] == "1700114000 to 1700115740"
 
 
 @pytest.mark.parametrize(
