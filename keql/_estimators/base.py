@@ -142,7 +142,7 @@ class BaseKEqL(RegressorMixin, BaseEstimator):
     }
 
     def _validate_params(self):
-        refuse_odd_numbers(self.get_params(deep=False))
+        refuse_odd_numbers(self.get_params(deep=False), self._parameter_constraints)
         super()._validate_params()
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

@@ -84,6 +84,53 @@ def check_state_kernel(given, variables, observations, setup):
                     kernel.check_order(a, f"the operator {operator.name!r}")
 
 
+def check_problem(model, variables, observations, setup):
+    """Refuse kernels and data from which an estimator can learn nothing."""
+    check_state_kernel(model.state_kernel, variables, observations, setup)
+    n_unknown = sum(e.depends_on is not None for e in setup.equations) if setup else 0
+    if not n_unknown:
+        return
+    if not any(np.any(data.values) for data in observations.functions):
+        raise ValueError(
+            "y is 0 in all rows, and nothing can be learned from a state that is zero "
+            "everywhere: give values that vary, of some function at least."
+        )
+    if model._imposes_equations:
+        _check_enough(observations, setup, n_unknown)
+
+
+def _check_enough(observations, setup, n_unknown):
+    """Refuse data from which no equation of the EquationSetup can be told from others.
+
+    No more values than the initial values of the solutions, and one for each unknown
+    part, are met exactly by equations of any one term: a search among these finds
+    nothing and takes long. In several coordinates a solution has at least one number.
+    """
+    functions = observations.functions
+    orders = _orders_in_time(observations, setup)
+    n_initial = len(functions) * sum(orders.values())
+    rows = [np.column_stack([d.index, d.points]) for d in functions]
+    n_values = sum(len(np.unique(own, axis=0)) for own in rows)
+    if n_values <= n_initial + n_unknown:
+        raise ValueError(
+            f"X and y hold {n_values} value(s) at different places, but solutions have "
+            f"{n_initial} initial value(s), and each unknown part has one coefficient "
+            f"at least: {n_initial + n_unknown + 1} values are needed to tell one "
+            "equation from another. Observe at more places, or more functions."
+        )
+
+
+def _orders_in_time(observations, setup):
+    """How many initial values, at least, each state of a function has: {state: k}."""
+    single = observations.functions[0].points.shape[1] == 1
+    orders = {}
+    for state in observations.states:
+        parts = [operator.of_state(state) for operator in setup.operators]
+        own = [part.order for part in parts if part is not None]
+        orders[state] = max(own, default=0) if single else min(1, len(own))
+    return orders
+
+
 def check_names(variables, states, inputs):
     """Refuse names that mean two things."""
     shared = [name for name in states if name in variables]

@@ -96,7 +96,7 @@ class Equation(BaseEstimator):
     def _check(self, name):
         """Refuse parameters of a named equation that are not as documented."""
         try:
-            refuse_odd_numbers(self.get_params(deep=False))
+            refuse_odd_numbers(self.get_params(deep=False), self._parameter_constraints)
             self._validate_params()
         except (TypeError, ValueError) as error:
             raise ValueError(f"equations has {name!r}: {error}") from None
@@ -154,6 +154,13 @@ def list_equations(model):
                 f"forcing is a tuple of {len(forcing)}, but known_part has "
                 f"{len(parts)} equations: give one for each, None for zero."
             )
+    pairs = [*zip(parts, forcing, strict=True)]
+    if (None, None) in [(part, right) for part, right in pairs if part is None]:
+        raise ValueError(
+            f"known_part={model.known_part!r} has an entry None without a forcing: "
+            "P = 0 would solve that equation. Say what each P equals, as in "
+            "known_part=('u_t', 'v_t')."
+        )
     given = [
         Equation(part, names, forcing=right)
         for part, right in zip(parts, forcing, strict=True)

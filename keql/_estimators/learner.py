@@ -180,7 +180,7 @@ class Learner(BaseKEqL):
             names = (*variables, *observations.states, *inputs.names)
             Units(self.units).check(names)
         setup = describe_equations(self, named, observations, variables, inputs)
-        checks.check_state_kernel(self.state_kernel, variables, observations, setup)
+        checks.check_problem(self, variables, observations, setup)
         if setup and self._learns_where_observed(setup, observations, variables):
             setup = where_observed(setup, observations, len(variables))
         progress.say(f"two steps, {words_for_data(observations)}")

@@ -20,6 +20,7 @@ from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
     SearchSummary,
     describe_fit,
+    multiple,
     not_exact,
     percent,
     pulled_to_zero,
@@ -30,6 +31,7 @@ from keql.fit_report import (
     undetermined,
     unexplained,
     unresolved,
+    with_advice_once,
 )
 from keql.model_selection import (
     Context,
@@ -444,9 +446,10 @@ def _doubts(selection, given):
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     if selection.misses:
         doubts.append(
-            f"observations and equations are missed by {selection.misses:.2g} times "
-            "what their noise allows: terms of an equation are not among those that "
-            "were tried. Try more operators, or an equation_kernel of another form"
+            "observations and equations are missed by "
+            f"{multiple(selection.misses)} times what their noise allows: terms of an "
+            "equation are not among those that were tried. Try more operators, or an "
+            "equation_kernel of another form"
         )
     if selection.disagreement:
         other, part = selection.alternative, percent(selection.disagreement, 1)
@@ -458,7 +461,7 @@ def _doubts(selection, given):
         )
     if not fit.is_exact:
         doubts += _unexplained(fit, criteria.unexplained)
-    return doubts
+    return with_advice_once(doubts)
 
 
 def _unexplained(fit, most):

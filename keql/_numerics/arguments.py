@@ -139,11 +139,22 @@ def refuse_odd_number(given):
         float(given)
 
 
-def refuse_odd_numbers(parameters):
-    """The same of all parameters, a dict of them by name."""
+def refuse_odd_numbers(parameters, constraints=None):
+    """The same of all parameters, a dict of them by name; and flags that are none.
+
+    True and False, which Python takes for one and zero, are no numbers where the
+    `constraints` of scikit-learn say that a parameter is in an interval.
+    """
     for name, value in parameters.items():
         with naming(name):
             refuse_odd_number(value)
+        kinds = () if constraints is None else constraints.get(name, ())
+        is_number = any(hasattr(kind, "closed") for kind in kinds)
+        if is_number and isinstance(value, bool | np.bool_):
+            raise ValueError(
+                f"{name} is {value}, which says neither how many nor how much: give a "
+                "number, or another of the values that its documentation lists."
+            )
 
 
 def check_positive(given, name, kind=Real):

@@ -5,7 +5,7 @@ from keql.fit_report._describe import (
     describe_fit,
     residuals_of_equations,
 )
-from keql.fit_report._report import FitReport, percent
+from keql.fit_report._report import FitReport, multiple, percent
 from keql.fit_report._undetermined import (
     not_exact,
     pulled_to_zero,
@@ -15,6 +15,7 @@ from keql.fit_report._undetermined import (
     undetermined,
     unexplained,
     unresolved,
+    with_advice_once,
 )
 
 __all__ = ["FitReport"]

@@ -243,7 +243,12 @@ def _first_rows(alternatives, n_shown):
 
 def times(value, unit):
     """A multiple of a noise level, as text."""
-    return f"{value / unit:.2g} times" if unit > 0 else "without comparison to"
+    return f"{multiple(value / unit)} times" if unit > 0 else "without comparison to"
+
+
+def multiple(ratio):
+    """A ratio in two digits as text, large ones as people write them: 8,500."""
+    return f"{float(f'{ratio:.2g}'):,.0f}" if 100 <= ratio < 1e9 else f"{ratio:.2g}"
 
 
 def percent(value, size):

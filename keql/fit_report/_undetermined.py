@@ -36,6 +36,15 @@ def undetermined(learned, significant=3.0):
     return list(sentences.values())
 
 
+def with_advice_once(sentences, advice="Observe more, or with less noise, or "):
+    """Sentences of which only the first one that gives an `advice` gives it."""
+    said, found = False, []
+    for text in sentences:
+        found.append(text.replace(advice, "Or ") if said else text)
+        said = said or advice in text
+    return found
+
+
 def travelling(learned, most, least=1e-3, n_rows=300):
     """A sentence if a state does not change in one direction of its coordinates.
 

@@ -45,7 +45,10 @@ class Restriction(FeatureKernel):
         self.monomials = monomials
 
     def __repr__(self):
-        return f"Restriction({self.kernel!r}, {list(self.monomials)!r})"
+        inner = self.kernel
+        while isinstance(inner, Restriction):  # whose monomials are more than these
+            inner = inner.kernel
+        return f"Restriction({inner!r}, {list(self.monomials)!r})"
 
     def __eq__(self, other):
         return (
