@@ -82,6 +82,7 @@ def linear_solution(grid, equation, state, unknowns, forcing=0.0):
     ):
         h, unknown = grid.steps[step], J[:, -3 * n :].copy()
         values = right @ known - J[:, : -3 * n] @ np.r_[h * slopes, start]
+        unknown, values = _balanced(unknown, values)
         ends = grid.rows_of_ends[is_open]
         unknown[ends] = 0.0
         unknown[ends, ends] = 1.0
@@ -186,6 +187,18 @@ def _in_step(matrices, h):
     return total
 
 
+def _balanced(left, right):
+    """Rows of left x = right of a largest element between a half and one.
+
+    Pivots are chosen by size, and equations are in other units than the values at both
+    ends in space that take the place of some of them: with coordinates of 1e-12 all
+    digits were lost. Factors are powers of two, which cost none.
+    """
+    exponents = np.frexp(np.max(np.abs(left), axis=1))[1]
+    right = np.ldexp(right.T, -exponents).T
+    return np.ldexp(left, -exponents[:, None]), right
+
+
 def _solve_linear_step(J, right, ends, is_open):
     """Values at the Radau points of a step that meet J values = right; or None.
 
@@ -199,6 +212,7 @@ def _solve_linear_step(J, right, ends, is_open):
     unknown, on_ends = J[:, -n:], np.zeros((n, len(ends)))
     on_ends[ends, np.arange(len(ends))] = is_open
     ends = ends[is_open]
+    unknown, known = _balanced(unknown, known)
     unknown[ends], known[ends] = 0.0, 0.0
     unknown[ends, ends] = 1.0
     try:
@@ -267,6 +281,7 @@ def _newton_step(grid, equation, matrices, points, forcing, moving, values):
     J = np.einsum("kq,qkj->kj", slopes, matrices[:, :, -3 * n :])
     is_open = open_ends(grid, equation.operators, slopes.T.reshape(-1, 1, 3, n))
     ends = grid.rows_of_ends[is_open[0]]
+    J, residual = _balanced(J, residual)
     residual[ends], J[ends] = 0.0, 0.0
     J[ends, ends] = 1.0
     try:

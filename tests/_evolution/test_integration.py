@@ -167,3 +167,20 @@ def test_what_grows_beyond_bounds_is_not_found():
     guess = np.ones(grid.points.shape[:-1]).ravel()
     with np.errstate(over="ignore", invalid="ignore"):
         assert integrate(grid, equation, border, guess) is None
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e12])
+def test_no_digits_are_lost_in_other_units(unit):
+    """Rows of the equation beside those of the values at both ends in space."""
+    corners = np.array([0.0, 1.0]) * unit, np.array([2.0, 3.0]) * unit
+    grid, kernel = EvolutionGrid(*corners, 0), monomial(2) + monomial(4)
+    weights = [0.3 / unit, -0.1 * unit]
+    equation = make_equation(("u", "u_x", "u_xx"), "u_t", kernel, weights)
+    true, boundary = wave(grid.points / unit), wave(grid.boundary / unit)
+    known = np.r_[1, equation.weights, boundary]
+    response = linear_response(grid, equation, np.zeros(true.size))
+    assert_allclose(response @ known, true, rtol=0, atol=1e-7)
+    found = linear_solution(grid, equation, np.zeros(true.size), known)
+    assert_allclose(found.reshape(true.shape), true, rtol=0, atol=1e-7)
+    found = integrate(grid, equation, boundary, None)
+    assert_allclose(found.reshape(true.shape), true, rtol=0, atol=1e-7)
