@@ -313,7 +313,9 @@ def problems():
         "two steps, heat": lambda: heat(**two),
         "two steps, varying": lambda: varying(),
         "two steps, elliptic": lambda: elliptic(**two),
-        "reduced": lambda: oscillator(method=ReducedOneStepKEqL, n_basis=30, **given),
+        "reduced": lambda: oscillator(
+            method=ReducedOneStepKEqL, n_basis=30, random_state=0, **given
+        ),
         "system, auto": lambda: hunters(**auto),
         "system, 2 %, auto": lambda: hunters(noise=0.02, **auto),
         "system, kernel": lambda: hunters(equation_kernel=Polynomial(2)),
