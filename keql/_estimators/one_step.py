@@ -439,7 +439,9 @@ def _doubts(selection, given):
     criteria = selection.criteria
     doubts = undetermined(fit.learned)
     waves = travelling(fit.learned, criteria.unexplained)
-    doubts += waves or related(fit.learned, selection.told_from_zero)
+    in_time = fit.is_exact and len(fit.two_step.variables) == 1
+    conserved = criteria.conserved if in_time else 0.0
+    doubts += waves or related(fit.learned, selection.told_from_zero, conserved)
     doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += [rivals] if rivals else []

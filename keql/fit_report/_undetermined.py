@@ -1,11 +1,13 @@
 """Equations that the data do not determine, or do not tell from others."""
 
+from collections import Counter
 from math import exp
 
 import numpy as np
+from scipy import linalg
 
 from keql._numerics.linalg import rms
-from keql.equation import number, terms_of
+from keql.equation import number, terms_of, text_product
 from keql.fit_report._report import percent
 from keql.operators import parse_operator
 
@@ -82,16 +84,19 @@ def travelling(learned, most, least=1e-3, n_rows=300):
     ]
 
 
-def related(learned, most, named=0.05):
-    """Linear relations of operators where states are, each in a sentence.
+def related(learned, most, conserved=0.0, named=0.05):
+    """Relations of operators where states are, each in a sentence.
 
     Whatever times a combination of the operators that is zero on all states may be
-    added to what an equation says of them. Relations of operators that an equation
-    depends on, and constants, are told if it has one of them.
+    added to what an equation says of them. Linear relations of operators that an
+    equation depends on, and constants, are told if it has one of them; without any,
+    polynomials of degree two: a circle, a conserved energy.
 
     learned : LearnedModel. States and equations.
     most : float. Root mean square of a combination, of operators in units of their own
         size and coefficients of norm one, up to which it counts as zero.
+    conserved : float. The same of monomials, of operators without their mean and in
+        units of their standard deviation; 0: no polynomials are looked for.
     named : float. Operators of at least this part of the largest are named.
     """
     setup, sentences = learned.setup, {}
@@ -105,11 +110,12 @@ def related(learned, most, named=0.05):
         own = [first + q for q in part.depends_on]
         S = equation.training_features[:, own]
         names = [None, *(columns[i] for i in own)]
-        found = _linear_relation(names, S, most, named)
-        if found is None or not found[1] & _operators_in(equation, columns):
-            continue
-        text, _, size = found
-        sentences.setdefault((text, percent(size, 1.0)), []).append(part.name)
+        linear = _linear_relation(names, S, most, named)
+        found = [linear] if linear else _conserved(names[1:], S, conserved)
+        for text, members, size in found:
+            if members & _operators_in(equation, columns):
+                key = text, percent(size, 1.0)
+                sentences.setdefault(key, []).append(part.name)
     return [
         f"{text} to {size} where states are, so that any multiple of this may be "
         f"added to the equation {' or '.join(names)}: observe other states, or let it "
@@ -136,15 +142,68 @@ def _linear_relation(names, S, most, named):
     parts = np.abs(combinations[-1])
     members = np.flatnonzero(parts >= max(named, found[-1]) * np.max(parts))
     factors = combinations[-1] / sizes[used]
+    own = [names[i] for i in used]
+    text = _solved_for_last(own, factors, members)
+    return text, {own[i] for i in members}, float(found[-1])
+
+
+def _solved_for_last(names, factors, members):
+    """A combination of the named members that is zero, solved for the last of them.
+
+    The constant, named None, comes at the end.
+    """
     *others, last = members
     right = ""
-    for i in [*(i for i in others if used[i]), *(i for i in others if not used[i])]:
-        factor, name = -factors[i] / factors[last], names[used[i]]
+    for i in [*(i for i in others if names[i]), *(i for i in others if not names[i])]:
+        factor = -factors[i] / factors[last]
         sign = " - " if factor < 0 else " + "
-        right += sign + number(abs(factor)) + (f" {name}" if name else "")
+        right += sign + number(abs(factor)) + (f" {names[i]}" if names[i] else "")
     right = right.removeprefix(" + ").replace(" - ", "-", right.startswith(" - "))
-    text = f"{names[used[last]]} = {right or '0'}"
-    return text, {names[used[i]] for i in members}, float(found[-1])
+    return f"{names[last]} = {right or '0'}"
+
+
+def _conserved(names, S, most, named=1e-4):
+    """Polynomials of degree two in named columns S (n, q) that are zero, if any.
+
+    Whether there are some is said by the columns without their mean: the powers of
+    values that vary little are nearly equal. Each is solved for another product.
+
+    Returns found : list of (str, set, float). As of a linear relation; products of at
+        least the part `named` of the largest are in the text.
+    """
+    first, second = np.triu_indices(S.shape[1])
+    spread = np.std(S, axis=0)
+    if not np.all(spread > 0) or len(S) <= len(first) + len(spread):
+        return []
+    centred = _products((S - np.mean(S, axis=0)) / spread)[0]
+    small = np.linalg.svd(centred, compute_uv=False)
+    n_found = np.sum(small <= most)
+    if not n_found:
+        return []
+    scaled, sizes = _products(S)
+    free = np.linalg.svd(scaled, full_matrices=False)[2][-n_found:]
+    quadratic = np.arange(1 + len(spread), len(sizes))
+    order = linalg.qr(free[:, quadratic], mode="r", pivoting=True)[1]
+    solved = quadratic[order[:n_found]]
+    free = np.linalg.solve(free[:, solved], free)
+    pairs = [(names[i], names[j]) for i, j in zip(first, second, strict=True)]
+    own = [(), *((name,) for name in names), *pairs]
+    texts = [text_product(Counter(each).items()) if each else None for each in own]
+    found = []
+    for row, last in zip(free, solved, strict=True):
+        is_named = np.abs(row) >= named * np.max(np.abs(row))
+        members = [*(i for i in np.flatnonzero(is_named) if i != last), last]
+        text = _solved_for_last(texts, row / sizes, members)
+        found.append((text, {n for i in members for n in own[i]}, float(small[-1])))
+    return found
+
+
+def _products(S):
+    """Products of up to two columns of S (n, q), of unit norm, and their sizes."""
+    first, second = np.triu_indices(S.shape[1])
+    values = np.column_stack([np.ones(len(S)), S, S[:, first] * S[:, second]])
+    sizes = np.sqrt(np.mean(values**2, axis=0))
+    return values / sizes / len(S) ** 0.5, sizes
 
 
 def _operators_in(equation, columns):

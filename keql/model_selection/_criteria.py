@@ -77,6 +77,10 @@ class Criteria:
         6e-2; of trajectories it is `missed_if_exact`.
     related_errors : float. The same in standard errors of the mean of the noise, up to
         `unexplained`.
+    conserved : float. Polynomial of degree two in the operators of trajectories, each
+        without its mean and in units of its standard deviation, that counts as zero:
+        those of circles and conserved energies were 4e-12 at most, the least of others
+        2e-5.
     agreement : float. Trajectories with equal terms whose errors differ by less than
         this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
@@ -113,6 +117,7 @@ class Criteria:
     systematic: float = 4.0
     related: float = 5e-3
     related_errors: float = 3.0
+    conserved: float = 1e-7
     approximate: float = 0.01
     agreement: float = 0.01
     inactive_misfit: float = 0.1

@@ -118,3 +118,32 @@ def test_a_standing_wave_is_not_fitted_in_silence():
     model = OneStepKEqL(("u", "u_xx"), "u_tt", variables=("t", "x"))
     with pytest.warns(IdentifiabilityWarning, match="u_xx = -4.00 u to"):
         model.fit(X, y)
+
+
+def test_a_limit_cycle_is_named(noise=0.02):
+    """Any multiple of x^2 + y^2 - 1 may be added to x_t = -y and y_t = x."""
+    y = np.column_stack([np.cos(T), np.sin(T)])
+    y = y + noise * np.random.default_rng(2).standard_normal(y.shape)
+    model = OneStepKEqL(**PAIR, variables=("t",))
+    with pytest.warns(IdentifiabilityWarning, match=r"added to the equation x_t or y_t"):
+        model.fit(T, y)
+    text = next(text for text in model.fit_report_.concerns if "y^2" in text)
+    left, right = text.split(" to ")[0].split(" = ")
+    square, constant = right.split(" x^2 + ")
+    assert left == "y^2"
+    assert float(square) == pytest.approx(-1, abs=2 * noise + 1e-6)
+    assert float(constant) == pytest.approx(1, abs=2 * noise + 1e-6)
+
+
+def test_orbits_that_differ_have_no_energy_in_common():
+    """Nor has one that loses it."""
+    t = np.tile(T, (2, 1))
+    labels = np.repeat([0.0, 1.0], len(T))[:, None]
+    two = np.concatenate([np.cos(2 * T), 2 * np.sin(2 * T)])[:, 0]
+    damped = np.exp(-0.1 * T[:, 0]) * np.cos(2 * T[:, 0])
+    for X, y, more in [
+        (np.hstack([t, labels]), two, {"function_column": 1}),
+        (T, damped, {}),
+    ]:
+        model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",), **more).fit(X, y)
+        assert not any("^2 =" in text for text in model.fit_report_.concerns)
