@@ -20,6 +20,7 @@ from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
     SearchSummary,
     describe_fit,
+    exhausted,
     multiple,
     not_exact,
     percent,
@@ -444,7 +445,7 @@ def _doubts(selection, given):
     doubts += waves or related(fit.learned, selection.told_from_zero, conserved)
     doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
-    doubts += [rivals] if rivals else []
+    doubts += exhausted(fit) + ([rivals] if rivals else [])
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     if selection.misses:
         doubts.append(

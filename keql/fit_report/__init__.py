@@ -7,6 +7,7 @@ from keql.fit_report._describe import (
 )
 from keql.fit_report._report import FitReport, multiple, percent
 from keql.fit_report._undetermined import (
+    exhausted,
     not_exact,
     pulled_to_zero,
     related,

@@ -47,6 +47,35 @@ def with_advice_once(sentences, advice="Observe more, or with less noise, or "):
     return found
 
 
+def exhausted(fit, least=10):
+    """Equations of a Fit that took all terms on offer, each in a sentence.
+
+    A sum of all products comes near to any smooth function. Only of at least so many
+    terms does it say something.
+    """
+    sentences, learned = [], fit.learned
+    for terms, equation, wide in zip(
+        learned.setup.equations, learned.equations, fit.two_step.equations, strict=True
+    ):
+        is_open = fit.hypothesis.of_equation(terms.name).n_terms == "auto"
+        if terms.depends_on is None or not is_open:
+            continue
+        own, all_ = (terms_of(each) for each in (equation, wide))
+        if own is None or all_ is None:
+            continue
+        n_offered = len(all_.products)
+        n_used = np.sum(own.coefficients @ equation.weights != 0)
+        if least <= n_offered == n_used:
+            name = f" {terms.name}" if learned.setup.is_system else ""
+            sentences.append(
+                f"the equation{name} has all of the {n_offered} terms that "
+                "were tried, which together come near to many functions: it may be of "
+                "another form. Try an equation_kernel of another form or a higher "
+                "degree, or observe states that differ more"
+            )
+    return sentences
+
+
 def travelling(learned, most, least=1e-3, n_rows=300):
     """A sentence if a state does not change in one direction of its coordinates.
 

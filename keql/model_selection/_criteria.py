@@ -1,5 +1,6 @@
 """When one fit is better than another or good enough, and what was chosen."""
 
+import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -140,6 +141,12 @@ def missed_in_space(fit, two_step, criteria):
     levels = np.reshape(fit.problem.prior.noise, -1) / two_step.observation_noise
     factor = float(np.max(levels))
     return factor if factor > criteria.interpolated else 0.0
+
+
+def _are_monomials(terms):
+    """Whether names of terms are products of whole powers of features."""
+    texts = [name.rpartition(": ")[2] for name in terms]
+    return all(re.fullmatch(r"[\w^ ]+", text) for text in texts)
 
 
 def correlation_of_neighbours(residuals, observations):
@@ -362,6 +369,8 @@ class Selection:
 
         A list of (terms, log odds): those of the fit, with the log odds zero, and
         others, the most probable first, if they are as probable as the criterion says.
+        Of very many functions some are near to anything: polynomials in place of them
+        are told unless the evidence is decisive.
         """
         evidence = self.best.log_evidences
         chosen = frozenset(self.best.term_names if evidence else ())
@@ -369,7 +378,14 @@ class Selection:
             return []
         odds = {terms: value - evidence[chosen] for terms, value in evidence.items()}
         ranked = sorted(odds.items(), key=lambda item: -item[1])
-        near = [(terms, o) for terms, o in ranked if o > -self.criteria.rival]
+        polynomial = self.criteria.rival
+        if self.best.has_functions:
+            polynomial = self.criteria.wider
+        near = [
+            (terms, o)
+            for terms, o in ranked
+            if o > -(polynomial if _are_monomials(terms) else self.criteria.rival)
+        ]
         return [(chosen, 0.0), *((t, o) for t, o in near if t != chosen)]
 
     @property

@@ -1,12 +1,13 @@
 """Equations of a system that the data do not determine."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
-from keql.fit_report import related, travelling, undetermined, unresolved
+from keql.fit_report import exhausted, related, travelling, undetermined, unresolved
 from keql.kernels import RBF, Polynomial
 
 T = np.linspace(0, 5, 26)[:, None]
@@ -125,7 +126,9 @@ def test_a_limit_cycle_is_named(noise=0.02):
     y = np.column_stack([np.cos(T), np.sin(T)])
     y = y + noise * np.random.default_rng(2).standard_normal(y.shape)
     model = OneStepKEqL(**PAIR, variables=("t",))
-    with pytest.warns(IdentifiabilityWarning, match=r"added to the equation x_t or y_t"):
+    with pytest.warns(
+        IdentifiabilityWarning, match=r"added to the equation x_t or y_t"
+    ):
         model.fit(T, y)
     text = next(text for text in model.fit_report_.concerns if "y^2" in text)
     left, right = text.split(" to ")[0].split(" = ")
@@ -147,3 +150,14 @@ def test_orbits_that_differ_have_no_energy_in_common():
     ]:
         model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",), **more).fit(X, y)
         assert not any("^2 =" in text for text in model.fit_report_.concerns)
+
+
+@pytest.mark.parametrize("least, n_terms", [(3, "auto"), (4, "auto"), (3, 3)])
+def test_equations_of_all_terms_are_in_doubt(least, n_terms):
+    """Unless these are few, or all of them were asked for."""
+    learned = learn()
+    given = SimpleNamespace(of_equation=lambda name: SimpleNamespace(n_terms=n_terms))
+    fit = SimpleNamespace(learned=learned, two_step=learned, hypothesis=given)
+    found = exhausted(fit, least)
+    assert len(found) == (2 if (least, n_terms) == (3, "auto") else 0)
+    assert all("has all of the 3 terms that were tried" in text for text in found)
