@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import asdict
 from functools import partial
+from itertools import compress
 from typing import Any, NamedTuple, Self
 
 from sklearn.exceptions import ConvergenceWarning
@@ -421,23 +422,20 @@ class EarlierSolution(NamedTuple):
 
 
 def _doubts(selection, given):
-    """Why the equations of a fit may be others, as a list of sentences.
+    """Why the equations of a fit may be others, sentences of its warning and report.
 
-    They are in its warning and in its report. The Hypothesis `given` is what the user
-    says.
+    The Hypothesis `given` is what the user says.
     """
     if selection.explains_little:
         spread = PredictionScale(selection.best.observations).spread
         return [
             "the fit explains little: each observation is predicted from all others "
             f"with an error of {selection.error / spread:.2g} times their standard "
-            "deviation. Observe more often or with less noise, label different "
-            "experiments (function_column), or try other operators "
-            "or kernels; do not rely on the equations",
+            "deviation. Observe more often or with less noise, label experiments "
+            "(function_column), or try other operators; do not rely on the equations",
             *pulled_to_zero(given, selection.best.learned),
         ]
-    fit = selection.best
-    criteria = selection.criteria
+    fit, criteria = selection.best, selection.criteria
     doubts = undetermined(fit.learned)
     waves = travelling(fit.learned, criteria.unexplained)
     in_time = fit.is_exact and len(fit.two_step.variables) == 1
@@ -474,9 +472,8 @@ def _unexplained(fit, most):
     """
     residuals = residuals_of_equations(fit.learned, is_exact=False)
     names = [terms.name for terms in fit.learned.setup.equations]
-    given = [fit.hypothesis.of_equation(n).equation_noise is not None for n in names]
-    own = zip(residuals.items(), given, strict=True)
-    return unexplained({name: r for (name, r), is_given in own if not is_given}, most)
+    is_open = [fit.hypothesis.of_equation(n).equation_noise is None for n in names]
+    return unexplained(dict(compress(residuals.items(), is_open)), most)
 
 
 def _summary(selection, doubts):

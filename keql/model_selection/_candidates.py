@@ -108,26 +108,42 @@ def _exactly_varying(two_step, varying, why_not):
 
 
 def _wider(two_step, given, why_not):
-    """Exact states of a single ordinary differential equation with more terms.
+    """Exact states of a single equation with more terms, in the order of the table.
 
-    Products of four operators, and those that depend on time. Each has all terms of
-    the one before.
+    Of an ordinary differential equation products of four operators, and those that
+    depend on time, each with all terms of the one before; of one in time and one
+    coordinate of space products of two factors that may be coordinates.
     """
-    if two_step.setup.is_system or len(two_step.variables) > 1:
-        why_not = "it is tried for single ordinary differential equations only"
+    if two_step.setup.is_system:
+        why_not = "it is tried for single equations only"
     elif given.n_terms is None:
         why_not = why_not or "n_terms=None keeps all terms"
     n_columns = len(two_step.setup.unknown_names(two_step.variables))
     features = two_step.equation.training_features[:, :n_columns]
-    for name, columns in (
-        ("quartic polynomial", range(1, n_columns)),
-        ("quartic polynomial of time too", range(n_columns)),
+    d, not_open = len(two_step.variables), _columns_of_rings(two_step)
+    other = "" if d == 1 else "it is tried for ordinary differential equations only"
+    field = "" if d == 2 else "it is tried with one coordinate of space only"
+    if len(not_open) == d or len(two_step.observations.functions) > 1:
+        field = field or "it is tried for one function without periods only"
+    free = tuple(i for i in range(n_columns) if i not in not_open)
+    for name, degree, columns, own in (
+        ("quartic polynomial", 4, tuple(range(d, n_columns)), other),
+        ("quartic polynomial of time too", 4, tuple(range(n_columns)), other),
+        ("quadratic polynomial of coordinates too", 2, free, field),
     ):
-        make = partial(polynomial_kernel, degree=4, columns=tuple(columns))
+        make = partial(polynomial_kernel, degree=degree, columns=columns)
         kernel = default_kernels(two_step, given, make)
         hypothesis = replace(given, equation_kernel=kernel, name=name)
-        alike = _why_powers_are_alike(features[:, columns], 4)
-        yield Candidate(_exact(hypothesis), why_not or alike)
+        reason = own or why_not
+        if not reason:
+            reason = _why_powers_are_alike(features[:, columns], degree)
+        yield Candidate(_exact(hypothesis), reason)
+
+
+def _columns_of_rings(two_step):
+    """Coordinates that are rings: a polynomial of them jumps where they close."""
+    periods = two_step.observations.periods
+    return () if periods is None else tuple(np.flatnonzero(np.isfinite(periods)))
 
 
 def _why_powers_are_alike(features, degree, most=1e9):

@@ -32,7 +32,6 @@ from keql.equation import (
     weights_of,
 )
 from keql.kernels import Restriction
-from keql.model_selection._criteria import missed_in_space
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit
 from keql.model_selection._trajectory_terms import fit_trajectories
@@ -469,12 +468,10 @@ def exact_fit(learned, hypothesis, result, steps):
 def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):
     """Whether nothing better than exact states is to be looked for.
 
-    Exact observations are met, and all are predicted to a small part of their size, or
-    as well as their noise, as it would be without an equation, allows; `own_noise` is
-    that with it, if it counts where the other one confirms it.
+    Observations are predicted to a small part of their size, or as well as their
+    noise, as it would be without an equation, allows; `own_noise` is that with it, if
+    it counts where the other one confirms it.
     """
-    if missed_in_space(fit, two_step, criteria):
-        return False
     scale = PredictionScale(two_step.observations)
     noise = scale.noise(two_step.observation_noise)
     own_noise = scale.noise(own_noise)

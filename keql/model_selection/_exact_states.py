@@ -19,7 +19,7 @@ from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
 from keql.equation import PolynomialBasis, terms_of, text_product
 from keql.model_selection._annealing import anneal
-from keql.model_selection._criteria import sees_noise
+from keql.model_selection._criteria import missed_in_space, sees_noise
 from keql.model_selection._evolution_terms import (
     are_many,
     fit_exact_states,
@@ -27,7 +27,11 @@ from keql.model_selection._evolution_terms import (
 )
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit, JointFamily, fit_jointly
-from keql.model_selection._from_diffusion import fit_from_wave, or_from_diffusion
+from keql.model_selection._from_diffusion import (
+    fit_from_wave,
+    or_from_diffusion,
+    or_more_terms,
+)
 from keql.model_selection._state_kernels import compare_kernels, warm_start
 from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
@@ -140,9 +144,8 @@ def _step_of(refined, two_step):
         name = text_product(term.function.product)
         prefix = f"{setup.equations[term.equation].name}: " if setup.is_system else ""
         names.append(prefix + name)
-    regression = refined.model.regression
-    figures = regression.loss, regression.misfit, refined.error, refined.score
-    return TermsStep(tuple(names), *figures)
+    r = refined.model.regression
+    return TermsStep(tuple(names), r.loss, r.misfit, refined.error, refined.score)
 
 
 class ExactSearch:
@@ -153,8 +156,7 @@ class ExactSearch:
     context : Context. How problems are solved.
 
     not_tried : list of (str, str). Names of hypotheses, and why they were left out.
-    direct : dict. By the name of a hypothesis, its two-step solution and the Fit of
-        exact states from there, or None.
+    direct : dict. By name of hypothesis, two steps and the Fit from there, or None.
     wave : Fit or None. Exact states of a single travelling wave, if data are of one.
     """
 
@@ -387,8 +389,8 @@ class ExactSearch:
         interpolation does.
         """
         if not self.is_in_time:
-            own = fit.problem.prior.noise
-            return predicts_within_noise(fit, self.two_step, self.criteria, own)
+            given = self.two_step, self.criteria, fit.problem.prior.noise
+            return predicts_within_noise(fit, *given)
         if sees_noise(self.two_step):
             return self.convinces(fit)
         return fit.error < self.criteria.nothing_missed * self.size
@@ -396,22 +398,25 @@ class ExactSearch:
     def _exact_states(self):
         """Exact states with a quadratic, or a wider equation if clearly better.
 
-        First a cubic one, then one whose coefficients vary with the coordinates.
+        A cubic one, then with terms in the coordinates, or coefficients of them.
         """
-        first, cubic, *_, varying, _ = self.table
+        first, cubic, *_, wider, varying, _ = self.table
         if first.why_not:
             return None
-        two_step = self.two_steps(first.hypothesis)
-        self.wave = fit_from_wave(two_step, first.hypothesis, self.context)
+        given = self.two_steps(first.hypothesis), first.hypothesis, self.context
+        self.wave = fit_from_wave(*given)
         if self.wave is not None:
-            reason = "many equations have a single travelling wave"
-            self.leave_out([cubic, varying], reason)
+            many = "many equations have a single travelling wave"
+            self.leave_out([cubic, wider, varying], many)
             return self.wave
-        best = self._exact_from_two_steps(first, cubic)
+        best = self._exact_from_two_steps(first, cubic, wider)
         if best is None:
             best = self._exact_from_anywhere(first.hypothesis)
-            if best is not None and not cubic.why_not:
+            if best and not cubic.why_not:
                 best = self._or_wider(best, cubic)
+        if best and not wider.why_not:
+            offered = partial(self.two_steps, wider.hypothesis)
+            best = or_more_terms(best, wider.hypothesis, offered, self.context)
         if are_many(self.two_step, self.context):
             self.leave_out([varying], "there are many functions")
         elif not varying.why_not:
@@ -421,12 +426,9 @@ class ExactSearch:
     def _or_wider(self, best, row):
         """Exact states, or those of a wider hypothesis if these predict clearly better.
 
-        Where they predict well it is not tried. `best` may be None.
+        Where data are met it is not tried. `best` may be None.
         """
-        if best is not None and (
-            best.result.interrupted
-            or predicts_within_noise(best, self.two_step, self.criteria)
-        ):
+        if best is not None and (best.result.interrupted or self._is_met(best)):
             self.leave_out([row], "a simpler equation predicts well")
             return best
         other = self._exact_from_anywhere(row.hypothesis)
@@ -435,55 +437,53 @@ class ExactSearch:
         clearly = self.criteria.clearly_better
         return other if other.error < clearly * best.error else best
 
-    def _exact_from_two_steps(self, first, cubic):
+    def _exact_from_two_steps(self, *rows):
         """Exact states from those of two steps if they predict well; or None.
 
-        Of terms that are chosen, cubic ones are tried before other states are looked
-        for, which takes longer.
+        Of terms that are chosen, cubic ones and those in the coordinates, in the order
+        of the rows, are tried before other states are looked for, which takes longer.
         """
-        for row in (first, cubic):
-            if row is cubic and (row.why_not or row.hypothesis.n_terms is None):
-                return None
-            hypothesis = row.hypothesis
-            two_step = self.two_steps(hypothesis)
-            fit = fit_hypothesis(hypothesis, two_step, self.context)
-            self.direct[hypothesis.name] = two_step, fit
-            if fit is not None and (
-                fit.result.interrupted
-                or predicts_within_noise(fit, self.two_step, self.criteria)
-            ):
-                if row is first:
-                    self.leave_out([cubic], "a simpler equation predicts well")
-                return fit if row is first else self._or_simpler(fit, first)
+        for i, row in enumerate(rows):
+            if row.why_not or (i and row.hypothesis.n_terms is None):
+                continue
+            _, fit = self._from_two_steps(row.hypothesis)
+            if fit and fit.result.interrupted:
+                return fit
+            if fit and self._is_met(fit):
+                left = rows[i + 1 : -1] if sees_noise(self.two_step) else rows[i + 1 :]
+                self.leave_out(left, "a simpler equation predicts well")
+                return self._or_simpler(fit, rows[0]) if i else fit
         return None
 
     def _or_simpler(self, fit, row):
-        """Exact states, or of a simpler hypothesis, from there, if it predicts well.
-
-        Several equations may have the states, and two steps lead to any of them.
-        """
-        if fit.result.interrupted:
-            return fit
+        """Exact states, or of a simpler hypothesis, from there: several may have them."""
         two_step = self.two_steps(row.hypothesis)
         learned = replace(fit.learned, equations=two_step.equations)
-        given = row.hypothesis, two_step, self.context, learned
-        other = or_stopped(fit, fit_hypothesis, *given)
+        given = fit_hypothesis, row.hypothesis, two_step, self.context, learned
+        other = or_stopped(fit, *given)
         if other is not None and other.result.interrupted:
             return fit.stopped(other.result.stop)
-        good = other and predicts_within_noise(other, self.two_step, self.criteria)
-        return other if good else fit
+        return other if other and self._is_met(other) else fit
+
+    def _is_met(self, fit):
+        """Whether exact states predict within the noise, and miss no exact data."""
+        given = self.two_step, self.criteria
+        return predicts_within_noise(fit, *given) and not missed_in_space(fit, *given)
 
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor."""
+        two_step, best = self._from_two_steps(hypothesis)
+        if best and self._is_met(best):
+            return best
+        return or_from_diffusion(best, two_step, hypothesis, self.context)
+
+    def _from_two_steps(self, hypothesis):
+        """The two-step solution of a hypothesis, and exact states from there or None."""
         if hypothesis.name not in self.direct:
             two_step = self.two_steps(hypothesis)
             fit = fit_hypothesis(hypothesis, two_step, self.context)
             self.direct[hypothesis.name] = two_step, fit
-        two_step, best = self.direct[hypothesis.name]
-        given = self.two_step, self.criteria
-        if best is not None and predicts_within_noise(best, *given):
-            return best
-        return or_from_diffusion(best, two_step, hypothesis, self.context)
+        return self.direct[hypothesis.name]
 
     def from_joint_fit(self, family, fit):
         """Exact states from those of a joint fit; None if there are none."""

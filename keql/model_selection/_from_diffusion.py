@@ -10,6 +10,9 @@ sets of terms begins.
 Or they begin from a single travelling wave, if the observations are values of one: its
 profile is better known than any states in time and space, and as many equations have it
 as a solution, few sets of terms are worth being solved for.
+
+Or they are there already, and it is asked whether other terms would have been found if
+more had been on offer.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -22,9 +25,10 @@ from keql._evolution.problem import (
     IntegratedProblem,
     make_evolution_problem,
 )
-from keql._numerics.optimisation import Backtracking, Result, Stop, minimise
+from keql._numerics.optimisation import Backtracking, Result, Stop, minimise, or_stopped
 from keql._regression.periodic import travelling_wave
 from keql.equation import PolynomialBasis
+from keql.model_selection._criteria import sees_noise
 from keql.model_selection._evolution_terms import (
     CandidateTerms,
     TermSearch,
@@ -32,6 +36,7 @@ from keql.model_selection._evolution_terms import (
     are_many,
     exact_fit,
     polished,
+    predicts_within_noise,
     solve_exactly,
 )
 from keql.operators import parse_operator
@@ -165,6 +170,50 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
     search = TermSearch(problem, *given)
     search.run([wave(problem.grid.points.reshape(-1, 2))])
     return exact_fit(learned, hypothesis, polished(search), search.steps)
+
+
+def or_more_terms(fit, hypothesis, offered, context):
+    """A fit, or exact states of a wider hypothesis that are far more probable.
+
+    Where there is noise: without it equations are met, or they are not.
+
+    fit : Fit. Exact states of an equation, or those of the wider hypothesis already.
+    hypothesis : Hypothesis. The wider one: how many terms there are.
+    offered : callable. The LearnedModel with the equation of all terms there may be.
+    context : Context. How problems are solved.
+
+    Returns fit : Fit. All sets of terms that were solved for are in its path.
+    """
+    criteria = context.criteria
+    if fit.result.interrupted or fit.hypothesis.name == hypothesis.name:
+        return fit
+    if not sees_noise(fit.two_step):
+        return fit
+    if not predicts_within_noise(fit, fit.two_step, criteria):
+        return fit
+    other = or_stopped(fit, _among_more_terms, fit, offered(), hypothesis, context)
+    if other is None:
+        return fit
+    if other.result.interrupted:
+        return fit.stopped(other.result.stop)
+    return fit.or_more_probable(other, criteria.wider)
+
+
+def _among_more_terms(fit, learned, hypothesis, context, n_tried=3):
+    """Exact states of a wider hypothesis, its terms searched from those of a fit.
+
+    All sets are compared in the problem that is linearised at the fit; at most
+    `n_tried` that seem better are solved for.
+    """
+    settings = TermSearchSettings(n_wanted=1, n_tried=n_tried)
+    solve = partial(solve_exactly, learned, context, settings)
+    given = CandidateTerms(learned.equation), hypothesis.n_terms, solve, settings
+    search = TermSearch(fit.problem, *given)
+    search.record(fit.result)
+    search.run(fit.result.solution.states)
+    is_new = search.best is not None and search.best is not fit.result
+    result = polished(search) if is_new else search.best
+    return exact_fit(learned, hypothesis, result, search.steps)
 
 
 def _speed(learned, axis):

@@ -8,6 +8,7 @@ import pytest
 from keql import OneStepKEqL
 from keql._regression.likelihood import left_out_log_densities
 from keql.fit_report import not_exact
+from keql.kernels import Polynomial
 from keql.model_selection._candidates import candidates
 from keql.model_selection._criteria import Selection
 
@@ -79,3 +80,45 @@ def test_what_is_said_of_fields_that_are_better_without():
     assert "they are 1.30 times as probable in the mean" in text
     (text,) = not_exact(True, 0.0)
     assert text.startswith("states that obey the equations exactly were not found")
+
+
+@pytest.mark.parametrize("has_functions, told", [(True, {"u", "u v"}), (False, {"u"})])
+def test_polynomials_in_place_of_functions_are_told(has_functions, told):
+    """Unless the evidence is decisive; other functions if it is not strong."""
+    odds = {"u^-1 sin(v)": 0.0, "u": -2.0, "u v": -5.0, "u exp(v)": -5.0, "1": -9.0}
+    fit = SimpleNamespace(
+        log_evidences={frozenset([name]): value for name, value in odds.items()},
+        term_names=["u^-1 sin(v)"],
+        has_functions=has_functions,
+    )
+    (_, zero), *others = Selection(exact=fit).rivals
+    assert zero == 0
+    assert {name for terms, _ in others for name in terms} == told
+
+
+def table_of(variables=("t", "x"), **changes):
+    """The reasons why hypotheses are not tried, by their names."""
+    X = np.random.default_rng(0).uniform(size=(30, len(variables)))
+    operators = ("u", "u_xx") if len(variables) > 1 else ("u",)
+    model = OneStepKEqL(operators, "u_t", variables=variables, **changes)
+    two_step = model._learn_in_two_steps(X, np.prod(X, axis=1), None)
+    table = candidates(two_step, model._hypothesis, model._settings)
+    return {row.hypothesis.name: row.why_not for row in table}
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({}, ""),
+        ({"variables": ("t",)}, "one coordinate of space only"),
+        ({"variables": ("t", "x", "y")}, "one coordinate of space only"),
+        ({"equation_kernel": Polynomial(2)}, "equation_kernel is given"),
+        ({"n_terms": None}, "keeps all terms"),
+    ],
+)
+def test_terms_in_the_coordinates_are_tried_of_single_fields(changes, reason):
+    given = table_of(**changes)
+    found = given["exact states, quadratic polynomial of coordinates too"]
+    assert reason in found and bool(reason) == bool(found)
+    if len(changes.get("variables", "tx")) > 1:
+        assert given["exact states, quartic polynomial"]

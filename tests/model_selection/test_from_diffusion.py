@@ -1,5 +1,7 @@
 """Equations that grow from a diffusion where no other start leads to them."""
 
+import warnings
+
 import numpy as np
 import pytest
 from exact_states import grow
@@ -106,3 +108,25 @@ def test_a_single_soliton_is_one_of_many_equations():
     assert {*terms} in ({"u_x"}, {"u u_x", "u_xxx"})
     error = np.linalg.norm(model.predict(X_test) - y_test)
     assert error < 0.05 * np.linalg.norm(y_test)
+
+
+def in_a_potential(X):
+    """u_t = u_xx - x u: exp(t^3/3 - t x) times a solution of the heat equation."""
+    t, x = X.T
+    y = x - t**2
+    heat = 1.5 + np.exp(-t) * np.cos(y) + 0.5 * np.exp(-4 * t) * np.sin(2 * y + 0.3)
+    return np.exp(t**3 / 3 - t * x) * heat
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_terms_in_the_coordinates_are_found(noise):
+    rng = np.random.default_rng(3)
+    X = rng.uniform((0, -1.5), (1, 1.5), (100, 2))
+    y = in_a_potential(X)
+    y = y + noise * np.std(y) * rng.standard_normal(len(y))
+    model = OneStepKEqL(("u", "u_x", "u_xx"), "u_t", variables=("t", "x"))
+    with warnings.catch_warnings(action="ignore" if noise else "error"):
+        model.fit(X, y)  # noise may leave other terms about as probable
+    expected = pytest.approx({"x u": -1, "u_xx": 1}, rel=0.1 if noise else 1e-3)
+    assert model.equation_.terms() == expected
