@@ -252,6 +252,9 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_search, "warm_start", start)
     monkeypatch.setattr(_exact_states, "fit_hypothesis", lambda *_: next(exact, None))
     monkeypatch.setattr(_exact_states, "fit_from_wave", lambda *_: None)
+    monkeypatch.setattr(_exact_states, "or_more_terms", lambda fit, *_: fit)
+    met = SimpleNamespace(misses=0.0)
+    monkeypatch.setattr(_exact_states, "Selection", lambda **_: met)
     monkeypatch.setattr(_exact_states, "replace", with_changes)
     monkeypatch.setattr(_search, "replace", with_changes)
     of_state = np.zeros(3, dtype=int), [identity_of("u", 1)]
