@@ -456,7 +456,7 @@ class ExactSearch:
         return None
 
     def _or_simpler(self, fit, row):
-        """Exact states, or of a simpler hypothesis, from there: several may have them."""
+        """Exact states, or those of a simpler hypothesis, found from them."""
         two_step = self.two_steps(row.hypothesis)
         learned = replace(fit.learned, equations=two_step.equations)
         given = fit_hypothesis, row.hypothesis, two_step, self.context, learned
@@ -478,7 +478,7 @@ class ExactSearch:
         return or_from_diffusion(best, two_step, hypothesis, self.context)
 
     def _from_two_steps(self, hypothesis):
-        """The two-step solution of a hypothesis, and exact states from there or None."""
+        """The two-step solution of a hypothesis, and a Fit from there or None."""
         if hypothesis.name not in self.direct:
             two_step = self.two_steps(hypothesis)
             fit = fit_hypothesis(hypothesis, two_step, self.context)
