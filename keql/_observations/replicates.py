@@ -45,14 +45,14 @@ def refuse_contradictions(functions, table, noise):
     if noise is not None:
         return
     limits = MixtureLimits()
-    for m, data in enumerate(functions):
-        for j in np.unique(data.index):
-            own = table[(table[:, 0] == m) & (table[:, 1] == j), 2:]
-            points, values = own[:, :-1], own[:, -1]
-            floor = limits.size * np.std(values)
-            _refuse_replicates(points, values, limits, floor)
-            if points.shape[1] == 1:
-                _refuse_passes(points[:, 0], values, limits, floor)
+    table = table[np.lexsort(table[:, 1::-1].T)]  # keeps the order of equal rows
+    starts = np.flatnonzero(np.any(np.diff(table[:, :2], axis=0), axis=1)) + 1
+    for own in np.split(table[:, 2:], starts):
+        points, values = own[:, :-1], own[:, -1]
+        floor = limits.size * np.std(values)
+        _refuse_replicates(points, values, limits, floor)
+        if points.shape[1] == 1:
+            _refuse_passes(points[:, 0], values, limits, floor)
 
 
 def _refuse_conflicts(functions):
