@@ -1,11 +1,11 @@
 """One-step kernel equation learning: states and equation together."""
 
 import warnings
-from dataclasses import asdict
 from functools import partial
 from itertools import compress
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from keql._estimators.base import all_or_nothing
@@ -19,7 +19,6 @@ from keql._observations.data import PredictionScale
 from keql.equation import LearnedSystem, number
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
-    SearchSummary,
     describe_fit,
     exhausted,
     multiple,
@@ -29,6 +28,7 @@ from keql.fit_report import (
     related,
     residuals_of_equations,
     rivals_in_words,
+    summary_of,
     travelling,
     undetermined,
     unexplained,
@@ -322,11 +322,19 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
                 tasks.begin(number, n)
 
             context = Context(settings, report, self._previous(), tried=tried)
-            with threads_for(_size_of(two_step)):
-                selection = search(two_step, self._hypothesis, context)
-            tasks.end()
-            doubts = _doubts(selection, self._hypothesis)
-            self._store_selection(selection, doubts)
+            selection = None
+            try:
+                with threads_for(_size_of(two_step)):
+                    selection = search(two_step, self._hypothesis, context)
+                tasks.end()
+                doubts = _doubts(selection, self._hypothesis)
+                self._store_selection(selection, doubts)
+            except KeyboardInterrupt:
+                if selection is None:  # nothing better was found yet
+                    tasks.end()
+                    self._store_states(two_step, is_stopped=True)
+                else:
+                    self._store_selection(selection.stopped(), doubts)
         doubts = f"found that {'; '.join(doubts)}." if doubts else ""
         progress.done(self.equation_, doubts)
         self._warn_of_failure(doubts)
@@ -350,13 +358,19 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             return EarlierSolution(self.states_, tuple(equation.values()))
         return EarlierSolution(self.states_, (equation,))
 
-    def _store_states(self, two_step):
-        """Fitted attributes of states without an equation: a linear regression."""
+    def _store_states(self, two_step, is_stopped=False):
+        """Fitted attributes of two steps: states without an equation to learn.
+
+        Or those of a fit that is stopped before anything else was found.
+        """
         self._store(two_step)
         self.loss_curve_, self.damping_curve_ = [], []
         self.restarts_, self.terms_path_ = [], []
         self.n_iter_, self.converged_, self.misfit_ = 1, True, 0.0
         self.message_ = "there is no equation to learn."
+        if is_stopped:
+            self.n_iter_, self.converged_, self.misfit_ = 0, False, np.inf
+            self.message_ = _ONLY_TWO_STEPS
         self.fit_report_ = describe_fit(self, two_step)
 
     def _store_selection(self, selection, doubts):
@@ -370,7 +384,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.message_, self.misfit_ = result.message, fit.misfit
         self.restarts_, self.terms_path_ = fit.restarts, fit.terms_path
-        summary = _summary(selection, tuple(doubts))
+        summary = summary_of(selection, tuple(doubts))
         self.fit_report_ = describe_fit(self, fit.learned, summary)
 
     def _warn_of_failure(self, doubts):
@@ -405,6 +419,12 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             return vars(snapshot) | {"n_features_in_": self.n_features_in_}
 
         return tasks.step(attributes)
+
+
+_ONLY_TWO_STEPS = (
+    "interrupted before states and equation were solved for together: the two-step "
+    "solution is kept; fit again with warm_start=True to go on from there."
+)
 
 
 def _size_of(two_step):
@@ -474,27 +494,3 @@ def _unexplained(fit, most):
     names = [terms.name for terms in fit.learned.setup.equations]
     is_open = [fit.hypothesis.of_equation(n).equation_noise is None for n in names]
     return unexplained(dict(compress(residuals.items(), is_open)), most)
-
-
-def _summary(selection, doubts):
-    """What a report says of a selection, with sentences on doubts."""
-    fit, searched = selection.best, selection.promised is not None
-    if not searched and selection.exact is None:
-        return SearchSummary(doubts=doubts)
-    if searched:
-        compared = [(each.kernel, each.error) for each in selection.kernels]
-    else:
-        compared = [(", ".join(step.terms), step.error) for step in fit.terms_path]
-    return SearchSummary(
-        alternatives=tuple(compared),
-        error=selection.promised,
-        final_error=selection.error,
-        learned_with=selection.joint.learned_with if searched else None,
-        dispersion=1.0 if fit.is_exact else fit.problem.dispersion,
-        exact_error=fit.error if fit.is_exact else None,
-        boundary_kernel=fit.problem.boundary_kernel if fit.is_exact else None,
-        resolution=fit.resolution,
-        not_tried=tuple(selection.not_tried),
-        doubts=doubts,
-        criteria=asdict(selection.criteria),
-    )

@@ -4,6 +4,7 @@ from keql.fit_report._describe import (
     SearchSummary,
     describe_fit,
     residuals_of_equations,
+    summary_of,
 )
 from keql.fit_report._report import FitReport, multiple, percent
 from keql.fit_report._undetermined import (

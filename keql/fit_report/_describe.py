@@ -5,7 +5,7 @@ travelling wave u_t and u_x are proportional, near an equilibrium u^2 and u are.
 terms trade off against one another, and the fit is as good with other coefficients.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from operator import itemgetter
 from typing import NamedTuple
@@ -471,3 +471,27 @@ def slopes_of_monomials(exponents, S, columns):
         lower[:, j] = np.maximum(lower[:, j] - 1, 0)
         slopes.append(exponents[:, j] * np.prod(S[:, None] ** lower, axis=2))
     return np.stack(slopes)
+
+
+def summary_of(selection, doubts):
+    """What a report says of a selection, with sentences on doubts."""
+    fit, searched = selection.best, selection.promised is not None
+    if not searched and selection.exact is None:
+        return SearchSummary(doubts=doubts)
+    if searched:
+        compared = [(each.kernel, each.error) for each in selection.kernels]
+    else:
+        compared = [(", ".join(step.terms), step.error) for step in fit.terms_path]
+    return SearchSummary(
+        alternatives=tuple(compared),
+        error=selection.promised,
+        final_error=selection.error,
+        learned_with=selection.joint.learned_with if searched else None,
+        dispersion=1.0 if fit.is_exact else fit.problem.dispersion,
+        exact_error=fit.error if fit.is_exact else None,
+        boundary_kernel=fit.problem.boundary_kernel if fit.is_exact else None,
+        resolution=fit.resolution,
+        not_tried=tuple(selection.not_tried),
+        doubts=doubts,
+        criteria=asdict(selection.criteria),
+    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from keql._numerics.linalg import rms
+from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale, left_out_errors, noise_range
 from keql._regression.likelihood import left_out_log_densities
 
@@ -407,6 +408,12 @@ class Selection:
         lost = self.joint.result.converged and not other.joint.result.converged
         better = other.error < factor * self.error and not lost
         return other if better else self
+
+    def stopped(self):
+        """The selection as the outcome of a search that was interrupted."""
+        if self.exact is not None:
+            return replace(self, exact=self.exact.stopped(Stop.KEYBOARD))
+        return replace(self, joint=self.joint.stopped(Stop.KEYBOARD))
 
     def or_exact(self, exact, factor=1.0):
         """This, or exact states with smaller errors, `factor` times its own at most."""

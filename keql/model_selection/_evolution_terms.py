@@ -32,6 +32,7 @@ from keql.equation import (
     weights_of,
 )
 from keql.kernels import Restriction
+from keql.model_selection._criteria import missed_in_space
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit
 from keql.model_selection._trajectory_terms import fit_trajectories
@@ -480,3 +481,9 @@ def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):
     return fit.error < max(
         criteria.exact_size * scale.size, criteria.exact_noise * noise
     )
+
+
+def meets_data(fit, two_step, criteria):
+    """Whether exact states predict within the noise, and miss no exact data."""
+    misses = missed_in_space(fit, two_step, criteria)
+    return predicts_within_noise(fit, two_step, criteria) and not misses

@@ -17,15 +17,15 @@ from keql._regression.elementary import (
 from keql._regression.function_table import ElementarySettings, FunctionTable
 from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
-from keql.equation import PolynomialBasis, terms_of, text_product
+from keql.equation import PolynomialBasis, terms_of
 from keql.model_selection._annealing import anneal
-from keql.model_selection._criteria import missed_in_space, sees_noise
+from keql.model_selection._criteria import sees_noise
 from keql.model_selection._evolution_terms import (
     are_many,
     fit_exact_states,
+    meets_data,
     predicts_within_noise,
 )
-from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit, JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import (
     fit_from_wave,
@@ -37,6 +37,7 @@ from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
     fit_trajectories,
     solve_trajectories,
+    step_of,
 )
 
 
@@ -126,7 +127,7 @@ def _fit_of_terms(best, search, two_step, hypothesis, context):
         return None
     first, *others = search.steps
     told = [r for r in others if r.has_functions and not extends(r, best)]
-    path = [_step_of(refined, two_step) for refined in (best, first, *told)]
+    path = [step_of(refined, two_step) for refined in (best, first, *told)]
     return Fit(
         hypothesis,
         learned,
@@ -135,17 +136,6 @@ def _fit_of_terms(best, search, two_step, hypothesis, context):
         learned.state_kernel,
         terms_path=path,
     )
-
-
-def _step_of(refined, two_step):
-    """What a set of terms came to, for the report."""
-    setup, names = two_step.setup, []
-    for term in with_digits(refined):
-        name = text_product(term.function.product)
-        prefix = f"{setup.equations[term.equation].name}: " if setup.is_system else ""
-        names.append(prefix + name)
-    r = refined.model.regression
-    return TermsStep(tuple(names), r.loss, r.misfit, refined.error, refined.score)
 
 
 class ExactSearch:
@@ -163,9 +153,10 @@ class ExactSearch:
     def __init__(self, two_step, table, context):
         self.two_step, self.context = two_step, context
         self.criteria = context.criteria
+        self.known = two_step, context.criteria
         self.size = PredictionScale(two_step.observations).size
         self.table, self.agreed = table, False
-        self.direct, self.wave = {}, None
+        self.direct, self.wave, self.so_far = {}, None, None
         self.not_tried = [
             (row.hypothesis.name, row.why_not) for row in table if row.why_not
         ]
@@ -173,7 +164,19 @@ class ExactSearch:
     def run(self):
         """The best fit with exact states, or None."""
         by_elimination = self.is_in_time or self._is_of_fields
-        return self._trajectories() if by_elimination else self._exact_states()
+        try:
+            return self._trajectories() if by_elimination else self._exact_states()
+        except KeyboardInterrupt:
+            if self.so_far is None:
+                raise
+            return self.so_far.stopped(Stop.KEYBOARD)
+
+    def _keep(self, fit):
+        """A fit, or None, which is kept from now on if it is the best so far."""
+        kept = self.so_far
+        if fit is not None and (kept is None or fit.error < kept.error):
+            self.so_far = fit
+        return fit
 
     def is_enough(self, exact):
         """Whether nothing else is tried beside exact states."""
@@ -257,7 +260,7 @@ class ExactSearch:
                     # So many terms come near to anything: they have to be exact.
                     fit = fit if self._misses_nothing(fit) else None
                 if fit is not None and (best is None or self._is_better(fit, best)):
-                    best = fit
+                    best = self.so_far = fit
                 if best is not None and self._misses_nothing(best):
                     return self._or_more_terms(best, rows, wider)
                 if before is not None and self._agree(fit, before):
@@ -428,7 +431,9 @@ class ExactSearch:
 
         Where data are met it is not tried. `best` may be None.
         """
-        if best is not None and (best.result.interrupted or self._is_met(best)):
+        if best is not None and (
+            best.result.interrupted or meets_data(best, *self.known)
+        ):
             self.leave_out([row], "a simpler equation predicts well")
             return best
         other = self._exact_from_anywhere(row.hypothesis)
@@ -449,7 +454,7 @@ class ExactSearch:
             _, fit = self._from_two_steps(row.hypothesis)
             if fit and fit.result.interrupted:
                 return fit
-            if fit and self._is_met(fit):
+            if fit and meets_data(fit, *self.known):
                 left = rows[i + 1 : -1] if sees_noise(self.two_step) else rows[i + 1 :]
                 self.leave_out(left, "a simpler equation predicts well")
                 return self._or_simpler(fit, rows[0]) if i else fit
@@ -463,25 +468,20 @@ class ExactSearch:
         other = or_stopped(fit, *given)
         if other is not None and other.result.interrupted:
             return fit.stopped(other.result.stop)
-        return other if other and self._is_met(other) else fit
-
-    def _is_met(self, fit):
-        """Whether exact states predict within the noise, and miss no exact data."""
-        given = self.two_step, self.criteria
-        return predicts_within_noise(fit, *given) and not missed_in_space(fit, *given)
+        return other if other and meets_data(other, *self.known) else fit
 
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor."""
         two_step, best = self._from_two_steps(hypothesis)
-        if best and self._is_met(best):
+        if best and meets_data(best, *self.known):
             return best
-        return or_from_diffusion(best, two_step, hypothesis, self.context)
+        return self._keep(or_from_diffusion(best, two_step, hypothesis, self.context))
 
     def _from_two_steps(self, hypothesis):
         """The two-step solution of a hypothesis, and a Fit from there or None."""
         if hypothesis.name not in self.direct:
             two_step = self.two_steps(hypothesis)
-            fit = fit_hypothesis(hypothesis, two_step, self.context)
+            fit = self._keep(fit_hypothesis(hypothesis, two_step, self.context))
             self.direct[hypothesis.name] = two_step, fit
         return self.direct[hypothesis.name]
 

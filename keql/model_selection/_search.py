@@ -91,6 +91,7 @@ class _Search:
         self.two_step, self.context = two_step, context
         self.criteria, self.table = context.criteria, table
         self.exact = ExactSearch(two_step, table, context)
+        self.so_far = None  # the best Selection until now
 
     def run(self):
         """The selection."""
@@ -112,9 +113,11 @@ class _Search:
         try:
             return self._joint(exact)
         except KeyboardInterrupt:
+            if self.so_far is not None:
+                return self.so_far.or_exact(exact).stopped()
             if exact is None:
                 raise
-            return Selection(exact=exact.stopped(Stop.KEYBOARD))
+            return Selection(exact=exact).stopped()
 
     def _joint(self, exact):
         """The joint fit with the best kernels, or exact states if it promises less."""
@@ -138,9 +141,9 @@ class _Search:
                     [first, cubic, varying], "exact states predict better"
                 )
                 return Selection(exact=exact)
-        best = self._with_best_kernel(family, kernels)
+        self.so_far = best = self._with_best_kernel(family, kernels)
         if family.hypothesis is first.hypothesis and not cubic.why_not:
-            best = self._or_cubic(best, cubic)
+            self.so_far = best = self._or_cubic(best, cubic)
         if not varying.why_not:
             best = self._or_varying(best, varying)
         return best.or_exact(exact)
@@ -176,7 +179,7 @@ class _Search:
         poor = self.exact.in_doubt(start.error) and not self.exact.convinces(kernels[0])
         n_restarts = self.context.settings.n_restarts if poor else 0
         fit = fit_jointly(family, *start[:3], n_restarts)
-        best = Selection(fit, None, start.error, kernels)
+        self.so_far = best = Selection(fit, None, start.error, kernels)
         if family.hypothesis.equation_noise is None:  # exact states are the limit
             return best
         names = [t.name for t in self.two_step.setup.equations if t.depends_on]
@@ -295,6 +298,8 @@ class _Search:
             selection = Selection(fit, None, start.error, kernels)
             if fit.result.interrupted:
                 return tried[0].or_better(selection) if tried else selection
+            if self.so_far is None or selection.error < self.so_far.error:
+                self.so_far = selection
             exact = self.exact.from_joint_fit(family, fit)
             selection = selection.or_exact(exact, self._factor_of_exact)
             poor = self.exact.in_doubt(selection.error)

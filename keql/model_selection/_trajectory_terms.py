@@ -26,13 +26,14 @@ from keql._numerics.linalg import rms
 from keql._numerics.optimisation import RelaxedSteps, keep_best, minimise
 from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
+from keql._regression.elementary import with_digits
 from keql._regression.screening import with_most_probable_terms
 from keql._regression.term_scores import (
     TermScores,
     TermSets,
     TrajectorySearchSettings,
 )
-from keql.equation import WeightPosterior
+from keql.equation import WeightPosterior, text_product
 from keql.model_selection._criteria import sees_noise
 from keql.model_selection._fewer_terms import TermsStep, TermTable
 from keql.model_selection._fit import Fit
@@ -467,3 +468,14 @@ class _TermSearch:
             equation.basis, equation.weights = own, part
             equations.append(equation)
         return tuple(equations)
+
+
+def step_of(refined, two_step):
+    """What a set of terms came to, for the report."""
+    setup, names = two_step.setup, []
+    for term in with_digits(refined):
+        name = text_product(term.function.product)
+        prefix = f"{setup.equations[term.equation].name}: " if setup.is_system else ""
+        names.append(prefix + name)
+    r = refined.model.regression
+    return TermsStep(tuple(names), r.loss, r.misfit, refined.error, refined.score)

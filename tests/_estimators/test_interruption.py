@@ -164,3 +164,57 @@ def test_a_joint_fit_is_kept_while_others_are_tried(monkeypatch):
         model.fit(T, Y)
     assert not model.converged_
     np.testing.assert_allclose(model.predict(T), Y, atol=1e-2)
+
+
+def interrupted_at(owner, name, n):
+    """A function in the place of a method: its n-th call is Ctrl-C."""
+    method, calls = getattr(owner, name), []
+
+    def call(*args, **kwargs):
+        calls.append(args)
+        if len(calls) == n:
+            raise KeyboardInterrupt
+        return method(*args, **kwargs)
+
+    return call
+
+
+def test_two_steps_are_kept_where_nothing_better_was_found(monkeypatch):
+    from keql.model_selection._exact_states import ExactSearch
+
+    stopped = interrupted_at(ExactSearch, "run", 1)
+    monkeypatch.setattr(ExactSearch, "run", stopped)
+    model = OneStepKEqL(**GIVEN)
+    with pytest.warns(UserWarning, match="interrupted before .* two-step solution"):
+        model.fit(T, Y)
+    of_two_steps = TwoStepKEqL(**GIVEN).fit(T, Y)
+    np.testing.assert_allclose(model.predict(T), of_two_steps.predict(T), rtol=1e-9)
+    complete = fitted_attributes(OneStepKEqL(**DUAL).fit(T, Y))
+    assert fitted_attributes(model).keys() == complete.keys()
+    assert not model.converged_ and "interrupted" in str(model.fit_report_)
+
+
+@pytest.mark.parametrize("stage", ["_or_more_terms", "_misses_nothing"])
+def test_exact_states_are_kept_between_the_hypotheses(monkeypatch, stage):
+    """Where one hypothesis was solved for, and another one is prepared."""
+    from keql.model_selection._exact_states import ExactSearch
+
+    stopped = interrupted_at(ExactSearch, stage, 1)
+    monkeypatch.setattr(ExactSearch, stage, stopped)
+    t = np.linspace(0, 6, 25)[:, None]
+    noise = 0.02 * np.random.default_rng(0).standard_normal(25)
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables="t")
+    with pytest.warns(UserWarning, match="interrupted after"):
+        model.fit(t, np.sin(2 * t[:, 0]) + noise)
+    assert model.equation_.terms()["u"] == pytest.approx(-4, abs=0.2)
+
+
+def test_a_joint_fit_is_kept_between_the_hypotheses(monkeypatch):
+    from keql.model_selection._search import _Search
+
+    monkeypatch.setattr(_Search, "_or_cubic", interrupted_at(_Search, "_or_cubic", 1))
+    own = {"operators": ("u",), "known_part": "u_t", "variables": ("t",)}
+    model = OneStepKEqL(**own, equation_noise=1e-3, n_restarts=0)
+    with pytest.warns(UserWarning, match="interrupted after"):
+        model.fit(T, Y)
+    assert model.loss_curve_ and np.allclose(model.predict(T), Y, atol=1e-3)
