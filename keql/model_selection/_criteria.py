@@ -60,7 +60,7 @@ class Criteria:
     interpolated : float. Noise that is found beside exact states in space, in units of
         that which two steps find in exact data, up to which the data are met: those of
         right equations were met to twice the lowest level there is at most, of wrong
-        ones missed by 15 times that at least.
+        ones missed by 11 times that at least.
     unresolved, resolved : float. Change of exact states on a grid that is half as fine
         again, in units of the noise and of the size of the observations, of which they
         may exceed one: right equations were resolved to 1.2e-4 of the size, four wrong
