@@ -20,6 +20,7 @@ from keql.equation import LearnedSystem, number
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
     describe_fit,
+    energies,
     exhausted,
     multiple,
     not_exact,
@@ -322,7 +323,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
                 tasks.begin(number, n)
 
             context = Context(settings, report, self._previous(), tried=tried)
-            selection = None
+            selection, doubts = None, []
             try:
                 with threads_for(_size_of(two_step)):
                     selection = search(two_step, self._hypothesis, context)
@@ -384,7 +385,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.message_, self.misfit_ = result.message, fit.misfit
         self.restarts_, self.terms_path_ = fit.restarts, fit.terms_path
-        summary = summary_of(selection, tuple(doubts))
+        limits = energies(fit.learned, selection.conserved)
+        summary = summary_of(selection, (*doubts, *limits))
         self.fit_report_ = describe_fit(self, fit.learned, summary)
 
     def _warn_of_failure(self, doubts):
@@ -458,9 +460,8 @@ def _doubts(selection, given):
     fit, criteria = selection.best, selection.criteria
     doubts = undetermined(fit.learned)
     waves = travelling(fit.learned, criteria.unexplained)
-    in_time = fit.is_exact and len(fit.two_step.variables) == 1
-    conserved = criteria.conserved if in_time else 0.0
-    doubts += waves or related(fit.learned, selection.told_from_zero, conserved)
+    limits = selection.told_from_zero, selection.conserved
+    doubts += waves or related(fit.learned, *limits)
     doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])

@@ -8,6 +8,7 @@ from keql.fit_report._describe import (
 )
 from keql.fit_report._report import FitReport, multiple, percent
 from keql.fit_report._undetermined import (
+    energies,
     exhausted,
     not_exact,
     pulled_to_zero,

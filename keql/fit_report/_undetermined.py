@@ -4,7 +4,6 @@ from collections import Counter
 from math import exp
 
 import numpy as np
-from scipy import linalg
 
 from keql._numerics.linalg import rms
 from keql.equation import number, terms_of, text_product
@@ -119,38 +118,78 @@ def related(learned, most, conserved=0.0, named=0.05):
     Whatever times a combination of the operators that is zero on all states may be
     added to what an equation says of them. Linear relations of operators that an
     equation depends on, and constants, are told if it has one of them; without any,
-    polynomials of degree two: a circle, a conserved energy.
+    polynomials of degree two in several states, such as a circle.
 
     learned : LearnedModel. States and equations.
     most : float. Root mean square of a combination, of operators in units of their own
         size and coefficients of norm one, up to which it counts as zero.
-    conserved : float. The same of monomials, of operators without their mean and in
-        units of their standard deviation; 0: no polynomials are looked for.
+    conserved : float. The same of products, of operators without their mean and in
+        units of their standard deviation; 0: none are looked for.
     named : float. Operators of at least this part of the largest are named.
+    """
+
+    def find(names, S, n_states):
+        linear = _linear_relation([None, *names], S, most, named)
+        if linear:
+            return [linear]
+        return [r for r in _conserved(names, S, conserved) if n_states(r[1]) > 1]
+
+    return [
+        f"{text} where states are, so that any multiple of this may be added to the "
+        f"equation {names}: observe other states, or let it depend on fewer operators"
+        for text, names in _relations(learned, find)
+    ]
+
+
+def energies(learned, most):
+    """Conserved energies of single states, each in a sentence: no doubts, but limits.
+
+    Every oscillator without friction has one, of which an orbit shows a single value.
+    The arguments are those of :func:`related`, `most` the conserved one.
+    """
+
+    def find(names, S, n_states):
+        return [r for r in _conserved(names, S, most) if n_states(r[1]) == 1]
+
+    return [
+        f"{text} where states are, a conserved energy: of terms with a multiple of "
+        f"this in the equation {names} nothing is known. Observe another energy to "
+        "exclude them"
+        for text, names in _relations(learned, find)
+    ]
+
+
+def _relations(learned, find):
+    """What is found among the operators of each equation that has one of them.
+
+    find : callable. Of names of operators, their values (n, q), and a function that
+        counts the states in a set of names: a list of (text, names, size).
+
+    Returns relations : list of (str, str). What holds to which part, and the equations.
     """
     setup, sentences = learned.setup, {}
     if setup is None:
         return []
     columns = setup.unknown_names(learned.variables)
     first = len(columns) - setup.n_operators
+    states = {
+        name: operator.states
+        for name, operator in zip(columns[first:], setup.operators, strict=False)
+    }
+
+    def n_states(names):
+        return len({state for name in names for state in states[name]})
+
     for part, equation in zip(setup.equations, learned.equations, strict=True):
         if not part.depends_on:
             continue
         own = [first + q for q in part.depends_on]
         S = equation.training_features[:, own]
-        names = [None, *(columns[i] for i in own)]
-        linear = _linear_relation(names, S, most, named)
-        found = [linear] if linear else _conserved(names[1:], S, conserved)
-        for text, members, size in found:
+        for text, members, size in find([columns[i] for i in own], S, n_states):
             if members & _operators_in(equation, columns):
-                key = text, percent(size, 1.0)
-                sentences.setdefault(key, []).append(part.name)
-    return [
-        f"{text} to {size} where states are, so that any multiple of this may be "
-        f"added to the equation {' or '.join(names)}: observe other states, or let it "
-        "depend on fewer operators"
-        for (text, size), names in sentences.items()
-    ]
+                text = f"{text} to {percent(size, 1.0)}"
+                sentences.setdefault(text, []).append(part.name)
+    return [(text, " or ".join(names)) for text, names in sentences.items()]
 
 
 def _linear_relation(names, S, most, named):
@@ -202,7 +241,8 @@ def _conserved(names, S, most, named=1e-4):
     """
     first, second = np.triu_indices(S.shape[1])
     spread = np.std(S, axis=0)
-    if not np.all(spread > 0) or len(S) <= len(first) + len(spread):
+    too_few = len(S) <= len(first) + len(spread)
+    if not most or too_few or not np.all(spread > 0):
         return []
     centred = _products((S - np.mean(S, axis=0)) / spread)[0]
     small = np.linalg.svd(centred, compute_uv=False)
@@ -212,9 +252,15 @@ def _conserved(names, S, most, named=1e-4):
     scaled, sizes = _products(S)
     free = np.linalg.svd(scaled, full_matrices=False)[2][-n_found:]
     quadratic = np.arange(1 + len(spread), len(sizes))
-    order = linalg.qr(free[:, quadratic], mode="r", pivoting=True)[1]
-    solved = quadratic[order[:n_found]]
-    free = np.linalg.solve(free[:, solved], free)
+    solved = []
+    for row in range(n_found):  # as in Gaussian elimination, each for a late product
+        largest = np.linalg.norm(free[row:, quadratic], axis=0)
+        solved.append(quadratic[largest >= 0.3 * np.max(largest)][-1])
+        pivot = row + np.argmax(np.abs(free[row:, solved[-1]]))
+        free[[row, pivot]] = free[[pivot, row]]
+        free[row] /= free[row, solved[-1]]
+        others = np.arange(n_found) != row
+        free[others] -= np.outer(free[others, solved[-1]], free[row])
     pairs = [(names[i], names[j]) for i, j in zip(first, second, strict=True)]
     own = [(), *((name,) for name in names), *pairs]
     texts = [text_product(Counter(each).items()) if each else None for each in own]

@@ -315,6 +315,12 @@ class Selection:
         most = max(least, criteria.unexplained)  # also of noise that is given
         return float(np.clip(criteria.related_errors * error, least, most))
 
+    @property
+    def conserved(self):
+        """Size of a polynomial of trajectories that counts as zero; 0 of others."""
+        in_time = self.best.is_exact and len(self.best.two_step.variables) == 1
+        return self.criteria.conserved if in_time else 0.0
+
     def _is_not_noise(self, correlation, size):
         """Whether what two steps take for noise is what an equation does not explain.
 

@@ -138,6 +138,15 @@ def test_a_limit_cycle_is_named(noise=0.02):
     assert float(constant) == pytest.approx(1, abs=2 * noise + 1e-6)
 
 
+def test_a_conserved_energy_is_in_the_report():
+    """Of an oscillator without friction; there is no warning, and no doubt."""
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",))
+    model.fit(T, 1.5 * np.cos(2 * T[:, 0]))
+    (text,) = model.fit_report_.concerns
+    assert text.startswith("u_t^2 = -4.00 u^2 + 9.00 to ")
+    assert "in doubt" not in repr(model.equation_)
+
+
 def test_orbits_that_differ_have_no_energy_in_common():
     """Nor has one that loses it."""
     t = np.tile(T, (2, 1))
