@@ -177,6 +177,8 @@ def with_best_prior(result, first, solve, better=0.1, apart=1.0):
     if model is None or model.loss > result.model.loss - better:
         return result
     other = solve(model.problem, result.solution)
+    if other is not None and other.interrupted:
+        return replace(result, stop=other.stop)
     return result if other is None or not other.converged else joined(result, other)
 
 

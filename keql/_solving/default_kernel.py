@@ -1,6 +1,9 @@
 """A state kernel for a solver that is given none."""
 
+import warnings
+
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from keql._numerics.arguments import naming
 from keql._solving.noise_levels import solve_all
@@ -45,14 +48,29 @@ def choose_kernel(
         kernel = candidates.make(changes).bind(variables)
         loop = {"max_iter": max_iter, "tol": tol}
         solutions = solve_all(kernel, equation, sample, noise, **loop)
+        if any(solution.interrupted for solution in solutions):
+            raise KeyboardInterrupt
         likelihood = sum(solution.likelihood for solution in solutions)
         scale = float(np.mean([solution.scale for solution in solutions]))
-        return likelihood, changes, scale
+        rated.append((likelihood, changes, scale))
+        return rated[-1]
 
-    d, others = len(extent), len(states) - 1
-    best = max(rate((fraction,) * d + (1.0,) * others) for fraction in fractions)
+    d, others, rated = len(extent), len(states) - 1, []
     steps = (2.0,) * d + (4.0,) * others
-    best = _pattern_search(rate, best, steps, n_sweeps if len(steps) > 1 else 0)
+    try:
+        best = max(rate((fraction,) * d + (1.0,) * others) for fraction in fractions)
+        best = _pattern_search(rate, best, steps, n_sweeps if len(steps) > 1 else 0)
+    except KeyboardInterrupt:
+        if not rated:
+            raise
+        best = max(rated)
+        warnings.warn(
+            "KernelPDESolver: interrupted while a kernel was looked for: the equation "
+            f"is solved with the best of {len(rated)} kernels; give a state_kernel, or "
+            "fit again to go on.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
     _, changes, scale = best
     return candidates.make(changes, scale if scale > 0 else 1.0)
 

@@ -99,7 +99,8 @@ class Solution:
     `residual` (E,) is the root mean square of the residual of each equation in its own.
     `level` is the relative noise variance, `likelihood` the logarithm of that with the
     `scale` of the kernel that maximises it. The search took `n_iter` steps at all
-    levels; `converged` and `message` are of the last level.
+    levels; `converged` and `message` are of the last level, also where the search at
+    a lower one was `interrupted` from the keyboard.
     """
 
     state: object
@@ -112,6 +113,7 @@ class Solution:
     n_iter: int = 1
     converged: bool = True
     message: str = "the equation is linear: one step."
+    interrupted: bool = False
 
 
 def solve_all(kernel, equation, conditions, noise, *, max_iter, tol, map_functions=map):
@@ -282,11 +284,14 @@ def _solve_nonlinear(
         data = right[:, None], np.diag(model.matrices[0]), n, half_log_determinant
         likelihood, scale = profile_likelihood(2 * result.loss, *data)
         worse = best is not None and not (result.converged and likelihood > best[1])
-        if worse and np.isnan(given).any():
+        if worse and (np.isnan(given).any() or result.interrupted):
             break
         iterate, best = result.solution, (level, likelihood, scale, model, result)
-    *summary, model, result = best
+        if result.interrupted:
+            break
+    stopped, (*summary, model, _) = result.interrupted, best
+    result = result if stopped else best[-1]
     (state,), (features,) = model.posterior_states(), model.evaluation.features
     residual = _residuals_of(block, model.evaluation.residuals[0][n:])
-    loop = False, n_iter, result.converged, result.message
+    loop = False, n_iter, result.converged, result.message, stopped
     return Solution(state, features, residual, *summary, *loop)

@@ -280,7 +280,9 @@ class TermSearch:
         """Forget sets that were not solved with the best prior of boundary values."""
         solve = partial(self.solve, factor=10.0)
         other = with_best_prior(self.best, self.problem, solve)
-        if other is not self.best:
+        if other.interrupted:
+            self.best, self.stop = other, other.stop
+        elif other is not self.best:
             self.tried = set()
             self.record(other)
         self.has_best_prior = True
@@ -377,11 +379,15 @@ def _coarse_first(search, start):
     if first.stop is not None:
         return first
     best = first.best
-    search.try_terms(
-        replace(fine, priors=best.model.problem.priors),
-        best.solution.equation,
-        fine.interpolate_from(coarse, best.solution).states,
-    )
+    try:
+        search.try_terms(
+            replace(fine, priors=best.model.problem.priors),
+            best.solution.equation,
+            fine.interpolate_from(coarse, best.solution).states,
+        )
+    except KeyboardInterrupt:
+        first.stop = Stop.KEYBOARD
+        return first
     search.has_best_prior = first.has_best_prior
     if search.best is not None:
         search.steps += [

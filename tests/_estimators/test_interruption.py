@@ -218,3 +218,33 @@ def test_a_joint_fit_is_kept_between_the_hypotheses(monkeypatch):
     with pytest.warns(UserWarning, match="interrupted after"):
         model.fit(T, Y)
     assert model.loss_curve_ and np.allclose(model.predict(T), Y, atol=1e-3)
+
+
+def solver(**settings):
+    return KernelPDESolver(
+        lambda u, u_t: u_t + u**2,
+        variables=("t",),
+        collocation_points=12,
+        **settings,
+    )
+
+
+def test_the_best_kernel_so_far_solves_an_equation(monkeypatch):
+    from keql._solving import default_kernel
+
+    rate = interrupted_at(default_kernel, "solve_all", 4)
+    monkeypatch.setattr(default_kernel, "solve_all", rate)
+    with pytest.warns(UserWarning, match="best of 3 kernels"):
+        model = solver().fit(*ENDS)
+    assert np.all(np.isfinite(model.predict(T)))
+
+
+@pytest.mark.parametrize("n", [2, 12])
+def test_an_interrupted_solution_says_so(monkeypatch, n):
+    """In the first search of a solver, or with less noise: it is not gone on with."""
+    from keql._numerics.optimisation import Damping
+
+    monkeypatch.setattr(Damping, "advance", interrupted_at(Damping, "advance", n))
+    with pytest.warns(UserWarning, match="interrupted after"):
+        model = solver(state_kernel=RBF(1.0)).fit(*ENDS)
+    assert not model.converged_ and np.all(np.isfinite(model.predict(T)))
