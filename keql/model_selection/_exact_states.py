@@ -417,9 +417,10 @@ class ExactSearch:
             best = self._exact_from_anywhere(first.hypothesis)
             if best and not cubic.why_not:
                 best = self._or_wider(best, cubic)
-        if best and not wider.why_not:
-            offered = partial(self.two_steps, wider.hypothesis)
-            best = or_more_terms(best, wider.hypothesis, offered, self.context)
+        for row, odds in (cubic, 0.0), (wider, self.criteria.wider):
+            if best and not row.why_not:
+                offered = partial(self.two_steps, row.hypothesis)
+                best = or_more_terms(best, row.hypothesis, offered, self.context, odds)
         if are_many(self.two_step, self.context):
             self.leave_out([varying], "there are many functions")
         elif not varying.why_not:
@@ -437,7 +438,7 @@ class ExactSearch:
             self.leave_out([row], "a simpler equation predicts well")
             return best
         other = self._exact_from_anywhere(row.hypothesis)
-        if best is None or other is None:
+        if not (best and other):
             return best or other
         clearly = self.criteria.clearly_better
         return other if other.error < clearly * best.error else best

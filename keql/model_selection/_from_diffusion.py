@@ -172,8 +172,8 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
     return exact_fit(learned, hypothesis, polished(search), search.steps)
 
 
-def or_more_terms(fit, hypothesis, offered, context):
-    """A fit, or exact states of a wider hypothesis that are far more probable.
+def or_more_terms(fit, hypothesis, offered, context, odds):
+    """A fit, or exact states of a wider hypothesis that are more probable.
 
     Where there is noise: without it equations are met, or they are not.
 
@@ -181,13 +181,14 @@ def or_more_terms(fit, hypothesis, offered, context):
     hypothesis : Hypothesis. The wider one: how many terms there are.
     offered : callable. The LearnedModel with the equation of all terms there may be.
     context : Context. How problems are solved.
+    odds : float. Prior log odds that the wider one is not needed.
 
     Returns fit : Fit. All sets of terms that were solved for are in its path.
     """
     criteria = context.criteria
     if fit.result.interrupted or fit.hypothesis.name == hypothesis.name:
         return fit
-    if not sees_noise(fit.two_step):
+    if hypothesis.n_terms is None or not sees_noise(fit.two_step):
         return fit
     if not predicts_within_noise(fit, fit.two_step, criteria):
         return fit
@@ -196,19 +197,23 @@ def or_more_terms(fit, hypothesis, offered, context):
         return fit
     if other.result.interrupted:
         return fit.stopped(other.result.stop)
-    return fit.or_more_probable(other, criteria.wider)
+    return fit.or_more_probable(other, odds)
 
 
 def _among_more_terms(fit, learned, hypothesis, context, n_tried=3):
     """Exact states of a wider hypothesis, its terms searched from those of a fit.
 
     All sets are compared in the problem that is linearised at the fit; at most
-    `n_tried` that seem better are solved for.
+    `n_tried` that seem better are solved for. None if it has terms that are not on
+    offer.
     """
     settings = TermSearchSettings(n_wanted=1, n_tried=n_tried)
     solve = partial(solve_exactly, learned, context, settings)
-    given = CandidateTerms(learned.equation), hypothesis.n_terms, solve, settings
+    candidates = CandidateTerms(learned.equation)
+    given = candidates, hypothesis.n_terms, solve, settings
     search = TermSearch(fit.problem, *given)
+    if len(candidates.terms_of(fit.result.solution.equation)) < len(fit.term_names):
+        return None  # it has other terms
     search.record(fit.result)
     search.run(fit.result.solution.states)
     is_new = search.best is not None and search.best is not fit.result

@@ -4,14 +4,17 @@ import warnings
 
 import numpy as np
 import pytest
-from exact_states import grow
+from exact_states import CONTEXT, grow
 from known_equations import cole_hopf, learn_cole_hopf, points_of_cole_hopf
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.problem import EvolutionProblem
+from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Constant, Polynomial, Restriction
+from keql.model_selection import _from_diffusion
+from keql.model_selection._from_diffusion import or_more_terms
 from keql.operators import parse_operator
 
 SETTINGS = {
@@ -33,8 +36,13 @@ def two_step():
     return learn_cole_hopf(15, equation_kernel=Restriction(Polynomial(2), FEW))
 
 
-def test_the_equation_is_found(two_step):
-    exact = grow(two_step, "auto")
+@pytest.fixture(scope="module")
+def grown(two_step):
+    return grow(two_step, "auto")
+
+
+def test_the_equation_is_found(grown):
+    exact = grown
     # Sets of terms are compared by full steps: some have no states to integrate from.
     assert type(exact.problem) is EvolutionProblem
     terms = exact.learned.equation.terms()
@@ -108,6 +116,29 @@ def test_a_single_soliton_is_one_of_many_equations():
     assert {*terms} in ({"u_x"}, {"u u_x", "u_xxx"})
     error = np.linalg.norm(model.predict(X_test) - y_test)
     assert error < 0.05 * np.linalg.norm(y_test)
+
+
+def test_more_terms_on_offer_leave_what_is_found(grown, monkeypatch):
+    """Without noise, or without some of its terms on offer, nothing is compared."""
+    exact, asked = grown, []
+
+    def more(exponents, sees=True):
+        monkeypatch.setattr(_from_diffusion, "sees_noise", lambda _: sees)
+        wide = Restriction(Polynomial(3), exponents)
+        hypothesis = Hypothesis(equation_kernel=wide, n_terms="auto", name="wider")
+
+        def offered():
+            asked.append(wide)
+            return learn_cole_hopf(15, equation_kernel=wide)
+
+        return or_more_terms(exact, hypothesis, offered, CONTEXT, 0.0)
+
+    wider = [*FEW, (0, 0, 3, 0, 0), (0, 0, 0, 1, 0)]
+    assert more(wider, sees=False) is exact and not asked
+    assert more(FEW[:2]) is exact and asked
+    found = more(wider)
+    assert set(found.term_names) == {"u u_x", "u_xx"}
+    assert found.learned.equation.terms() == exact.learned.equation.terms()
 
 
 def in_a_potential(X):
