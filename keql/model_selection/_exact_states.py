@@ -401,7 +401,7 @@ class ExactSearch:
     def _exact_states(self):
         """Exact states with a quadratic, or a wider equation if clearly better.
 
-        A cubic one, then with terms in the coordinates, or coefficients of them.
+        A cubic one, then terms or coefficients of the coordinates.
         """
         first, cubic, *_, wider, varying, _ = self.table
         if first.why_not:
@@ -432,9 +432,7 @@ class ExactSearch:
 
         Where data are met it is not tried. `best` may be None.
         """
-        if best is not None and (
-            best.result.interrupted or meets_data(best, *self.known)
-        ):
+        if best and (best.result.interrupted or meets_data(best, *self.known)):
             self.leave_out([row], "a simpler equation predicts well")
             return best
         other = self._exact_from_anywhere(row.hypothesis)
@@ -465,8 +463,8 @@ class ExactSearch:
         """Exact states, or those of a simpler hypothesis, found from them."""
         two_step = self.two_steps(row.hypothesis)
         learned = replace(fit.learned, equations=two_step.equations)
-        given = fit_hypothesis, row.hypothesis, two_step, self.context, learned
-        other = or_stopped(fit, *given)
+        given = row.hypothesis, two_step, self.context, learned
+        other = or_stopped(fit, fit_hypothesis, *given)
         if other is not None and other.result.interrupted:
             return fit.stopped(other.result.stop)
         return other if other and meets_data(other, *self.known) else fit
