@@ -19,6 +19,8 @@ from keql.metrics import relative_l2_error
 from keql.model_selection import _exact_states, _search
 from keql.model_selection._candidates import Candidate
 from keql.model_selection._criteria import Criteria, Selection
+from keql.model_selection._evolution_terms import predicts_within_noise
+from keql.model_selection._exact_states import ExactSearch
 from keql.model_selection._fit import Context, JointFamily
 from keql.model_selection._search import (
     fit_jointly,
@@ -253,8 +255,8 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_exact_states, "fit_hypothesis", lambda *_: next(exact, None))
     monkeypatch.setattr(_exact_states, "fit_from_wave", lambda *_: None)
     monkeypatch.setattr(_exact_states, "or_more_terms", lambda fit, *_: fit)
-    met = SimpleNamespace(misses=0.0)
-    monkeypatch.setattr(_exact_states, "Selection", lambda **_: met)
+    monkeypatch.setattr(_exact_states, "meets_data", predicts_within_noise)
+    monkeypatch.setattr(ExactSearch, "_or_simpler", lambda _, fit, row: fit)
     monkeypatch.setattr(_exact_states, "replace", with_changes)
     monkeypatch.setattr(_search, "replace", with_changes)
     of_state = np.zeros(3, dtype=int), [identity_of("u", 1)]
