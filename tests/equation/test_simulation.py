@@ -101,12 +101,12 @@ def test_a_simulation_that_extrapolates_warns(duffing):
 
 def test_a_solution_that_ends_is_a_typed_failure():
     # u' = u^2 is infinite at t = 1.
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(SimulationError) as info:
         simulate(given(lambda u, u_t: u_t - u**2), TIMES, [1.0])
     assert info.value.time == pytest.approx(1.0, abs=1e-3)
     assert "t = 1" in str(info.value) or "t = 0.99" in str(info.value)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     again = pickle.loads(pickle.dumps(info.value))
     assert again.time == info.value.time and str(again) == str(info.value)
 
@@ -128,11 +128,11 @@ def test_a_solution_that_is_not_finite():
 )
 def test_budget(budget, spent):
     # Far too stiff for an explicit method.
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(SimulationError, match=spent) as info:
         simulate(given({"u_t": 1.0, "u": 1e5}), TIMES, [1.0], **budget)
     assert 0 < info.value.time < 3
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_no_budget_is_spent_where_thousands_would_be_needed():
