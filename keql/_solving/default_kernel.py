@@ -52,25 +52,12 @@ def choose_kernel(
             raise KeyboardInterrupt
         likelihood = sum(solution.likelihood for solution in solutions)
         scale = float(np.mean([solution.scale for solution in solutions]))
-        rated.append((likelihood, changes, scale))
-        return rated[-1]
+        return likelihood, changes, scale
 
-    d, others, rated = len(extent), len(states) - 1, []
+    d, others = len(extent), len(states) - 1
+    first = [(fraction,) * d + (1.0,) * others for fraction in fractions]
     steps = (2.0,) * d + (4.0,) * others
-    try:
-        best = max(rate((fraction,) * d + (1.0,) * others) for fraction in fractions)
-        best = _pattern_search(rate, best, steps, n_sweeps if len(steps) > 1 else 0)
-    except KeyboardInterrupt:
-        if not rated:
-            raise
-        best = max(rated)
-        warnings.warn(
-            "KernelPDESolver: interrupted while a kernel was looked for: the equation "
-            f"is solved with the best of {len(rated)} kernels; give a state_kernel, or "
-            "fit again to go on.",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
+    best = _search(rate, first, steps, n_sweeps if len(steps) > 1 else 0)
     _, changes, scale = best
     return candidates.make(changes, scale if scale > 0 else 1.0)
 
@@ -120,6 +107,29 @@ class _Candidates:
         if offset:
             kernel = Constant(variance * offset, "fixed") + kernel
         return kernel
+
+
+def _search(rate, first, steps, n_sweeps):
+    """The best of the `first` changes and others; that so far if it is interrupted."""
+    rated = []
+
+    def kept(changes):
+        rated.append(rate(changes))
+        return rated[-1]
+
+    try:
+        return _pattern_search(kept, max(map(kept, first)), steps, n_sweeps)
+    except KeyboardInterrupt:
+        if not rated:
+            raise
+        warnings.warn(
+            "KernelPDESolver: interrupted while a kernel was looked for: the equation "
+            f"is solved with the best of {len(rated)} kernels; give a state_kernel, or "
+            "fit again to go on.",
+            ConvergenceWarning,
+            stacklevel=6,
+        )
+        return max(rated)
 
 
 def _pattern_search(rate, best, steps, n_sweeps):
