@@ -75,7 +75,8 @@ def equation_from_plain(make, plain, features=None):
     bind_known_part(known_part, coordinates, operators)
     kernel = entry("equation_kernel", _kernel)
     points = entry("inducing_points", partial(_numbers, ndim=2))
-    own = entry("training_features", partial(_numbers, ndim=2))
+    width = len(coordinates) + len(operators)
+    own = entry("training_features", partial(_rows_of, width=width))
     weights = entry("weights", partial(_numbers, ndim=1))
     basis = entry("inducing_points", lambda _: _basis(kernel, points))
     equation = make(
@@ -163,6 +164,14 @@ def _numbers(given, ndim):
     """An array of numbers, or None."""
     given = from_plain(given)
     return None if given is None else as_numbers(given, "it", ndim)
+
+
+def _rows_of(given, width):
+    """Rows of numbers of a known length, or None."""
+    rows = _numbers(given, ndim=2)
+    if rows is not None and rows.shape[1] != width:
+        raise ValueError(f"it has {rows.shape[1]} column(s), and {width} are expected.")
+    return rows
 
 
 def _whole(given, most):

@@ -426,7 +426,7 @@ class ReadableEquation(PrintableEquation):
         check_positive(max_loss, "max_loss")
         check_positive(1 if isinstance(tol, float | int) and tol == 0 else tol, "tol")
         if n_terms is not None:
-            is_number = is_int(n_terms)
+            is_number = is_int(n_terms) and not isinstance(n_terms, bool)
             chosen = [k for step, k in steps if is_number and step.n_terms == n_terms]
             message = f"{n_terms=} must be a whole number from 1 to {len(steps)}."
         else:

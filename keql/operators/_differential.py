@@ -249,7 +249,10 @@ def _as_orders(operator):
     try:
         if isinstance(operator, Set | Mapping | bytes):
             raise TypeError
-        return tuple(index(order) for order in operator)
+        orders = tuple(operator)
+        if any(isinstance(order, bool) for order in orders):
+            raise TypeError
+        return tuple(map(index, orders))
     except TypeError:
         raise ValueError(
             f"the operator {in_short(operator)} must be a name such as 'u_xx', a "

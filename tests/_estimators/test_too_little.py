@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from keql import Equation, OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
+from keql import (
+    Equation,
+    LearnedEquation,
+    OneStepKEqL,
+    ReducedOneStepKEqL,
+    TwoStepKEqL,
+)
 from keql.fit_report._report import multiple
 from keql.fit_report._undetermined import with_advice_once
 from keql.kernels import Polynomial, Restriction
@@ -86,3 +92,19 @@ def test_multiples_are_written_as_people_do():
 def test_a_kernel_that_is_restricted_twice_shows_the_inner_one_only():
     once = Restriction(Polynomial(2), ["u", "u^2"])
     assert repr(Restriction(once, ["u"])) == repr(Restriction(Polynomial(2), ["u"]))
+
+
+def test_flags_are_neither_numbers_of_terms_nor_orders():
+    model = TwoStepKEqL(**DECAY, equation_kernel=Polynomial(1))
+    model.fit(T, np.exp(-T[:, 0]))
+    with pytest.raises(ValueError, match="n_terms=True must be a whole number"):
+        model.equation_.sparse(n_terms=True)
+    with pytest.raises((TypeError, ValueError), match="operator"):
+        model.predict_derivative(T, (True,))
+
+
+def test_saved_features_have_a_column_for_each_operator():
+    model = TwoStepKEqL(**DECAY, equation_kernel=Polynomial(1))
+    plain = model.fit(T, np.exp(-T[:, 0])).equation_.to_dict()
+    with pytest.raises(ValueError, match="training_features.* 3 are expected"):
+        LearnedEquation.from_dict(plain | {"training_features": [[1.0]]})
