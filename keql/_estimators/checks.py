@@ -114,9 +114,10 @@ def _check_enough(observations, setup, n_unknown):
     if n_values <= n_initial + n_unknown:
         raise ValueError(
             f"X and y hold {n_values} value(s) at different places, but solutions have "
-            f"{n_initial} initial value(s), and each unknown part has one coefficient "
-            f"at least: {n_initial + n_unknown + 1} values are needed to tell one "
-            "equation from another. Observe at more places, or more functions."
+            f"{n_initial} initial value(s) by the orders of operators and known_part, "
+            "and each unknown part has one coefficient at least: "
+            f"{n_initial + n_unknown + 1} values are needed to tell one equation from "
+            "another. Observe at more places, or more functions."
         )
 
 
