@@ -175,7 +175,8 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
 def or_more_terms(fit, hypothesis, offered, context, odds):
     """A fit, or exact states of a wider hypothesis that are more probable.
 
-    Where there is noise: without it equations are met, or they are not.
+    Where there is noise, without which equations are met or not, and of few functions
+    in one coordinate of space.
 
     fit : Fit. Exact states of an equation, or those of the wider hypothesis already.
     hypothesis : Hypothesis. The wider one: how many terms there are.
@@ -190,6 +191,8 @@ def or_more_terms(fit, hypothesis, offered, context, odds):
         return fit
     if hypothesis.n_terms is None or not sees_noise(fit.two_step):
         return fit
+    if len(fit.two_step.variables) > 2 or are_many(fit.two_step, context):
+        return fit  # so many terms take long there
     if not predicts_within_noise(fit, fit.two_step, criteria):
         return fit
     other = or_stopped(fit, _among_more_terms, fit, offered(), hypothesis, context)
