@@ -187,10 +187,21 @@ def parse_operator(
     if isinstance(operator, DifferentialOperator):
         _check_width(operator.terms, operator.name, variables)
         _check_states(operator, states)
+        if operator.name.startswith(tuple(f"{name}_" for name in operator.states)):
+            _check_coordinates(operator, variables, states)
         return operator
     if isinstance(operator, str):
         return _parse_sum(operator, variables, states)
     return _from_orders(operator, variables, states)
+
+
+def _check_coordinates(operator, variables, states):
+    """Refuse an operator whose name says something else of these coordinates."""
+    if _parse_sum(operator.name, variables, states).terms != operator.terms:
+        raise ValueError(
+            f"the operator {operator.name!r} was made for other coordinates than "
+            f"{', '.join(variables)}, in this order: make it anew, or give its name."
+        )
 
 
 def _as_names(names, parameter):

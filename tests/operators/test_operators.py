@@ -122,6 +122,15 @@ def test_names_have_letters_of_any_alphabet():
         parse_operator("2", variables, states)
 
 
+def test_objects_of_other_coordinates_are_refused():
+    """Orders go by position: u_x of (t, x) is u_t of (x, t)."""
+    made = parse_operator("u_x", ("t", "x"))
+    with pytest.raises(ValueError, match="made for other coordinates than x, t"):
+        parse_operator(made, ("x", "t"))
+    with pytest.raises(ValueError, match="'z' is not made of the variables t"):
+        parse_operator(parse_operator("v_z", "z", "v"), ("t",), ("u", "v"))
+
+
 def test_objects():
     operator = DifferentialOperator((((0, 2), 3.0),), "mine")
     assert parse_operator(operator, TX) is operator
