@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keql._numerics.linalg import rms
+
 
 @dataclass(frozen=True)
 class MixtureLimits:
@@ -119,7 +121,7 @@ def _refuse_passes(times, values, limits, floor):
             continue
         own = np.hypot(one.roughness(), other.roughness())
         least = max(limits.apart * own, floor)
-        if min(_rms(each) for each in between) > least:
+        if min(rms(each) for each in between) > least:
             _refuse(f"{len(passes)} passes through the times", between[0])
 
 
@@ -142,16 +144,12 @@ class _Pass:
             return np.inf
         t, v = self.times, self.values
         part = (t[1:-1] - t[:-2]) / (t[2:] - t[:-2])
-        return _rms(v[1:-1] - (1 - part) * v[:-2] - part * v[2:])
-
-
-def _rms(values):
-    return float(np.sqrt(np.mean(np.square(values))))
+        return rms(v[1:-1] - (1 - part) * v[:-2] - part * v[2:])
 
 
 def _refuse(what, apart):
     raise ValueError(
-        f"y has {what} of X, which differ by {_rms(apart):.3g} (root mean square), and "
+        f"y has {what} of X, which differ by {rms(apart):.3g} (root mean square), and "
         "steadily along X, as errors do not: more than one experiment in one table. "
         "Name the column of X that labels them, function_column, or add one. If they "
         "are one, measured again, say how large their errors are: observation_noise."
