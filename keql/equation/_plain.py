@@ -170,7 +170,10 @@ def _rows_of(given, width):
     """Rows of numbers of a known length, or None."""
     rows = _numbers(given, ndim=2)
     if rows is not None and rows.shape[1] != width:
-        raise ValueError(f"it has {rows.shape[1]} column(s), and {width} are expected.")
+        raise ValueError(
+            f"it has {rows.shape[1]} column(s), where variables, inputs and n_operators "
+            f"say {width}."
+        )
     return rows
 
 

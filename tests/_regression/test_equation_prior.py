@@ -193,9 +193,12 @@ def test_exact_states_of_a_cubic_equation_if_clearly_better(quadratic, cubic, de
             error = {2: quadratic, 3: cubic}[tried]
             if error is None:
                 return None
-            result = SimpleNamespace(interrupted=False)
             return SimpleNamespace(
-                error=error * search.exact.size, degree=tried, result=result
+                error=error * search.exact.size,
+                degree=tried,
+                result=SimpleNamespace(interrupted=False),
+                hypothesis=SimpleNamespace(name="", n_terms=None),
+                two_step=search.exact.two_step,
             )
 
         search.exact._exact_from_two_steps = lambda *_: None  # they predict poorly
