@@ -240,7 +240,9 @@ def check_same(search, other):
     np.testing.assert_array_equal(search.predict(table()), other.predict(table()))
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading"])
+@pytest.mark.parametrize(
+    "backend", [pytest.param("loky", marks=pytest.mark.slow), "threading"]
+)
 def test_two_jobs_change_nothing(alone, backend, own_workers):
     with threadpool_limits(1), joblib.parallel_config(backend):
         check_same(alone, search_of_twelve(n_jobs=2))

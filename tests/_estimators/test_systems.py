@@ -218,7 +218,10 @@ def test_a_row_in_which_nothing_was_measured():
         TwoStepKEqL(**FIXED).fit(T, y)
 
 
-@pytest.mark.parametrize("method", LEARNERS)
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(m, marks=[pytest.mark.slow] * (m is OneStepKEqL)) for m in LEARNERS],
+)
 def test_a_state_that_was_never_measured(method):
     """By a column of NaN, or by a further name."""
     settings = PAIR | {"state_kernel": KERNELS, "observation_noise": 1e-3}

@@ -326,6 +326,7 @@ def test_exact_states_report_their_steps_and_can_be_stopped(learned):
     assert seen == fit.result.loss_curve[1:]
 
 
+@pytest.mark.slow
 def test_defaults_have_exact_states_and_say_so():
     X = points_of_cole_hopf(20)
     y = cole_hopf(*X.T)
