@@ -37,8 +37,9 @@ class Criteria:
         one of the highest evidence: one to twenty, from which on
         evidence is called strong: Kass and Raftery, "Bayes factors", JASA 90, 1995.
     wider : float. Prior log odds that an ordinary differential equation has no products
-        of four operators and does not depend on time: odds that call for decisive
-        evidence (Kass and Raftery).
+        of four operators and does not depend on time, and that a noisy field whose
+        quadratic equation predicts well has no cubic terms, nor coordinates in terms:
+        odds that call for decisive evidence (Kass and Raftery).
     elementary : float. The same that it has no elementary functions; beside it, each of
         them has the odds of one among all of the table.
     noise_limited : float. Error, in units of the observation noise, up to which noise

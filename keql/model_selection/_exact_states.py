@@ -417,10 +417,10 @@ class ExactSearch:
             best = self._exact_from_anywhere(first.hypothesis)
             if best and not cubic.why_not:
                 best = self._or_wider(best, cubic)
-        for row, odds in (cubic, 0.0), (wider, self.criteria.wider):
+        for row in (cubic, wider):
             if best and not row.why_not:
                 offered = partial(self.two_steps, row.hypothesis)
-                best = or_more_terms(best, row.hypothesis, offered, self.context, odds)
+                best = or_more_terms(best, row.hypothesis, offered, self.context)
         if are_many(self.two_step, self.context):
             self.leave_out([varying], "there are many functions")
         elif not varying.why_not:

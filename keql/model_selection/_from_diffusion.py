@@ -172,8 +172,8 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
     return exact_fit(learned, hypothesis, polished(search), search.steps)
 
 
-def or_more_terms(fit, hypothesis, offered, context, odds):
-    """A fit, or exact states of a wider hypothesis that are more probable.
+def or_more_terms(fit, hypothesis, offered, context):
+    """A fit, or exact states of a wider hypothesis that are far more probable.
 
     Where there is noise, without which equations are met or not, and of few functions
     in one coordinate of space.
@@ -182,7 +182,6 @@ def or_more_terms(fit, hypothesis, offered, context, odds):
     hypothesis : Hypothesis. The wider one: how many terms there are.
     offered : callable. The LearnedModel with the equation of all terms there may be.
     context : Context. How problems are solved.
-    odds : float. Prior log odds that the wider one is not needed.
 
     Returns fit : Fit. All sets of terms that were solved for are in its path.
     """
@@ -200,7 +199,7 @@ def or_more_terms(fit, hypothesis, offered, context, odds):
         return fit
     if other.result.interrupted:
         return fit.stopped(other.result.stop)
-    return fit.or_more_probable(other, odds)
+    return fit.or_more_probable(other, criteria.wider)
 
 
 def _among_more_terms(fit, learned, hypothesis, context, n_tried=3):

@@ -131,7 +131,7 @@ def test_more_terms_on_offer_leave_what_is_found(grown, monkeypatch):
             asked.append(wide)
             return learn_cole_hopf(15, equation_kernel=wide)
 
-        return or_more_terms(exact, hypothesis, offered, CONTEXT, 0.0)
+        return or_more_terms(exact, hypothesis, offered, CONTEXT)
 
     wider = [*FEW, (0, 0, 3, 0, 0), (0, 0, 0, 1, 0)]
     assert more(wider, sees=False) is exact and not asked
