@@ -171,8 +171,8 @@ def _rows_of(given, width):
     rows = _numbers(given, ndim=2)
     if rows is not None and rows.shape[1] != width:
         raise ValueError(
-            f"it has {rows.shape[1]} column(s), where variables, inputs and n_operators "
-            f"say {width}."
+            f"it has {rows.shape[1]} column(s), where variables, inputs and "
+            f"n_operators say {width}."
         )
     return rows
 
