@@ -106,5 +106,5 @@ def test_flags_are_neither_numbers_of_terms_nor_orders():
 def test_saved_features_have_a_column_for_each_operator():
     model = TwoStepKEqL(**DECAY, equation_kernel=Polynomial(1))
     plain = model.fit(T, np.exp(-T[:, 0])).equation_.to_dict()
-    with pytest.raises(ValueError, match="training_features.* 3 are expected"):
+    with pytest.raises(ValueError, match="training_features.* n_operators say 3"):
         LearnedEquation.from_dict(plain | {"training_features": [[1.0]]})
