@@ -154,8 +154,8 @@ def list_equations(model):
                 f"forcing is a tuple of {len(forcing)}, but known_part has "
                 f"{len(parts)} equations: give one for each, None for zero."
             )
-    pairs = [*zip(parts, forcing, strict=True)]
-    if (None, None) in [(part, right) for part, right in pairs if part is None]:
+    pairs = zip(parts, forcing, strict=True)
+    if any(part is None and right is None for part, right in pairs):
         raise ValueError(
             f"known_part={model.known_part!r} has an entry None without a forcing: "
             "P = 0 would solve that equation. Say what each P equals, as in "

@@ -108,3 +108,14 @@ def test_saved_features_have_a_column_for_each_operator():
     plain = model.fit(T, np.exp(-T[:, 0])).equation_.to_dict()
     with pytest.raises(ValueError, match="training_features.* n_operators say 3"):
         LearnedEquation.from_dict(plain | {"training_features": [[1.0]]})
+
+
+def test_a_part_that_equals_an_array():
+    """No known part, but a forcing given as values at the collocation points."""
+    t = np.linspace(0, 5, 40)[:, None]
+    pair = {"operators": ("u", "v"), "states": ("u", "v"), "variables": ("t",)}
+    pair |= {"known_part": ("u_t", None), "forcing": (None, np.cos(t[:, 0]))}
+    model = TwoStepKEqL(**pair, equation_kernel=Polynomial(1), collocation_points=t)
+    model.fit(t, np.column_stack([np.exp(-t[:, 0]), np.cos(t[:, 0])]))
+    _, second = model.equation_.values()
+    assert second.terms()["v"] == pytest.approx(1, abs=0.01)
