@@ -12,6 +12,7 @@ from keql._estimators.base import all_or_nothing
 from keql._estimators.callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from keql._estimators.learner import Learner
 from keql._estimators.progress import Progress
+from keql._estimators.two_step import INTERRUPTED
 from keql._joint.assembly import equations_at
 from keql._joint.restarts import RestartSettings
 from keql._numerics.parallel import threads_for
@@ -311,8 +312,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         callbacks = self._init_callback_context(max_subtasks=None)
         callbacks.call_on_fit_task_begin(estimator=self, X=X, y=y)
         doubts = []
-        if two_step.setup is None:
-            self._store_states(two_step)
+        if two_step.setup is None or two_step.is_stopped:
+            self._store_states(two_step, two_step.is_stopped)
         else:
             tasks = Tasks(callbacks, {"estimator": self, "X": X, "y": y})
             report = partial(self._report, progress, tasks)
@@ -371,7 +372,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.message_ = "there is no equation to learn."
         if is_stopped:
             self.n_iter_, self.converged_, self.misfit_ = 0, False, np.inf
-            self.message_ = _ONLY_TWO_STEPS
+            self.message_ = INTERRUPTED if two_step.is_stopped else _ONLY_TWO_STEPS
         self.fit_report_ = describe_fit(self, two_step)
 
     def _store_selection(self, selection, doubts):

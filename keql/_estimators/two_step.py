@@ -3,11 +3,18 @@
 import warnings
 from typing import Any, Self
 
+from sklearn.exceptions import ConvergenceWarning
+
 from keql._estimators.base import all_or_nothing
 from keql._estimators.learner import Learner
 from keql._estimators.progress import Progress
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import SearchSummary, describe_fit, pulled_to_zero
+
+INTERRUPTED = (
+    "interrupted while hyperparameters were looked for: the two-step solution with the "
+    "best of them until then is kept; fit again to search on."
+)
 
 
 class TwoStepKEqL(Learner):
@@ -213,9 +220,13 @@ class TwoStepKEqL(Learner):
             learned = self._learn_in_two_steps(*given)
             self._store(learned)
             doubts = pulled_to_zero(self._hypothesis, learned)
-            summary = SearchSummary(too_small=tuple(doubts))
+            stopped = (INTERRUPTED,) if learned.is_stopped else ()
+            summary = SearchSummary(concerns=(*stopped, *doubts))
             self.fit_report_ = describe_fit(self, learned, summary)
             progress.done(self.equation_)
+        if learned.is_stopped:
+            text = f"{type(self).__name__} was {INTERRUPTED}"
+            warnings.warn(text, ConvergenceWarning, stacklevel=2)
         if doubts:
             text = f"{type(self).__name__} found that {'; '.join(doubts)}."
             warnings.warn(text, IdentifiabilityWarning, stacklevel=2)

@@ -277,12 +277,54 @@ class Backtracking:
         return None, Stop.CONVERGED
 
 
+@dataclass
+class Interruption:
+    """An interruption from the keyboard, after which searches end with the best so far.
+
+    The first one ends the search in which it comes, and `has_come` says so to those
+    that follow: they should be short. A second one goes on to whoever called, and so
+    does one that comes before anything was evaluated, or if it `is_kept` not.
+    """
+
+    is_kept: bool = True
+    has_come: bool = False
+
+    def best(self, find, objective, *given):
+        """The pair (theta, value) that `find` finds, or the best that was evaluated.
+
+        `find` is called with the objective, as for :func:`minimise_within_bounds`, and
+        what else is `given`.
+        """
+        tried = _Tried(objective)
+        try:
+            return find(tried, *given)
+        except KeyboardInterrupt:
+            if self.has_come or not self.is_kept or tried.best is None:
+                raise
+            self.has_come = True
+            return tried.best
+
+
+class _Tried:
+    """An objective that remembers its least value, as the pair (theta, value)."""
+
+    def __init__(self, objective):
+        self.objective, self.best = objective, None
+
+    def __call__(self, theta, eval_gradient=True):
+        found = self.objective(theta, eval_gradient)
+        value = found[0] if eval_gradient else found
+        if self.best is None or value < self.best[1]:
+            self.best = np.array(theta), value
+        return found
+
+
 def best_optimum(optima):
     """The pair (theta, value) of least value."""
     return min(optima, key=lambda optimum: optimum[1])
 
 
-def random_starts(bounds, n_restarts, rng):
+def random_starts(bounds, n_restarts=0, rng=None):
     """Starts drawn uniformly within `bounds` (p, 2): a list of `n_restarts` vectors."""
     if n_restarts == 0:
         return []

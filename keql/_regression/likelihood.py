@@ -7,7 +7,9 @@ from sklearn.base import clone
 
 from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_cholesky
 from keql._numerics.optimisation import (
+    Interruption,
     best_optimum,
+    minimise_in_boxes,
     minimise_within_bounds,
     random_starts,
 )
@@ -64,16 +66,24 @@ def log_densities(alpha, precisions):
 
 
 def maximise_likelihood(
-    kernel, noise, functions, *, optimizer="fmin_l_bfgs_b", n_restarts=0, rng=None
+    kernel,
+    noise,
+    functions,
+    *,
+    optimizer="fmin_l_bfgs_b",
+    interruption=None,
+    **restarts,
 ):
     """Fit the free hyperparameters of a kernel, and the noise level if it is None.
 
-    The kernel is the start, and its bounds say what is free; `n_restarts` further
-    starts are drawn log-uniformly within them. A callable `optimizer`, as in
+    The kernel is the start, and its bounds say what is free; the `restarts` are
+    `n_restarts` further starts, which an `rng` draws log-uniformly within them. A
+    callable `optimizer`, as in
     :class:`sklearn.gaussian_process.GaussianProcessRegressor`, takes `(obj_func,
     initial_theta, bounds)` and returns `(theta, minimum)`; None keeps the kernel, and
-    sets an unknown noise level to the lower end of its range. Returns a clone with the
-    optimal hyperparameters, and the noise level: a standard deviation, like `noise`.
+    sets an unknown noise level to the lower end of its range. An Interruption keeps the
+    best so far. Returns a clone with the optimal hyperparameters, and the noise level:
+    a standard deviation, like `noise`.
     """
     size = size_of(functions)
     n_values = sum(len(data.values) for data in functions)
@@ -90,23 +100,35 @@ def maximise_likelihood(
         return kernel.clone_with_theta(theta[: kernel.n_dims]), level
 
     def objective(theta, eval_gradient=True):
-        if spectra is not None:
-            value, gradient = _spectral_likelihood(*unpack(theta), spectra)
-        elif eval_gradient:
-            value, gradient = log_marginal_likelihood(*unpack(theta), functions, True)
-        else:
-            value = log_marginal_likelihood(*unpack(theta), functions)
-        # n log(size) makes the value, and with it the stopping rule, independent of
-        # the unit of the data.
+        value, gradient = _likelihood(*unpack(theta), functions, spectra, eval_gradient)
+        # With n log(size) neither the value nor the stopping rule knows the unit.
         value = -value - n_values * log(size)
         return (value, -gradient[is_free]) if eval_gradient else value
 
     bounds = [*kernel.bounds] if kernel.n_dims else []
     bounds = np.array([*bounds, (lowest, highest)])[is_free]
     start = np.r_[kernel.theta, 0.5 * (lowest + highest)][is_free]
-    starts = [start, *random_starts(bounds, n_restarts, rng)]
-    optima = (minimise_within_bounds(optimizer, objective, x, bounds) for x in starts)
-    return unpack(best_optimum(optima)[0])
+    interruption = interruption or Interruption(is_kept=False)
+    if interruption.has_come:
+        given = minimise_in_boxes, objective, start, bounds, 1.0, 1
+    else:
+        starts = [start, *random_starts(bounds, **restarts)]
+        given = _best_of_starts, objective, optimizer, starts, bounds
+    return unpack(interruption.best(*given)[0])
+
+
+def _likelihood(kernel, noise, functions, spectra, eval_gradient):
+    """:func:`log_marginal_likelihood` and its gradient, from spectra if they exist."""
+    if spectra is not None:
+        return _spectral_likelihood(kernel, noise, spectra)
+    found = log_marginal_likelihood(kernel, noise, functions, eval_gradient)
+    return found if eval_gradient else (found, None)
+
+
+def _best_of_starts(objective, optimizer, starts, bounds):
+    return best_optimum(
+        minimise_within_bounds(optimizer, objective, start, bounds) for start in starts
+    )
 
 
 def _spectra(kernel, functions):

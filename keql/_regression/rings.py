@@ -3,13 +3,20 @@
 import numpy as np
 
 from keql._numerics.linalg import extent_of, size_or_one
+from keql._numerics.optimisation import Interruption
 from keql._regression.hidden import with_fixed_bounds
 from keql._regression.likelihood import log_marginal_likelihood, maximise_likelihood
 from keql.kernels import RBF, Constant
 
 
 def fit_ring_prior(
-    functions, noise, periods, *, lengths=(0.4, 0.2, 0.1), optimizer, n_restarts, rng
+    functions,
+    noise,
+    periods,
+    *,
+    lengths=(0.4, 0.2, 0.1),
+    interruption=None,
+    **how,
 ):
     """The prior of states on rings about which nothing is said, and the noise level.
 
@@ -23,12 +30,14 @@ def fit_ring_prior(
     square, bounds = size_or_one(values) ** 2, np.outer(extent, (0.02, 30.0))
     offset = Constant(np.mean(values) ** 2, "fixed")
     variance, found = Constant(square, (1e-2 * square, 1e4 * square)), []
-    how = {"optimizer": optimizer, "n_restarts": n_restarts, "rng": rng}
+    how["interruption"] = interruption = interruption or Interruption(is_kept=False)
     for length in lengths:
         kernel = variance * RBF(length * extent, bounds, period=periods)
         kernel = offset + kernel if offset.constant_value else kernel
         pair = maximise_likelihood(kernel, noise, functions, **how)
         found.append((log_marginal_likelihood(*pair, functions), *pair))
+        if interruption.has_come:
+            break
     _, kernel, noise = max(found, key=lambda each: each[0])
     return with_fixed_bounds(kernel), noise
 

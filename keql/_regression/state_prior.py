@@ -7,7 +7,7 @@ kernel must take the shortest length scale of all parts everywhere.
 
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from math import inf, log
 from typing import NamedTuple
@@ -20,7 +20,12 @@ from keql._numerics.linalg import (
     inverse_from_cholesky,
     solve_cholesky,
 )
-from keql._numerics.optimisation import best_optimum, minimise_in_boxes, random_starts
+from keql._numerics.optimisation import (
+    Interruption,
+    best_optimum,
+    minimise_in_boxes,
+    random_starts,
+)
 from keql._observations.data import noise_range, size_of
 from keql.kernels import RBF, Constant, Envelope, RationalQuadratic
 
@@ -300,7 +305,13 @@ def _chain_rule(part, data, slope, smooth, rough, distance):
 
 
 def fit_state_prior(
-    functions, noise=None, *, optimizer="fmin_l_bfgs_b", n_restarts=0, rng=None
+    functions,
+    noise=None,
+    *,
+    optimizer="fmin_l_bfgs_b",
+    n_restarts=0,
+    rng=None,
+    interruption=None,
 ):
     """Choose a prior for states about which nothing is said.
 
@@ -309,31 +320,40 @@ def fit_state_prior(
     :func:`maximise_likelihood`.
     """
     prior = StatePrior(functions, size_of(functions), noise)
-    if callable(optimizer):
-        starts = [*prior.starts(), *random_starts(prior.bounds, n_restarts, rng)]
-        optima = [optimizer(prior, start, bounds=prior.bounds) for start in starts]
-        return prior.unpack(best_optimum(optima)[0])
+    interruption = interruption or Interruption(is_kept=False)
     thin = prior.thinned(prior.settings.coarse_rows)
     starts = thin.starts()
     if optimizer is None:
         return prior.unpack(min(starts, key=lambda theta: thin(theta)[0]))
     starts += random_starts(prior.bounds, n_restarts, rng)
+    if callable(optimizer):
+        given = prior, lambda *pair: optimizer(*pair, bounds=prior.bounds), starts
+        return prior.unpack(interruption.best(_best_search, *given)[0])
     # A few steps tell which start is the most promising.
-    n_steps = prior.settings.first_steps
-    theta, _ = best_optimum(_search(thin, start, n_steps) for start in starts)
-    theta, _ = _search(thin, theta)
-    if thin is not prior:
-        theta, _ = _search(prior.thinned(prior.settings.fine_rows), theta)
+    few = partial(_search, settings=prior.settings, bounds=prior.bounds)
+    theta, _ = interruption.best(
+        _best_search, thin, partial(few, is_first=True), starts
+    )
+    fine = () if thin is prior else (prior.thinned(prior.settings.fine_rows),)
+    for density in (thin, *fine):
+        if not interruption.has_come:
+            theta, _ = interruption.best(few, density, theta)
     return prior.unpack(theta)
 
 
-def _search(prior, start, n_steps=None):
-    """Minimise to a precision that matters, or in at most `n_steps` iterations.
+def _best_search(density, search, starts):
+    """The best optimum of a density that `search` finds from the starts."""
+    return best_optimum(search(density, start) for start in starts)
+
+
+def _search(density, start, settings, bounds, is_first=False):
+    """Minimise to a precision that matters; at first in `first_steps` iterations.
 
     The minimum need not be polished, as rounding errors are the same in all units.
     """
-    settings, where = prior.settings, (prior, start, prior.bounds, prior.settings.box)
-    options = {"maxcor": 20, "ftol": settings.precision / max(1, abs(prior(start)[0]))}
-    if n_steps is None:
+    where = density, start, bounds, settings.box
+    scale = max(1, abs(density(start)[0]))
+    options = {"maxcor": 20, "ftol": settings.precision / scale}
+    if not is_first:
         return minimise_in_boxes(*where, options=options)
-    return minimise_in_boxes(*where, 1, {**options, "maxiter": n_steps})
+    return minimise_in_boxes(*where, 1, {**options, "maxiter": settings.first_steps})

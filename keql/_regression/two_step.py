@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 
 from keql._numerics.arguments import naming
 from keql._numerics.linalg import extent_of, ridge, rms, size_or_one
+from keql._numerics.optimisation import Interruption
 from keql._observations.data import Sample, size_of
 from keql._regression.hidden import (
     hidden_operators,
@@ -181,14 +182,16 @@ def fit_two_steps(hypothesis, observations, variables, setup, settings, n_restar
     A LearnedModel, from the Hypothesis about kernels and noise levels, the Observations
     of all functions, the names of the coordinates, an EquationSetup (None: states are
     fitted without an equation), the FitSettings, and the number of further starts of
-    the likelihood of the state kernel.
+    the likelihood of the state kernel. If that is interrupted from the keyboard, the
+    solution is that of the best hyperparameters until then, and `is_stopped`.
     """
-    rng = check_random_state(settings.random_state)
-    kernel, noise = _fit_state_kernels(
-        hypothesis, observations, variables, settings, n_restarts, rng
-    )
+    rng, interruption = check_random_state(settings.random_state), Interruption()
+    how = {"n_restarts": n_restarts, "rng": rng, "interruption": interruption}
+    given = hypothesis, observations, variables, settings, how
+    kernel, noise = _fit_state_kernels(*given)
     learned = LearnedModel(observations, variables, setup, kernel, noise)
-    return _fit_states(learned, hypothesis, settings, rng)
+    learned = _fit_states(learned, hypothesis, settings, rng, interruption)
+    return replace(learned, is_stopped=interruption.has_come)
 
 
 def refit_two_steps(two_step, hypothesis, settings, kernel, values=None):
@@ -210,13 +213,14 @@ def refit_two_steps(two_step, hypothesis, settings, kernel, values=None):
     return _learn_equations(learned, S, hypothesis, settings, rng)
 
 
-def _fit_state_kernels(hypothesis, observations, variables, settings, n_restarts, rng):
+def _fit_state_kernels(hypothesis, observations, variables, settings, how):
     """State kernel, or those of all states, and the noise level (J,) of each operator.
 
     The values of operators other than the states themselves have the noise level of
-    their state, relative to the size of the values.
+    their state, relative to the size of the values. `how` has what an optimiser is
+    told besides.
     """
-    how = {"optimizer": settings.optimizer, "n_restarts": n_restarts, "rng": rng}
+    how = {"optimizer": settings.optimizer, **how}
     kernels, relative = {}, {}
     for state in observations.states:
         own = hypothesis.of_state(state)
@@ -277,7 +281,7 @@ def _hidden_state_kernel(observations, length=0.1):
     return Constant(1.0, "fixed") * RBF(lengths, "fixed", period=period)
 
 
-def _fit_states(learned, hypothesis, settings, rng):
+def _fit_states(learned, hypothesis, settings, rng, interruption=None):
     """Both steps, with the state kernel and the noise level of `learned`."""
     scale = Constant(1 / settings.state_penalty, "fixed")
     prior = map_states(lambda kernel: scale * kernel, learned.state_kernel)
@@ -289,15 +293,15 @@ def _fit_states(learned, hypothesis, settings, rng):
     if learned.setup is None:
         return learned
     S = learned.setup.features_of(states)
-    return _learn_equations(learned, S, hypothesis, settings, rng)
+    return _learn_equations(learned, S, hypothesis, settings, rng, interruption)
 
 
-def _learn_equations(learned, S, hypothesis, settings, rng):
+def _learn_equations(learned, S, hypothesis, settings, rng, interruption=None):
     """Second step: regression of f - Pbar on the features S of states."""
-    setup = learned.setup
+    setup, how = learned.setup, (hypothesis, settings, rng, interruption)
     forcing = setup.split(np.concatenate(setup.forcing))
     pairs = [
-        _learn_equation(learned, terms, own, right, hypothesis, settings, rng)
+        _learn_equation(learned, terms, own, right, *how)
         for terms, own, right in zip(
             setup.equations, setup.split(S), forcing, strict=True
         )
@@ -306,7 +310,9 @@ def _learn_equations(learned, S, hypothesis, settings, rng):
     return replace(learned, equations=equations, equation_noise=np.array(noise))
 
 
-def _learn_equation(learned, terms, S, forcing, hypothesis, settings, rng):
+def _learn_equation(
+    learned, terms, S, forcing, hypothesis, settings, rng, interruption
+):
     """One equation from the features S (n, d + Q') of states, and its noise level."""
     setup, variables = learned.setup, learned.variables
     hypothesis = hypothesis.of_equation(terms.name)
@@ -342,7 +348,11 @@ def _learn_equation(learned, terms, S, forcing, hypothesis, settings, rng):
         rows, sampled = unknown[::stride], target[::stride]
         sample = Sample(rows, sampled, np.ones(len(sampled)))
         kernel, noise = maximise_likelihood(
-            kernel, hypothesis.equation_noise, [sample], optimizer=settings.optimizer
+            kernel,
+            hypothesis.equation_noise,
+            [sample],
+            optimizer=settings.optimizer,
+            interruption=interruption,
         )
         kernel = _with_own_scale(kernel)
         basis = make_basis(kernel, unknown, settings.n_inducing, rng)

@@ -130,7 +130,8 @@ class LearnedModel:
 
     `setup` and `equations` are None or empty where no equation is learned. The noise
     levels are standard deviations: of the values of each observed operator (J,), in
-    their units, and of each equation (E,), in units of its forcing.
+    their units, and of each equation (E,), in units of its forcing. The search for
+    hyperparameters may have been interrupted from the keyboard: it `is_stopped`.
     """
 
     observations: Observations
@@ -141,6 +142,7 @@ class LearnedModel:
     states: list | None = None
     equations: tuple = ()
     equation_noise: np.ndarray = field(default_factory=lambda: np.empty(0))
+    is_stopped: bool = False
 
     @property
     def equation(self):

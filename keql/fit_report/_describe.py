@@ -56,8 +56,8 @@ class SearchSummary:
     All variances were raised by the factor `dispersion` to that of the residuals.
     Hypotheses were compared by the named `criteria`, and those `not_tried` have a
     sentence that says why. The `doubts` are sentences on why the equations of the fit
-    may be others; None: they are looked for when the report is made, and those on given
-    kernels that are `too_small` are told with them.
+    may be others; None: they are looked for when the report is made, and what else is
+    of concern, such as given kernels that are too small, is told with them.
     """
 
     alternatives: tuple = ()
@@ -70,7 +70,7 @@ class SearchSummary:
     resolution: tuple | None = None
     not_tried: tuple = ()
     doubts: tuple | None = None
-    too_small: tuple = ()
+    concerns: tuple = ()
     criteria: dict = field(default_factory=dict)
 
 
@@ -107,7 +107,7 @@ def describe_fit(model, learned, search=None):
     if search.doubts is None:
         concerns = undetermined(learned) + travelling(learned, criteria.large_part)
         concerns += unexplained(residuals, criteria.large_part)
-        concerns += search.too_small
+        concerns += search.concerns
     concerns += find_concerns(model, residuals, terms, criteria)
     tried = list(search.not_tried), dict(search.criteria)
     return FitReport(

@@ -70,6 +70,8 @@ def _with_given_kernels(two_step, given, table, context):
     learned, settings = two_step, context.settings
     described = learned.observations, learned.variables, learned.setup
     open_ = fit_two_steps(replace(given, state_kernel=None), *described, settings)
+    if open_.is_stopped:  # what was given is the best so far
+        raise KeyboardInterrupt
     search = ExactSearch(open_, candidates(open_, given, settings), context)
     exact = search.run()
     if exact is not None:  # what is given is what the fit has

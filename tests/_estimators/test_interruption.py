@@ -248,3 +248,57 @@ def test_an_interrupted_solution_says_so(monkeypatch, n):
     with pytest.warns(UserWarning, match="interrupted after"):
         model = solver(state_kernel=RBF(1.0)).fit(*ENDS)
     assert not model.converged_ and np.all(np.isfinite(model.predict(T)))
+
+
+PAIR = ("u", "v"), ("u_t", "v_t")
+SEARCHES = {
+    "prior": TwoStepKEqL(**GIVEN),
+    "kernel": TwoStepKEqL(**GIVEN, state_kernel=RBF(1.0)),
+    "ring": TwoStepKEqL(**GIVEN, periods={"t": 3.25}),
+    "callable": TwoStepKEqL(**GIVEN, optimizer=lambda f, x, bounds: (x, f(x)[0])),
+    "states": OneStepKEqL(variables=("t",)),
+    "system": TwoStepKEqL(*PAIR, variables=("t",), states=("u", "v")),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_best_hyperparameters_so_far_are_kept(monkeypatch, name):
+    """Two steps with the best kernel that was tried: those that are given it."""
+    from sklearn.base import clone
+
+    from keql._regression import likelihood, state_prior
+
+    # Each evaluation of a likelihood or density factors a covariance.
+    for module in (likelihood, state_prior):
+        monkeypatch.setattr(module, "cholesky", interrupted_at(module, "cholesky", 4))
+    y = np.column_stack([Y, 2 * Y]) if name == "system" else Y
+    with pytest.warns(UserWarning, match="interrupted while hyperparameters"):
+        model = clone(SEARCHES[name]).fit(T, y)
+    monkeypatch.undo()
+    assert "interrupted" in str(model.fit_report_)
+    found = {
+        "state_kernel": model.state_kernel_,
+        "observation_noise": model.observation_noise_,
+        "optimizer": None,
+    }
+    other = clone(SEARCHES[name]).set_params(**found).fit(T, y)
+    np.testing.assert_allclose(other.predict(T), model.predict(T), rtol=1e-9)
+
+
+def test_a_second_interruption_stops_at_once(monkeypatch):
+    from keql._regression import state_prior
+
+    calls = []
+
+    def interrupted(K):
+        calls.append(K)
+        if len(calls) in (4, 6):
+            raise KeyboardInterrupt
+        return cholesky(K)
+
+    cholesky = state_prior.cholesky
+    monkeypatch.setattr(state_prior, "cholesky", interrupted)
+    model = TwoStepKEqL(*PAIR, variables=("t",), states=("u", "v"))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(T, np.column_stack([Y, 2 * Y]))
+    assert len(calls) == 6 and fitted_attributes(model) == {}

@@ -7,7 +7,13 @@ import pytest
 from scipy.optimize import least_squares
 
 from keql._numerics import optimisation
-from keql._numerics.optimisation import Backtracking, Damping, FullSteps, Stop
+from keql._numerics.optimisation import (
+    Backtracking,
+    Damping,
+    FullSteps,
+    Interruption,
+    Stop,
+)
 
 
 def minimise(problem, start, *, damping, tol, **settings):
@@ -369,3 +375,32 @@ def test_full_steps_that_lead_back_and_forth_are_given_up():
     assert end(0.98) == (Stop.NO_PROGRESS, 8)
     stop, n_iter = end(0.6)
     assert stop is Stop.CONVERGED and 8 < n_iter <= 15
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_an_interrupted_search_has_the_best_that_was_evaluated(n):
+    values, interruption = [3.0, 1.0, 2.0, 4.0], Interruption()
+
+    def objective(theta, eval_gradient=True):
+        if theta[0] == n - 1:
+            raise KeyboardInterrupt
+        value = values[int(theta[0])]
+        return (value, np.zeros(1)) if eval_gradient else value
+
+    def find(objective, thetas):
+        for theta in thetas:
+            objective(theta)
+        return thetas[-1], objective(thetas[-1], eval_gradient=False)
+
+    thetas = np.arange(4.0)[:, None]
+    if n == 1:  # nothing was evaluated
+        with pytest.raises(KeyboardInterrupt):
+            interruption.best(find, objective, thetas)
+        return
+    theta, value = interruption.best(find, objective, thetas)
+    assert (theta, value) == {2: (0, 3.0), 5: (3, 4.0)}[n]
+    assert interruption.has_come == (n == 2)
+    for other in (interruption, Interruption(is_kept=False)):
+        if n == 2:
+            with pytest.raises(KeyboardInterrupt):
+                other.best(find, objective, thetas)

@@ -537,9 +537,9 @@ def test_default_prior_of_many_rows():
     data = [sample(300)]
     best = log_marginal_likelihood(*fit_state_prior(data), data)
     prior = StatePrior(data, size_or_one(data[0].values), None)
-    theta, _ = _search(
-        prior.thinned(StatePriorSettings().coarse_rows), prior.starts()[0]
-    )
+    settings = StatePriorSettings()
+    given = prior.starts()[0], settings, prior.bounds
+    theta, _ = _search(prior.thinned(settings.coarse_rows), *given)
     assert best > log_marginal_likelihood(*prior.unpack(theta), data) + 0.5
 
 
