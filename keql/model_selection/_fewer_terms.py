@@ -118,13 +118,9 @@ class _Path:
         self.two_step, self.table = two_step, table
         self.context, self.criteria = context, criteria
         self.granted = information_of_a_term(problem, result.loss)
-        is_small = len(problem.blocks) <= context.criteria.n_functions
-        self.odds = table.odds(TermPrior()) if is_small and table.is_open else None
         self.fits, self.steps, self.errors = [], [], []
+        self.odds, self.within_noise = table.odds(TermPrior()), None
         self._add(list(range(len(table.groups))), problem, result)
-        noise = PredictionScale(two_step.observations).noise(two_step.observation_noise)
-        allowed = context.criteria.noise_limited * noise
-        self.within_noise = rms(self.errors[0]) <= allowed
 
     def _add(self, kept, problem, result):
         model = problem.linearise(problem.evaluate(result.solution))
@@ -133,10 +129,29 @@ class _Path:
         misfit = problem.misfit(result.solution)
         self.fits.append((kept, problem, result))
         self.errors.append(errors)
+        if self.within_noise is None:
+            self.within_noise = rms(errors) <= self._allowed
         figures = result.loss, misfit, rms(errors)
-        if self.odds is not None:
+        if self._has_evidence and not self.table.exceeding(kept):
             figures = *figures, model.log_evidence() + self.odds(kept)
         self.steps.append(TermsStep(terms, *figures))
+
+    @property
+    def _allowed(self):
+        """Error of predictions up to which noise hides how well a fit predicts."""
+        scale = PredictionScale(self.two_step.observations)
+        noise = scale.noise(self.two_step.observation_noise)
+        return self.context.criteria.noise_limited * noise
+
+    @property
+    def _has_evidence(self):
+        """Whether sets of terms are compared by evidence: of few functions.
+
+        Beyond the noise it tells of what the kernel of the states does not suit.
+        """
+        is_small = len(self.two_step.observations.functions)
+        is_small = is_small <= self.context.criteria.n_functions
+        return self.within_noise and self.table.is_open and is_small
 
     def extend(self):
         """Take terms out until that is hopeless, or the number is certain."""
@@ -214,7 +229,7 @@ class _Path:
 
     def _or_more_probable(self, place):
         """A place, or that of far more probable terms that predict no worse."""
-        if self.odds is None or not self.within_noise:
+        if not self._has_evidence:
             return place
         logs = np.array([step.log_evidence for step in self.steps])
         best = self._first + int(np.argmax(logs[self._first :]))
