@@ -207,6 +207,11 @@ class BoundaryValueRegression:
         return self.prior.scale * (whitened.parts[-1] @ whitened.projected)
 
     @property
+    def loss(self):
+        """The objective at its minimum, boundary values eliminated."""
+        return _loss(self._whitened)
+
+    @property
     def misfit(self):
         """Mean square of the residuals in units of the noise levels."""
         pairs = zip(self.functions, self._alpha, strict=True)

@@ -246,18 +246,13 @@ class EvolutionProblem:
 
     def linearise(self, evaluation):
         """The model at an evaluation; None if the equation cannot be integrated."""
-        iterate, maps, kept = evaluation.iterate, [], ResponsesKept()
-        for m, observed in enumerate(self.observed):
-            response = self._response(iterate, m)
-            if response is None:
-                return None
-            maps.append(observed @ response)
-            kept.append(response)
+        iterate, kept = evaluation.iterate, ResponsesKept()
+        maps = self.responses(iterate, kept)
+        if maps is None:
+            return None
         try:
             fits = [
-                BoundaryValueRegression(
-                    self.boundary, maps, self.functions, prior
-                ).with_best_prior()
+                self.regression(iterate, maps, prior).with_best_prior()
                 for prior in self.priors
             ]
             regression, loss = min(fits, key=lambda fit: fit[1])
@@ -267,6 +262,31 @@ class EvolutionProblem:
             return model if np.isfinite(model.evaluation.loss) else None
         except np.linalg.LinAlgError:  # of weights with effects beyond bounds
             return None
+
+    def responses(self, iterate, kept=None):
+        """Effects (N_m, 1 + p + c) of unknowns on the observations of each function.
+
+        A list, or None if the equation cannot be integrated. The effects on the states
+        are appended to `kept`.
+        """
+        maps = []
+        for m, observed in enumerate(self.observed):
+            response = self._response(iterate, m)
+            if response is None or not np.all(np.isfinite(response)):
+                return None
+            maps.append(observed @ response)
+            if kept is not None:
+                kept.append(response)
+        return maps
+
+    def regression(self, iterate, maps, prior=None):
+        """Weights and boundary values from the observations, with a prior as it is.
+
+        `maps` are the responses; of no iterate more than these is needed. The prior is
+        the first one unless it is given.
+        """
+        prior = prior or self.prior
+        return BoundaryValueRegression(self.boundary, maps, self.functions, prior)
 
     def _response(self, iterate, m):
         """The state of a function on the grid as effects of all unknowns.

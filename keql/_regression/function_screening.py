@@ -52,7 +52,12 @@ class Screened:
 
 
 def can_be_screened(learned, fewest=8):
-    """Whether collocation points are enough to integrate functions along the states."""
+    """Whether collocation points are enough to integrate functions along the states.
+
+    In space they are not those of one path in time.
+    """
+    if len(learned.variables) > 1:
+        return False
     parts = (part for e in range(len(learned.equations)) for part in _times(learned, e))
     return all(len(np.unique(part)) >= fewest for part in parts)
 

@@ -1,7 +1,7 @@
-"""The functions that ordinary differential equations may have, as values.
+"""The functions that evolution equations may have, as values.
 
 Products of operators, and elementary functions of each operator and of time with their
-inner parameters on a grid, in units of the data.
+inner parameters on a grid, in units of the data; of fields, functions of the state.
 """
 
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ class ElementarySettings:
 
     degree : int. Highest of products of operators beside the functions.
     most_products : int. Lower degrees are taken where there are more products.
+    of_derivatives : bool. Whether there are functions of derivatives and of time, too.
     n_expected : float. How many products an equation has before data are seen, and how
         many functions; all of either are as probable.
     n_parameters : int. Values of the parameter of a function of a state on the grid.
@@ -43,10 +44,13 @@ class ElementarySettings:
         sets are worth being solved for.
     near : float. These are the sets whose log evidence is lower by at most this: odds
         of one to twenty, up to which they are told beside the terms.
+    grid : tuple. Steps in time and points in space on which functions of fields are
+        compared.
     """
 
     degree: int = 3
     most_products: int = 25
+    of_derivatives: bool = True
     n_expected: float = 3.0
     n_parameters: int = 7
     most_waves: float = 40.0
@@ -64,6 +68,17 @@ class ElementarySettings:
     margin: float = 10.0
     much_noise: float = 2e-3
     near: float = 3.0
+    grid: tuple = (20, 40)
+
+    @classmethod
+    def of_fields(cls):
+        """For states in time and space: in these, functions are of the state itself.
+
+        Each step takes a tenth of a second, kernels and noise being found anew.
+        """
+        few = {"n_parameters": 5, "most_waves": 0.0, "n_tried": 2, "n_rounds": 2}
+        steps = {"max_steps": 15, "tol": 1e-5, "part": 3e-2}
+        return cls(of_derivatives=False, **few, **steps)
 
 
 @dataclass(frozen=True)
@@ -92,6 +107,7 @@ class FunctionTable:
 
     def __init__(self, learned, settings):
         self.names = tuple(learned.setup.unknown_names(learned.variables))
+        self.states = learned.observations.states
         n_columns, d = len(self.names), len(learned.variables)
         self.sizes = [rms(target) or 1.0 for target in learned.targets]
         self.features = [e.training_features[:, :n_columns] for e in learned.equations]
@@ -118,10 +134,26 @@ class FunctionTable:
         """
         monomials = products(operators, settings.degree, settings.most_products)
         yield from (Elementary(powers) for powers in monomials)
+        if settings.of_derivatives:
+            yield from self._functions_of(e, operators, operators, settings)
+            yield from self._functions_of_time(e, operators, settings)
+            return
+        states = [name for name in operators if name in self.states]
+        yield from self._functions_of(e, states, states, settings)
+
+    def _functions_of_time(self, e, operators, settings):
+        """Time, its waves and decays, alone and times an operator."""
         # Beside these, a slow sine of time would stand for time itself.
-        factors = [(), *(((name, 1),) for name in operators)]
-        time = self.names[0]
+        factors, time = [(), *(((name, 1),) for name in operators)], self.names[0]
         yield from (Elementary(((time, 1), *powers)) for powers in factors)
+        n_frequencies = min(settings.n_frequencies, self.n_times)
+        driven = factors[:1] if self.is_system else factors
+        for family, k in _time_grid(self.features[e][:, 0], n_frequencies):
+            yield from (Elementary(powers, family, time, k) for powers in driven)
+
+    def _functions_of(self, e, operators, factors, settings):
+        """Functions of each operator, alone and times one of the factors."""
+        factors = [(), *(((name, 1),) for name in factors)]
         S = self.features[e]
         positive = [o for o in operators if np.min(S[:, self.names.index(o)]) > 0]
         for name in operators:
@@ -144,10 +176,6 @@ class FunctionTable:
                 for powers in own:
                     yield Elementary(powers, "sin", name, k)
                     yield Elementary(powers, "cos", name, k)
-        n_frequencies = min(settings.n_frequencies, self.n_times)
-        driven = factors[:1] if self.is_system else factors
-        for family, k in _time_grid(S[:, 0], n_frequencies):
-            yield from (Elementary(powers, family, time, k) for powers in driven)
 
     def scale(self, term):
         """Prior standard deviation of the coefficient of a term."""

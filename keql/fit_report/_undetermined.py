@@ -1,7 +1,7 @@
 """Equations that the data do not determine, or do not tell from others."""
 
 from collections import Counter
-from math import exp
+from math import exp, log
 
 import numpy as np
 
@@ -430,13 +430,20 @@ def rivals_in_words(rivals, most=3):
     if len(rivals) < 2:
         return ""
     (chosen, _), *others = rivals
-    texts = [f"{_difference(t, chosen)} (odds {exp(o):.2g})" for t, o in others[:most]]
+    texts = [f"{_difference(t, chosen)} ({_odds(o)})" for t, o in others[:most]]
     if len(others) > most:
         texts.append(f"{len(others) - most} more")
     return (
         f"the data do not tell the terms from others: {'; '.join(texts)}. Observe "
         "more, or with less noise, or say more of the equation"
     )
+
+
+def _odds(log_odds, most=1e6):
+    """Odds as text, those beyond `most` as such."""
+    if log_odds > log(most):
+        return f"odds above {most:,.0f}"
+    return f"odds {exp(log_odds):.2g}"
 
 
 def _difference(terms, chosen):

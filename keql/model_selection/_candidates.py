@@ -65,11 +65,11 @@ def candidates(two_step, given, settings):
 
 
 def _elementary(two_step, given, why_not, most_states=2):
-    """Exact states of ordinary differential equations with elementary functions."""
-    setup = two_step.setup
+    """Exact states with elementary functions, in space those of a single state."""
+    setup, d = two_step.setup, len(two_step.variables)
     names = [t.name for t in setup.equations if t.depends_on is not None]
-    if len(two_step.variables) > 1:
-        why_not = why_not or "it is tried for ordinary differential equations only"
+    if d > 1 and setup.is_system:
+        why_not = why_not or "in space it is tried for single equations only"
     elif any(given.of_equation(name).n_terms != "auto" for name in names):
         why_not = why_not or 'only n_terms="auto" asks for any terms'
     elif setup.inputs.names:
@@ -77,7 +77,7 @@ def _elementary(two_step, given, why_not, most_states=2):
     elif len(two_step.observations.states) > most_states:
         why_not = why_not or f"it is tried for {most_states} states at most"
     n_columns = len(setup.unknown_names(two_step.variables))
-    features = two_step.equation.training_features[:, 1:n_columns]
+    features = two_step.equation.training_features[:, d:n_columns]
     why_not = why_not or _why_powers_are_alike(features, 4)
     hypothesis = replace(given, name="elementary functions", has_functions=True)
     return Candidate(_exact(hypothesis), why_not)

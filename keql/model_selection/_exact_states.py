@@ -1,23 +1,14 @@
 """The search among hypotheses whose states obey the equation exactly."""
 
-from copy import copy
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from keql._evolution.trajectories import make_trajectory_problem
-from keql._numerics.optimisation import Result, Stop, or_stopped
+from keql._numerics.optimisation import Stop, or_stopped
 from keql._observations.data import PredictionScale
-from keql._regression.elementary import (
-    ElementarySearch,
-    extends,
-    with_digits,
-)
-from keql._regression.function_table import ElementarySettings, FunctionTable
 from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
-from keql.equation import PolynomialBasis, terms_of
 from keql.model_selection._annealing import anneal
 from keql.model_selection._criteria import sees_noise
 from keql.model_selection._evolution_terms import (
@@ -26,8 +17,9 @@ from keql.model_selection._evolution_terms import (
     meets_data,
     predicts_within_noise,
 )
-from keql.model_selection._fit import Fit, JointFamily, fit_jointly
+from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import (
+    fit_elementary,
     fit_from_wave,
     or_from_diffusion,
     or_more_terms,
@@ -36,8 +28,6 @@ from keql.model_selection._state_kernels import compare_kernels, warm_start
 from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
     fit_trajectories,
-    solve_trajectories,
-    step_of,
 )
 
 
@@ -60,84 +50,6 @@ def fit_hypothesis(hypothesis, two_step, context, learned=None):
     )
 
 
-def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
-    """Exact trajectories with elementary functions among the terms.
-
-    two_step : LearnedModel. The two-step solution.
-    hypothesis : Hypothesis. The noise, and what the fit is called.
-    context : Context. How problems are solved.
-    simpler : Fit, default=None. Trajectories of polynomials that are near; None: the
-        search starts from the states of two steps.
-    enough : float, default=0. Error of predictions, in their units, at which no other
-        set of functions is tried.
-
-    Returns fit : Fit or None. With the terms of the highest evidence; its path has the
-    polynomials, too.
-    """
-    names = [operator.name for operator in two_step.observations.operators]
-    given = [hypothesis.of_state(name).observation_noise for name in names]
-    problem = make_trajectory_problem(two_step, np.array(given, dtype=float))
-    settings = ElementarySettings()
-    offered = FunctionTable(two_step, settings)
-    start, iterate = [], problem.start()
-    if simpler is not None:
-        iterate, own = simpler.result.solution, simpler.problem
-        problem = replace(problem, times=own.times, prior=own.prior)
-        for e, equation in enumerate(iterate.equations):
-            terms = terms_of(equation)
-            values = terms.coefficients @ equation.weights
-            pairs = zip(terms.products, values, strict=True)
-            start += [(offered.term(e, powers), value) for powers, value in pairs]
-    report = partial(_report_step, context, two_step)
-    search = ElementarySearch(problem, offered, settings, report)
-    best = search.run(start, iterate, enough)
-    if search.is_stopped:
-        return None if simpler is None else simpler.stopped(Stop.CALLBACK)
-    if best is None or not best.has_functions:
-        return None
-    return _fit_of_terms(best, search, two_step, hypothesis, context)
-
-
-def _report_step(context, two_step, model, n_iter):
-    """Tell of a step of a search; returns whether it is to be stopped."""
-    loss = model.regression.loss
-    curves = {"loss_curve": [loss], "damping_curve": [0.0]}
-    result = Result(model.solution, loss, model, n_iter=n_iter, **curves)
-    return context.report(two_step, model.problem, result)
-
-
-def _fit_of_terms(best, search, two_step, hypothesis, context):
-    """The Fit of the terms of a search, their inner parameters held, or None."""
-    offered, terms, equations = search.offered, with_digits(best), []
-    if len({(term.equation, term.function.name) for term in terms}) < len(terms):
-        return None  # functions that are printed alike
-    for e, equation in enumerate(two_step.equations):
-        equation = copy(equation)
-        own = [i for i, term in enumerate(terms) if term.equation == e]
-        if two_step.setup.equations[e].depends_on is not None:
-            equation.basis = PolynomialBasis(offered.kernel([terms[i] for i in own]))
-            equation.weights = best.values[own]
-        equations.append(equation)
-    learned = replace(two_step, equations=tuple(equations))
-    problem = replace(best.model.problem, learned=learned)
-    start = replace(best.iterate, equations=learned.equations)
-    settings = TrajectorySearchSettings()
-    result = solve_trajectories(learned, context, settings, problem, start)
-    if result is None or not (result.converged or result.interrupted):
-        return None
-    first, *others = search.steps
-    told = [r for r in others if r.has_functions and not extends(r, best)]
-    path = [step_of(refined, two_step) for refined in (best, first, *told)]
-    return Fit(
-        hypothesis,
-        learned,
-        result.model.problem,
-        result,
-        learned.state_kernel,
-        terms_path=path,
-    )
-
-
 class ExactSearch:
     """The order in which exact states are tried, and when nothing else is.
 
@@ -157,6 +69,7 @@ class ExactSearch:
         self.size = PredictionScale(two_step.observations).size
         self.table, self.agreed = table, False
         self.direct, self.wave, self.so_far = {}, None, None
+        self.near = []  # Fits beside which elementary functions were tried
         self.not_tried = [
             (row.hypothesis.name, row.why_not) for row in table if row.why_not
         ]
@@ -425,7 +338,30 @@ class ExactSearch:
             self.leave_out([varying], "there are many functions")
         elif not varying.why_not:
             best = self._or_wider(best, varying)
-        return best
+        return self._or_functions(best)
+
+    def _or_functions(self, best):
+        """Exact states in space, or those with elementary functions.
+
+        Of noisy data these are more probable, exact data they meet.
+        """
+        if not self._elementary_rows or best is None or best.result.interrupted:
+            return best
+        is_noisy = sees_noise(self.two_step)
+        if is_noisy != meets_data(best, *self.known) or self.in_doubt(best.error):
+            far = is_noisy or self.in_doubt(best.error)
+            reason = "no simpler equation is near" if far else "others predict well"
+            self.leave_out(self.table[-1:], reason)
+            return best
+        if best.has_functions or any(best is fit for fit in self.near):
+            return best
+        self.near.append(best)
+        other = self._elementary(best)
+        if other is None or other.result.interrupted:
+            return best if other is None else best.stopped(other.result.stop)
+        if is_noisy:
+            return best.or_more_probable(other, self.criteria.elementary)
+        return other if meets_data(other, *self.known) else best
 
     def _or_wider(self, best, row):
         """Exact states, or those of a wider hypothesis if these predict clearly better.
@@ -445,11 +381,16 @@ class ExactSearch:
         """Exact states from those of two steps if they predict well; or None.
 
         Of terms that are chosen, cubic ones and those in the coordinates, in the order
-        of the rows, are tried before other states are looked for, which takes longer.
+        of the rows, are tried before other states are looked for, which takes longer;
+        before the last row elementary functions, which take less.
         """
         for i, row in enumerate(rows):
             if row.why_not or (i and row.hypothesis.n_terms is None):
                 continue
+            if i == len(rows) - 1 and not sees_noise(self.two_step):
+                fit = self._or_functions(self.so_far)
+                if fit and (fit.result.interrupted or meets_data(fit, *self.known)):
+                    return fit
             _, fit = self._from_two_steps(row.hypothesis)
             if fit and fit.result.interrupted:
                 return fit

@@ -5,22 +5,12 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
 
 from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import Damping
 from keql._observations.data import PredictionScale, left_out_errors
-from keql.equation import (
-    PolynomialBasis,
-    SystemBasis,
-    coefficients,
-    find_terms,
-    restricted,
-    term_name,
-    values_of,
-    weights_of,
-)
+from keql._regression.term_scores import TermPrior, TermTable
 
 
 @dataclass(frozen=True)
@@ -60,8 +50,8 @@ class TermsStep(NamedTuple):
     misfit : float. Mean square of the residuals in units of the noise levels.
     error : float. Root mean square error of predicting each observation from all
         others.
-    log_evidence : float. Of exact states: log probability of the terms given the
-        observations, up to a constant; not a number for others.
+    log_evidence : float. Log probability of the terms given the observations, up to a
+        constant; not a number where it was not computed.
     coefficients : dict of str to float. Of exact states: as they are printed.
     """
 
@@ -73,179 +63,6 @@ class TermsStep(NamedTuple):
     coefficients: dict | None = None
 
 
-class TermTable:
-    """The terms of all equations of a problem, those that may go among them.
-
-    Terms have positions from 0 to q, one equation after the other; those of an equation
-    whose `n_terms` is None stay, and its weights stand for them.
-
-    groups : ndarray of shape (q,). The equation of each term; -1 if it stays.
-    fewest : list of int. How many terms each equation keeps at least.
-    is_open : bool. Whether their number is to be found.
-    names : list of str. Names of the terms; in a system after that of the equation.
-    kinds : ndarray of shape (q, 3). Of each term its equation (its group), its degree,
-        and whether it depends on coordinates; negative if it stays.
-    """
-
-    def __init__(self, two_step, basis, hypothesis):
-        setup, self.is_system = two_step.setup, two_step.setup.is_system
-        self.equation_names = [terms.name for terms in setup.equations]
-        n_columns = len(setup.unknown_names(two_step.variables))
-        self.exponents, self.names, groups, self.fewest = [], [], [], []
-        self.is_open, given, self.fixed = False, [], []
-        for e, (terms, own_basis) in enumerate(
-            zip(setup.equations, self._bases(basis), strict=True)
-        ):
-            n_terms = hypothesis.of_equation(terms.name).n_terms
-            if terms.depends_on is None or n_terms is None:
-                self.exponents.append(None)
-                size = basis.sizes[e] if self.is_system else n_columns
-                groups += [-1] * size
-                self.names += [f"{terms.name}: weight {i + 1}" for i in range(size)]
-                self.fewest.append(size)
-                continue
-            own = find_terms(own_basis.kernel, n_columns, n_terms)
-            names = [term_name(two_step, powers) for powers in own]
-            if self.is_system:
-                names = [f"{terms.name}: {name}" for name in names]
-            self.exponents.append(own)
-            self.names += names
-            groups += [e] * len(own)
-            given.append(n_terms)
-            if n_terms != "auto":
-                self.fixed.append(e)
-            self.fewest.append(1 if n_terms == "auto" else n_terms)
-        self.is_open = "auto" in given
-        self.groups = np.array(groups, dtype=int)
-        d = len(two_step.variables)
-        shapes = [
-            np.full((fewest, 2), -1) if own is None else _shapes(own, d)
-            for own, fewest in zip(self.exponents, self.fewest, strict=True)
-        ]
-        self.kinds = np.column_stack([self.groups, np.concatenate(shapes).astype(int)])
-
-    def _bases(self, basis):
-        return basis.bases if self.is_system else [basis]
-
-    def _members(self, e, kept):
-        """Those of the positions `kept` that are terms of an equation, from 0."""
-        start = sum(self._sizes()[:e])
-        stop = start + self._sizes()[e]
-        return [i - start for i in kept if start <= i < stop]
-
-    def _sizes(self):
-        counts = [0 if own is None else len(own) for own in self.exponents]
-        return [
-            fewest if own is None else count
-            for own, count, fewest in zip(
-                self.exponents, counts, self.fewest, strict=True
-            )
-        ]
-
-    def positions(self, holds):
-        """Those of the terms for whose powers (q, c) a condition holds, or that stay.
-
-        Functions of a dictionary have no powers, and count as such for which it does.
-        """
-        flags = [
-            np.ones(size, bool) if own is None or own.ndim == 1 else holds(own)
-            for own, size in zip(self.exponents, self._sizes(), strict=True)
-        ]
-        return np.flatnonzero(np.concatenate(flags)).tolist()
-
-    def coefficients(self, basis, kept):
-        """Coefficients (len(kept), p) of the terms kept, times weights in a basis."""
-        blocks = []
-        for e, (own, each) in enumerate(
-            zip(self.exponents, self._bases(basis), strict=True)
-        ):
-            rows = self._members(e, kept)
-            if own is None:
-                blocks.append(np.eye(len(rows)))
-            else:
-                blocks.append(coefficients(each, own[rows]))
-        return linalg.block_diag(*blocks)
-
-    def values_of(self, equations):
-        """Coefficients (q,) of all terms in equations that have some of them."""
-        values = []
-        for own, equation in zip(self.exponents, equations, strict=True):
-            if own is None:
-                values.append(equation.weights)
-                continue
-            values.append(values_of(equation.basis, own, equation.weights))
-        return np.concatenate(values)
-
-    def printed(self, equations):
-        """Coefficients as equations print them, by the names of terms."""
-        return {
-            (f"{whose}: {name}" if self.is_system else name): value
-            for whose, equation in zip(self.equation_names, equations, strict=True)
-            for name, value in equation.terms().items()
-        }
-
-    def restricted(self, basis, kept):
-        """A basis of the terms kept only."""
-        bases, sizes = [], []
-        for e, (own, each) in enumerate(
-            zip(self.exponents, self._bases(basis), strict=True)
-        ):
-            rows = self._members(e, kept)
-            if own is not None:
-                each = PolynomialBasis(restricted(each.kernel, own, rows))
-            bases.append(each)
-            sizes.append(len(rows))
-        return SystemBasis(bases, sizes) if self.is_system else bases[0]
-
-    def weights(self, basis, kept, values):
-        """Weights of least norm, in a basis, of terms kept with these coefficients."""
-        parts, start = [], 0
-        for e, (own, each) in enumerate(
-            zip(self.exponents, self._bases(basis), strict=True)
-        ):
-            rows = self._members(e, kept)
-            part = values[start : start + len(rows)]
-            start += len(rows)
-            parts.append(part if own is None else weights_of(each, own[rows], part))
-        return np.concatenate(parts)
-
-    def is_fixed(self, equation):
-        """Whether the number of terms of an equation is given."""
-        return equation in self.fixed
-
-    def exceeding(self, kept):
-        """Equations that have more terms than the number that is given for them."""
-        counts = [np.sum(self.groups[kept] == e) for e in self.fixed]
-        pairs = zip(self.fixed, counts, strict=True)
-        return [e for e, count in pairs if count > self.fewest[e]]
-
-    def removable(self, kept):
-        """Positions of the terms that may still go.
-
-        Those go first of which the number is given: how many others stay is told by
-        what comes after.
-        """
-        exceeding = self.exceeding(kept)
-        return {
-            i
-            for i in kept
-            if self.groups[i] >= 0
-            and np.sum(self.groups[kept] == self.groups[i])
-            > self.fewest[self.groups[i]]
-            and (not exceeding or self.groups[i] in exceeding)
-        }
-
-
-def _shapes(terms, d):
-    """Degrees of terms, and whether they depend on the first d columns, (q, 2).
-
-    Functions of a dictionary, whose degree is not known, count as linear ones.
-    """
-    if terms.ndim == 1:
-        return np.tile([1, 0], (len(terms), 1))
-    return np.column_stack([terms.sum(axis=1), np.any(terms[:, :d], axis=1)])
-
-
 def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteria=None):
     """Take terms out of P one by one, fitting states and equation again each time.
 
@@ -255,6 +72,8 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
     observations are predicted worse without it; if there is no gap, by how well
     observations are predicted. A threshold on the loss itself would not do, as its size
     depends on how well the state kernel suits the states, which the data do not tell.
+    Where observations are met within their noise, another fit is taken if it predicts
+    no worse and its evidence is strong: kernel and noise levels are those of all.
 
     problem, result : JointProblem, Result. With the features of a polynomial kernel,
         and its solution.
@@ -300,10 +119,8 @@ class _Path:
         self.context, self.criteria = context, criteria
         self.granted = information_of_a_term(problem, result.loss)
         self.fits, self.steps, self.errors = [], [], []
+        self.odds, self.within_noise = table.odds(TermPrior()), None
         self._add(list(range(len(table.groups))), problem, result)
-        noise = PredictionScale(two_step.observations).noise(two_step.observation_noise)
-        allowed = context.criteria.noise_limited * noise
-        self.within_noise = rms(self.errors[0]) <= allowed
 
     def _add(self, kept, problem, result):
         model = problem.linearise(problem.evaluate(result.solution))
@@ -312,7 +129,29 @@ class _Path:
         misfit = problem.misfit(result.solution)
         self.fits.append((kept, problem, result))
         self.errors.append(errors)
-        self.steps.append(TermsStep(terms, result.loss, misfit, rms(errors)))
+        if self.within_noise is None:
+            self.within_noise = rms(errors) <= self._allowed
+        figures = result.loss, misfit, rms(errors)
+        if self._has_evidence and not self.table.exceeding(kept):
+            figures = *figures, model.log_evidence() + self.odds(kept)
+        self.steps.append(TermsStep(terms, *figures))
+
+    @property
+    def _allowed(self):
+        """Error of predictions up to which noise hides how well a fit predicts."""
+        scale = PredictionScale(self.two_step.observations)
+        noise = scale.noise(self.two_step.observation_noise)
+        return self.context.criteria.noise_limited * noise
+
+    @property
+    def _has_evidence(self):
+        """Whether sets of terms are compared by evidence: of few functions.
+
+        Beyond the noise it tells of what the kernel of the states does not suit.
+        """
+        is_small = len(self.two_step.observations.functions)
+        is_small = is_small <= self.context.criteria.n_functions
+        return self.within_noise and self.table.is_open and is_small
 
     def extend(self):
         """Take terms out until that is hopeless, or the number is certain."""
@@ -386,7 +225,17 @@ class _Path:
         if place is None:
             fewest = len(self.two_step.variables) > 1  # in time, exact states tell
             place = largest_gap(*self._figures(), fewest=fewest)
-        return first + place
+        return self._or_more_probable(first + place)
+
+    def _or_more_probable(self, place):
+        """A place, or that of far more probable terms that predict no worse."""
+        if not self._has_evidence:
+            return place
+        logs = np.array([step.log_evidence for step in self.steps])
+        best = self._first + int(np.argmax(logs[self._first :]))
+        is_strong = logs[best] - logs[place] > self.context.criteria.rival
+        no_worse = rms(self.errors[best]) <= rms(self.errors[place])
+        return best if is_strong and no_worse else place
 
 
 def information_of_a_term(problem, loss):

@@ -31,11 +31,12 @@ from keql._regression.screening import with_most_probable_terms
 from keql._regression.term_scores import (
     TermScores,
     TermSets,
+    TermTable,
     TrajectorySearchSettings,
 )
 from keql.equation import WeightPosterior, text_product
 from keql.model_selection._criteria import sees_noise
-from keql.model_selection._fewer_terms import TermsStep, TermTable
+from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit
 
 

@@ -13,10 +13,10 @@ from keql._evolution.initial_values import InitialValueRegression
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._joint.assembly import joint_basis
 from keql._regression.screening import ScreeningSettings, with_most_probable_terms
+from keql._regression.term_scores import TermTable
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.equation import find_terms
 from keql.kernels import RBF, Polynomial
-from keql.model_selection._fewer_terms import TermTable
 from keql.model_selection._fit import Context
 from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
