@@ -40,8 +40,9 @@ class Criteria:
         of four operators and does not depend on time, and that a noisy field whose
         quadratic equation predicts well has no cubic terms, nor coordinates in terms:
         odds that call for decisive evidence (Kass and Raftery).
-    elementary : float. The same that it has no elementary functions; beside it, each of
-        them has the odds of one among all of the table.
+    elementary : float. The same that it has no elementary functions: odds that call for
+        strong evidence, as those of `rival`. Beside it, each of them has the odds of
+        one among all of the table.
     noise_limited : float. Error, in units of the observation noise, up to which noise
         hides whether another fit predicts better.
     exact_size, exact_noise : float. Error of exact states, in units of the size of the
@@ -105,7 +106,7 @@ class Criteria:
     disagree: float = 0.1
     rival: float = 3.0
     wider: float = 7.0
-    elementary: float = 1.0
+    elementary: float = 3.0
     noise_limited: float = 2.0
     exact_size: float = 5e-3
     exact_noise: float = 1.5

@@ -69,7 +69,7 @@ class ExactSearch:
         self.size = PredictionScale(two_step.observations).size
         self.table, self.agreed = table, False
         self.direct, self.wave, self.so_far = {}, None, None
-        self.near = []  # Fits beside which elementary functions were tried
+        self.compared = []  # hypotheses, and results that were compared with theirs
         self.not_tried = [
             (row.hypothesis.name, row.why_not) for row in table if row.why_not
         ]
@@ -172,6 +172,7 @@ class ExactSearch:
                 if fit is not None and hypothesis in strict:
                     # So many terms come near to anything: they have to be exact.
                     fit = fit if self._misses_nothing(fit) else None
+                    best, fit = self._by_evidence(best, fit)
                 if fit is not None and (best is None or self._is_better(fit, best)):
                     best = self.so_far = fit
                 if best is not None and self._misses_nothing(best):
@@ -180,6 +181,36 @@ class ExactSearch:
                     self.agreed = True
                     return self._among_noisy(before, rows, wider)
         return self._among_noisy(best, rows, wider)
+
+    def _by_evidence(self, best, other):
+        """Trajectories, and those of a wider hypothesis that may be better, or None.
+
+        Where there is noise and both were solved for, these have to be more probable.
+        """
+        if not (best and other and sees_noise(self.two_step)):
+            return best, other
+        own, known = best.log_evidences, other.log_evidences
+        chosen, terms = (frozenset(fit.term_names) for fit in (best, other))
+        if terms in own:  # of another hypothesis
+            return best, other if own[terms] > own.get(chosen, np.inf) else None
+        if chosen not in known:
+            return best, other
+        found = self._or_more_probable(best, other)
+        return (best, other) if found.result is other.result else (found, None)
+
+    def _or_more_probable(self, fit, other):
+        """A fit, or one of a wider hypothesis whose evidence outweighs its odds."""
+        criteria = self.criteria
+        odds = criteria.elementary if other.has_functions else criteria.wider
+        self.compared.append((other.hypothesis.name, fit.result))
+        return fit.or_more_probable(other, odds)
+
+    def _is_compared(self, hypothesis, fit):
+        """Whether a fit was compared with a hypothesis already."""
+        return any(
+            name == hypothesis.name and result is fit.result
+            for name, result in self.compared
+        )
 
     def _is_better(self, fit, other):
         """Whether trajectories predict clearly better than others.
@@ -248,21 +279,24 @@ class ExactSearch:
         if sees_noise(self.two_step) and place < len(names) - 1:
             higher += wider[-1:]
         for row in higher:
+            if self._is_compared(row, fit):
+                continue
             settings = TrajectorySearchSettings(n_tried=2) if row in wider else None
             given = self.two_steps(row), row, self.context, settings, fit
             other = or_stopped(fit, fit_trajectories, *given)
             if other is not None and other.result.interrupted:
                 return fit.stopped(other.result.stop)
             if other is not None and row in wider:
-                fit = fit.or_more_probable(other, self.criteria.wider)
+                fit = self._or_more_probable(fit, other)
             elif other is not None:
                 fit = other
-        if sees_noise(self.two_step) and self._elementary_rows:
+        functions = self._elementary_rows if sees_noise(self.two_step) else []
+        if functions and not self._is_compared(functions[0], fit):
             other = self._elementary(fit)
             if other is not None and other.result.interrupted:
                 return fit.stopped(other.result.stop)
             if other is not None:
-                fit = fit.or_more_probable(other, self.criteria.elementary)
+                fit = self._or_more_probable(fit, other)
         return fit
 
     def _trajectories_from(self, find_kernels, hypothesis, best):
@@ -353,14 +387,15 @@ class ExactSearch:
             reason = "no simpler equation is near" if far else "others predict well"
             self.leave_out(self.table[-1:], reason)
             return best
-        if best.has_functions or any(best is fit for fit in self.near):
+        [functions] = self._elementary_rows
+        if best.has_functions or self._is_compared(functions, best):
             return best
-        self.near.append(best)
+        self.compared.append((functions.name, best.result))
         other = self._elementary(best)
         if other is None or other.result.interrupted:
             return best if other is None else best.stopped(other.result.stop)
         if is_noisy:
-            return best.or_more_probable(other, self.criteria.elementary)
+            return self._or_more_probable(best, other)
         return other if meets_data(other, *self.known) else best
 
     def _or_wider(self, best, row):
