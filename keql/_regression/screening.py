@@ -1,13 +1,23 @@
-"""Of many terms, those that are most probable at the states to start from."""
+"""The terms that equations may have, and which of them are worth being solved for."""
 
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import combinations
+from math import comb
 
 import numpy as np
+from scipy import linalg
 
 from keql._numerics.linalg import rms
 from keql._numerics.subsets import SubsetEvidence, TermOdds
-from keql.equation import PolynomialBasis, find_terms, restricted, weights_of
+from keql.equation import (
+    PolynomialBasis,
+    coefficients,
+    find_terms,
+    restricted,
+    weights_of,
+)
+from keql.kernels import Restriction
 
 
 @dataclass(frozen=True)
@@ -77,3 +87,121 @@ def _in_most_probable_terms(equation, target, noise, n_terms, settings):
     equation.basis = PolynomialBasis(restricted(basis.kernel, exponents, kept))
     equation.weights = weights_of(equation.basis, exponents[kept], values)
     return equation
+
+
+class CandidateTerms:
+    """The terms that an equation may have.
+
+    equation : LearnedEquation. Of all terms, its features those of a polynomial kernel.
+    """
+
+    def __init__(self, equation):
+        n_columns = len(equation.variables) + equation.n_operators
+        self.exponents = find_terms(equation.basis.kernel, n_columns, "auto")
+        self.log_odds = TermOdds(self.exponents.sum(axis=1))
+        self.equation = copy(equation)
+        self.equation.weights = np.zeros_like(equation.weights)
+        # Weights of each term alone.
+        units = np.eye(len(self.exponents))
+        self.single = weights_of(equation.basis, self.exponents, units)
+
+    def directions(self, terms):
+        """Orthonormal directions (p, q) of the weights of equations with q terms."""
+        return linalg.qr(self.single[:, list(terms)], mode="economic")[0]
+
+    def most_probable(self, terms, target, features, scale=1.0):
+        """The most probable equation with some of the terms.
+
+        Of a whitened regression (:meth:`BoundaryValueRegression.whitened`) in which
+        weights are in units of a scale.
+        """
+        exponents, D = self.exponents[list(terms)], self.directions(terms)
+        # Effects may be so large that normal equations would be singular.
+        A = np.vstack([features @ D, np.eye(len(terms))])
+        b = np.concatenate([target, np.zeros(len(terms))])
+        weights = scale * (D @ linalg.lstsq(A, b)[0])
+        return self.with_values(
+            terms, coefficients(self.equation.basis, exponents) @ weights
+        )
+
+    def with_values(self, terms, values):
+        """The equation with some of the terms, given the values of coefficients."""
+        exponents = self.exponents[list(terms)]
+        kernel = Restriction(
+            self.equation.basis.kernel, [*map(tuple, exponents.tolist())]
+        )
+        equation = copy(self.equation)
+        equation.basis = PolynomialBasis(kernel)
+        equation.weights = weights_of(equation.basis, exponents, values)
+        return equation
+
+    def complete(self, equation):
+        """An equation in the features of all terms."""
+        exponents = self.terms_of(equation)
+        values = coefficients(equation.basis, self.exponents[exponents])
+        complete = copy(self.equation)
+        complete.weights = self.single[:, exponents] @ (values @ equation.weights)
+        return complete
+
+    def leading_terms(self, axis):
+        """Positions of those with a derivative of the highest order in space, a set."""
+        equation = self.equation
+        orders = [
+            max(orders[1 - axis] for orders, _ in operator.terms)
+            for operator in equation.operators[: equation.n_operators]
+        ]
+        columns = len(equation.variables) + np.flatnonzero(orders == np.max(orders))
+        return {*np.flatnonzero(np.any(self.exponents[:, columns], axis=1)).tolist()}
+
+    def terms_of(self, equation):
+        """Positions of the terms of an equation."""
+        n_columns = self.exponents.shape[1]
+        has = find_terms(equation.basis.kernel, n_columns, "auto").tolist()
+        return [i for i, powers in enumerate(self.exponents.tolist()) if powers in has]
+
+    def sets(self, n_terms, best, settings):
+        """Sets of terms to be compared, as tuples of positions in rising order.
+
+        `n_terms` says how many terms there are, or is "auto"; `best` is the best set so
+        far, or None.
+        """
+        n = len(self.exponents)
+        sizes = range(1, settings.max_size + 1) if n_terms == "auto" else [n_terms]
+        sets = set()
+        for size in sizes:
+            if comb(n, size) <= settings.max_sets:
+                sets.update(combinations(range(n), size))
+        if best is not None:
+            sets.update(self._neighbours(best))
+        if n_terms != "auto":
+            sets = {terms for terms in sets if len(terms) == n_terms}
+        return sorted(sets)
+
+    def _neighbours(self, terms):
+        """Sets with one term more, one less, or one for another."""
+        others = [i for i in range(len(self.exponents)) if i not in terms]
+        near = [(*terms, i) for i in others]
+        for j in terms:
+            kept = [i for i in terms if i != j]
+            near += [tuple(kept), *((*kept, i) for i in others)]
+        return {tuple(sorted(each)) for each in near if each}
+
+    def ranked(self, sets, target, features):
+        """Sets of terms by falling evidence in a whitened regression."""
+        return [terms for _, terms in self.losses(sets, target, features)]
+
+    def losses(self, sets, target, features):
+        """The same with minus their log evidence, up to a constant: pairs."""
+        A, b = features.T @ features, features.T @ target
+        losses = []
+        for terms in sets:
+            D = self.directions(terms)
+            try:
+                L = linalg.cholesky(D.T @ A @ D + np.eye(len(terms)), lower=True)
+            except linalg.LinAlgError:  # effects nearly beyond bounds
+                continue
+            z = linalg.solve_triangular(L, D.T @ b, lower=True)
+            determinant = np.log(np.diag(L)).sum()
+            loss = determinant - self.log_odds(terms) - 0.5 * z @ z
+            losses.append((loss, terms))
+        return sorted(losses)

@@ -146,6 +146,29 @@ def missed_in_space(fit, two_step, criteria):
     return factor if factor > criteria.interpolated else 0.0
 
 
+def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):
+    """Whether nothing better than exact states is to be looked for.
+
+    Observations are predicted to a small part of their size, or as well as their
+    noise, as it would be without an equation, allows; `own_noise` is that with it, if
+    it counts where the other one confirms it.
+    """
+    scale = PredictionScale(two_step.observations)
+    noise = scale.noise(two_step.observation_noise)
+    own_noise = scale.noise(own_noise)
+    if own_noise < criteria.exact_noise * noise:
+        noise = max(noise, own_noise)
+    return fit.error < max(
+        criteria.exact_size * scale.size, criteria.exact_noise * noise
+    )
+
+
+def meets_data(fit, two_step, criteria):
+    """Whether exact states predict within the noise, and miss no exact data."""
+    misses = missed_in_space(fit, two_step, criteria)
+    return predicts_within_noise(fit, two_step, criteria) and not misses
+
+
 def _are_monomials(terms):
     """Whether names of terms are products of whole powers of features."""
     texts = [name.rpartition(": ")[2] for name in terms]

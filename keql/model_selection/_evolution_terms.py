@@ -12,27 +12,17 @@ more terms are on offer, the more is asked of each.
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
-from math import comb
 
 import numpy as np
-from scipy import linalg
 
 from keql._evolution.model import joined, with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import FullSteps, Stop, keep_best, minimise
-from keql._numerics.subsets import TermOdds
-from keql._observations.data import PredictionScale, left_out_errors
-from keql.equation import (
-    InducingBasis,
-    PolynomialBasis,
-    coefficients,
-    find_terms,
-    weights_of,
-)
-from keql.kernels import Restriction
-from keql.model_selection._criteria import missed_in_space
+from keql._observations.data import left_out_errors
+from keql._regression.screening import CandidateTerms
+from keql.equation import InducingBasis
+from keql.model_selection._criteria import sees_noise
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit
 from keql.model_selection._trajectory_terms import fit_trajectories
@@ -52,6 +42,10 @@ class TermSearchSettings:
     tol : float. Change of the states that ends the steps at the end, in units of the
         `tol` of the fit; sets are compared at ten times that change.
     better : float. By which the log evidence of a better set is higher at least.
+    rival, n_rivals : float, int. Within noise, sets of a log evidence that is lower by
+        less than this, linearised at the best one, and without one of its terms, are
+        solved for at the end, so many at most: odds of one to twenty, up to which
+        rivals are told (Kass and Raftery, "Bayes factors", JASA 90, 1995).
     n_steps, n_points : int. Steps in time and points in space of the coarse grid on
         which sets are compared first: on half as many of each a solution takes a tenth
         of the time.
@@ -65,122 +59,10 @@ class TermSearchSettings:
     max_steps: int = 15
     tol: float = 10.0
     better: float = 0.1
+    rival: float = 3.0
+    n_rivals: int = 3
     n_steps: int = 20
     n_points: int = 40
-
-
-class CandidateTerms:
-    """The terms that an equation may have.
-
-    equation : LearnedEquation. Of all terms, its features those of a polynomial kernel.
-    """
-
-    def __init__(self, equation):
-        n_columns = len(equation.variables) + equation.n_operators
-        self.exponents = find_terms(equation.basis.kernel, n_columns, "auto")
-        self.log_odds = TermOdds(self.exponents.sum(axis=1))
-        self.equation = copy(equation)
-        self.equation.weights = np.zeros_like(equation.weights)
-        # Weights of each term alone.
-        units = np.eye(len(self.exponents))
-        self.single = weights_of(equation.basis, self.exponents, units)
-
-    def directions(self, terms):
-        """Orthonormal directions (p, q) of the weights of equations with q terms."""
-        return linalg.qr(self.single[:, list(terms)], mode="economic")[0]
-
-    def most_probable(self, terms, target, features, scale=1.0):
-        """The most probable equation with some of the terms.
-
-        Of a whitened regression (:meth:`BoundaryValueRegression.whitened`) in which
-        weights are in units of a scale.
-        """
-        exponents, D = self.exponents[list(terms)], self.directions(terms)
-        # Effects may be so large that normal equations would be singular.
-        A = np.vstack([features @ D, np.eye(len(terms))])
-        b = np.concatenate([target, np.zeros(len(terms))])
-        weights = scale * (D @ linalg.lstsq(A, b)[0])
-        return self.with_values(
-            terms, coefficients(self.equation.basis, exponents) @ weights
-        )
-
-    def with_values(self, terms, values):
-        """The equation with some of the terms, given the values of coefficients."""
-        exponents = self.exponents[list(terms)]
-        kernel = Restriction(
-            self.equation.basis.kernel, [*map(tuple, exponents.tolist())]
-        )
-        equation = copy(self.equation)
-        equation.basis = PolynomialBasis(kernel)
-        equation.weights = weights_of(equation.basis, exponents, values)
-        return equation
-
-    def complete(self, equation):
-        """An equation in the features of all terms."""
-        exponents = self.terms_of(equation)
-        values = coefficients(equation.basis, self.exponents[exponents])
-        complete = copy(self.equation)
-        complete.weights = self.single[:, exponents] @ (values @ equation.weights)
-        return complete
-
-    def leading_terms(self, axis):
-        """Positions of those with a derivative of the highest order in space, a set."""
-        equation = self.equation
-        orders = [
-            max(orders[1 - axis] for orders, _ in operator.terms)
-            for operator in equation.operators[: equation.n_operators]
-        ]
-        columns = len(equation.variables) + np.flatnonzero(orders == np.max(orders))
-        return {*np.flatnonzero(np.any(self.exponents[:, columns], axis=1)).tolist()}
-
-    def terms_of(self, equation):
-        """Positions of the terms of an equation."""
-        n_columns = self.exponents.shape[1]
-        has = find_terms(equation.basis.kernel, n_columns, "auto").tolist()
-        return [i for i, powers in enumerate(self.exponents.tolist()) if powers in has]
-
-    def sets(self, n_terms, best, settings):
-        """Sets of terms to be compared, as tuples of positions in rising order.
-
-        `n_terms` says how many terms there are, or is "auto"; `best` is the best set so
-        far, or None.
-        """
-        n = len(self.exponents)
-        sizes = range(1, settings.max_size + 1) if n_terms == "auto" else [n_terms]
-        sets = set()
-        for size in sizes:
-            if comb(n, size) <= settings.max_sets:
-                sets.update(combinations(range(n), size))
-        if best is not None:
-            sets.update(self._neighbours(best))
-        if n_terms != "auto":
-            sets = {terms for terms in sets if len(terms) == n_terms}
-        return sorted(sets)
-
-    def _neighbours(self, terms):
-        """Sets with one term more, one less, or one for another."""
-        others = [i for i in range(len(self.exponents)) if i not in terms]
-        near = [(*terms, i) for i in others]
-        for j in terms:
-            kept = [i for i in terms if i != j]
-            near += [tuple(kept), *((*kept, i) for i in others)]
-        return {tuple(sorted(each)) for each in near if each}
-
-    def ranked(self, sets, target, features):
-        """Sets of terms by falling evidence in a whitened regression."""
-        A, b = features.T @ features, features.T @ target
-        losses = []
-        for terms in sets:
-            D = self.directions(terms)
-            try:
-                L = linalg.cholesky(D.T @ A @ D + np.eye(len(terms)), lower=True)
-            except linalg.LinAlgError:  # effects nearly beyond bounds
-                continue
-            z = linalg.solve_triangular(L, D.T @ b, lower=True)
-            determinant = np.log(np.diag(L)).sum()
-            loss = determinant - self.log_odds(terms) - 0.5 * z @ z
-            losses.append((loss, terms))
-        return [terms for _, terms in sorted(losses)]
 
 
 class TermSearch:
@@ -274,6 +156,8 @@ class TermSearch:
             if is_better or not self.has_best_prior:
                 self._refresh()
             if not (is_better or self.loss < before):
+                self._try_rivals(states)
+            if not self.loss < before:
                 return
 
     def _refresh(self):
@@ -288,10 +172,43 @@ class TermSearch:
         self.has_best_prior = True
 
     def _round(self, states):
-        """Compare all sets in one linearised problem, and solve for the best of them.
+        """Solve for the best of all sets, compared in one linearised problem.
 
         They are tried in the order of their evidence until enough of them are solved;
         those after the best one so far are no better.
+        """
+        ranked, known, solve = self._compared(states)
+        wanted = self.settings.n_wanted if self.best is None else 1
+        for _, terms in ranked[: self.settings.n_tried]:
+            if terms == known or not wanted or self.stop is not None:
+                return
+            if terms not in self.tried:
+                wanted -= solve(terms)
+
+    def _try_rivals(self, states):
+        """Solve for sets that are nearly as probable as the best one, if noise is seen.
+
+        Those that have all of its terms differ little from it.
+        """
+        if not (self.settings.n_rivals and sees_noise(self.problem.learned)):
+            return
+        ranked, known, solve = self._compared(states)
+        highest = [loss for loss, terms in ranked if terms == known]
+        near = [
+            terms
+            for loss, terms in ranked
+            if highest and loss < highest[0] + self.settings.rival
+            if terms not in self.tried and not {*known} <= {*terms}
+        ]
+        for terms in near[: self.settings.n_rivals]:
+            if self.stop is None:
+                solve(terms)
+
+    def _compared(self, states):
+        """All sets in the problem that is linearised at the best one, or at states.
+
+        Returns pairs of minus the log evidence and a set, the set that is known, and a
+        function that solves for one and says whether that worked.
         """
         candidates, known = self.candidates, None
         problem, equation = self.problem, candidates.equation
@@ -301,19 +218,18 @@ class TermSearch:
             equation = candidates.complete(self.best.solution.equation)
         model = problem.linearise(problem.evaluate(problem.iterate(equation, states)))
         if model is None:
-            return
-        wanted = self.settings.n_wanted if self.best is None else 1
+            return [], known, None
         target, features = model.regression.whitened()
         sets = candidates.sets(self.n_terms, known, self.settings)
         if self.only_leading:
             sets = [terms for terms in sets if self._leading & {*terms}]
-        for terms in candidates.ranked(sets, target, features)[: self.settings.n_tried]:
-            if terms == known or not wanted or self.stop is not None:
-                return
-            if terms not in self.tried:
-                scale = model.problem.prior.scale
-                offered = candidates.most_probable(terms, target, features, scale)
-                wanted -= self.try_terms(model.problem, offered, states)
+        scale = model.problem.prior.scale
+
+        def solve(terms):
+            offered = candidates.most_probable(terms, target, features, scale)
+            return self.try_terms(model.problem, offered, states)
+
+        return candidates.losses(sets, target, features), known, solve
 
 
 def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
@@ -366,9 +282,11 @@ def _coarse_first(search, start):
     coarse = fine.with_grid(settings.n_steps, settings.n_points)
     states = coarse.interpolate_from(fine, start).states
     first = search.on(coarse)
+    first.settings = replace(settings, n_rivals=0)  # they are solved for in the end
     first.run(states)
     if first.stop is None and first.best is not None and not first.leads:
         other = search.on(coarse, only_leading=True)
+        other.settings = first.settings
         other.run(states)
         first = first.or_better(other)
         if first.stop is None and first.leads:
@@ -470,26 +388,3 @@ def exact_fit(learned, hypothesis, result, steps):
         learned.state_kernel,
         terms_path=sorted(steps, key=lambda step: -len(step.terms)),
     )
-
-
-def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):
-    """Whether nothing better than exact states is to be looked for.
-
-    Observations are predicted to a small part of their size, or as well as their
-    noise, as it would be without an equation, allows; `own_noise` is that with it, if
-    it counts where the other one confirms it.
-    """
-    scale = PredictionScale(two_step.observations)
-    noise = scale.noise(two_step.observation_noise)
-    own_noise = scale.noise(own_noise)
-    if own_noise < criteria.exact_noise * noise:
-        noise = max(noise, own_noise)
-    return fit.error < max(
-        criteria.exact_size * scale.size, criteria.exact_noise * noise
-    )
-
-
-def meets_data(fit, two_step, criteria):
-    """Whether exact states predict within the noise, and miss no exact data."""
-    misses = missed_in_space(fit, two_step, criteria)
-    return predicts_within_noise(fit, two_step, criteria) and not misses

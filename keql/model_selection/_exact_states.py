@@ -10,12 +10,14 @@ from keql._observations.data import PredictionScale
 from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
 from keql.model_selection._annealing import anneal
-from keql.model_selection._criteria import sees_noise
+from keql.model_selection._criteria import (
+    meets_data,
+    predicts_within_noise,
+    sees_noise,
+)
 from keql.model_selection._evolution_terms import (
     are_many,
     fit_exact_states,
-    meets_data,
-    predicts_within_noise,
 )
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import (

@@ -72,8 +72,9 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
     observations are predicted worse without it; if there is no gap, by how well
     observations are predicted. A threshold on the loss itself would not do, as its size
     depends on how well the state kernel suits the states, which the data do not tell.
-    Where observations are met within their noise, another fit is taken if it predicts
-    no worse and its evidence is strong: kernel and noise levels are those of all.
+    Where the loss is what noise makes it or less, which no loss is with a kernel that
+    does not suit the states, another fit is taken if its evidence is strong and it
+    predicts no worse: kernel and noise levels are those of all fits.
 
     problem, result : JointProblem, Result. With the features of a polynomial kernel,
         and its solution.
@@ -108,6 +109,8 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
 class _Path:
     """Fits with fewer and fewer terms, what each came to, and which one is taken.
 
+    odds : callable or None. Log prior probability of terms, whose evidence is
+        compared; None: it is not.
     fits : list of (list of int, JointProblem, Result). With all terms, then with fewer:
         their positions in a TermTable, the problem and its solution.
     steps, errors : list of TermsStep, list of ndarray. What they came to, and their
@@ -119,8 +122,15 @@ class _Path:
         self.context, self.criteria = context, criteria
         self.granted = information_of_a_term(problem, result.loss)
         self.fits, self.steps, self.errors = [], [], []
-        self.odds, self.within_noise = table.odds(TermPrior()), None
+        is_small = len(problem.blocks) <= context.criteria.n_functions
+        is_met = dispersion_of(problem, result.loss) <= 1.0
+        self.odds = None
+        if is_small and is_met and table.is_open:
+            self.odds = table.odds(TermPrior())
         self._add(list(range(len(table.groups))), problem, result)
+        noise = PredictionScale(two_step.observations).noise(two_step.observation_noise)
+        allowed = context.criteria.noise_limited * noise
+        self.within_noise = rms(self.errors[0]) <= allowed
 
     def _add(self, kept, problem, result):
         model = problem.linearise(problem.evaluate(result.solution))
@@ -129,29 +139,10 @@ class _Path:
         misfit = problem.misfit(result.solution)
         self.fits.append((kept, problem, result))
         self.errors.append(errors)
-        if self.within_noise is None:
-            self.within_noise = rms(errors) <= self._allowed
         figures = result.loss, misfit, rms(errors)
-        if self._has_evidence and not self.table.exceeding(kept):
+        if self.odds is not None and not self.table.exceeding(kept):
             figures = *figures, model.log_evidence() + self.odds(kept)
         self.steps.append(TermsStep(terms, *figures))
-
-    @property
-    def _allowed(self):
-        """Error of predictions up to which noise hides how well a fit predicts."""
-        scale = PredictionScale(self.two_step.observations)
-        noise = scale.noise(self.two_step.observation_noise)
-        return self.context.criteria.noise_limited * noise
-
-    @property
-    def _has_evidence(self):
-        """Whether sets of terms are compared by evidence: of few functions.
-
-        Beyond the noise it tells of what the kernel of the states does not suit.
-        """
-        is_small = len(self.two_step.observations.functions)
-        is_small = is_small <= self.context.criteria.n_functions
-        return self.within_noise and self.table.is_open and is_small
 
     def extend(self):
         """Take terms out until that is hopeless, or the number is certain."""
@@ -229,13 +220,13 @@ class _Path:
 
     def _or_more_probable(self, place):
         """A place, or that of far more probable terms that predict no worse."""
-        if not self._has_evidence:
+        if self.odds is None:
             return place
         logs = np.array([step.log_evidence for step in self.steps])
         best = self._first + int(np.argmax(logs[self._first :]))
         is_strong = logs[best] - logs[place] > self.context.criteria.rival
-        no_worse = rms(self.errors[best]) <= rms(self.errors[place])
-        return best if is_strong and no_worse else place
+        is_worse = _is_worse(self.errors[best], self.errors[place], self.criteria)
+        return best if is_strong and not is_worse else place
 
 
 def information_of_a_term(problem, loss):
@@ -245,7 +236,12 @@ def information_of_a_term(problem, loss):
     levels, in units of their mean.
     """
     n_residuals = sum(map(len, problem.precisions))
-    return 0.5 * np.log(n_residuals) * max(1.0, 2 * loss / n_residuals)
+    return 0.5 * np.log(n_residuals) * max(1.0, dispersion_of(problem, loss))
+
+
+def dispersion_of(problem, loss):
+    """The lowest loss of a problem, in units of what the noise makes it."""
+    return 2 * loss / sum(map(len, problem.precisions))
 
 
 def first_rise(losses, errors, granted, criteria, counts=None):

@@ -36,7 +36,10 @@ from keql._regression.function_table import (
 )
 from keql._regression.periodic import travelling_wave
 from keql.equation import PolynomialBasis, terms_of
-from keql.model_selection._criteria import sees_noise
+from keql.model_selection._criteria import (
+    predicts_within_noise,
+    sees_noise,
+)
 from keql.model_selection._evolution_terms import (
     CandidateTerms,
     TermSearch,
@@ -44,7 +47,6 @@ from keql.model_selection._evolution_terms import (
     are_many,
     exact_fit,
     polished,
-    predicts_within_noise,
     solve_exactly,
 )
 from keql.model_selection._fit import Fit

@@ -13,14 +13,11 @@ from keql import OneStepKEqL
 from keql._evolution.model import with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.optimisation import FullSteps, minimise
+from keql._regression.screening import CandidateTerms
 from keql.datasets import make_burgers
 from keql.kernels import Constant, Matern
-from keql.model_selection._criteria import Criteria
-from keql.model_selection._evolution_terms import (
-    CandidateTerms,
-    TermSearchSettings,
-    predicts_within_noise,
-)
+from keql.model_selection._criteria import Criteria, predicts_within_noise
+from keql.model_selection._evolution_terms import TermSearchSettings
 from keql.operators import parse_operator
 
 SETTINGS = TermSearchSettings()

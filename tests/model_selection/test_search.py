@@ -18,8 +18,11 @@ from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
 from keql.model_selection import _exact_states, _search
 from keql.model_selection._candidates import Candidate
-from keql.model_selection._criteria import Criteria, Selection
-from keql.model_selection._evolution_terms import predicts_within_noise
+from keql.model_selection._criteria import (
+    Criteria,
+    Selection,
+    predicts_within_noise,
+)
 from keql.model_selection._exact_states import ExactSearch
 from keql.model_selection._fit import Context, JointFamily
 from keql.model_selection._search import (
