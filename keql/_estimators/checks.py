@@ -11,7 +11,7 @@ import numpy as np
 from keql._numerics.arguments import in_short, naming
 from keql._observations.columns import is_name
 from keql.kernels import SystemKernel, as_kernel
-from keql.operators import DifferentialOperator, parse_operator
+from keql.operators import DifferentialOperator, parse_operator, refuse_large_gram
 
 
 def check_entries(model, equations, observations):
@@ -87,6 +87,8 @@ def check_state_kernel(given, variables, observations, setup):
 def check_problem(model, variables, observations, setup):
     """Refuse kernels and data from which an estimator can learn nothing."""
     check_state_kernel(model.state_kernel, variables, observations, setup)
+    largest = max(len(data.values) for data in observations.functions)
+    refuse_large_gram(largest, largest)
     n_unknown = sum(e.depends_on is not None for e in setup.equations) if setup else 0
     if not n_unknown:
         return

@@ -13,7 +13,7 @@ from inspect import signature
 import numpy as np
 from scipy import optimize
 
-from keql._numerics.arguments import naming
+from keql._numerics.arguments import in_short, naming
 
 
 class Stop(Enum):
@@ -350,7 +350,14 @@ def minimise_within_bounds(optimizer, objective, start, bounds):
     if callable(optimizer):
         with naming("optimizer"):
             signature(optimizer).bind(objective, start, bounds=bounds)
-        return optimizer(objective, start, bounds=bounds)
+        found = optimizer(objective, start, bounds=bounds)
+        is_pair = isinstance(found, tuple | list) and len(found) == 2
+        if not is_pair or np.shape(found[0]) != np.shape(start):
+            raise ValueError(
+                f"optimizer returned {in_short(found)}: it must return the pair of "
+                f"theta, an array of shape {np.shape(start)}, and the value there."
+            )
+        return found
     return _polish(objective, *minimise_in_boxes(objective, start, bounds), bounds)
 
 

@@ -188,13 +188,15 @@ class CollocationDefaults:
 
     For each of its observed points it gets `per_observation`, but `fewest` at least and
     `most` at most. All functions together get `total` at most, and each gets `fewest`
-    whatever that is. Several equations share these numbers.
+    whatever that is. Several equations share these numbers. A number that is given may
+    be as large as `drawn`: ten times that took six minutes for 30 observations in time.
     """
 
     per_observation: int = 5
     fewest: int = 200
     most: int = 1000
     total: int = 10_000
+    drawn: int = 1_000_000
 
     def number(self, n_observed, n_functions=1, n_equations=1):
         """Collocation points of a function with `n_observed` different points."""
@@ -228,6 +230,12 @@ def low_discrepancy(points, n):
         f"collocation_points={n:,}",
         "give fewer of them.",
     )
+    most = CollocationDefaults().drawn
+    if n > most:
+        raise ValueError(
+            f"collocation_points={n:,} would take hours: at most {most:,} are drawn. "
+            "Give fewer, or an array of the points."
+        )
     lower, upper = points.min(axis=0), points.max(axis=0)
     sequence = qmc.Halton(points.shape[1], scramble=False)
     sequence.fast_forward(1)  # the first one is a corner

@@ -52,10 +52,13 @@ def _refuse_text(entries, where, column):
     for entry in entries:
         if not isinstance(entry, str | bytes):
             continue
+        advice = "Give numbers."
         try:
             float(entry)
+            is_number = isinstance(entry, str)
         except ValueError:
-            advice = "Give numbers."
+            is_number = False
+        if not is_number:
             if where.startswith("X has"):
                 advice = (
                     "If it says which function (experiment) a row belongs to, name it: "
@@ -63,9 +66,7 @@ def _refuse_text(entries, where, column):
                     "pandas.to_datetime, and then made numbers of a unit; otherwise "
                     "leave it out."
                 )
-            raise ValueError(
-                f"{where} holds text such as {str(entry)!r}. {advice}"
-            ) from None
+            raise ValueError(f"{where} holds text such as {str(entry)!r}. {advice}")
 
 
 def _refuse_overflow(entries, where, largest=1e100):

@@ -24,6 +24,7 @@ from keql._numerics.optimisation import (
     Interruption,
     best_optimum,
     minimise_in_boxes,
+    minimise_within_bounds,
     random_starts,
 )
 from keql._observations.data import noise_range, size_of
@@ -327,7 +328,8 @@ def fit_state_prior(
         return prior.unpack(min(starts, key=lambda theta: thin(theta)[0]))
     starts += random_starts(prior.bounds, n_restarts, rng)
     if callable(optimizer):
-        given = prior, lambda *pair: optimizer(*pair, bounds=prior.bounds), starts
+        search = partial(minimise_within_bounds, optimizer, bounds=prior.bounds)
+        given = prior, search, starts
         return prior.unpack(interruption.best(_best_search, *given)[0])
     # A few steps tell which start is the most promising.
     few = partial(_search, settings=prior.settings, bounds=prior.bounds)

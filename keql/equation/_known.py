@@ -77,8 +77,14 @@ class FunctionKnownPart:
 
     def __call__(self, S):
         """Values at features `S` of shape (n, d + Q'), of shape (n,)."""
-        value = self.function(*S[:, self.columns].T)
-        return np.broadcast_to(np.asarray(value, dtype=float), (len(S),))
+        values = np.asarray(self.function(*S[:, self.columns].T), dtype=float)
+        if values.shape not in {(), (len(S),)}:
+            raise ValueError(
+                f"known_part returned an array of shape {values.shape} when it was "
+                f"called with arrays of shape ({len(S)},): it must return one number "
+                "for each point."
+            )
+        return np.broadcast_to(values, (len(S),))
 
     def gradient(self, S):
         """Partial derivatives in the features, of shape (d + Q', n)."""
@@ -118,7 +124,7 @@ def make_known_part(known_part, variables, states=("u",), inputs=()):
                     f"{operator!r}: give a finite number, or write a function of named "
                     "features."
                 )
-        if known_part and not any(known_part.values()):
+        if not any(known_part.values()):
             raise ValueError(
                 f"known_part={in_short(known_part)} is zero: give None if nothing of "
                 "the equation is known."

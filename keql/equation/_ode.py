@@ -85,6 +85,11 @@ def _check_options(inputs, return_std, method, rtol, budget):
         )
     check_positive(rtol, "rtol")
     for name, value in budget.items():
+        if name not in {"max_evaluations", "max_seconds"}:
+            raise TypeError(
+                f"simulate has no option {name!r}: there are forcing, inputs, "
+                "return_std, method, rtol, max_evaluations and max_seconds."
+            )
         check_positive(value, name)
 
 

@@ -15,6 +15,7 @@ from keql.operators._gram import (
     gram_blocks,
     gram_diagonal,
     gram_rows,
+    refuse_large_gram,
 )
 from keql.operators._hierarchical import HierarchicalGram
 

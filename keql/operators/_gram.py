@@ -61,11 +61,19 @@ def gram(kernel: Any, rows: Any, columns: Any = None) -> np.ndarray:
 
 
 def _empty(n, m):
-    """An array (n, m), if it fits: with its factor, and the values that make it up."""
+    """An array (n, m), if it fits."""
+    refuse_large_gram(n, m)
+    return np.empty((n, m))
+
+
+def refuse_large_gram(n, m):
+    """Refuse a Gram matrix (n, m) that with its factor takes too much memory.
+
+    And with the values that make it up.
+    """
     what = f"the dense covariance of {n:,} observed and imposed values"
     advice = "give fewer rows of X, or fewer collocation_points."
     MemoryBudget().refuse_above(3.0 * n * m, what, advice)
-    return np.empty((n, m))
 
 
 @dataclass

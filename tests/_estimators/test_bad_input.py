@@ -345,3 +345,45 @@ def test_numbers_that_no_computer_holds_are_refused():
         model.fit(T, Y)
     with pytest.raises(TypeError, match="variables has"):
         parse_operator("u_t", np.array("t"))
+
+
+def two_steps(**settings):
+    settings = {"operators": ("u",), "known_part": "u_t", **settings}
+    t = np.linspace(0, 3, 12)
+    return TwoStepKEqL(variables="t", **settings).fit(t[:, None], np.exp(-t))
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"known_part": {}}, "known_part={} is zero"),
+        ({"known_part": lambda u, u_t: u_t[:3]}, r"known_part returned .* shape \(3,\)"),
+        ({"optimizer": lambda *_, **__: None}, "optimizer returned None"),
+        ({"optimizer": lambda *_, **__: (0.0, 1.0)}, "the pair of theta, an array"),
+        ({"collocation_points": 10**7}, "collocation_points=10,000,000 would take"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        two_steps(**settings)
+
+
+def test_bytes_are_no_numbers():
+    with pytest.raises(ValueError, match="y holds text such as"):
+        TwoStepKEqL(("u",), "u_t", variables="t").fit(T, np.array([b"1"] * len(T)))
+
+
+def test_rows_that_take_too_much_memory_are_refused_before_a_search(monkeypatch):
+    from keql._numerics.optimisation import Interruption
+
+    monkeypatch.setattr(Interruption, "best", None)  # nothing is to be searched
+    points = np.random.default_rng(0).uniform(size=(200_000, 2))
+    model = TwoStepKEqL(("u",), "u_t", variables=("t", "x"))
+    with pytest.raises(ValueError, match="covariance of 200,000 .* memory"):
+        model.fit(points, points[:, 0])
+
+
+def test_options_of_simulate_are_known():
+    model = two_steps()
+    with pytest.raises(TypeError, match="simulate has no option 'methd'"):
+        model.simulate([0.0, 1.0], [1.0], methd="RK45")

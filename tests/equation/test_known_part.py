@@ -52,7 +52,6 @@ def damped(u_tt, u_x, strength):
 # Known part, its values, its gradient, and how it is printed.
 FORMS = [
     (None, 0 * T, {}, {}),
-    ({}, 0 * T, {}, {}),
     ("u_tt", U_TT, {"u_tt": 1}, {"u_tt": 1.0}),
     ("u_xt", U_TX, {"u_tx": 1}, {"u_tx": 1.0}),
     ((0, 1), U_X, {"u_x": 1}, {"u_x": 1.0}),
