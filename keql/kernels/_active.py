@@ -9,7 +9,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Hyperparameter
 
-from keql._numerics.arguments import as_numbers, as_rows, naming, refuse_odd_number
+from keql._numerics.arguments import (
+    as_numbers,
+    as_rows,
+    in_short,
+    naming,
+    refuse_odd_number,
+)
 from keql.kernels._base import Kernel
 
 
@@ -19,7 +25,7 @@ def hyperparameter(name):
     def describe(kernel):
         bounds, size = getattr(kernel, f"{name}_bounds"), np.size(getattr(kernel, name))
         plain = isinstance(bounds, tuple) and [type(b) for b in bounds] == [float] * 2
-        if not plain:
+        if not (plain and 0 < bounds[0] <= bounds[1]):
             bounds = _bounds(bounds, size, f"{name}_bounds")
         return Hyperparameter(name, "numeric", bounds, size)
 
@@ -34,6 +40,12 @@ def _bounds(given, size, name):
     if given.shape not in {(2,), (1, 2), (size, 2)}:
         raise ValueError(
             f"{name} has the shape {given.shape}: give a pair, or 'fixed'."
+        )
+    lower, upper = given.T
+    if not np.all((lower > 0) & (lower <= upper)):
+        raise ValueError(
+            f"{name}={in_short(given.tolist())} must be pairs of positive numbers, the "
+            "lower one first, or 'fixed'."
         )
     return given
 

@@ -38,6 +38,8 @@ class Constant(Kernel, ConstantKernel):
     array([[4.]])
     """
 
+    hyperparameter_constant_value = hyperparameter("constant_value")
+
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         self._check_value()
         X, Y = as_rows(X, "X"), None if Y is None else as_rows(Y, "Y")

@@ -357,7 +357,16 @@ def two_steps(**settings):
     "settings, message",
     [
         ({"known_part": {}}, "known_part={} is zero"),
-        ({"known_part": lambda u, u_t: u_t[:3]}, r"known_part returned .* shape \(3,\)"),
+        ({"known_part": lambda u, u_t: u_t[:3]}, "known_part returned an array"),
+        (
+            {"state_kernel": RBF(1.0, (2, 1))},
+            r"length_scale_bounds=\[2.0, 1.0\] must be",
+        ),
+        (
+            {"state_kernel": RBF(1.0, (2.0, 1.0))},
+            "length_scale_bounds=.* lower one first",
+        ),
+        ({"state_kernel": Constant(1.0, (0, 1)) * RBF(1.0)}, "constant_value_bounds="),
         ({"optimizer": lambda *_, **__: None}, "optimizer returned None"),
         ({"optimizer": lambda *_, **__: (0.0, 1.0)}, "the pair of theta, an array"),
         ({"collocation_points": 10**7}, "collocation_points=10,000,000 would take"),
