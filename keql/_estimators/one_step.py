@@ -159,10 +159,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         out one by one, the one that costs least each time, of whichever equation, and
         all is fitted again; "auto" keeps those that cost clearly more than all before
         them, or those that predict observations best; of exact states, those of the
-        highest evidence. Ordinary differential equations whose kernels are not given
-        may then have elementary functions, such as sin(2 u), among their terms. None:
-        all terms are kept, as they are with "auto" where the equation kernel has no
-        list of them.
+        highest evidence. Ordinary differential equations and fields whose kernels are
+        not given may then have elementary functions, such as sin(2 u), too. None: all
+        terms are kept, as they are with "auto" where the equation kernel has no list of
+        them.
     solver : {"auto", "dual", "primal"}, default="auto"
         How a state is represented: by representers, with as many unknowns as residuals
         (dual), or in an orthonormal basis of their span (primal), which is smaller for

@@ -72,7 +72,7 @@ class ElementarySettings:
 
     @classmethod
     def of_fields(cls):
-        """For states in time and space: in these, functions are of the state itself.
+        """For states in time and space, whose functions are of the state itself.
 
         Each step takes a tenth of a second, kernels and noise being found anew.
         """
@@ -166,9 +166,12 @@ class FunctionTable:
             }
             for family, k in state_grid(x, settings.n_parameters):
                 own = saturating.get(family, [])
-                if self.is_system and family in ("sin", "cos"):
+                is_wave, before = family in ("sin", "cos"), factors
+                if self.is_system and is_wave:
                     own = inverse
-                for powers in [*factors, *own]:
+                if is_wave and not settings.of_derivatives:
+                    before = factors[:1]
+                for powers in [*before, *own]:
                     if function := Elementary(powers, family, name, k).with_one_power:
                         yield function
             own = [*factors, *inverse] if self.is_system else factors[:1]

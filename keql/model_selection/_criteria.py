@@ -141,9 +141,14 @@ def missed_in_space(fit, two_step, criteria):
     """By how many times exact states in space miss what two steps interpolate, or 0."""
     if sees_noise(two_step) or not fit.hypothesis.n_terms:
         return 0.0
-    levels = np.reshape(fit.problem.prior.noise, -1) / two_step.observation_noise
-    factor = float(np.max(levels))
+    factor = level_in_space(fit, two_step)
     return factor if factor > criteria.interpolated else 0.0
+
+
+def level_in_space(fit, two_step, rounding=1e-6):
+    """The noise beside exact states in space, in units of that of two steps."""
+    levels = np.reshape(fit.problem.prior.noise, -1) / two_step.observation_noise
+    return float(np.max(levels)) / (1 + rounding)
 
 
 def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):

@@ -11,6 +11,7 @@ from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
 from keql.model_selection._annealing import anneal
 from keql.model_selection._criteria import (
+    level_in_space,
     meets_data,
     predicts_within_noise,
     sees_noise,
@@ -379,14 +380,18 @@ class ExactSearch:
     def _or_functions(self, best):
         """Exact states in space, or those with elementary functions.
 
-        Of noisy data these are more probable, exact data they meet.
+        These are far more probable, or meet exact data that the others miss. Where
+        these are met to the lowest level of noise there is, nothing is to be explained.
         """
         if not self._elementary_rows or best is None or best.result.interrupted:
             return best
-        is_noisy = sees_noise(self.two_step)
-        if is_noisy != meets_data(best, *self.known) or self.in_doubt(best.error):
-            far = is_noisy or self.in_doubt(best.error)
-            reason = "no simpler equation is near" if far else "others predict well"
+        is_noisy, meets = sees_noise(self.two_step), meets_data(best, *self.known)
+        reason = ""
+        if self.in_doubt(best.error) or (is_noisy and not meets):
+            reason = "no simpler equation is near"
+        elif not is_noisy and level_in_space(best, self.two_step) <= 1.0:
+            reason = "a simpler equation predicts well"
+        if reason:
             self.leave_out(self.table[-1:], reason)
             return best
         [functions] = self._elementary_rows
@@ -396,7 +401,7 @@ class ExactSearch:
         other = self._elementary(best)
         if other is None or other.result.interrupted:
             return best if other is None else best.stopped(other.result.stop)
-        if is_noisy:
+        if meets:
             return self._or_more_probable(best, other)
         return other if meets_data(other, *self.known) else best
 

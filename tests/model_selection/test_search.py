@@ -260,6 +260,7 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_exact_states, "or_more_terms", lambda fit, *_: fit)
     monkeypatch.setattr(_exact_states, "meets_data", predicts_within_noise)
     monkeypatch.setattr(ExactSearch, "_or_simpler", lambda _, fit, row: fit)
+    monkeypatch.setattr(ExactSearch, "_or_functions", lambda _, fit: fit)
     monkeypatch.setattr(_exact_states, "replace", with_changes)
     monkeypatch.setattr(_search, "replace", with_changes)
     of_state = np.zeros(3, dtype=int), [identity_of("u", 1)]

@@ -1,0 +1,143 @@
+"""What equations of fields are told from: elementary functions, and other terms."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from exact_states import CONTEXT, fit_exactly
+from known_equations import learn_cole_hopf
+from numpy.testing import assert_allclose
+
+from keql import OneStepKEqL, TwoStepKEqL
+from keql._evolution.problem import make_evolution_problem
+from keql._regression.function_screening import can_be_screened
+from keql._regression.function_table import ElementarySettings, FunctionTable
+from keql._regression.two_step import Hypothesis
+from keql.fit_report import rivals_in_words
+from keql.kernels import Polynomial, Restriction
+from keql.model_selection._evolution_terms import TermSearchSettings, fit_exact_states
+from keql.model_selection._from_diffusion import fit_elementary
+
+TRANSPORT = {"operators": ("u", "u_x"), "known_part": "u_t", "variables": ("t", "x")}
+
+
+def decaying_transport(n, noise=0.0, seed=0):
+    """Points and values of u_t = -0.6 u_x + exp(-u), which has a closed form.
+
+    Along the lines x - 0.6 t = z, exp(u) grows by the time that passes.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.uniform((0, 0), (1.5, 4), (n, 2))
+    z = X[:, 1] - 0.6 * X[:, 0]
+    start = 0.8 * np.sin(z) + 0.3 * np.cos(2 * z)
+    u = np.log(np.exp(start) + X[:, 0])
+    return X, u + noise * np.std(u) * rng.standard_normal(n)
+
+
+@pytest.fixture(scope="module")
+def two_step():
+    return learn_cole_hopf(20)
+
+
+@pytest.fixture(scope="module")
+def cubic():
+    """Exact states of the polynomial that is near exp(-u)."""
+    terms = [(0, 0, 0, 1), (0, 0, 0, 0), (0, 0, 1, 0), (0, 0, 2, 0), (0, 0, 3, 0)]
+    kernel = Restriction(Polynomial(3), terms)
+    model = TwoStepKEqL(**TRANSPORT, equation_kernel=kernel)
+    learned = model._learn_in_two_steps(*decaying_transport(60), None)
+    return fit_exactly(learned)
+
+
+def test_functions_of_a_field_are_those_of_its_state(two_step):
+    offered = FunctionTable(two_step, ElementarySettings.of_fields())
+    functions = [term.function for term in offered.terms if term.function.family]
+    assert {function.argument for function in functions} == {"u"}
+    waves = [f for f in functions if f.family in ("sin", "cos")]
+    assert waves and not any(f.powers for f in waves)
+    assert any(f.powers == (("u", 1),) for f in functions)
+    everything = FunctionTable(two_step, ElementarySettings())
+    arguments = {t.function.argument for t in everything.terms if t.function.family}
+    assert arguments == {"u", "u_x", "u_xx", "t"}
+
+
+def test_fields_are_not_screened_along_one_path_in_time(two_step):
+    assert not can_be_screened(two_step)
+
+
+def test_responses_make_the_regression_of_the_linearised_problem(two_step):
+    problem = make_evolution_problem(two_step).with_grid(10, 16)
+    iterate = problem.start_without_terms()
+    model = problem.linearise(problem.evaluate(iterate))
+    problem = model.problem
+    regression = problem.regression(iterate, problem.responses(iterate))
+    assert_allclose(regression.weights, model.regression.weights, rtol=1e-6)
+    assert regression.loss == pytest.approx(model.regression.loss, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_function_is_found_beside_the_polynomial_that_is_near(cubic):
+    hypothesis = Hypothesis(n_terms="auto", name="elementary functions")
+    hypothesis = replace(hypothesis, has_functions=True)
+    fit = fit_elementary(cubic.two_step, hypothesis, CONTEXT, cubic)
+    terms = fit.learned.equation.terms()
+    assert set(terms) == {"exp(-u)", "u_x"}
+    assert terms["exp(-u)"] == pytest.approx(1, rel=1e-4)
+    assert terms["u_x"] == pytest.approx(-0.6, rel=1e-4)
+    evidence = fit.log_evidences
+    assert evidence[frozenset(terms)] > evidence[frozenset(cubic.term_names)] + 10
+    assert fit.problem.grid.equals(cubic.problem.grid)
+    assert cubic.or_more_probable(fit, 1.0) is cubic  # its own evidence is not known
+
+
+@pytest.mark.slow
+def test_an_exponential_of_exact_data_is_found_by_default():
+    model = OneStepKEqL(**TRANSPORT).fit(*decaying_transport(60))
+    assert str(model.equation_) == "u_t = 1.00 exp(-u) - 0.600 u_x"
+
+
+@pytest.mark.slow
+def test_sets_that_noise_does_not_tell_are_solved_for(two_step):
+    """In the place of a term of the best set, not beside all of them."""
+    [data] = two_step.observations.functions
+    level = 0.05 * np.std(data.values)
+    noise = level * np.random.RandomState(0).standard_normal(len(data.values))
+    data = replace(data, values=data.values + noise)
+    observations = replace(two_step.observations, functions=[data])
+    noisy = {"observations": observations, "observation_noise": np.array([level])}
+    learned = replace(two_step, **noisy)
+    few = TermSearchSettings(rival=0.0)
+    found = {}
+    for settings in (few, TermSearchSettings(rival=12.0)):
+        given = learned, learned, Hypothesis(n_terms="auto"), CONTEXT, settings
+        found[settings.rival] = fit_exact_states(*given)
+    tried = {r: {frozenset(s.terms) for s in f.terms_path} for r, f in found.items()}
+    assert tried[0.0] < tried[12.0]
+    best = set(found[12.0].term_names)
+    assert not any(best < terms for terms in tried[12.0] - tried[0.0])
+
+
+def test_waves_of_sound_have_two_terms_within_noise():
+    """p_t = -v_x and v_t = -p_x, no exact states of which are sought on an interval."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform((0, 0), (2, 4), (80, 2))
+    left = np.cos(X[:, 1] + X[:, 0]) + 0.4 * np.sin(2 * (X[:, 1] + X[:, 0]))
+    right = 0.7 * np.sin(X[:, 1] - X[:, 0] + 0.3)
+    y = np.column_stack([right + left, right - left])
+    y += 0.02 * np.std(y, axis=0) * rng.standard_normal(y.shape)
+    model = OneStepKEqL(
+        operators=("p", "v", "p_x", "v_x"),
+        known_part=("p_t", "v_t"),
+        states=("p", "v"),
+        variables=("t", "x"),
+    ).fit(X, y)
+    found = model.equation_.terms()
+    assert found["p_t"] == pytest.approx({"v_x": -1.0}, rel=0.1)
+    assert found["v_t"] == pytest.approx({"p_x": -1.0}, rel=0.1)
+    assert all(np.isfinite(step.log_evidence) for step in model.terms_path_)
+
+
+def test_odds_beyond_counting_are_told_as_such():
+    rivals = [({"u"}, 0.0), ({"u", "v"}, 1e4), ({"v"}, -1.0)]
+    text = rivals_in_words(rivals)
+    assert "also v (odds above 1,000,000); v instead of u (odds 0.37)" in text
