@@ -196,6 +196,17 @@ def inverse_from_cholesky(L, block=5000):
     return inverse
 
 
+def triangle(A, block_size=32):
+    """The upper trapezoidal R of A = Q R, of as many rows as columns at most.
+
+    By LAPACK, in blocks of columns: to ask it for the best size takes a copy of A.
+    """
+    if not A.size:
+        return np.zeros((min(A.shape), A.shape[1]))
+    R, *_ = lapack.dgeqrf(A, lwork=block_size * A.shape[1])
+    return np.triu(R[: A.shape[1]])
+
+
 def ridge(A, b, noise):
     """Minimise ``|w|^2 + |A w - b|^2 / noise^2`` over the weights w (p,).
 

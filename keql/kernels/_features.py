@@ -1,4 +1,7 @@
-"""Kernels with a finite list of features: their base, and a list of functions."""
+"""Kernels with a finite list of features: their base, and a list of functions.
+
+Also combinations of the functions of a kernel, where one factor has such a list.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +11,8 @@ import numpy as np
 from keql._numerics.arguments import as_numbers, as_rows, in_short, naming
 from keql._numerics.autodiff import differentiate, parameter_names
 from keql.kernels._active import NonStationaryKernel
-from keql.kernels._multi_index import as_multi_index
+from keql.kernels._base import Product
+from keql.kernels._multi_index import as_multi_index, leibniz
 
 
 class FeatureKernel(NonStationaryKernel):
@@ -199,3 +203,80 @@ def _derivative(function, columns, S, a):
             f"functions has one with values of shape {values.shape} at {len(S)} points."
         )
     return np.broadcast_to(values, (len(S),))
+
+
+def combinations(kernel, X, Y, coefficients, orders):
+    """Derivatives in x of linear combinations of kernel functions, sum_j k(x, y_j) c_j.
+
+    A product k1(x, y) phi(x) . phi(y) with few features phi is never formed: its
+    combinations are those of k1 with the coefficients c_j phi(y_j), times phi(x). So k1
+    is evaluated once for all derivatives in what only phi depends on. The points have
+    shapes (n, d) and (m, d), the coefficients (m, p); for each of the multi-indices
+    `orders` there is an array of shape (n, p).
+    """
+    parts = narrow_and_wide(kernel, X.shape[1])
+    if parts is not None:
+        return _combine_product(*parts, X, Y, coefficients, orders)
+    blocks = kernel.derivatives(X, Y, [(order, None) for order in orders])
+    return [block @ coefficients for block in blocks]
+
+
+def narrow_and_wide(kernel, d):
+    """The factors of a product of which one has few features; None of other kernels."""
+    if isinstance(kernel, Product):
+        for narrow, wide in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
+            if narrow.n_features(d) is not None:
+                return narrow, wide
+    return None
+
+
+def _combine_product(narrow, wide, X, Y, coefficients, orders):
+    """Derivatives of sum_j phi(x) . phi(y_j) k(x, y_j) c_j; phi are f features.
+
+    For example, phi = (1, u_x) and an RBF k of the column x alone give
+
+        P(s) = phi(s) . g(x)    with    g(x) = sum_j k(x, x_j) c_j phi(s_j),
+
+    f = 2 functions of x. By Leibniz' rule P_x = phi . g', as phi does not depend on x,
+    and the derivative of P in u_x is (0, 1) . g, as g does not depend on u_x. The
+    orders (0, 0), (1, 0) and (0, 1) of P need the orders (0, 0) and (1, 0) of k only.
+    """
+    d = X.shape[1]
+    on = narrow.depends_on(d), wide.depends_on(d)
+    # For each order of P: triples of a factor, an order of phi and an order of k.
+    splits = [list(leibniz(order, *on)) for order in orders]
+    needed = list(dict.fromkeys(second for split in splits for _, _, second in split))
+    # The coefficients c_j phi(y_j), of shape (m, f p).
+    spread = narrow.feature_map(Y)[:, :, None] * coefficients[:, None]
+    rows, places = distinct_rows(X, on[1])
+    sums = combinations(wide, X[rows], Y, spread.reshape(len(Y), -1), needed)
+    g = {  # derivatives, each of shape (n, f, p)
+        order: values.reshape(len(values), -1, coefficients.shape[1])[places]
+        for order, values in zip(needed, sums, strict=True)
+    }
+    phi = {  # derivatives, each of shape (n, f)
+        first: narrow.feature_map(X, first) for split in splits for _, first, _ in split
+    }
+    totals = []
+    for split in splits:
+        total = np.zeros((len(X), coefficients.shape[1]))
+        for factor, first, second in split:
+            total += factor * np.einsum("nf,nfp->np", phi[first], g[second])
+        totals.append(total)
+    return totals
+
+
+def distinct_rows(X, columns):
+    """Rows of X (n, d) that differ in some columns, and for each row its place in them.
+
+    Functions of the coordinates are evaluated once where many functions of a fit have
+    the same collocation points. All rows, if more than half of them differ.
+    """
+    order = np.lexsort(X[:, columns].T)  # many times faster than unique rows of numpy
+    is_new = np.any(np.diff(X[np.ix_(order, columns)], axis=0) != 0, axis=1)
+    is_new = np.concatenate([[True], is_new])
+    if 2 * np.sum(is_new) > len(X):
+        return slice(None), slice(None)
+    places = np.empty(len(X), dtype=int)
+    places[order] = np.cumsum(is_new) - 1
+    return order[is_new], places

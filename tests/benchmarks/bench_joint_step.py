@@ -1,12 +1,13 @@
-"""Steps of the joint solve in the dual, in units of one Cholesky factorisation.
+"""Steps of the joint solve, in units of one Cholesky factorisation.
 
     OPENBLAS_NUM_THREADS=1 python tests/benchmarks/bench_joint_step.py
 
 A step is what an accepted one costs: linearise, solve, evaluate. Told is its processor
 time over that of LAPACK's dpotrf of size N + K, for many functions of one of that size
-for each function, and beside it over a single one. Steps and factorisations are timed
-in turn in one run, so that a busy machine slows both, and the ratio is that of the
-medians. With `--profile` the functions that take longest are listed.
+for each function, and beside it over a single one. Five steps, then five factorisations
+are timed in turn in one run, so that a busy machine slows both, and the ratio is that
+of the medians. States are represented as the estimator chooses, then in the dual if
+that is another way. With `--profile` the functions that take longest are listed.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import os
 import pstats
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 from bench_pieces import Case, one_step
@@ -44,18 +46,23 @@ def factorisation(size):
     return seconds
 
 
-def measure(kind, size, n_rounds):
-    """Medians (seconds) of a step and a factorisation, and the number of functions."""
-    case = Case(kind, size)
-    problem, start, _ = case.start("dual")
-    n_data = case.info["N"] + case.info["K"]
-    unit, step = factorisation(n_data), lambda: one_step(problem, start)
+def problems_of(case):
+    """The joint problem and its start by the name of what represents the states."""
+    found = {}
+    for solver in ("auto", "dual"):
+        problem, start, _ = case.start(solver)
+        found.setdefault(type(problem.blocks[0]).__name__, (problem, start))
+    return found
+
+
+def measure(step, n_data, n_rounds):
+    """Medians, in seconds, of a step and of a factorisation."""
+    unit, steps, units = factorisation(n_data), [], []
     step()
-    steps, units = [], []
     for _ in range(n_rounds):
         units += [unit() for _ in range(5)]
-        steps.append(seconds_of(step))
-    return case.info, np.median(steps), np.median(units), step
+        steps += [seconds_of(step) for _ in range(5)]
+    return np.median(steps), np.median(units)
 
 
 def main():
@@ -66,12 +73,15 @@ def main():
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    for kind in options.cases:
-        for size in SIZES[kind]:
-            info, step, unit, function = measure(kind, size, options.rounds)
-            n_functions = info["M"]
+    chosen = [(kind, size) for kind in options.cases for size in SIZES[kind]]
+    for pair in chosen:
+        case = Case(*pair)
+        n_observed, n_points, n_functions = (case.info[key] for key in "NKM")
+        for name, (problem, start) in problems_of(case).items():
+            function = partial(one_step, problem, start)
+            step, unit = measure(function, n_observed + n_points, options.rounds)
             print(
-                f"N = {info['N']}, K = {info['K']}, M = {n_functions}: step "
+                f"N = {n_observed}, K = {n_points}, M = {n_functions}, {name}: step "
                 f"{1e3 * step:.1f} ms, dpotrf {1e3 * unit:.2f} ms, ratio "
                 f"{step / unit / n_functions:.2f} for each function, "
                 f"{step / unit:.1f} in all (load {os.getloadavg()[0]:.1f})",
