@@ -10,6 +10,7 @@ import numpy as np
 
 from keql._numerics.arguments import as_numbers, as_rows, in_short, naming
 from keql._numerics.autodiff import differentiate, parameter_names
+from keql._numerics.elementary import FAMILIES, Elementary
 from keql.kernels._active import NonStationaryKernel
 from keql.kernels._base import Product
 from keql.kernels._multi_index import as_multi_index, leibniz
@@ -145,17 +146,72 @@ class Dictionary(FeatureKernel):
         return Dictionary(chosen, self.feature_scales()[list(kept)], self.columns)
 
     def depends_on(self, d: int) -> np.ndarray:
-        used = [column for _, columns in self._resolved(d) for column in columns]
-        return np.isin(np.arange(d), used)
+        mask = np.zeros(d, dtype=bool)
+        mask[self._compiled_for(d)[1]] = True
+        return mask
 
     def n_features(self, d: int) -> Any:
         return len(self._items())
 
     def feature_map(self, S: Any, a: Any = None) -> Any:
         S = as_rows(S, "S")
-        a, resolved = as_multi_index(a, S.shape[1]), self._resolved(S.shape[1])
-        rows = [_derivative(f, columns, S, a) for f, columns in resolved]
+        a, table = as_multi_index(a, S.shape[1]), self._table(S.shape[1])
+        if table is not None and sum(a) < 2:
+            rows = table.derivative(S, a.index(1)) if any(a) else table(S)
+        else:
+            resolved = self._resolved(S.shape[1])
+            rows = [_derivative(f, columns, S, a) for f, columns in resolved]
         return np.reshape(rows, (len(rows), len(S))).T * self.feature_scales()
+
+    def _feature_slopes(self, S, weights):
+        """Slopes (d, n) of `feature_map(S) @ weights` in the columns of S (n, d)."""
+        d, used = S.shape[1], np.flatnonzero(weights)
+        if len(used) < len(weights):
+            return self._kept(used)._feature_slopes(S, weights[used])
+        slopes, units = np.zeros(S.T.shape), np.eye(d, dtype=int).tolist()
+        columns, table = np.flatnonzero(self.depends_on(d)), self._table(d)
+        if table is None:
+            for column in columns:
+                slopes[column] = self.feature_map(S, tuple(units[column])) @ weights
+            return slopes
+        weights = weights * self.feature_scales()
+        found = table.derivatives(S, columns.tolist())
+        slopes[columns] = [weights @ derivatives for derivatives in found]
+        return slopes
+
+    def _kept(self, used):
+        """The kernel of some of the functions, the last one again."""
+        key = tuple(self._items()), self.columns, tuple(used.tolist())
+        known, scale, kernel = self.__dict__.get("_last_kept", (None, None, None))
+        if known != key or scale is not self.scale:
+            kernel = self.keep(used)
+            self._last_kept = key, self.scale, kernel
+        return kernel
+
+    def _table(self, d):
+        """An _ElementaryTable of the functions; None if some are other ones."""
+        return self._compiled_for(d)[0]
+
+    def _compiled_for(self, d):
+        """The table, and the columns that functions depend on; kept until they change.
+
+        To read the arguments of functions takes longer than to evaluate them.
+        """
+        key = tuple(self._items()), self.columns, d
+        known, compiled = self.__dict__.get("_compiled", (None, None))
+        if known != key:
+            resolved, table = self._resolved(d), None
+            functions = [function for function, _ in resolved]
+            if all(isinstance(f, Elementary) for f in functions):
+                table = _ElementaryTable(functions, list(self.columns))
+            used = sorted({column for _, columns in resolved for column in columns})
+            compiled = table, used
+            self._compiled = key, compiled
+        return compiled
+
+    def __getstate__(self):
+        kept = {"_compiled", "_last_kept"}
+        return {k: v for k, v in self.__dict__.items() if k not in kept}
 
     def _resolved(self, d) -> Any:
         """Functions with the positions of their arguments."""
@@ -188,6 +244,88 @@ class Dictionary(FeatureKernel):
         sizes = np.sqrt(np.mean(unit.feature_map(S) ** 2, axis=0))
         scale = 1 / np.where(sizes > 0, sizes, 1.0)
         return Dictionary(self.functions, scale, self.columns)
+
+
+class _ElementaryTable:
+    """Many elementary functions of the same columns, evaluated together.
+
+    functions : sequence of Elementary. They are m.
+    columns : list of str. The d columns, by name.
+    """
+
+    def __init__(self, functions, columns):
+        exponents = np.zeros((len(columns), len(functions)), dtype=int)
+        groups = {}
+        for i, f in enumerate(functions):
+            for name, power in f.powers:
+                exponents[columns.index(name), i] += power
+            if f.family:
+                key = f.family, columns.index(f.argument), f.slope
+                groups.setdefault(key, []).append((i, f.parameter))
+        self.n_functions, self.exponents = len(functions), exponents
+        self.powers = {
+            column: _Powers(own) for column, own in enumerate(exponents) if any(own)
+        }
+        lowered = exponents - (exponents != 0)
+        self.lowered = {column: _Powers(lowered[column]) for column in self.powers}
+        self.groups = []
+        for (family, column, is_slope), own in groups.items():
+            f, (rows, k) = FAMILIES[family], map(np.array, zip(*own, strict=True))
+            pair = (f.slope, f.slope_rate) if is_slope else (f.value, f.rate)
+            self.groups.append((*pair, column, rows, k[:, None]))
+        self.arguments = {column for _, _, column, _, _ in self.groups}
+
+    def __call__(self, S):
+        """Values (m, n) at the rows of S (n, d)."""
+        return self._product(S, self._functions(S))
+
+    def derivative(self, S, column):
+        """Their derivatives (m, n) in one of the columns."""
+        return self.derivatives(S, [column])[0]
+
+    def derivatives(self, S, columns):
+        """Those in several of the columns, a list."""
+        F, found = self._functions(S), []
+        powers = {column: own(S[:, column]) for column, own in self.powers.items()}
+        for column in columns:
+            total = np.zeros(F.shape)
+            if column in self.arguments:
+                for _, rate, argument, rows, k in self.groups:
+                    if argument == column:
+                        total[rows] = rate(S[:, column], k)
+                if column in powers:
+                    total *= powers[column]
+            if column in powers:
+                lowered = self.lowered[column](S[:, column])
+                total += F * (self.exponents[column][:, None] * lowered)
+            for other, values in powers.items():
+                if other != column:
+                    total *= values
+            found.append(total)
+        return found
+
+    def _functions(self, S):
+        """Values (m, n) of the functions without the powers of columns."""
+        F = np.ones((self.n_functions, len(S)))
+        for value, _, column, rows, k in self.groups:
+            F[rows] = value(S[:, column], k)
+        return F
+
+    def _product(self, S, F):
+        for column, powers in self.powers.items():
+            F *= powers(S[:, column])
+        return F
+
+
+class _Powers:
+    """Powers (m, n) of values x (n,), each different one taken once."""
+
+    def __init__(self, exponents):
+        different, self.places = np.unique(exponents, return_inverse=True)
+        self.different = different.tolist()
+
+    def __call__(self, x):
+        return np.array([x**power for power in self.different])[self.places]
 
 
 def _derivative(function, columns, S, a):
