@@ -176,7 +176,8 @@ class Dictionary(FeatureKernel):
             return slopes
         weights = weights * self.feature_scales()
         found = table.derivatives(S, columns.tolist())
-        slopes[columns] = [weights @ derivatives for derivatives in found]
+        for column, derivatives in zip(columns, found, strict=True):
+            slopes[column] = weights @ derivatives
         return slopes
 
     def _kept(self, used):

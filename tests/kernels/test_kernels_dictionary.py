@@ -87,6 +87,9 @@ def test_elementary_functions_have_the_derivatives_of_autograd():
     for weights in (scale, np.where(scale > 1, scale, 0.0)):
         slopes = feature_slopes(one_by_one, S, weights)
         assert_allclose(feature_slopes(table, S, weights), slopes, rtol=1e-11)
+    constant = Dictionary({"1": Elementary()}, 1.0).bind(NAMES)
+    assert_array_equal(feature_slopes(constant, S, np.ones(1)), 0 * S.T)
+    assert_array_equal(feature_slopes(table, S, 0 * scale), 0 * S.T)
 
 
 def test_other_functions_are_other_features():
