@@ -8,7 +8,7 @@ ends in the points and in the weights of the equations.
 import numpy as np
 from scipy.integrate import DOP853
 
-from keql.equation import Layout
+from keql.equation import Layout, solve_each
 
 
 class Flow:
@@ -61,7 +61,7 @@ class Flow:
             part @ e.weights + e.known_part(S) - (0.0 if f is None else _at(f, t))
             for part, e, f in zip(parts, self.equations, self.forcing, strict=True)
         ]
-        highest = -np.linalg.solve(M, np.stack(left, axis=1)[..., None])[..., 0]
+        highest = -solve_each(M, np.stack(left, axis=1)[..., None])[..., 0]
         velocity = layout.velocity(y.T, highest.T).T
         if not with_slopes:
             return velocity, None, None
@@ -75,27 +75,24 @@ class Flow:
         """
         n, D = y.shape
         A, B, C = DOP853.A, DOP853.B, DOP853.C
-        V = np.zeros((n, D, D + sum(self.sizes)))
-        V[:, :, :D] = np.eye(D)
-        stages, tangents = [], []
+        width = D + sum(self.sizes) if with_slopes else 0
+        V = np.zeros((n, D, width))
+        V[:, :, :D] = np.eye(D)[:, :width]
+        # All stages in one array each, so that sums over them are single products.
+        stages = np.empty((DOP853.n_stages, n, D))
+        tangents = np.empty((DOP853.n_stages, n, D, width))
         for i in range(DOP853.n_stages):
-            inner, tangent = y.copy(), V.copy() if with_slopes else None
-            for j in range(i):
-                if A[i, j]:
-                    inner += (h * A[i, j])[:, None] * stages[j]
-                    if with_slopes:
-                        tangent += (h * A[i, j])[:, None, None] * tangents[j]
+            inner = y + h[:, None] * np.tensordot(A[i, :i], stages[:i], 1)
             f, on_y, on_w = self.velocity(t + C[i] * h, inner, with_slopes)
-            stages.append(f)
+            stages[i] = f
             if with_slopes:
-                slope = on_y @ tangent
-                slope[:, :, D:] += on_w
-                tangents.append(slope)
-        end = y + h[:, None] * sum(b * f for b, f in zip(B, stages, strict=True))
+                change = np.tensordot(A[i, :i], tangents[:i], 1)
+                np.matmul(on_y, V + h[:, None, None] * change, out=tangents[i])
+                tangents[i, :, :, D:] += on_w
+        end = y + h[:, None] * np.tensordot(B, stages, 1)
         if not with_slopes:
             return end, None
-        moved = sum(b * f for b, f in zip(B, tangents, strict=True))
-        return end, V + h[:, None, None] * moved
+        return end, V + h[:, None, None] * np.tensordot(B, tangents, 1)
 
     def respond(self, times, nodes):
         """Changes (K, D, 1 + p + D) of nodes (K, D) that make them fit together.

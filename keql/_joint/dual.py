@@ -6,6 +6,7 @@ are factored (design: the representer theorem in observation space).
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -158,14 +159,14 @@ class DualBlock(Conditions):
         return H
 
     def _observed_part(self, slopes):
-        """T U T^* with the rows of observations; the rest is zero."""
+        """T U T^* with the rows of observations by columns; the rest is zero."""
         n, n_rows = len(self.values), slopes.shape[1]
         H = np.zeros((n + n_rows, n + n_rows))
         H[:n, :n] = self.gram_values
         cross = self.cross.reshape(n, len(slopes), len(self.points))
         for rows, points in self.rows.slices():
-            part = np.einsum("nqk,qk->kn", cross[:, :, points], slopes[:, rows])
-            H[n:, :n][rows] = part
+            part = cross[:, :, points]
+            H[:n, n:][:, rows] = np.einsum("nqk,qk->nk", part, slopes[:, rows])
         return H
 
 
@@ -173,25 +174,26 @@ def normal_matrices(blocks, slopes, fewest=4):
     """T U T^* of functions of one group, a list of their lower triangles.
 
     `slopes` has those of a :class:`Tangent` for each. For at least `fewest` functions
-    the Gram matrix that they share is read once, if there is memory for a copy of it.
+    the Gram matrix that they share is read once. The triangles are in Fortran order, in
+    which LAPACK factors lower triangles fastest.
     """
     pairs = zip(blocks, slopes, strict=True)
     matrices = [block._observed_part(own) for block, own in pairs]
-    lower = [
+    upper = [
         H[len(block.values) :, len(block.values) :]
         for H, block in zip(matrices, blocks, strict=True)
     ]
     slices = blocks[0].rows.slices()
     for i, left in enumerate(slices):
-        for right in slices[: i + 1]:
-            parts = [H[left[0], right[0]] for H in lower]
+        for right in slices[i:]:
+            parts = [H[left[0], right[0]] for H in upper]
             for own in blocks[0].gram_states:
-                if len(blocks) >= fewest and own.may_be_copied:
+                if len(blocks) >= fewest:
                     add_to_all(parts, own, slopes, left, right)
                     continue
                 for H, of_function in zip(parts, slopes, strict=True):
                     add_block(H, own, of_function, left, right)
-    return matrices
+    return [H.T for H in matrices]
 
 
 def make_dual_blocks(kernels, conditions):
@@ -245,13 +247,14 @@ def _state_grams(kernel, given):
     members = {}
     for q, operator in enumerate(given.operators):
         members.setdefault(operator.state, []).append(q)
-    return [
-        StateGram(
-            np.array(positions),
-            gram_blocks(kernel, given.points, [given.operators[q] for q in positions]),
+    grams = []
+    for positions in members.values():
+        own = [given.operators[q] for q in positions]
+        compute = partial(gram_blocks, kernel, given.points, own)
+        grams.append(
+            StateGram.computed(np.array(positions), len(given.points), compute)
         )
-        for positions in members.values()
-    ]
+    return grams
 
 
 def factorise(H, precisions, a=1.0):
@@ -276,17 +279,24 @@ def factorise(H, precisions, a=1.0):
 
 def _with_noise(H, precisions, a):
     A = H / a
-    A[np.diag_indices_from(A)] += 1 / precisions
+    np.einsum("ii->i", A)[:] += 1 / precisions
     return A
 
 
-def whitened_features(L, features):
-    """The rows of L^-1 Psi that are not zero, (R, p): P has no part in observations.
+def whitened(L, features, right, cost_of_copy=8):
+    """The rows of L^-1 Psi that are not zero, (R, p), and L^-1 `right`, (N + R,).
 
-    `features` (R, p) are those of P at the collocation points, the last rows of Psi.
+    P has no part in observations: its `features` (R, p) at the collocation points are
+    the last rows of Psi. The last rows of L are copied, to be solved with alone, where
+    that saves more than `cost_of_copy` products of numbers for each of their entries.
     """
-    first = len(L) - len(features)
-    return solve_lower(L[first:, first:], features)
+    n, n_rows = len(L) - len(features), len(features)
+    if (len(L) ** 2 - n_rows**2) * features.shape[1] > cost_of_copy * n_rows**2:
+        return solve_lower(L[n:, n:], features), solve_lower(L, right)
+    columns = np.zeros((len(L), 1 + features.shape[1]), order="F")
+    columns[:, 0], columns[n:, 1:] = right, features
+    columns = solve_lower(L, columns)
+    return columns[n:, 1:], columns[:, 0]
 
 
 class DualModel(LinearisedProblem):
@@ -326,7 +336,7 @@ class DualModel(LinearisedProblem):
         features, matrix = made or self._features_and_matrix(m)
         rt = self._right(m, a, features @ (-self.evaluation.iterate.weights / b))
         L = factorise(matrix, self.problem.precisions[m], a)
-        return L, whitened_features(L, features), solve_lower(L, rt)
+        return L, *whitened(L, features, rt)
 
     def _summary(self, features, right):
         pairs = zip(features, right, strict=True)
@@ -365,21 +375,27 @@ class DualModel(LinearisedProblem):
         parts = [ranges[i::n_parts] for i in range(min(n_parts, len(ranges)))]
         return self.merged(list(self.problem.map_blocks(sums, parts)))
 
-    def _steps_of_states(self, members, parts, a, effects):
-        if parts.factors is None:
-            matrices = self._matrices(members, [None] * len(members))
-            factors = [
-                factorise(H, self.problem.precisions[m], a)
-                for m, H in zip(members, matrices, strict=True)
-            ]
-        else:
-            factors = [parts.factors[m] for m in members]
+    def _steps_of_states(self, members, parts, a, b, effects):
         penalty, steps = self.problem.penalty, []
-        for m, L, effect in zip(members, factors, effects, strict=True):
-            x = solve_cholesky(L, self._right(m, a, effect))
+        solved = self._representers(members, parts, a, b, effects)
+        for m, x in zip(members, solved, strict=True):
             dc = -(penalty / a) * self.evaluation.iterate.coefficients[m]
             steps.append(dc - self.tangents[m].expand(x) / a)
         return steps
+
+    def _representers(self, members, parts, a, b, effects):
+        """The x (N + R,) of several functions."""
+        if parts.factors is not None:
+            e = parts.dw + self.evaluation.iterate.weights / b
+            for m in members:
+                L, Y, right = parts.factors[m], parts.features[m], parts.right[m].copy()
+                right[len(right) - len(Y) :] += Y @ e
+                yield solve_lower(L, right, transposed=True)
+            return
+        matrices = self._matrices(members, [None] * len(members))
+        for m, H, effect in zip(members, matrices, effects, strict=True):
+            L = factorise(H, self.problem.precisions[m], a)
+            yield solve_cholesky(L, self._right(m, a, effect))
 
     def _whitened_observations(self, m, L):
         return solve_lower(L, np.eye(len(L), len(self.problem.blocks[m].values)))
@@ -427,5 +443,5 @@ class DualState(LinearisedState):
         H = data.tangent.apply(gram(self.kernel, self.functionals))
         H = data.tangent.apply(H.T)
         L = factorise(H, data.precisions, self.penalty)
-        Y = whitened_features(L, data.basis(data.S))
+        Y, _ = whitened(L, data.basis(data.S), np.zeros(len(L)))
         return L, solve_lower(data.coupling, Y.T)

@@ -170,7 +170,7 @@ class LinearisedProblem:
             members, problem.basis.values(S[:, : problem.n_unknown], dw)
         )
 
-    def _steps_of_states(self, members, parts, a, effects):
+    def _steps_of_states(self, members, parts, a, b, effects):
         """The steps of the coefficients of several functions, for these effects."""
         pairs = zip(members, effects, strict=True)
         return [self._step_of_state(m, parts, a, effect) for m, effect in pairs]
@@ -206,7 +206,7 @@ class LinearisedProblem:
 
         def moved_states(members):
             effects = self._effects(members, parts.dw)
-            steps = self._steps_of_states(members, parts, a, effects)
+            steps = self._steps_of_states(members, parts, a, b, effects)
             return list(map(moved_state, members, effects, steps))
 
         found = problem.map_parts(moved_states)

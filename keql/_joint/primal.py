@@ -25,6 +25,7 @@ from keql._numerics.linalg import (
     pivoted_cholesky,
     pivoted_cholesky_of_columns,
     solve_lower,
+    triangle,
 )
 from keql._numerics.memory import in_chunks
 from keql.kernels import SystemKernel
@@ -339,7 +340,8 @@ class PrimalModel(LinearisedProblem):
 def weighted_rows(jacobian, psi, right, precisions):
     """The rows (J, Psi, r) of a least-squares problem, in units of the noise."""
     rows = np.hstack([jacobian, psi, right[:, None]])
-    return rows * np.sqrt(precisions)[:, None]
+    rows *= np.sqrt(precisions)[:, None]
+    return rows
 
 
 def eliminate_state(rows, a, prior, block_size=32):
@@ -356,12 +358,6 @@ def eliminate_state(rows, a, prior, block_size=32):
         return triangle(np.vstack([rows, below]))
     R, *_ = lapack.dtpqrt(r, min(block_size, n_columns), rows, below)
     return R
-
-
-def triangle(A):
-    """The upper trapezoidal R of A = Q R, of as many rows as columns at most."""
-    R = linalg.qr(A, mode="r", check_finite=False)[0]
-    return R[: A.shape[1]]
 
 
 class PrimalState(LinearisedState):

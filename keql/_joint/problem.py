@@ -337,6 +337,8 @@ class JointProblem:
         """d(P + Pbar) / d(L_q u) at features S, of shape (Q', R)."""
         gradient = self.known_part.gradient(S)
         unknown = S[:, : self.n_unknown]
-        gradient[: self.n_unknown] += self.basis.gradient(unknown, weights)
         n_coordinates = self.blocks[0].rows.coordinates.shape[1]
+        gradient[: self.n_unknown] += self.basis.gradient(
+            unknown, weights, n_coordinates
+        )
         return gradient[n_coordinates:]

@@ -24,6 +24,7 @@ class Family:
     """Functions f(x, k) of a quantity x and a parameter k.
 
     value, slope : callable. f, and k df/dk, its derivative in the logarithm of k.
+    rate, slope_rate : callable. The derivatives of these in x.
     text, latex : str. How f is written, with {x}, {k} and {kx}, their product. What
         begins with a slash follows the factors of f.
     symbolic : callable. f in sympy, of that module, x and k.
@@ -32,6 +33,8 @@ class Family:
 
     value: Callable
     slope: Callable
+    rate: Callable
+    slope_rate: Callable
     text: str
     latex: str
     symbolic: Callable
@@ -42,6 +45,8 @@ FAMILIES = {
     "sin": Family(
         lambda x, k: np.sin(k * x),
         lambda x, k: k * x * np.cos(k * x),
+        lambda x, k: k * np.cos(k * x),
+        lambda x, k: k * np.cos(k * x) - k**2 * x * np.sin(k * x),
         "sin({kx})",
         r"\sin({kx})",
         lambda sympy, x, k: sympy.sin(k * x),
@@ -49,6 +54,8 @@ FAMILIES = {
     "cos": Family(
         lambda x, k: np.cos(k * x),
         lambda x, k: -k * x * np.sin(k * x),
+        lambda x, k: -k * np.sin(k * x),
+        lambda x, k: -k * np.sin(k * x) - k**2 * x * np.cos(k * x),
         "cos({kx})",
         r"\cos({kx})",
         lambda sympy, x, k: sympy.cos(k * x),
@@ -56,6 +63,8 @@ FAMILIES = {
     "exp": Family(
         lambda x, k: np.exp(k * x),
         lambda x, k: k * x * np.exp(k * x),
+        lambda x, k: k * np.exp(k * x),
+        lambda x, k: k * (1 + k * x) * np.exp(k * x),
         "exp({kx})",
         r"\exp({kx})",
         lambda sympy, x, k: sympy.exp(k * x),
@@ -63,6 +72,8 @@ FAMILIES = {
     "log": Family(
         lambda x, k: np.log(k * x),
         lambda x, k: np.ones_like(x),
+        lambda x, k: 1 / x,
+        lambda x, k: np.zeros_like(x),
         "log({kx})",
         r"\log({kx})",
         lambda sympy, x, k: sympy.log(k * x),
@@ -71,6 +82,8 @@ FAMILIES = {
     "pole": Family(
         lambda x, k: 1 / (k + x),
         lambda x, k: -k / (k + x) ** 2,
+        lambda x, k: -1 / (k + x) ** 2,
+        lambda x, k: 2 * k / (k + x) ** 3,
         "/({k} + {x})",
         "/({k} + {x})",
         lambda sympy, x, k: 1 / (k + x),
@@ -79,6 +92,8 @@ FAMILIES = {
     "peak": Family(
         lambda x, k: 1 / (k + x**2),
         lambda x, k: -k / (k + x**2) ** 2,
+        lambda x, k: -2 * x / (k + x**2) ** 2,
+        lambda x, k: 4 * k * x / (k + x**2) ** 3,
         "/({k} + {x}^2)",
         "/({k} + {x}^{{2}})",
         lambda sympy, x, k: 1 / (k + x**2),
@@ -86,6 +101,8 @@ FAMILIES = {
     "power": Family(
         lambda x, k: x**k,
         lambda x, k: k * x**k * np.log(x),
+        lambda x, k: k * x ** (k - 1),
+        lambda x, k: k * x ** (k - 1) * (1 + k * np.log(x)),
         "{x}^{k}",
         "{x}^{{{k}}}",
         lambda sympy, x, k: x**k,

@@ -33,22 +33,26 @@ def cholesky(A, jitter_exponents=range(-15, -7)):
 
 
 def cholesky_in_place(A, block=5000):
-    """Lower Cholesky factor in the memory of A (n, n), an array in C order.
+    """Lower Cholesky factor in the memory of A (n, n), in C or in Fortran order.
 
     None if A is not positive definite; A is lost in any case. It is made of columns by
     the `block`: no other thread of Python runs until LAPACK returns, and one that tells
     of progress has to.
     """
+    by_columns = A.flags.f_contiguous
     for begin in range(0, len(A), block):
         own = slice(begin, begin + block)
         if begin:
             A[begin:, own] -= A[begin:, :begin] @ A[own, :begin].T
+        part = A[own, own]
         # The lower triangle by rows is, to LAPACK, the upper one by columns.
-        upper, info = lapack.dpotrf(A[own, own].T, lower=0, clean=1, overwrite_a=1)
+        given = part if by_columns else part.T
+        factor, info = lapack.dpotrf(given, lower=by_columns, clean=1, overwrite_a=1)
         # Every entry has a part in a pivot, and LAPACK may take nan for a positive one.
-        if info or not np.all(np.isfinite(np.diag(upper))):
+        if info or not np.all(np.isfinite(np.diag(factor))):
             return None
-        A[own, own] = upper.T
+        if not np.may_share_memory(factor, A):
+            part[:] = factor if by_columns else factor.T
         if begin + block < len(A):
             below = slice(begin + block, None)
             A[own, below] = 0.0
@@ -136,14 +140,26 @@ def solve_lower(L, B, transposed=False, most=4e10):
     solved for at once as take `most` products of numbers, seconds at most: see
     :func:`cholesky_in_place`.
     """
-    how = {"lower": True, "trans": "T" if transposed else "N", "check_finite": False}
     size = max(1, int(most / max(1, len(L)) ** 2))
     if np.ndim(B) == 1 or B.shape[1] <= size:
-        return linalg.solve_triangular(L, B, **how)
+        return _solve_triangle(L, B, transposed)
     Z = np.empty(B.shape, order="F")
     for begin in range(0, B.shape[1], size):
         own = slice(begin, begin + size)
-        Z[:, own] = linalg.solve_triangular(L, B[:, own], **how)
+        Z[:, own] = _solve_triangle(L, B[:, own], transposed)
+    return Z
+
+
+def _solve_triangle(L, B, transposed):
+    """By LAPACK, which takes columns: to it a triangle by rows is the other one."""
+    if not np.size(B):
+        return np.zeros(np.shape(B))
+    if L.flags.f_contiguous:
+        Z, info = lapack.dtrtrs(L, B, lower=1, trans=transposed)
+    else:
+        Z, info = lapack.dtrtrs(L.T, B, lower=0, trans=not transposed)
+    if info:
+        raise np.linalg.LinAlgError(f"row {info - 1} of a triangular matrix is zero")
     return Z
 
 
@@ -178,6 +194,17 @@ def inverse_from_cholesky(L, block=5000):
         inverse[own, : own.stop] = rows[:, own].T @ rows[:, : own.stop]
         inverse[: own.stop, own] = inverse[own, : own.stop].T
     return inverse
+
+
+def triangle(A, block_size=32):
+    """The upper trapezoidal R of A = Q R, of as many rows as columns at most.
+
+    By LAPACK, in blocks of columns: to ask it for the best size takes a copy of A.
+    """
+    if not A.size:
+        return np.zeros((min(A.shape), A.shape[1]))
+    R, *_ = lapack.dgeqrf(A, lwork=block_size * A.shape[1])
+    return np.triu(R[: A.shape[1]])
 
 
 def ridge(A, b, noise):

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import linalg
 from scipy.special import betaln
 
-from keql._numerics.linalg import cholesky
+from keql._numerics.linalg import cholesky, solve_lower
 
 
 class SubsetEvidence:
@@ -37,11 +37,12 @@ class SubsetEvidence:
         effects = effects / self.scale
         self.precision = self.prior + effects.T @ effects
         self.right = effects.T @ target
+        self._factors = {}
 
     def __call__(self, kept):
         """The log evidence of a set."""
         L, z = self._solve(kept)
-        volume = _half_log_volume(L, self._factor(self.prior, kept))
+        volume = _half_log_volume(L, self._factor("prior", kept))
         return self._fit(self.square - z @ z) - volume + self.odds(kept)
 
     def many(self, sets, rest=()):
@@ -53,7 +54,7 @@ class SubsetEvidence:
         scores, rest = np.empty(len(sets)), list(rest)
         sizes, own = np.array([*map(len, sets)]), sorted({i for s in sets for i in s})
         L, z = self._solve(rest)
-        square, shared = self.square - z @ z, self._factor(self.prior, rest)
+        square, shared = self.square - z @ z, self._factor("prior", rest)
         precision, V = _eliminated(self.precision, L, rest, own)
         prior, _ = _eliminated(self.prior, shared, rest, own)
         right = self.right[own] - V.T @ z
@@ -78,7 +79,7 @@ class SubsetEvidence:
     def values(self, kept):
         """The most probable coefficients of a set."""
         L, z = self._solve(kept)
-        values = linalg.solve_triangular(L, z, lower=True, trans="T")
+        values = solve_lower(L, z, transposed=True)
         return values / self.scale[kept]
 
     def costs(self, kept):
@@ -89,7 +90,7 @@ class SubsetEvidence:
         """The log evidence (k,) of a set without each of its columns."""
         L, z = self._solve(kept)
         costs, variances = self._costs(L, z)
-        prior = self._factor(self.prior, kept)
+        prior = self._factor("prior", kept)
         volume = _half_log_volume(L, prior)
         volume = volume + 0.5 * np.log(variances / _inverse_squares(prior))
         fit = self._fit(self.square - z @ z + 2 * costs)
@@ -98,7 +99,7 @@ class SubsetEvidence:
     def more(self, kept, added):
         """The log evidence (m,) of a set with each of other columns."""
         L, z = self._solve(kept)
-        prior = self._factor(self.prior, kept)
+        prior = self._factor("prior", kept)
         rest, V = _schur(self.precision, L, kept, added)
         of_prior, _ = _schur(self.prior, prior, kept, added)
         gain = (self.right[added] - V.T @ z) ** 2 / rest
@@ -110,12 +111,10 @@ class SubsetEvidence:
     def more_pairs(self, kept, first, second):
         """The log evidence (m,) of a set with pairs of other columns."""
         L, z = self._solve(kept)
-        of_prior = self._factor(self.prior, kept)
+        of_prior = self._factor("prior", kept)
         pairs = np.concatenate([first, second])
-        V = linalg.solve_triangular(L, self.precision[np.ix_(kept, pairs)], lower=True)
-        W = linalg.solve_triangular(
-            of_prior, self.prior[np.ix_(kept, pairs)], lower=True
-        )
+        V = solve_lower(L, self.precision[np.ix_(kept, pairs)])
+        W = solve_lower(of_prior, self.prior[np.ix_(kept, pairs)])
         m, right = len(first), self.right[pairs] - V.T @ z
         a, b, cross = _pair_blocks(self.precision, V, first, second)
         p, q, shared = _pair_blocks(self.prior, W, first, second)
@@ -145,7 +144,7 @@ class SubsetEvidence:
 
     def _costs(self, L, z):
         """Rises of the loss without each column, and their posterior variances."""
-        values = linalg.solve_triangular(L, z, lower=True, trans="T")
+        values = solve_lower(L, z, transposed=True)
         variances = _inverse_squares(L)
         return 0.5 * values**2 / variances, variances
 
@@ -156,11 +155,17 @@ class SubsetEvidence:
 
     def _solve(self, kept):
         """Factor of the posterior precision, and the target in its columns."""
-        L = self._factor(self.precision, kept)
-        return L, linalg.solve_triangular(L, self.right[kept], lower=True)
+        L = self._factor("precision", kept)
+        return L, solve_lower(L, self.right[kept])
 
-    def _factor(self, matrix, kept):
-        return cholesky(matrix[np.ix_(kept, kept)])
+    def _factor(self, name, kept, most=64):
+        """The Cholesky factor of a matrix in the columns of a set, kept for a while."""
+        key = name, *kept
+        if key not in self._factors:
+            if len(self._factors) >= most:
+                self._factors.clear()
+            self._factors[key] = cholesky(getattr(self, name)[np.ix_(kept, kept)])
+        return self._factors[key]
 
 
 class HighestEvidence:
@@ -235,7 +240,7 @@ def _half_log_volume(L, prior):
 
 def _inverse_squares(L):
     """The diagonal of the inverse of L L^T."""
-    inverse = linalg.solve_triangular(L, np.eye(len(L)), lower=True)
+    inverse = solve_lower(L, np.eye(len(L)))
     return np.sum(inverse**2, axis=0)
 
 
@@ -244,7 +249,7 @@ def _schur(matrix, L, kept, added):
 
     L L^T is the matrix in the rows kept, and L V in the added columns.
     """
-    V = linalg.solve_triangular(L, matrix[np.ix_(kept, added)], lower=True)
+    V = solve_lower(L, matrix[np.ix_(kept, added)])
     diagonal = np.diag(matrix)[added]
     least = np.finfo(float).eps * diagonal
     return np.maximum(diagonal - np.sum(V**2, axis=0), least), V
@@ -255,7 +260,7 @@ def _eliminated(matrix, L, kept, others):
 
     L L^T is the matrix in the rows kept, and L V in the others' columns.
     """
-    V = linalg.solve_triangular(L, matrix[np.ix_(kept, others)], lower=True)
+    V = solve_lower(L, matrix[np.ix_(kept, others)])
     left = matrix[np.ix_(others, others)] - V.T @ V
     i = np.arange(len(others))
     least = np.finfo(float).eps * matrix[others, others]

@@ -7,6 +7,7 @@ that way; those found are where trajectories start from.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg
@@ -223,11 +224,20 @@ class FunctionScreening:
 
         Without their mean over each function, as it is not known where they start.
         """
-        rows = []
-        for own, (t, observed) in zip(
-            np.split(values, self.ends), self.parts, strict=True
-        ):
+        parts = np.split(values, self.ends)
+        return np.concatenate(
+            [
+                matrix @ own[first]
+                for (matrix, first), own in zip(self._integrals, parts, strict=True)
+            ]
+        )
+
+    @cached_property
+    def _integrals(self):
+        """What gives the integrals of a function, and which of its values: pairs."""
+        found = []
+        for t, observed in self.parts:
             t, first = np.unique(t, return_index=True)
-            integral = CubicSpline(t, own[first]).antiderivative()(observed)
-            rows.append(integral - np.mean(integral))
-        return np.concatenate(rows)
+            matrix = CubicSpline(t, np.eye(len(t))).antiderivative()(observed)
+            found.append((matrix - np.mean(matrix, axis=0), first))
+        return found

@@ -135,37 +135,62 @@ def _spectra(kernel, functions):
     """Eigenvalues of the weighted kernel matrices, for kernels exp(theta) times K.
 
     These kernels, which are their own derivatives, are factored once and not at each
-    step of an optimiser. For each function: the eigenvalues of W^1/2 K W^1/2 =
-    Q diag(eigenvalues) Q^T, Q^T W^1/2 y, and log det W. None for other kernels.
+    step of an optimiser; so are those without hyperparameters, beside a free noise
+    level. For each function: the eigenvalues of W^1/2 K W^1/2 = Q diag(eigenvalues)
+    Q^T, Q^T W^1/2 y, and log det W. None for other kernels.
     """
-    if kernel.n_dims != 1:
+    if kernel.n_dims > 1:
         return None
-    kernel, spectra = kernel.clone_with_theta(np.zeros(1)), []
-    for data in functions:
-        K, layers = kernel(data.points, eval_gradient=True)
-        if not np.array_equal(layers[:, :, 0], K):
-            return None
-        root = np.sqrt(data.weights)
+    if kernel.n_dims == 1:
+        kernel = kernel.clone_with_theta(np.zeros(1))
+        for data in functions:
+            rows = _some_rows(data.points)
+            K, layers = kernel(rows, eval_gradient=True)
+            if not np.array_equal(layers[:, :, 0], K):
+                return None
+    return [_spectrum(kernel, data) for data in functions]
+
+
+def _some_rows(points, most=60):
+    """At most so many of the points (n, d), evenly spaced."""
+    return points[:: -(-len(points) // most)] if len(points) else points
+
+
+def _spectrum(kernel, data):
+    """Eigenvalues (n,), the rotated values (n,) and log det W of one function.
+
+    Of few features they are found from these: all but as many eigenvalues are zero, and
+    of the values rotated to them only the sum of squares counts.
+    """
+    root = np.sqrt(data.weights)
+    values, log_det = root * data.values, np.log(data.weights).sum()
+    n, n_features = len(values), kernel.n_features(data.points.shape[1])
+    if n_features is None or n_features >= n:
+        K = kernel(data.points)
         # NumPy's lets other threads run meanwhile, such as one that tells of progress.
         eigenvalues, Q = np.linalg.eigh(root[:, None] * K * root)
-        rotated = Q.T @ (root * data.values)
-        log_det = np.log(data.weights).sum()
-        spectra.append((np.maximum(eigenvalues, 0.0), rotated, log_det))
-    return spectra
+        return np.maximum(eigenvalues, 0.0), Q.T @ values, log_det
+    features = root[:, None] * kernel.feature_map(data.points)
+    Q, sizes, _ = np.linalg.svd(features, full_matrices=False)
+    eigenvalues, rotated = np.zeros(n), np.zeros(n)
+    r = len(sizes)
+    eigenvalues[:r], rotated[:r] = sizes**2, Q.T @ values
+    rotated[r] = np.linalg.norm(values - Q @ rotated[:r])
+    return eigenvalues, rotated, log_det
 
 
 def _spectral_likelihood(kernel, noise, spectra):
     """:func:`log_marginal_likelihood` and its gradient, in linear time."""
-    value, gradient = 0.0, np.zeros(2)
+    value, gradient, n_dims = 0.0, np.zeros(2), kernel.n_dims
     for eigenvalues, rotated, log_det in spectra:
         variances = np.empty((2, len(rotated)))  # of the function, and of the noise
-        variances[0] = eigenvalues * np.exp(kernel.theta[0])
+        variances[0] = eigenvalues * (np.exp(kernel.theta[0]) if n_dims else 1.0)
         variances[1] = noise**2
         total = variances.sum(axis=0)
         squares = rotated**2 / total
         value += 0.5 * (log_det - np.sum(squares + np.log(2 * pi * total)))
         gradient += variances @ ((squares - 1) / total) * [0.5, 1.0]
-    return value, gradient
+    return value, gradient[1 - n_dims :]
 
 
 def fit_state(kernel, noise, data):

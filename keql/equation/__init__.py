@@ -13,7 +13,7 @@ from keql.equation._basis import (
     regression_posterior,
     regression_rows,
 )
-from keql.equation._explicit import Layout
+from keql.equation._explicit import Layout, solve_each
 from keql.equation._formulas import number
 from keql.equation._known import (
     GivenEquation,

@@ -8,7 +8,13 @@ from scipy import linalg
 from keql._numerics.arguments import naming
 from keql._numerics.linalg import cholesky, pivoted_cholesky, solve_lower
 from keql._numerics.memory import in_chunks
-from keql.kernels import Product, feature_slopes, leibniz, unrestricted
+from keql.kernels import (
+    combinations,
+    distinct_rows,
+    feature_slopes,
+    narrow_and_wide,
+    unrestricted,
+)
 
 
 class PolynomialBasis:
@@ -33,8 +39,11 @@ class PolynomialBasis:
         wider, weights = self.unrestricted(weights, S.shape[1])
         return wider.kernel.feature_map(S) @ weights
 
-    def gradient(self, S, weights):
-        """Partial derivatives of psi . weights, of shape (d, n)."""
+    def gradient(self, S, weights, skipped=0):
+        """Partial derivatives of psi . weights, of shape (d, n).
+
+        Those in the first `skipped` columns are not needed: they may be zeros instead.
+        """
         wider, weights = self.unrestricted(weights, S.shape[1])
         return feature_slopes(wider.kernel, S, weights)
 
@@ -71,6 +80,7 @@ class InducingBasis:
         self.kernel, self.points = kernel, points
         self.n_drawn = len(points) if n_drawn is None else n_drawn
         self.cholesky = cholesky(kernel(points))
+        self._at_points = None, None
 
     @classmethod
     def among(cls, kernel, points, negligible=1e-12):
@@ -96,16 +106,73 @@ class InducingBasis:
 
     def __call__(self, S, a=None):
         """Features, or their derivative a, at the rows of `S`, of shape (n, p)."""
-        return solve_lower(self.cholesky, self.kernel.derivative(self.points, S, b=a)).T
+        shared = None if a is not None else self._at_shared_points(S)
+        if shared is None:
+            return solve_lower(
+                self.cholesky, self.kernel.derivative(self.points, S, b=a)
+            ).T
+        phi, by_point, places = shared
+        features = np.empty((len(S), len(self.points)))
+        order = np.argsort(places, kind="stable")
+        phi = phi[order].reshape(len(by_point), -1, phi.shape[1])
+        features[order] = np.matmul(phi, by_point).reshape(features.shape)
+        return features
+
+    def _at_shared_points(self, S, most=4):
+        """What gives features where functions share points; None where they do not.
+
+        For P(s) = phi(s) . g(x) with f features phi, psi(s) is the sum over these of
+        phi_f(s) C^-1 k(S_I, x) phi_f(S_I). Returned are phi(s) (n, f), the rest
+        (k, f, p) at the k points x, which is kept from step to step, and the point of
+        each row of S, (n,). Points have to be so few that C^-1 is multiplied by at most
+        `most` times as many columns as S has rows, and each occur equally often.
+        """
+        parts = narrow_and_wide(self.kernel, S.shape[1])
+        if parts is None:
+            return None
+        narrow, wide = parts
+        on_points, n_features = (
+            wide.depends_on(S.shape[1]),
+            narrow.n_features(S.shape[1]),
+        )
+        rows, places = distinct_rows(S, on_points)
+        if isinstance(rows, slice) or len(rows) * n_features > most * len(S):
+            return None
+        if np.ptp(np.bincount(places)):
+            return None
+        x = S[np.ix_(rows, on_points)]
+        points, by_point = self._at_points
+        if not np.array_equal(x, points):
+            k = wide.derivative(self.points, S[rows])
+            columns = k[:, :, None] * narrow.feature_map(self.points)[:, None]
+            solved = solve_lower(self.cholesky, columns.reshape(len(k), -1))
+            by_point = solved.reshape(columns.shape).transpose(1, 2, 0)
+            by_point = np.ascontiguousarray(by_point)
+            self._at_points = x, by_point
+        return narrow.feature_map(S), by_point, places
 
     def values(self, S, weights):
         """Values of psi . weights, of shape (n,)."""
-        return self._combined(S, weights, [(0,) * S.shape[1]])[0]
+        shared = self._at_shared_points(S)
+        if shared is None:
+            return self._combined(S, weights, [(0,) * S.shape[1]])[0]
+        phi, by_point, places = shared
+        return np.einsum("nf,nf->n", phi, (by_point @ weights)[places])
 
-    def gradient(self, S, weights):
-        """Partial derivatives of psi . weights, of shape (d, n)."""
+    def gradient(self, S, weights, skipped=0):
+        """Partial derivatives (d, n) of psi . weights; zeros in columns `skipped`."""
+        gradient, orders = np.zeros(S.T.shape), _units(S)[skipped:]
+        shared = self._at_shared_points(S)
+        if shared is not None:
+            narrow, wide = narrow_and_wide(self.kernel, S.shape[1])
+            if not np.any(wide.depends_on(S.shape[1])[skipped:]):
+                g = (shared[1] @ weights)[shared[2]]
+                for row, order in zip(gradient[skipped:], orders, strict=True):
+                    np.einsum("nf,nf->n", narrow.feature_map(S, order), g, out=row)
+                return gradient
         with naming("equation_kernel"):  # its functions may be too rough
-            return self._combined(S, weights, _units(S))
+            gradient[skipped:] = self._combined(S, weights, orders)
+        return gradient
 
     def unrestricted(self, weights, d):
         """Features of d coordinates, and weights in them: here none are faster."""
@@ -118,7 +185,7 @@ class InducingBasis:
             [
                 [
                     column[:, 0]
-                    for column in combine(self.kernel, s, self.points, c, orders)
+                    for column in combinations(self.kernel, s, self.points, c, orders)
                 ]
                 for s in in_chunks(S, len(self.points), copies=8)
             ]
@@ -138,7 +205,7 @@ class NoUnknownPart:
         """Zeros of shape (n,)."""
         return np.zeros(len(S))
 
-    def gradient(self, S, _):
+    def gradient(self, S, _, skipped=0):
         """Zeros of shape (d, n)."""
         return np.zeros(S.T.shape)
 
@@ -175,12 +242,14 @@ class SystemBasis:
             values[rows] = self.bases[e].values(S[rows, 1:], own)
         return values
 
-    def gradient(self, S, weights):
-        """Partial derivatives of psi . weights, of shape (d, n)."""
+    def gradient(self, S, weights, skipped=0):
+        """Partial derivatives (d, n) of psi . weights; columns may be `skipped`."""
         gradient = np.zeros(S.T.shape)
         for e, own in enumerate(self.split(weights)):
             rows = S[:, 0] == e
-            gradient[1:, rows] = self.bases[e].gradient(S[rows, 1:], own)
+            gradient[1:, rows] = self.bases[e].gradient(
+                S[rows, 1:], own, max(0, skipped - 1)
+            )
         return gradient
 
 
@@ -202,84 +271,14 @@ class FixedUnknownPart:
         """Values of P, of shape (n,)."""
         return self.basis.values(S, self.weights)
 
-    def gradient(self, S, _):
-        """Partial derivatives of P, of shape (d, n)."""
-        return self.basis.gradient(S, self.weights)
+    def gradient(self, S, _, skipped=0):
+        """Partial derivatives of P, of shape (d, n); columns may be `skipped`."""
+        return self.basis.gradient(S, self.weights, skipped)
 
 
 def _units(S):
     """Multi-indices of the first derivatives in the columns of `S`."""
     return [tuple(row) for row in np.eye(S.shape[1], dtype=int).tolist()]
-
-
-def combine(kernel, X, Y, coefficients, orders):
-    """Derivatives in x of linear combinations of kernel functions, sum_j k(x, y_j) c_j.
-
-    A product k1(x, y) phi(x) . phi(y) with few features phi is never formed: its
-    combinations are those of k1 with the coefficients c_j phi(y_j), times phi(x). So k1
-    is evaluated once for all derivatives in what only phi depends on. The points have
-    shapes (n, d) and (m, d), the coefficients (m, p); for each of the multi-indices
-    `orders` there is an array of shape (n, p).
-    """
-    d = X.shape[1]
-    if isinstance(kernel, Product):
-        for narrow, wide in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
-            if narrow.n_features(d) is not None:
-                return _combine_product(narrow, wide, X, Y, coefficients, orders)
-    blocks = kernel.derivatives(X, Y, [(order, None) for order in orders])
-    return [block @ coefficients for block in blocks]
-
-
-def _combine_product(narrow, wide, X, Y, coefficients, orders):
-    """Derivatives of sum_j phi(x) . phi(y_j) k(x, y_j) c_j; phi are f features.
-
-    For example, phi = (1, u_x) and an RBF k of the column x alone give
-
-        P(s) = phi(s) . g(x)    with    g(x) = sum_j k(x, x_j) c_j phi(s_j),
-
-    f = 2 functions of x. By Leibniz' rule P_x = phi . g', as phi does not depend on x,
-    and the derivative of P in u_x is (0, 1) . g, as g does not depend on u_x. The
-    orders (0, 0), (1, 0) and (0, 1) of P need the orders (0, 0) and (1, 0) of k only.
-    """
-    d = X.shape[1]
-    on = narrow.depends_on(d), wide.depends_on(d)
-    # For each order of P: triples of a factor, an order of phi and an order of k.
-    splits = [list(leibniz(order, *on)) for order in orders]
-    needed = list(dict.fromkeys(second for split in splits for _, _, second in split))
-    # The coefficients c_j phi(y_j), of shape (m, f p).
-    spread = narrow.feature_map(Y)[:, :, None] * coefficients[:, None]
-    rows, places = _distinct_rows(X, on[1])
-    sums = combine(wide, X[rows], Y, spread.reshape(len(Y), -1), needed)
-    g = {  # derivatives, each of shape (n, f, p)
-        order: values.reshape(len(values), -1, coefficients.shape[1])[places]
-        for order, values in zip(needed, sums, strict=True)
-    }
-    phi = {  # derivatives, each of shape (n, f)
-        first: narrow.feature_map(X, first) for split in splits for _, first, _ in split
-    }
-    totals = []
-    for split in splits:
-        total = np.zeros((len(X), coefficients.shape[1]))
-        for factor, first, second in split:
-            total += factor * np.einsum("nf,nfp->np", phi[first], g[second])
-        totals.append(total)
-    return totals
-
-
-def _distinct_rows(X, columns):
-    """Rows of X (n, d) that differ in some columns, and for each row its place in them.
-
-    Functions of the coordinates are evaluated once where many functions of a fit have
-    the same collocation points. All rows, if more than half of them differ.
-    """
-    order = np.lexsort(X[:, columns].T)  # many times faster than unique rows of numpy
-    is_new = np.any(np.diff(X[np.ix_(order, columns)], axis=0) != 0, axis=1)
-    is_new = np.concatenate([[True], is_new])
-    if 2 * np.sum(is_new) > len(X):
-        return slice(None), slice(None)
-    places = np.empty(len(X), dtype=int)
-    places[order] = np.cumsum(is_new) - 1
-    return order[is_new], places
 
 
 def make_basis(kernel, S, n_inducing, rng):

@@ -184,13 +184,25 @@ class Layout:
         for place, chain in self.chain():
             on_y[:, place, chain] = 1.0
         in_y = np.stack([self.slopes_in_y(gradient) for gradient in gradients], axis=1)
-        on_y[:, rows] = -np.linalg.solve(slopes, in_y)
+        on_y[:, rows] = -solve_each(slopes, in_y)
         joined, start = np.zeros((n, len(features), sum(sizes))), 0
         for e, part in enumerate(features):
             joined[:, e, start : start + sizes[e]] = part
             start += sizes[e]
-        on_weights[:, rows] = -np.linalg.solve(slopes, joined)
+        on_weights[:, rows] = -solve_each(slopes, joined)
         return on_y, on_weights
+
+
+def solve_each(matrices, right):
+    """The solutions (n, k, m) of matrices (n, k, k) and right-hand sides (n, k, m).
+
+    Most systems give each highest derivative by itself: their matrices are diagonal.
+    """
+    diagonals = np.einsum("nii->ni", matrices)
+    n_entries = np.count_nonzero(diagonals)
+    if n_entries == diagonals.size and n_entries == np.count_nonzero(matrices):
+        return right / diagonals[:, :, None]
+    return np.linalg.solve(matrices, right)
 
 
 def _plain_derivative(operator):

@@ -8,7 +8,12 @@ from keql.kernels import _convert  # registers scikit-learn's kernels
 from keql.kernels._active import ActiveKernel
 from keql.kernels._base import Exponentiation, Kernel, Product, Sum, as_kernel
 from keql.kernels._envelope import Envelope
-from keql.kernels._features import Dictionary
+from keql.kernels._features import (
+    Dictionary,
+    combinations,
+    distinct_rows,
+    narrow_and_wide,
+)
 from keql.kernels._function import FunctionKernel
 from keql.kernels._multi_index import leibniz
 from keql.kernels._polynomial import Constant, Polynomial

@@ -1,4 +1,7 @@
-"""Kernels with a finite list of features: their base, and a list of functions."""
+"""Kernels with a finite list of features: their base, and a list of functions.
+
+Also combinations of the functions of a kernel, where one factor has such a list.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,8 +10,10 @@ import numpy as np
 
 from keql._numerics.arguments import as_numbers, as_rows, in_short, naming
 from keql._numerics.autodiff import differentiate, parameter_names
+from keql._numerics.elementary import FAMILIES, Elementary
 from keql.kernels._active import NonStationaryKernel
-from keql.kernels._multi_index import as_multi_index
+from keql.kernels._base import Product
+from keql.kernels._multi_index import as_multi_index, leibniz
 
 
 class FeatureKernel(NonStationaryKernel):
@@ -141,17 +146,73 @@ class Dictionary(FeatureKernel):
         return Dictionary(chosen, self.feature_scales()[list(kept)], self.columns)
 
     def depends_on(self, d: int) -> np.ndarray:
-        used = [column for _, columns in self._resolved(d) for column in columns]
-        return np.isin(np.arange(d), used)
+        mask = np.zeros(d, dtype=bool)
+        mask[self._compiled_for(d)[1]] = True
+        return mask
 
     def n_features(self, d: int) -> Any:
         return len(self._items())
 
     def feature_map(self, S: Any, a: Any = None) -> Any:
         S = as_rows(S, "S")
-        a, resolved = as_multi_index(a, S.shape[1]), self._resolved(S.shape[1])
-        rows = [_derivative(f, columns, S, a) for f, columns in resolved]
+        a, table = as_multi_index(a, S.shape[1]), self._table(S.shape[1])
+        if table is not None and sum(a) < 2:
+            rows = table.derivative(S, a.index(1)) if any(a) else table(S)
+        else:
+            resolved = self._resolved(S.shape[1])
+            rows = [_derivative(f, columns, S, a) for f, columns in resolved]
         return np.reshape(rows, (len(rows), len(S))).T * self.feature_scales()
+
+    def _feature_slopes(self, S, weights):
+        """Slopes (d, n) of `feature_map(S) @ weights` in the columns of S (n, d)."""
+        d, used = S.shape[1], np.flatnonzero(weights)
+        if len(used) < len(weights):
+            return self._kept(used)._feature_slopes(S, weights[used])
+        slopes, units = np.zeros(S.T.shape), np.eye(d, dtype=int).tolist()
+        columns, table = np.flatnonzero(self.depends_on(d)), self._table(d)
+        if table is None:
+            for column in columns:
+                slopes[column] = self.feature_map(S, tuple(units[column])) @ weights
+            return slopes
+        weights = weights * self.feature_scales()
+        found = table.derivatives(S, columns.tolist())
+        for column, derivatives in zip(columns, found, strict=True):
+            slopes[column] = weights @ derivatives
+        return slopes
+
+    def _kept(self, used):
+        """The kernel of some of the functions, the last one again."""
+        key = tuple(self._items()), self.columns, tuple(used.tolist())
+        known, scale, kernel = self.__dict__.get("_last_kept", (None, None, None))
+        if known != key or scale is not self.scale:
+            kernel = self.keep(used)
+            self._last_kept = key, self.scale, kernel
+        return kernel
+
+    def _table(self, d):
+        """An _ElementaryTable of the functions; None if some are other ones."""
+        return self._compiled_for(d)[0]
+
+    def _compiled_for(self, d):
+        """The table, and the columns that functions depend on; kept until they change.
+
+        To read the arguments of functions takes longer than to evaluate them.
+        """
+        key = tuple(self._items()), self.columns, d
+        known, compiled = self.__dict__.get("_compiled", (None, None))
+        if known != key:
+            resolved, table = self._resolved(d), None
+            functions = [function for function, _ in resolved]
+            if all(isinstance(f, Elementary) for f in functions):
+                table = _ElementaryTable(functions, list(self.columns))
+            used = sorted({column for _, columns in resolved for column in columns})
+            compiled = table, used
+            self._compiled = key, compiled
+        return compiled
+
+    def __getstate__(self):
+        kept = {"_compiled", "_last_kept"}
+        return {k: v for k, v in self.__dict__.items() if k not in kept}
 
     def _resolved(self, d) -> Any:
         """Functions with the positions of their arguments."""
@@ -186,6 +247,88 @@ class Dictionary(FeatureKernel):
         return Dictionary(self.functions, scale, self.columns)
 
 
+class _ElementaryTable:
+    """Many elementary functions of the same columns, evaluated together.
+
+    functions : sequence of Elementary. They are m.
+    columns : list of str. The d columns, by name.
+    """
+
+    def __init__(self, functions, columns):
+        exponents = np.zeros((len(columns), len(functions)), dtype=int)
+        groups = {}
+        for i, f in enumerate(functions):
+            for name, power in f.powers:
+                exponents[columns.index(name), i] += power
+            if f.family:
+                key = f.family, columns.index(f.argument), f.slope
+                groups.setdefault(key, []).append((i, f.parameter))
+        self.n_functions, self.exponents = len(functions), exponents
+        self.powers = {
+            column: _Powers(own) for column, own in enumerate(exponents) if any(own)
+        }
+        lowered = exponents - (exponents != 0)
+        self.lowered = {column: _Powers(lowered[column]) for column in self.powers}
+        self.groups = []
+        for (family, column, is_slope), own in groups.items():
+            f, (rows, k) = FAMILIES[family], map(np.array, zip(*own, strict=True))
+            pair = (f.slope, f.slope_rate) if is_slope else (f.value, f.rate)
+            self.groups.append((*pair, column, rows, k[:, None]))
+        self.arguments = {column for _, _, column, _, _ in self.groups}
+
+    def __call__(self, S):
+        """Values (m, n) at the rows of S (n, d)."""
+        return self._product(S, self._functions(S))
+
+    def derivative(self, S, column):
+        """Their derivatives (m, n) in one of the columns."""
+        return self.derivatives(S, [column])[0]
+
+    def derivatives(self, S, columns):
+        """Those in several of the columns, a list."""
+        F, found = self._functions(S), []
+        powers = {column: own(S[:, column]) for column, own in self.powers.items()}
+        for column in columns:
+            total = np.zeros(F.shape)
+            if column in self.arguments:
+                for _, rate, argument, rows, k in self.groups:
+                    if argument == column:
+                        total[rows] = rate(S[:, column], k)
+                if column in powers:
+                    total *= powers[column]
+            if column in powers:
+                lowered = self.lowered[column](S[:, column])
+                total += F * (self.exponents[column][:, None] * lowered)
+            for other, values in powers.items():
+                if other != column:
+                    total *= values
+            found.append(total)
+        return found
+
+    def _functions(self, S):
+        """Values (m, n) of the functions without the powers of columns."""
+        F = np.ones((self.n_functions, len(S)))
+        for value, _, column, rows, k in self.groups:
+            F[rows] = value(S[:, column], k)
+        return F
+
+    def _product(self, S, F):
+        for column, powers in self.powers.items():
+            F *= powers(S[:, column])
+        return F
+
+
+class _Powers:
+    """Powers (m, n) of values x (n,), each different one taken once."""
+
+    def __init__(self, exponents):
+        different, self.places = np.unique(exponents, return_inverse=True)
+        self.different = different.tolist()
+
+    def __call__(self, x):
+        return np.array([x**power for power in self.different])[self.places]
+
+
 def _derivative(function, columns, S, a):
     """Derivative a of a function of some columns of S (n, d), of shape (n,)."""
     if any(order for column, order in enumerate(a) if column not in columns):
@@ -199,3 +342,80 @@ def _derivative(function, columns, S, a):
             f"functions has one with values of shape {values.shape} at {len(S)} points."
         )
     return np.broadcast_to(values, (len(S),))
+
+
+def combinations(kernel, X, Y, coefficients, orders):
+    """Derivatives in x of linear combinations of kernel functions, sum_j k(x, y_j) c_j.
+
+    A product k1(x, y) phi(x) . phi(y) with few features phi is never formed: its
+    combinations are those of k1 with the coefficients c_j phi(y_j), times phi(x). So k1
+    is evaluated once for all derivatives in what only phi depends on. The points have
+    shapes (n, d) and (m, d), the coefficients (m, p); for each of the multi-indices
+    `orders` there is an array of shape (n, p).
+    """
+    parts = narrow_and_wide(kernel, X.shape[1])
+    if parts is not None:
+        return _combine_product(*parts, X, Y, coefficients, orders)
+    blocks = kernel.derivatives(X, Y, [(order, None) for order in orders])
+    return [block @ coefficients for block in blocks]
+
+
+def narrow_and_wide(kernel, d):
+    """The factors of a product of which one has few features; None of other kernels."""
+    if isinstance(kernel, Product):
+        for narrow, wide in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
+            if narrow.n_features(d) is not None:
+                return narrow, wide
+    return None
+
+
+def _combine_product(narrow, wide, X, Y, coefficients, orders):
+    """Derivatives of sum_j phi(x) . phi(y_j) k(x, y_j) c_j; phi are f features.
+
+    For example, phi = (1, u_x) and an RBF k of the column x alone give
+
+        P(s) = phi(s) . g(x)    with    g(x) = sum_j k(x, x_j) c_j phi(s_j),
+
+    f = 2 functions of x. By Leibniz' rule P_x = phi . g', as phi does not depend on x,
+    and the derivative of P in u_x is (0, 1) . g, as g does not depend on u_x. The
+    orders (0, 0), (1, 0) and (0, 1) of P need the orders (0, 0) and (1, 0) of k only.
+    """
+    d = X.shape[1]
+    on = narrow.depends_on(d), wide.depends_on(d)
+    # For each order of P: triples of a factor, an order of phi and an order of k.
+    splits = [list(leibniz(order, *on)) for order in orders]
+    needed = list(dict.fromkeys(second for split in splits for _, _, second in split))
+    # The coefficients c_j phi(y_j), of shape (m, f p).
+    spread = narrow.feature_map(Y)[:, :, None] * coefficients[:, None]
+    rows, places = distinct_rows(X, on[1])
+    sums = combinations(wide, X[rows], Y, spread.reshape(len(Y), -1), needed)
+    g = {  # derivatives, each of shape (n, f, p)
+        order: values.reshape(len(values), -1, coefficients.shape[1])[places]
+        for order, values in zip(needed, sums, strict=True)
+    }
+    phi = {  # derivatives, each of shape (n, f)
+        first: narrow.feature_map(X, first) for split in splits for _, first, _ in split
+    }
+    totals = []
+    for split in splits:
+        total = np.zeros((len(X), coefficients.shape[1]))
+        for factor, first, second in split:
+            total += factor * np.einsum("nf,nfp->np", phi[first], g[second])
+        totals.append(total)
+    return totals
+
+
+def distinct_rows(X, columns):
+    """Rows of X (n, d) that differ in some columns, and for each row its place in them.
+
+    Functions of the coordinates are evaluated once where many functions of a fit have
+    the same collocation points. All rows, if more than half of them differ.
+    """
+    order = np.lexsort(X[:, columns].T)  # many times faster than unique rows of numpy
+    is_new = np.any(np.diff(X[np.ix_(order, columns)], axis=0) != 0, axis=1)
+    is_new = np.concatenate([[True], is_new])
+    if 2 * np.sum(is_new) > len(X):
+        return slice(None), slice(None)
+    places = np.empty(len(X), dtype=int)
+    places[order] = np.cumsum(is_new) - 1
+    return order[is_new], places

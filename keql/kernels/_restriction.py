@@ -254,11 +254,8 @@ def feature_slopes(kernel, S, weights):
     """
     d = S.shape[1]
     kernel, weights = unrestricted(kernel, weights, d)
-    if isinstance(kernel, Polynomial):
+    if isinstance(kernel, Polynomial | Dictionary):
         return kernel._feature_slopes(S, weights)
-    if isinstance(kernel, Dictionary) and not np.all(weights):
-        used = np.flatnonzero(weights)
-        kernel, weights = kernel.keep(used), weights[used]
     slopes, units = np.zeros(S.T.shape), np.eye(d, dtype=int).tolist()
     for column in np.flatnonzero(kernel.depends_on(d)):
         slopes[column] = kernel.feature_map(S, tuple(units[column])) @ weights

@@ -170,24 +170,21 @@ def _fill_block(G, kernel, first, second, mirror, n_entries=2**20):
                 G[columns, here] = block.T if pairs else 0.0
 
 
-def gram_blocks(kernel, points, operators, n_entries=2**20):
-    """{(q, r): Gram matrix (K, K)} of operators q and r <= q at points (K, d).
+def gram_blocks(kernel, points, operators, blocks, n_entries=2**20):
+    """Fill {(q, r): Gram matrix (K, K)} of operators q and r <= q at points (K, d).
 
     Those of r > q are their transposes. Computed in parts, as :func:`gram` does.
     """
     for operator in operators:
         _check_order(kernel, operator)
-    places = [(q, r) for q in range(len(operators)) for r in range(q + 1)]
-    all_pairs = [_pairs(operators[q], operators[r]) for q, r in places]
+    all_pairs = [_pairs(operators[q], operators[r]) for q, r in blocks]
     n = len(points)
-    blocks = {place: np.empty((n, n)) for place in places}
     step = max(1, n_entries // max(1, n))
     for start in range(0, n, step):
         X = points[start : start + step]
         parts = _combine(kernel, X, points, all_pairs)
-        for place, part in zip(places, parts, strict=True):
-            blocks[place][start : start + step] = part
-    return blocks
+        for block, part in zip(blocks.values(), parts, strict=True):
+            block[start : start + step] = part
 
 
 def _combine(kernel, X, Y, all_pairs):

@@ -17,6 +17,7 @@ from keql._numerics.linalg import (
     ridge,
     solve_cholesky,
     solve_lower,
+    triangle,
 )
 
 RNG = np.random.RandomState(0)
@@ -103,17 +104,20 @@ def test_inverse():
     assert_array_equal(L, before)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("block", [1, 4, 9, 20])
-def test_blocks_change_nothing(block):
+def test_blocks_change_nothing(block, order):
     L = np.linalg.cholesky(A)
-    found = cholesky_in_place(A.copy(), block)
+    given = A.copy(order=order)
+    found = cholesky_in_place(given, block)
+    assert found is given
     assert_allclose(found, L, rtol=1e-12, atol=1e-13)
     assert_array_equal(np.triu(found, 1), 0)
     inverse = inverse_from_cholesky(L, block)
     assert_allclose(inverse, np.linalg.inv(A), rtol=1e-10, atol=1e-12)
     assert_array_equal(inverse, inverse.T)
     for wrong in (-1.0, np.nan):
-        broken = A.copy()
+        broken = A.copy(order=order)
         broken[5, 5] = wrong
         assert cholesky_in_place(broken, block) is None
 
@@ -135,6 +139,21 @@ def test_long_steps_let_other_threads_run():
     over.set()
     thread.join()
     assert n_turns > 3 and len(turns) > n_turns + 3
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (4, 9), (5, 5), (0, 3), (3, 0)])
+def test_triangle_of_a_factorisation(shape):
+    rows = np.random.RandomState(0).normal(size=shape)
+    R = triangle(rows)
+    assert R.shape == (min(shape), shape[1])
+    assert_array_equal(R, np.triu(R))
+    assert_allclose(R.T @ R, rows.T @ rows, rtol=1e-12, atol=1e-13)
+
+
+def test_a_triangle_with_a_zero_row_is_refused():
+    L = np.diag([1.0, 0.0, 2.0])
+    with pytest.raises(np.linalg.LinAlgError, match="row 1"):
+        solve_lower(L, np.ones(3))
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -213,6 +213,23 @@ def test_likelihood_of_a_variance_by_eigenvalues(theta):
     assert _spectra(Constant(1.0, "fixed") * RBF(0.3), data) is None
 
 
+@pytest.mark.parametrize("unit", [Polynomial(1), Polynomial(3), RBF(0.3, "fixed")])
+@pytest.mark.parametrize("is_free", [True, False])
+def test_eigenvalues_of_few_features(unit, is_free):
+    """Of features fewer than data, as many, and of kernels that have none.
+
+    Also where nothing but the noise is free.
+    """
+    data = [DATA, WEIGHTED]
+    variance = Constant(3.0, (1e-9, 1e9) if is_free else "fixed")
+    kernel = (variance * unit).bind(("t", "x")).scaled_to(DATA.points)
+    value, gradient = _spectral_likelihood(kernel, NOISE, _spectra(kernel, data))
+    expected = log_marginal_likelihood(kernel, NOISE, data, True)
+    assert_allclose(value, expected[0], rtol=1e-9)
+    assert gradient.shape == expected[1].shape
+    assert_allclose(gradient, expected[1], rtol=1e-7)
+
+
 # --- its maximum ----------------------------------------------------------------------
 
 START = Constant(1.0, (1e-3, 1e3)) * RBF([0.3, 0.3], (1e-2, 1e2))

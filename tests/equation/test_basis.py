@@ -11,7 +11,6 @@ from sklearn import config_context
 from keql.equation._basis import (
     InducingBasis,
     PolynomialBasis,
-    combine,
     make_basis,
     regression_rows,
 )
@@ -22,6 +21,7 @@ from keql.kernels import (
     Matern,
     Polynomial,
     Restriction,
+    combinations,
 )
 
 RNG = np.random.RandomState(0)
@@ -100,7 +100,7 @@ def test_combinations_are_those_of_the_blocks(name):
     kernel = COMBINED[name]
     coefficients = RNG.normal(size=(8, 2))
     orders = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (2, 0, 0)]
-    found = combine(kernel, S, T, coefficients, orders)
+    found = combinations(kernel, S, T, coefficients, orders)
     for order, combination in zip(orders, found, strict=True):
         expected = kernel.derivative(S, T, a=order) @ coefficients
         assert_allclose(
@@ -118,8 +118,42 @@ def test_a_product_with_few_features_is_not_formed(monkeypatch):
         return evaluate(self, X, Y, pairs)
 
     monkeypatch.setattr(RBF, "_derivatives", counted)
-    combine(kernel, S, T, np.ones((8, 1)), [(0, 1, 0), (0, 0, 1), (0, 0, 0)])
+    combinations(kernel, S, T, np.ones((8, 1)), [(0, 1, 0), (0, 0, 1), (0, 0, 0)])
     assert calls == [((0, 0, 0), (0, 0, 0))]
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        INFINITE["variable coefficients"],
+        COMBINED["few features first"],
+        INFINITE["Matern"] * Constant(2.0),
+    ],
+    ids=str,
+)
+def test_functions_that_share_points_share_what_depends_on_these(kernel):
+    """Also in any order of the rows, and where points change from call to call."""
+    basis, d = InducingBasis(kernel, T), T.shape[1]
+    narrow = kernel.k1 if kernel.k1.n_features(d) is not None else kernel.k2
+    wide = kernel.k2 if narrow is kernel.k1 else kernel.k1
+    shared, weights = wide.depends_on(d), np.linspace(-1, 1, 8)
+    for seed in (1, 2):
+        rng = np.random.RandomState(seed)
+        points = np.tile(rng.normal(size=(5, d)), (12, 1))
+        rows = np.where(shared, points, rng.normal(size=points.shape))
+        rows = rows[rng.permutation(len(rows))]
+        one_by_one = np.concatenate([basis(row[None]) for row in rows])
+        assert basis._at_shared_points(rows) is not None
+        assert_allclose(basis(rows), one_by_one, rtol=0, atol=1e-8)
+        values = one_by_one @ weights
+        assert_allclose(basis.values(rows, weights), values, rtol=0, atol=1e-8)
+        alone = np.hstack([basis.gradient(row[None], weights) for row in rows])
+        assert_allclose(basis.gradient(rows, weights), alone, rtol=0, atol=1e-7)
+        first = int(np.flatnonzero(shared)[-1]) + 1
+        found = basis.gradient(rows, weights, first)[first:]
+        assert_allclose(found, alone[first:], rtol=0, atol=1e-7)
+        # Not each point for every function.
+        assert basis._at_shared_points(rows[1:]) is None
 
 
 def test_inducing_features_are_orthonormal():

@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql.kernels import Dictionary, Polynomial
+from keql._numerics.elementary import FAMILIES, Elementary
+from keql.kernels import Dictionary, Polynomial, feature_slopes
 
 X = np.random.RandomState(0).normal(size=(8, 3))
 NAMES = ["x", "u", "u_x"]
@@ -55,6 +56,51 @@ def test_derivatives():
         assert_allclose(features, np.column_stack(expected), atol=1e-14)
         K = KERNEL.derivative(X, X, a, (0, 1, 0))
         assert_allclose(K, features @ KERNEL.feature_map(X, (0, 1, 0)).T)
+
+
+def elementary_functions():
+    """Some of each family, alone and times powers, and their slopes."""
+    for family in FAMILIES:
+        for powers in ((), (("u_x", 2),), (("u", 1), ("x", 3)), (("u", -1),)):
+            function = Elementary(powers, family, "u", 0.7)
+            yield from (function, function.in_log_parameter())
+    yield from (Elementary(), Elementary((("u_x", 1),)), Elementary((("x", 2),)))
+
+
+def test_elementary_functions_have_the_derivatives_of_autograd():
+    """Those in closed form, of all functions at once; also where a power is zero."""
+    functions = {str(i): f for i, f in enumerate(elementary_functions())}
+    arguments = dict.fromkeys(functions)
+    for name, f in functions.items():
+        columns = ", ".join(f.columns)
+        arguments[name] = eval(f"lambda {columns}: f({columns})", {"f": f})
+    scale = np.linspace(0.5, 2.0, len(functions))
+    table = Dictionary(functions, scale).bind(NAMES)
+    one_by_one = Dictionary(arguments, scale).bind(NAMES)
+    assert table._table(3) is not None and one_by_one._table(3) is None
+    S = np.abs(X) + np.array([0.0, 0.1, 0.0])
+    S[:2, [0, 2]] = 0.0
+    for a in (None, (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1)):
+        expected = one_by_one.feature_map(S, a)
+        assert_allclose(table.feature_map(S, a), expected, rtol=1e-12, atol=1e-13)
+    assert_array_equal(table.depends_on(3), [True, True, True])
+    for weights in (scale, np.where(scale > 1, scale, 0.0)):
+        slopes = feature_slopes(one_by_one, S, weights)
+        assert_allclose(feature_slopes(table, S, weights), slopes, rtol=1e-11)
+    constant = Dictionary({"1": Elementary()}, 1.0).bind(NAMES)
+    assert_array_equal(feature_slopes(constant, S, np.ones(1)), 0 * S.T)
+    assert_array_equal(feature_slopes(table, S, 0 * scale), 0 * S.T)
+
+
+def test_other_functions_are_other_features():
+    """What was compiled of the ones before is not used for them."""
+    kernel = Dictionary({"1": Elementary((("u", 1),))}, 1.0, tuple(NAMES))
+    assert_array_equal(kernel.feature_map(X)[:, 0], X[:, 1])
+    kernel.set_params(functions={"1": Elementary((("x", 1),))})
+    assert_array_equal(kernel.feature_map(X)[:, 0], X[:, 0])
+    kernel.functions["1"] = Elementary((("u_x", 1),))
+    assert_array_equal(kernel.feature_map(X)[:, 0], X[:, 2])
+    assert pickle.loads(pickle.dumps(kernel)) == kernel
 
 
 def test_same_space_as_a_polynomial():
