@@ -1,6 +1,6 @@
 """The more one says, the better: every combination of what may be given.
 
-Duffing's and Lorenz's equations with n_terms="auto", exact and with noise: the state
+Duffing's, Lorenz's, Burgers' and Darcy's equations with n_terms="auto", exact and with noise: the state
 kernel, the equation kernel and the noise level are given or left open. All that is
 given is right, or, for the state kernel, at least not unreasonable, so that no state
 error should be above twice that with nothing given, unless the fit warns.
@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from keql import OneStepKEqL
-from keql.datasets import make_duffing, make_lorenz
+from keql.datasets import make_burgers, make_darcy, make_duffing, make_lorenz
 from keql.kernels import RBF, Polynomial, RationalQuadratic
 
 ROW = "{:16} {:6} {:8} {:6} {:>9} {:>6} {:>7} {:>7}"
@@ -80,13 +80,33 @@ def lorenz(noise):
     return data, with_noise(data.y, noise), given
 
 
+def published(make, *size):
+    """A problem in space, with the published kernels and noise levels."""
+
+    def problem(noise):
+        data = make(*size, random_state=1)
+        names = "state_kernel", "equation_kernel", "observation_noise"
+        given = {name: data.kernels[name] for name in names}
+        if noise:
+            given["observation_noise"] = noise * np.std(data.y)
+        return data, with_noise(data.y, noise), given
+
+    return problem
+
+
 def with_noise(y, noise):
     """Values with noise of a part of their standard deviations."""
     rng = np.random.default_rng(1)
     return y + noise * np.std(y, axis=0) * rng.standard_normal(y.shape)
 
 
-PROBLEMS = {"duffing": duffing, "lorenz": lorenz}
+PROBLEMS = {
+    "duffing": duffing,
+    "lorenz": lorenz,
+    "burgers 30": published(make_burgers, 30),
+    "burgers 100": published(make_burgers, 100),
+    "darcy": published(make_darcy, 4),
+}
 
 
 def one_fit(data, y, settings):
