@@ -9,7 +9,7 @@ from scipy.fft import dst, idst
 from scipy.interpolate import RectBivariateSpline
 
 from keql._numerics.arguments import as_numbers, call_given
-from keql._numerics.memory import refuse_steps
+from keql._numerics.memory import MemoryBudget, refuse_steps
 from keql.datasets import _common as common
 from keql.kernels import RBF, Constant, Polynomial
 
@@ -261,6 +261,9 @@ def make_burgers(
             f"collocation_shape={collocation_shape!r}; give the numbers of points in t "
             "(at least 2) and in x (at least 3)."
         )
+    MemoryBudget().refuse_above(
+        100 * np.prod(shape), f"collocation_shape={collocation_shape!r}", "give less."
+    )
     shape = shape.astype(int)
     n_inner = (shape[0] - 1) * (shape[1] - 2)
     if layout == "random":

@@ -497,3 +497,8 @@ def test_darcy_features_are_reproducible_and_solve_the_equation(darcy):
     assert relative(u[:, 1:-1, 4], u_x1x1) < 1e-3
     u_x2 = (u[2:, :, 2] - u[:-2, :, 2]) * 50
     assert relative(u[1:-1, :, 5], u_x2) < 1e-3
+
+
+def test_a_grid_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="collocation_shape=.* GB of memory"):
+        make_burgers(collocation_shape=(10**9, 31))
