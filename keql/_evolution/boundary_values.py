@@ -130,11 +130,13 @@ class BoundaryValueRegression:
             self.levels,
             strict=False,
         ):
-            z, along = F.T @ r, F.T @ own
-            pulled += np.outer(z, z) - F.T @ F + along @ along.T
-            back = solve_lower(L, np.column_stack([r, own]), transposed=True)
+            explained = np.column_stack([r, own])
+            along = F.T @ explained
+            pulled += along @ along.T
+            pulled -= F.T @ F
+            back, inverse = solve_lower(L, explained, transposed=True), inverse_lower(L)
             alpha, by_weights = back[:, 0], np.sum(back[:, 1:] ** 2, axis=1)
-            precisions = np.sum(inverse_lower(L) ** 2, axis=0) - by_weights
+            precisions = np.einsum("ij,ij->j", inverse, inverse) - by_weights
             slopes = own_variances * (alpha**2 - precisions)
             on_noise += np.bincount(levels, slopes, len(on_noise))
         below = whitened.parts[-1]  # R^-1
@@ -292,6 +294,12 @@ class BoundaryValueRegression:
         return self.prior.covariances(self.boundary)
 
     @cached_property
+    def _rows(self):
+        """The target, and the effects of weights and boundary values, by columns."""
+        triples = zip(self.targets, self.on_weights, self.on_boundary, strict=True)
+        return [np.asfortranarray(np.column_stack(triple)) for triple in triples]
+
+    @cached_property
     def _whitened(self):
         variances = [self.prior.variances(data) for data in self.functions]
         return self._whiten(self._covariance, variances, self.prior.scale)
@@ -309,13 +317,12 @@ class BoundaryValueRegression:
         each function, and `scale` that of the weights.
         """
         columns, p = ([], [], [], []), self.n_weights
-        for target, B, C, own in zip(
-            self.targets, self.on_weights, self.on_boundary, variances, strict=True
-        ):
+        for whole, C, own in zip(self._rows, self.on_boundary, variances, strict=True):
             G = C @ K @ C.T
-            G[np.diag_indices_from(G)] += own
-            L = cholesky(G)
-            rows = solve_lower(L, np.column_stack([target, scale * B, C]))
+            np.einsum("ii->i", G)[:] += own
+            L, rows = cholesky(G), whole.copy(order="F")
+            rows[:, 1 : 1 + p] *= scale
+            rows = solve_lower(L, rows, overwrite=True)
             parts = L, rows[:, 0], rows[:, 1 : 1 + p], rows[:, 1 + p :]
             for column, part in zip(columns, parts, strict=True):
                 column.append(part)

@@ -133,16 +133,17 @@ def _refuse_infinite(A, entries):
         )
 
 
-def solve_lower(L, B, transposed=False, most=4e10):
+def solve_lower(L, B, transposed=False, most=4e10, overwrite=False):
     """Solve L Z = B, or L^T Z = B if `transposed`, for a lower triangular L (n, n).
 
     The right-hand sides B have shape (n,) or (n, m), and so has Z. As many are
     solved for at once as take `most` products of numbers, seconds at most: see
-    :func:`cholesky_in_place`.
+    :func:`cholesky_in_place`. With `overwrite` the memory of B is used, if it is in
+    Fortran order.
     """
     size = max(1, int(most / max(1, len(L)) ** 2))
     if np.ndim(B) == 1 or B.shape[1] <= size:
-        return _solve_triangle(L, B, transposed)
+        return _solve_triangle(L, B, transposed, overwrite)
     Z = np.empty(B.shape, order="F")
     for begin in range(0, B.shape[1], size):
         own = slice(begin, begin + size)
@@ -150,14 +151,16 @@ def solve_lower(L, B, transposed=False, most=4e10):
     return Z
 
 
-def _solve_triangle(L, B, transposed):
+def _solve_triangle(L, B, transposed, overwrite=False):
     """By LAPACK, which takes columns: to it a triangle by rows is the other one."""
     if not np.size(B):
         return np.zeros(np.shape(B))
     if L.flags.f_contiguous:
-        Z, info = lapack.dtrtrs(L, B, lower=1, trans=transposed)
+        Z, info = lapack.dtrtrs(L, B, lower=1, trans=transposed, overwrite_b=overwrite)
     else:
-        Z, info = lapack.dtrtrs(L.T, B, lower=0, trans=not transposed)
+        Z, info = lapack.dtrtrs(
+            L.T, B, lower=0, trans=not transposed, overwrite_b=overwrite
+        )
     if info:
         raise np.linalg.LinAlgError(f"row {info - 1} of a triangular matrix is zero")
     return Z

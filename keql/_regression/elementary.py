@@ -195,7 +195,7 @@ class ElementarySearch:
         if len(values) != len(terms):
             values = np.zeros(len(terms))
         weights = self._with_slopes(terms, values)
-        last, fraction = np.inf, 1.0
+        last, fraction, score = np.inf, 1.0, -np.inf
         for step in range(settings.max_steps):
             here = replace(iterate, equations=self._equations(terms, weights))
             model = problem.linearise(problem.evaluate(here))
@@ -213,7 +213,10 @@ class ElementarySearch:
             if self.report(model, step + 1):
                 self.is_stopped = True
                 return None
-            if step >= settings.patience and self._score(model, terms) < least:
+            before, score = score, self._score(model, terms)
+            if step >= settings.first_look and self._falls_short(
+                score, before, least, settings.patience - step
+            ):
                 return None
             values, moves = self._split(terms, found)
             iterate = model.solution
@@ -228,11 +231,22 @@ class ElementarySearch:
         else:
             return None
         errors = left_out_errors(model, problem.learned.observations)
-        score = self._score(model, terms)
+        score = self._score(model, terms)  # with the parameters that were found
         result = Refined(tuple(terms), values, iterate, model, score, rms(errors))
         self.tried[key] = result
         self.steps.append(result)
         return result
+
+    @staticmethod
+    def _falls_short(score, before, least, n_left):
+        """Whether steps will not raise the log evidence to the least that is wanted.
+
+        Of a right set errors fall quadratically: their logarithm, and with it the
+        evidence, gains twice as much in each step as in the last one. What does not
+        suffice even then, in the steps that are left, is given up.
+        """
+        rise = max(score - before, 0.0)
+        return score + rise * (2.0 ** (1 + max(n_left, 0)) - 2) < least
 
     def _score(self, model, terms):
         odds = TermOdds(self.offered.kinds, self.settings.n_expected)

@@ -39,6 +39,8 @@ class ElementarySettings:
     part : float. The same in units of the noise, if that is more.
     patience, margin : int, float. After so many steps a set is given up whose log
         evidence is lower than that of the best by this.
+    first_look : int. After so many it is given up if it will not come near to that by
+        then, its log evidence rising twice as fast in each step.
     much_noise : float. Noise, in units of the size of the observations, from which on
         the evidence of the linearised problem tells, beside terms to start from, which
         sets are worth being solved for.
@@ -65,6 +67,7 @@ class ElementarySettings:
     tol: float = 1e-8
     part: float = 3e-3
     patience: int = 5
+    first_look: int = 2
     margin: float = 10.0
     much_noise: float = 2e-3
     near: float = 3.0
