@@ -117,6 +117,27 @@ def maximise_likelihood(
     return unpack(interruption.best(*given)[0])
 
 
+def fit_given_kernel(kernel, noise, functions, *, decisive=7.0, **how):
+    """A state kernel of maximum likelihood, also where a given noise level is too low.
+
+    States are not equally smooth everywhere, as stationary kernels suppose. With a
+    noise level far below what a kernel misses, the most likely length scales are so
+    short that nothing is known between observations. If a higher level is more likely
+    by the log odds `decisive` (Kass and Raftery, "Bayes factors", JASA 90, 1995), the
+    hyperparameters are those that go with it; the level that is given is returned. The
+    arguments are those of :func:`maximise_likelihood`.
+    """
+    fitted, level = maximise_likelihood(kernel, noise, functions, **how)
+    if noise is None or how.get("optimizer") is None or not kernel.n_dims:
+        return fitted, level
+    other, higher = maximise_likelihood(kernel, None, functions, **how)
+    if higher <= noise:
+        return fitted, noise
+    gain = log_marginal_likelihood(other, higher, functions)
+    gain -= log_marginal_likelihood(fitted, noise, functions)
+    return (other if gain > decisive else fitted), noise
+
+
 def _likelihood(kernel, noise, functions, spectra, eval_gradient):
     """:func:`log_marginal_likelihood` and its gradient, from spectra if they exist."""
     if spectra is not None:

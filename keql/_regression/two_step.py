@@ -16,7 +16,7 @@ from keql._regression.hidden import (
     with_fixed_bounds,
     with_prior_values,
 )
-from keql._regression.likelihood import fit_state, maximise_likelihood
+from keql._regression.likelihood import fit_given_kernel, fit_state, maximise_likelihood
 from keql._regression.rings import fit_ring_prior, refuse_other_periods
 from keql._regression.state_prior import fit_state_prior
 from keql.equation import (
@@ -266,7 +266,7 @@ def _fit_state_kernel(kernel, noise, samples, settings, how, periods):
     elif kernel is None:
         kernel, noise = fit_state_prior(scaled, noise, **how)
     else:
-        kernel, noise = maximise_likelihood(kernel, noise, scaled, **how)
+        kernel, noise = fit_given_kernel(kernel, noise, scaled, **how)
     return kernel, noise / root
 
 

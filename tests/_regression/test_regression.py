@@ -14,6 +14,7 @@ from keql._observations.data import FunctionData, Sample, noise_range
 from keql._regression.likelihood import (
     _spectra,
     _spectral_likelihood,
+    fit_given_kernel,
     fit_state,
     log_marginal_likelihood,
     maximise_likelihood,
@@ -678,3 +679,20 @@ def test_root_mean_square(factor):
     assert_allclose(size_or_one(values * factor), 2.5 * factor, rtol=1e-14)
     assert size_or_one(0 * values) == 1.0
     assert size_or_one([]) == 1.0
+
+
+def test_a_noise_level_that_a_kernel_misses_does_not_shorten_its_lengths():
+    """A kink is rougher than an RBF kernel supposes: the level given is too low."""
+    x = np.linspace(0, 1, 60)[:, None]
+    data = [Sample(x, np.abs(x[:, 0] - 0.47), np.ones(60))]
+    start, low = RBF(0.3, (1e-3, 10.0)), 1e-7
+    shortest, _ = maximise_likelihood(start, low, data)
+    kernel, noise = fit_given_kernel(start, low, data, optimizer="fmin_l_bfgs_b")
+    assert noise == low
+    assert kernel.length_scale > 2 * shortest.length_scale
+    free, level = maximise_likelihood(start, None, data)
+    assert level > 1e3 * low and kernel == free
+    # A level that is large enough is believed.
+    smooth = [Sample(x, np.sin(3 * x[:, 0]), np.ones(60))]
+    kernel, noise = fit_given_kernel(start, 1e-3, smooth, optimizer="fmin_l_bfgs_b")
+    assert (kernel, noise) == maximise_likelihood(start, 1e-3, smooth)
