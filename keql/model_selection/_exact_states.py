@@ -389,6 +389,8 @@ class ExactSearch:
         reason = ""
         if self.in_doubt(best.error) or (is_noisy and not meets):
             reason = "no simpler equation is near"
+        elif are_many(self.two_step, self.context) or not best.hypothesis.n_terms:
+            reason = "it is tried for few functions and with terms only"
         elif not is_noisy and level_in_space(best, self.two_step) <= 1.0:
             reason = "a simpler equation predicts well"
         if reason:
