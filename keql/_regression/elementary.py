@@ -230,12 +230,14 @@ class ElementarySearch:
             weights = self._with_slopes(terms, values)
         else:
             return None
-        errors = left_out_errors(model, problem.learned.observations)
-        score = self._score(model, terms)  # with the parameters that were found
-        result = Refined(tuple(terms), values, iterate, model, score, rms(errors))
-        self.tried[key] = result
-        self.steps.append(result)
-        return result
+        self.tried[key] = self._refined(terms, values, iterate, model)
+        self.steps.append(self.tried[key])
+        return self.tried[key]
+
+    def _refined(self, terms, values, iterate, model):
+        errors = left_out_errors(model, self.problem.learned.observations)
+        score = self._score(model, terms)
+        return Refined(tuple(terms), values, iterate, model, score, rms(errors))
 
     @staticmethod
     def _falls_short(score, before, least, n_left):

@@ -9,6 +9,7 @@ from scipy.integrate import solve_ivp
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import LearnedEquation, OneStepKEqL
+from keql._regression.elementary import ElementarySearch
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import Dictionary
 
@@ -266,3 +267,15 @@ def test_their_search_is_told_of_and_stopped(monkeypatch, capsys):
     assert sum(steps) == 1 and steps[-1]
     assert not isinstance(model.equation_kernel_, Dictionary)
     assert ", elementary functions\n" in capsys.readouterr().out
+
+
+def test_sets_are_given_up_when_their_evidence_cannot_rise_enough():
+    """It gains at best twice as much in each step, as where errors fall so fast."""
+    falls_short = ElementarySearch._falls_short
+    assert falls_short(-100.0, -100.0, 0.0, 3)  # it rises no more
+    assert falls_short(-100.0, -90.0, 0.0, 3)
+    assert not falls_short(-100.0, -110.0, 0.0, 3)  # by 20, 40 and 80 in three steps
+    assert falls_short(-150.0, -160.0, 0.0, 3)
+    assert falls_short(-1.0, -1000.0, 0.0, 0)  # no step is left
+    assert not falls_short(1.0, 0.0, 0.0, 0)
+    assert not falls_short(-1e6, -np.inf, 0.0, 3)
