@@ -435,6 +435,8 @@ def identify(names, values, slopes, errors, criteria):
     """
     size = np.sqrt(np.mean(values**2, axis=0))
     used = np.flatnonzero(size > 0)
+    if not len(used):  # an equation without terms
+        return Identifiability(len(names), 0, 1.0, [])
     scaled = values[:, used] / size[used] / len(values) ** 0.5
     _, sizes, combinations = linalg.svd(scaled, full_matrices=len(scaled) < len(used))
     sizes = np.append(sizes, np.zeros(len(used) - len(sizes)))  # fewer rows than terms

@@ -10,7 +10,7 @@ from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import Damping
 from keql._observations.data import PredictionScale, left_out_errors
-from keql._regression.term_scores import TermPrior, TermTable
+from keql._regression.term_scores import TermTable
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,6 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
     observations are predicted worse without it; if there is no gap, by how well
     observations are predicted. A threshold on the loss itself would not do, as its size
     depends on how well the state kernel suits the states, which the data do not tell.
-    Where the loss is what noise makes it or less, which no loss is with a kernel that
-    does not suit the states, another fit is taken if its evidence is strong and it
-    predicts no worse: kernel and noise levels are those of all fits.
 
     problem, result : JointProblem, Result. With the features of a polynomial kernel,
         and its solution.
@@ -109,8 +106,6 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
 class _Path:
     """Fits with fewer and fewer terms, what each came to, and which one is taken.
 
-    odds : callable or None. Log prior probability of terms, whose evidence is
-        compared; None: it is not.
     fits : list of (list of int, JointProblem, Result). With all terms, then with fewer:
         their positions in a TermTable, the problem and its solution.
     steps, errors : list of TermsStep, list of ndarray. What they came to, and their
@@ -122,11 +117,6 @@ class _Path:
         self.context, self.criteria = context, criteria
         self.granted = information_of_a_term(problem, result.loss)
         self.fits, self.steps, self.errors = [], [], []
-        is_small = len(problem.blocks) <= context.criteria.n_functions
-        is_met = dispersion_of(problem, result.loss) <= 1.0
-        self.odds = None
-        if is_small and is_met and table.is_open:
-            self.odds = table.odds(TermPrior())
         self._add(list(range(len(table.groups))), problem, result)
         noise = PredictionScale(two_step.observations).noise(two_step.observation_noise)
         allowed = context.criteria.noise_limited * noise
@@ -139,10 +129,7 @@ class _Path:
         misfit = problem.misfit(result.solution)
         self.fits.append((kept, problem, result))
         self.errors.append(errors)
-        figures = result.loss, misfit, rms(errors)
-        if self.odds is not None and not self.table.exceeding(kept):
-            figures = *figures, model.log_evidence() + self.odds(kept)
-        self.steps.append(TermsStep(terms, *figures))
+        self.steps.append(TermsStep(terms, result.loss, misfit, rms(errors)))
 
     def extend(self):
         """Take terms out until that is hopeless, or the number is certain."""
@@ -216,17 +203,7 @@ class _Path:
         if place is None:
             fewest = len(self.two_step.variables) > 1  # in time, exact states tell
             place = largest_gap(*self._figures(), fewest=fewest)
-        return self._or_more_probable(first + place)
-
-    def _or_more_probable(self, place):
-        """A place, or that of far more probable terms that predict no worse."""
-        if self.odds is None:
-            return place
-        logs = np.array([step.log_evidence for step in self.steps])
-        best = self._first + int(np.argmax(logs[self._first :]))
-        is_strong = logs[best] - logs[place] > self.context.criteria.rival
-        is_worse = _is_worse(self.errors[best], self.errors[place], self.criteria)
-        return best if is_strong and not is_worse else place
+        return first + place
 
 
 def information_of_a_term(problem, loss):

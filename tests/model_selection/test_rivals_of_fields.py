@@ -117,26 +117,6 @@ def test_sets_that_noise_does_not_tell_are_solved_for(two_step):
     assert not any(best < terms for terms in tried[12.0] - tried[0.0])
 
 
-def test_waves_of_sound_have_two_terms_within_noise():
-    """p_t = -v_x and v_t = -p_x, no exact states of which are sought on an interval."""
-    rng = np.random.default_rng(1)
-    X = rng.uniform((0, 0), (2, 4), (80, 2))
-    left = np.cos(X[:, 1] + X[:, 0]) + 0.4 * np.sin(2 * (X[:, 1] + X[:, 0]))
-    right = 0.7 * np.sin(X[:, 1] - X[:, 0] + 0.3)
-    y = np.column_stack([right + left, right - left])
-    y += 0.02 * np.std(y, axis=0) * rng.standard_normal(y.shape)
-    model = OneStepKEqL(
-        operators=("p", "v", "p_x", "v_x"),
-        known_part=("p_t", "v_t"),
-        states=("p", "v"),
-        variables=("t", "x"),
-    ).fit(X, y)
-    found = model.equation_.terms()
-    assert found["p_t"] == pytest.approx({"v_x": -1.0}, rel=0.1)
-    assert found["v_t"] == pytest.approx({"p_x": -1.0}, rel=0.1)
-    assert all(np.isfinite(step.log_evidence) for step in model.terms_path_)
-
-
 def test_odds_beyond_counting_are_told_as_such():
     rivals = [({"u"}, 0.0), ({"u", "v"}, 1e4), ({"v"}, -1.0)]
     text = rivals_in_words(rivals)
