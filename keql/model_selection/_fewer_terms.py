@@ -213,12 +213,7 @@ def information_of_a_term(problem, loss):
     levels, in units of their mean.
     """
     n_residuals = sum(map(len, problem.precisions))
-    return 0.5 * np.log(n_residuals) * max(1.0, dispersion_of(problem, loss))
-
-
-def dispersion_of(problem, loss):
-    """The lowest loss of a problem, in units of what the noise makes it."""
-    return 2 * loss / sum(map(len, problem.precisions))
+    return 0.5 * np.log(n_residuals) * max(1.0, 2 * loss / n_residuals)
 
 
 def first_rise(losses, errors, granted, criteria, counts=None):

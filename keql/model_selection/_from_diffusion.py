@@ -325,8 +325,9 @@ def _fit_of_terms(found, best, search, two_step, hypothesis, context):
     offered, terms, equations = search.offered, with_digits(found), []
     if len({(term.equation, term.function.name) for term in terms}) < len(terms):
         return None  # functions that are printed alike
-    unknown = [e for e, t in enumerate(two_step.setup.equations) if t.depends_on]
-    if not {term.equation for term in terms}.issuperset(unknown):
+    equations_given = two_step.setup.equations
+    unknown = {e for e, t in enumerate(equations_given) if t.depends_on is not None}
+    if not unknown <= {term.equation for term in terms}:
         return None  # an equation is left without terms
     for e, equation in enumerate(two_step.equations):
         equation = copy(equation)

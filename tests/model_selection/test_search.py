@@ -24,7 +24,8 @@ from keql.model_selection._criteria import (
     predicts_within_noise,
 )
 from keql.model_selection._exact_states import ExactSearch
-from keql.model_selection._fit import Context, JointFamily
+from keql.model_selection._fewer_terms import TermsStep
+from keql.model_selection._fit import Context, Fit, JointFamily
 from keql.model_selection._search import (
     fit_jointly,
     refit_states,
@@ -455,6 +456,43 @@ def test_cubic_terms_are_tried_before_other_starts(errors, chosen, grown, monkey
     monkeypatch.setattr(_exact_states, "or_from_diffusion", grow)
     assert search.exact._exact_states() is found[chosen]
     assert asked == found[:grown]
+
+
+class Known(Fit):
+    """A fit whose terms, and evidence of sets of terms, are as given."""
+
+    @property
+    def term_names(self):
+        return self.learned_with
+
+
+def known(chosen, evidence, has_functions=False):
+    path = [TermsStep(t, 0.0, 0.0, 0.0, log) for t, log in evidence.items()]
+    hypothesis = Hypothesis(has_functions=has_functions, name=str(chosen))
+    return Known(hypothesis, None, None, Result(None, 0.0), chosen, [], path)
+
+
+@pytest.mark.parametrize(
+    ("has_functions", "gain"), [(True, 2.0), (True, 4.0), (False, 6.0), (False, 8.0)]
+)
+def test_noisy_trajectories_need_odds_for_more(has_functions, gain, monkeypatch):
+    """Strong evidence for functions, decisive evidence for products of four."""
+    search, _ = make_search(monkeypatch)
+    exact, simple, wide = search.exact, ("u",), ("w",)
+    best = known(simple, {simple: 10.0})
+    other = known(wide, {simple: 1.0, wide: 1.0 + gain}, has_functions)
+    monkeypatch.setattr(_exact_states, "sees_noise", lambda _: False)
+    assert exact._by_evidence(best, other) == (best, other)
+    monkeypatch.setattr(_exact_states, "sees_noise", lambda _: True)
+    kept, left = exact._by_evidence(best, other)
+    limit = exact.criteria.elementary if has_functions else exact.criteria.wider
+    assert (left is other) == (gain > limit)
+    if left is None:  # told beside the terms that stay, at their odds
+        assert kept.log_evidences[frozenset(wide)] == pytest.approx(10 + gain - limit)
+        assert exact._is_compared(other.hypothesis, kept)
+        # Of a still wider hypothesis the terms are known to be less probable.
+        again = known(wide, {wide: 99.0})
+        assert exact._by_evidence(kept, again) == (kept, None)
 
 
 def test_hypotheses_that_are_not_tried_have_reasons(monkeypatch):
