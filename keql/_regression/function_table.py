@@ -185,8 +185,9 @@ class FunctionTable:
 
     def scale(self, term):
         """Prior standard deviation of the coefficient of a term."""
-        values = self.values(term)
-        size = rms(values)
+        # An inner parameter may run away, until the function exceeds all numbers.
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = rms(self.values(term))
         usable = np.isfinite(size) and size > 0
         return self.sizes[term.equation] / size if usable else 1.0
 

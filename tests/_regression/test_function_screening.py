@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from keql._numerics.elementary import Elementary
 from keql._regression.function_screening import FunctionScreening
-from keql._regression.function_table import ElementarySettings, FunctionTable
+from keql._regression.function_table import ElementarySettings, FunctionTable, Term
 
 
 def glider(t, state):
@@ -80,3 +81,13 @@ def test_a_state_that_turns_round_has_fast_sines():
         if (t.function.family, t.function.argument) == ("sin", "x")
     ]
     assert min(abs(np.array(numbers) - 1)) < 1 / np.ptp(angle)
+
+
+def test_an_inner_parameter_may_run_away():
+    """The function exceeds all numbers: it has a scale, and nothing is warned of."""
+    offered = FunctionTable(
+        learned_from(glider, [5.0, 0.7], 10, 60), ElementarySettings()
+    )
+    for powers in [(), (("y", 2),)]:
+        assert offered.scale(Term(0, Elementary(powers, "exp", "x", 1e6), 0)) == 1.0
+    assert offered.scale(Term(0, Elementary((), "exp", "x", 0.1), 0)) > 0
