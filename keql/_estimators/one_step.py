@@ -468,11 +468,12 @@ def _doubts(selection, given):
     doubts += exhausted(fit) + ([rivals] if rivals else [])
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     if selection.misses:
+        times = f"{multiple(selection.misses)} times what"
         doubts.append(
             "observations and equations are missed by "
-            f"{multiple(selection.misses)} times what their noise allows: terms of an "
-            "equation are not among those that were tried. Try more operators, or an "
-            "equation_kernel of another form"
+            f"{times if selection.misses > 1.5 else 'more than'} their noise allows: "
+            "terms of an equation are not among those that were tried. Try more "
+            "operators, or an equation_kernel of another form"
         )
     if selection.disagreement:
         other, part = selection.alternative, percent(selection.disagreement, 1)

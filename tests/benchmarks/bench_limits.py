@@ -1,10 +1,11 @@
 """What maximum likelihood reaches that knows the terms, beside default fits.
 
 The coefficients of the true terms and the initial values are fitted to the observations
-by least squares of exactly integrated trajectories, from the true values. A method that
-has to find the terms, or the basin, cannot be expected to do better: where a published
-figure is below that of this estimator, it is another draw or another measure. Told are
-the errors of the states and of the coefficients as in `bench_systems.py`, and for how
+by least squares of exactly integrated trajectories, in at most 100 steps from the true
+values: where trajectories are chaotic it ends before the minimum, nearer to the truth. A
+method that has to find the terms cannot be expected to do better; where a published
+figure is below that of this estimator, it is of other draws or in another measure. Told
+are the errors of the states and of the coefficients as in `bench_systems.py`, and for how
 long a forecast from the end of the observations follows the truth, all observed states
 within a quarter and a half of their standard deviations.
 
