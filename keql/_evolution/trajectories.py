@@ -18,15 +18,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.interpolate import BSpline
 
-from keql._evolution.flow import Flow
+from keql._evolution.flow import (
+    NoisyRows,
+    ProcessNoise,
+    Smoother,
+    flow_of,
+    mean_distances,
+)
 from keql._evolution.initial_values import (
     InitialPrior,
     InitialValueRegression,
+    NoisyRegression,
     Rows,
 )
-from keql._evolution.trajectory import Trajectory
+from keql._evolution.trajectory import DrivenNodes, NoisyTrajectory, Trajectory
 from keql._numerics.linalg import rms, size_or_one
 from keql._observations.data import noise_range
 from keql.operators import parse_operator
@@ -57,83 +63,16 @@ class TrajectoryLimits:
     part_of_noise: float = 1e-3
 
 
-def why_no_trajectories(learned):
-    """Why states cannot be integrated in time alone, as a clause; empty if they can."""
-    setup, observations = learned.setup, learned.observations
-    if len(learned.variables) != 1:
-        return "there are several coordinates"
-    if observations.periods is not None:
-        return "the time is a ring by periods: it has no beginning"
-    try:
-        flow = _flow_of(learned, 0)
-    except ValueError as error:
-        return str(error)
-    if len(learned.equations) != len(observations.states):
-        return "there are not as many equations as states"
-    highest = {column - flow.layout.offset for column in _columns_of_highest(flow)}
-    depends = {q for terms in setup.equations for q in terms.depends_on or ()}
-    if highest & depends:
-        return "an unknown part depends on a highest derivative"
-    for operator in observations.operators:
-        if (
-            len(operator.parts) > 1
-            or operator.order >= flow.layout.orders[operator.state]
-        ):
-            return f"values of {operator.name} were observed"
-    for data, forcing in zip(
-        observations.functions, setup.forcing_functions, strict=True
-    ):
-        if not all(_covers(f, data.points[:, 0]) for f in forcing):
-            return "the forcing is not known at all observed times"
-    points = observations.functions[0].points
-    if not _is_explicit(flow, float(points.min())):
-        return "the equations are not solved for the highest derivatives"
-    return ""
-
-
-def _covers(forcing, times):
-    """Whether a function is known at times; a spline is between its knots."""
-    if not isinstance(forcing, BSpline):
-        return True
-    return forcing.t[0] <= times.min() and times.max() <= forcing.t[-1]
-
-
-def _columns_of_highest(flow):
-    return [flow.layout.offset + j for j, _ in flow.layout.solved_for]
-
-
-def _is_explicit(flow, t):
-    """Whether the highest derivatives enter linearly, with slopes that are numbers.
-
-    They may depend on time and inputs, not on the states, as a step takes the slopes of
-    the equations in these for those of the solved equations.
-    """
-    rng = np.random.RandomState(0)
-    n_highest = len(flow.layout.states)
-    y, highest = rng.standard_normal((flow.n_states, 3)), np.zeros((n_highest, 3))
-    highest[:, 1:] = rng.standard_normal((n_highest, 2))
-    with np.errstate(all="ignore"):  # where a known part is not defined
-        M = flow.mass(np.full(3, t), y, highest)
-    size = np.max(np.abs(M), axis=(0, 2), keepdims=True)
-    if not (np.all(np.isfinite(M)) and np.all(size > 0)):
-        return False
-    constant = np.max(np.ptp(M, axis=0) / size[0]) < 1e-8
-    return constant and np.linalg.matrix_rank(M[0] / size[0]) == M.shape[1]
-
-
-def _flow_of(learned, m, equations=None):
-    """The vector field of one function of a learned model."""
-    setup = learned.setup
-    equations = learned.equations if equations is None else equations
-    return Flow(equations, setup.inputs.of_function(m), setup.forcing_functions[m])
-
-
 @dataclass(frozen=True)
 class TrajectoryIterate:
-    """Equations with their weights, and nodes (K_m, D) of each function."""
+    """Equations with their weights, and nodes (K_m, D) of each function.
+
+    With noise in the equations, also the sum of squares of the jumps in its units.
+    """
 
     equations: tuple
     nodes: list
+    squared_jumps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -154,12 +93,15 @@ class TrajectoryProblem:
     times : list of ndarray of shape (K_m,). The nodes of each function.
     prior : InitialPrior. From which a linearisation takes the one of most likelihood.
     limits : TrajectoryLimits.
+    process : list of ProcessNoise, one for each function, or None. None: the equations
+        hold exactly.
     """
 
     learned: object
     times: list
     prior: InitialPrior
     limits: TrajectoryLimits
+    process: list | None = None
     is_exact = True
     boundary_kernel = None
 
@@ -170,7 +112,7 @@ class TrajectoryProblem:
 
     def flow(self, m, equations=None):
         """The vector field of one function."""
-        return _flow_of(self.learned, m, equations)
+        return flow_of(self.learned, m, equations)
 
     def start(self, learned=None):
         """The iterate of a learned model's equations and states."""
@@ -192,6 +134,7 @@ class TrajectoryProblem:
         misfit = np.sum(residuals**2 * np.concatenate(precisions))
         norms = np.sum(weights**2) / self.prior.scale**2
         norms += sum(np.sum((n[0] / self.prior.spread) ** 2) for n in iterate.nodes)
+        norms += iterate.squared_jumps
         return TrajectoryEvaluation(iterate, residuals, 0.5 * float(misfit + norms))
 
     def _seen(self, m):
@@ -209,15 +152,19 @@ class TrajectoryProblem:
             return None
         regression = self.regression(iterate, responses).with_best_prior()
         problem = replace(self, prior=regression.prior)
-        model = TrajectoryModel(problem, iterate, responses, regression)
+        model = TrajectoryModel(problem, iterate, *problem.smoothed(responses), regression)
         return model if np.isfinite(regression.loss) else None
 
     def responses(self, iterate):
-        """What :meth:`Flow.respond` says of each function; None if one diverges."""
+        """What :meth:`Flow.respond` says of each function; None if one diverges.
+
+        With noise in the equations their NoisyRows instead.
+        """
         responses = []
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for m, nodes in enumerate(iterate.nodes):
-                response = self._respond(m, iterate, nodes)
+                find = self._respond if self.process is None else self._noisy_rows
+                response = find(m, iterate, nodes)
                 if response is None:
                     return None
                 responses.append(response)
@@ -226,6 +173,9 @@ class TrajectoryProblem:
     def regression(self, iterate, responses):
         """Weights and initial values from the observations, with the prior as it is."""
         center = np.concatenate([e.weights for e in iterate.equations])
+        if self.process is not None:
+            rows = [own.observed() for own in responses]
+            return NoisyRegression(rows, center, self.prior)
         rows = [*map(self._rows, range(len(responses)), iterate.nodes, responses)]
         return InitialValueRegression(rows, center, self.prior)
 
@@ -251,6 +201,40 @@ class TrajectoryProblem:
             data.index,
             data.weights,
         )
+
+    def _noisy_rows(self, m, iterate, nodes):
+        """The observations of a function whose nodes have jumps; None if it diverges."""
+        flow, times = self.flow(m, iterate.equations), self.times[m]
+        data, (rows, columns) = self.functions[m], self._seen(m)
+        h, D = np.diff(times), nodes.shape[1]
+        ends, slopes = flow.step(times[:-1], h, nodes[:-1])
+        noise = self.process[m].between(flow, times, nodes, self.prior.spread)
+        if not (np.all(np.isfinite(ends)) and np.all(np.isfinite(slopes))):
+            return None
+        roots = noise.root(h)
+        if not np.all(np.isfinite(roots)):
+            return None
+        return NoisyRows(
+            slopes[:, :, :D],
+            roots,
+            np.dstack([ends - nodes[1:], slopes[:, :, D:]]),
+            data.values - nodes[rows, columns],
+            rows,
+            columns,
+            nodes[0],
+            data.index,
+            data.weights,
+        )
+
+    def smoothed(self, responses):
+        """Changes of the nodes as arrays, and the Smoother of each function or None."""
+        if self.process is None:
+            return responses, None
+        smoothers = [
+            Smoother(own, self.prior.noise[own.index] / np.sqrt(own.weights))
+            for own in responses
+        ]
+        return [smoother.response for smoother in smoothers], smoothers
 
     def change(self, before, after):
         """Largest root mean square change of what is observed, relative to its size.
@@ -326,6 +310,7 @@ class TrajectoryProblem:
         responses, changes = halved.responses(there), []
         if responses is None:
             return text, np.inf
+        responses, _ = self.smoothed(responses)
         for m, data in enumerate(self.functions):
             scale = data.weights**0.5 / self.prior.noise[data.index]
             own = scale[:, None] * responses[m][halved._seen(m)]
@@ -363,7 +348,8 @@ class TrajectoryProblem:
             equation.weights = between(first.weights, second.weights)
             equations.append(equation)
         nodes = [*map(between, start.nodes, end.nodes)]
-        return TrajectoryIterate(tuple(equations), nodes)
+        jumps = between(start.squared_jumps, end.squared_jumps)
+        return TrajectoryIterate(tuple(equations), nodes, jumps)
 
     def assemble(self, model):
         """The learned model whose states are those of a linearisation's solution."""
@@ -379,8 +365,14 @@ class TrajectoryProblem:
             states=states,
             equations=tuple(equations),
             observation_noise=self.prior.noise,
-            equation_noise=np.zeros(len(equations)),
+            equation_noise=self._equation_noise(),
         )
+
+    def _equation_noise(self):
+        """The noise levels (E,) of the equations, in the units of their forcing."""
+        if self.process is None:
+            return np.zeros(len(self.learned.equations))
+        return self.process[0].levels
 
 
 def _entry_of(operator, layout):
@@ -405,18 +397,24 @@ class TrajectoryModel:
     iterate : TrajectoryIterate. Where.
     responses : list of ndarray of shape (K_m, D, 1 + p + D). Changes of the nodes of
         each function as affine functions of those of weights and initial values.
-    regression : InitialValueRegression. These from the observations.
+    smoothers : list of Smoother or None. With noise in the equations, of each function.
+    regression : InitialValueRegression. Weights and initial values from observations.
     """
 
-    def __init__(self, problem, iterate, responses, regression):
-        self.problem, self.iterate = problem, iterate
+    def __init__(self, problem, iterate, responses, smoothers, regression):
+        self.problem, self.iterate, self.smoothers = problem, iterate, smoothers
         self.responses, self.regression = responses, regression
-        weights, changes = regression.weights, regression.changes
+        weights, (change, initial) = regression.weights, regression.changes
+        self._changes = [np.concatenate([[1.0], change, own]) for own in initial]
         nodes = [
-            before + response @ np.concatenate([[1.0], changes[0], initial])
-            for before, response, initial in zip(
-                iterate.nodes, responses, changes[1], strict=True
+            before + response @ own
+            for before, response, own in zip(
+                iterate.nodes, responses, self._changes, strict=True
             )
+        ]
+        jumps = [
+            smoother.squared_jumps(own)
+            for smoother, own in zip(smoothers or [], self._changes, strict=False)
         ]
         posterior, equations, start = regression.posterior_weights(), [], 0
         for equation in iterate.equations:
@@ -426,7 +424,7 @@ class TrajectoryModel:
             equation.posterior = posterior.part(start, start + size) if size else None
             equations.append(equation)
             start += size
-        self.solution = TrajectoryIterate(tuple(equations), nodes)
+        self.solution = TrajectoryIterate(tuple(equations), nodes, sum(jumps))
 
     @cached_property
     def evaluation(self):
@@ -458,19 +456,27 @@ class TrajectoryModel:
             zip(self.solution.nodes, roots, self.problem.learned.states, strict=True)
         ):
             flow = self.problem.flow(m, self.solution.equations)
-            states.append(Trajectory(flow, self.problem.times[m], nodes, root, outside))
+            given = flow, self.problem.times[m], nodes, root, outside
+            if self.smoothers is None:
+                states.append(Trajectory(*given))
+                continue
+            drive, units = self.problem.process[m], self.problem.prior.spread
+            own = self.smoothers[m], self.responses[m], self._changes[m]
+            driven = DrivenNodes.found(drive, units, *own)
+            states.append(NoisyTrajectory(*given, driven))
         return states
 
 
-def make_trajectory_problem(learned, given_noise, limits=None):
+def make_trajectory_problem(learned, given_noise, limits=None, equation_noise=None):
     """The problem of exact trajectories for a learned model.
 
     The equations can be integrated (:func:`why_no_trajectories` says so).
     `given_noise` (J,) has the noise levels of the observed operators; nan where they
-    are found.
+    are found. `equation_noise` (E,) has those of the equations, nan or zero for those
+    that hold exactly; None: all do.
     """
     limits, observations = limits or TrajectoryLimits(), learned.observations
-    flow = _flow_of(learned, 0)
+    flow = flow_of(learned, 0)
     times = [_nodes(data.points[:, 0], limits) for data in observations.functions]
     sizes = observations.sizes()
     noise = np.where(np.isnan(given_noise), learned.observation_noise, given_noise)
@@ -486,7 +492,17 @@ def make_trajectory_problem(learned, given_noise, limits=None):
     prior = InitialPrior(
         np.array(spread), np.maximum(noise, lowest), np.isnan(given_noise), lowest
     )
-    return TrajectoryProblem(learned, times, prior, limits)
+    process = _process_of(learned, equation_noise)
+    return TrajectoryProblem(learned, times, prior, limits, process)
+
+
+def _process_of(learned, levels):
+    """The ProcessNoise of each function; None if equations hold exactly."""
+    if levels is None or not np.any(np.nan_to_num(levels)):
+        return None
+    setup, levels = learned.setup, np.nan_to_num(levels)
+    pairs = zip(setup.collocation_points, setup.rows, strict=True)
+    return [ProcessNoise(levels, mean_distances(x[:, 0], rows)) for x, rows in pairs]
 
 
 def _nodes(observed, limits):

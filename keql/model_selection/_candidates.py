@@ -6,8 +6,7 @@ from math import comb
 
 import numpy as np
 
-from keql._evolution.form import why_not_integrated
-from keql._evolution.trajectories import why_no_trajectories
+from keql._evolution.form import why_no_trajectories, why_not_integrated
 from keql._numerics.linalg import size_or_one
 from keql._regression.two_step import (
     Hypothesis,
