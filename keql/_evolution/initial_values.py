@@ -47,6 +47,8 @@ class InitialPrior:
     scale : float. Prior standard deviation of the weights, between 1 and `max_scale`:
         features of equations are scaled to what two steps say, which may be too small.
     max_scale : float.
+    first_noise : ndarray of shape (k, J). With noise in the equations, levels at one of
+        which the search for the most likely ones begins.
     """
 
     spread: np.ndarray
@@ -55,6 +57,7 @@ class InitialPrior:
     lowest: np.ndarray
     scale: float = 1.0
     max_scale: float = 1e3
+    first_noise: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,8 @@ class InitialValueRegression:
     center : ndarray of shape (p,). The weights w0.
     prior : InitialPrior. With noise levels and the scale of the weights.
     """
+
+    _least_free = 1.0  # all may be explained by as many weights
 
     def __init__(self, rows, center, prior):
         self.rows, self.center, self.prior = rows, center, prior
@@ -290,7 +295,7 @@ class InitialValueRegression:
         index = np.concatenate([own.index for own in self.rows])
         for j in np.flatnonzero(prior.free_noise):
             own = index == j
-            free = max(np.sum(1 - leverage[own]), 1.0)
+            free = max(np.sum(1 - leverage[own]), self._least_free)
             level = noise[j] * np.sqrt(np.sum(missed[own] ** 2) / free)
             noise[j] = max(level, prior.lowest[j])
         scale = prior.scale
@@ -340,6 +345,25 @@ class NoisyRegression(InitialValueRegression):
 
     def _with(self, prior):
         return NoisyRegression(self.noisy, self.center, prior, self)
+
+    # Jumps explain nearly all of each observation if its noise is low.
+    _least_free = np.finfo(float).tiny
+
+    def with_best_prior(self, max_iter=50, tol=1e-3):
+        """The regression with noise levels and the scale of maximum likelihood.
+
+        Where jumps alone explain the observations, the likelihood hardly depends on
+        the noise: from there a search does not come to a maximum, so that it begins at
+        the most likely of some levels.
+        """
+        best = self
+        if np.any(self.prior.free_noise):
+            levels = np.where(
+                self.prior.free_noise, self.prior.first_noise, self.prior.noise
+            )
+            others = [self._with(replace(self.prior, noise=each)) for each in levels]
+            best = max([self, *others], key=lambda each: each.log_evidence())
+        return super(NoisyRegression, best).with_best_prior(max_iter, tol)
 
     @cached_property
     def _in_units_of_noise(self):

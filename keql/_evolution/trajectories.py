@@ -50,6 +50,9 @@ class TrajectoryLimits:
         the state; of their derivatives, over the time between observations.
     least_noise : float. Lowest noise level that is found, in units of the size of the
         state; above the errors of integration.
+    first_noise : tuple of float. Noise levels at one of which a search for that of most
+        likelihood begins, beside noise in the equations, in units of the size of the
+        state: from below one in a thousand it would not come to one in ten.
     accuracy : float. Error of a step, in units of the size of the state, below which
         it is not divided.
     part_of_noise : float. The same of all steps together, in units of the noise.
@@ -59,6 +62,7 @@ class TrajectoryLimits:
     largest_growth: float = 1e12
     spread: float = 100.0
     least_noise: float = 1e-8
+    first_noise: tuple = (1e-3, 1e-2, 1e-1)
     accuracy: float = 1e-11
     part_of_noise: float = 1e-3
 
@@ -490,7 +494,11 @@ def make_trajectory_problem(learned, given_noise, limits=None, equation_noise=No
         size = by_state.get(state, 1.0)
         spread += [limits.spread * size / gap**k for k in range(order)]
     prior = InitialPrior(
-        np.array(spread), np.maximum(noise, lowest), np.isnan(given_noise), lowest
+        np.array(spread),
+        np.maximum(noise, lowest),
+        np.isnan(given_noise),
+        lowest,
+        first_noise=np.outer(limits.first_noise, sizes),
     )
     process = _process_of(learned, equation_noise)
     return TrajectoryProblem(learned, times, prior, limits, process)

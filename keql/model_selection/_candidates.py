@@ -198,7 +198,13 @@ def why_at_collocation_points(given, settings, states, equations, in_time):
     if not (all_open or (in_time and searched)) or settings.optimizer is None:
         return "state_kernel is given, or optimizer=None keeps the default one"
     if any(given.of_equation(name).equation_noise for name in equations):
-        return "equation_noise says that the equation does not hold exactly"
+        if not in_time:
+            return (
+                "equation_noise says that the equation does not hold exactly, and only "
+                "ordinary differential equations are integrated with noise"
+            )
+        if not all_open:
+            return "state_kernel and equation_noise are the prior of the states"
     return ""
 
 
