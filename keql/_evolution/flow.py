@@ -160,13 +160,20 @@ class ProcessNoise:
         return self.near(flow, t, y, units)
 
 
-def mean_distances(t, rows):
-    """Mean distance (E,) of the collocation points t (K,) of each equation."""
-    distances = []
-    for _, points in rows.slices():
-        own = t[points]
-        distances.append(np.ptp(own) / max(len(own) - 1, 1) if len(own) else 0.0)
-    return np.array(distances)
+def process_noise(setup, levels):
+    """The ProcessNoise of each function; None if all equations hold exactly.
+
+    setup : EquationSetup. With the collocation points.
+    levels : ndarray of shape (E,) or None. Nan or zero for equations that do.
+    """
+    if levels is None or not np.any(np.nan_to_num(levels)):
+        return None
+    found = []
+    for points, rows in zip(setup.collocation_points, setup.rows, strict=True):
+        places = [points[own, 0] for _, own in rows.slices()]
+        gaps = [np.ptp(t) / max(len(t) - 1, 1) if len(t) else 0.0 for t in places]
+        found.append(ProcessNoise(np.nan_to_num(levels), np.array(gaps)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -238,7 +245,7 @@ class NoisyRows:
     added : ndarray of shape (K - 1, D, 1 + p). g_k and B_k.
     residuals : ndarray of shape (n,). Observations less what the nodes are.
     nodes, entries : ndarray of shape (n,). Which node and which entry of it each is.
-    initial, index, weights : ndarray. As of :class:`keql._evolution.initial_values.Rows`.
+    initial, index, weights : ndarray. As of Rows.
     """
 
     transitions: np.ndarray
@@ -379,7 +386,7 @@ class Smoother:
         return response
 
     def squared_jumps(self, change):
-        """Sum of squares of the jumps, in units of their noise, for (1, w - w0, ...)."""
+        """Sum of squares of the jumps in units of their noise, where these change."""
         later = (self.later[1:] @ change)[..., None]
         return float(np.sum((np.swapaxes(self.own.roots, 1, 2) @ later) ** 2))
 

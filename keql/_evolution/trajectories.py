@@ -21,10 +21,9 @@ import numpy as np
 
 from keql._evolution.flow import (
     NoisyRows,
-    ProcessNoise,
     Smoother,
     flow_of,
-    mean_distances,
+    process_noise,
 )
 from keql._evolution.initial_values import (
     InitialPrior,
@@ -32,10 +31,16 @@ from keql._evolution.initial_values import (
     NoisyRegression,
     Rows,
 )
-from keql._evolution.trajectory import DrivenNodes, NoisyTrajectory, Trajectory
+from keql._evolution.trajectory import (
+    DrivenNodes,
+    NoisyTrajectory,
+    Trajectory,
+    entry_of,
+    nodes_of,
+    values_at,
+)
 from keql._numerics.linalg import rms, size_or_one
 from keql._observations.data import noise_range
-from keql.operators import parse_operator
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ class TrajectoryProblem:
         learned = learned or self.learned
         layout, nodes = self.flow(0).layout, []
         for state, times in zip(learned.states, self.times, strict=True):
-            nodes.append(_values_at(state, times, layout, learned.variables))
+            nodes.append(values_at(state, times, layout, learned.variables))
         return TrajectoryIterate(tuple(learned.equations), nodes)
 
     def evaluate(self, iterate):
@@ -145,7 +150,7 @@ class TrajectoryProblem:
         """Positions in the nodes (K, D) of what each observation of a function is."""
         data, layout = self.functions[m], self.flow(m).layout
         rows = np.searchsorted(self.times[m], data.points[:, 0])
-        columns = [_entry_of(operator, layout) for operator in data.operators]
+        columns = [entry_of(operator, layout) for operator in data.operators]
         return rows, np.array(columns)[data.index]
 
     def linearise(self, evaluation):
@@ -156,7 +161,9 @@ class TrajectoryProblem:
             return None
         regression = self.regression(iterate, responses).with_best_prior()
         problem = replace(self, prior=regression.prior)
-        model = TrajectoryModel(problem, iterate, *problem.smoothed(responses), regression)
+        model = TrajectoryModel(
+            problem, iterate, *problem.smoothed(responses), regression
+        )
         return model if np.isfinite(regression.loss) else None
 
     def responses(self, iterate):
@@ -207,7 +214,7 @@ class TrajectoryProblem:
         )
 
     def _noisy_rows(self, m, iterate, nodes):
-        """The observations of a function whose nodes have jumps; None if it diverges."""
+        """The observations of a function with jumps; None if it diverges."""
         flow, times = self.flow(m, iterate.equations), self.times[m]
         data, (rows, columns) = self.functions[m], self._seen(m)
         h, D = np.diff(times), nodes.shape[1]
@@ -246,7 +253,7 @@ class TrajectoryProblem:
         The unit of a state that was never observed, and what is added to it, are free.
         """
         layout = self.flow(0).layout
-        seen = [_entry_of(L, layout) for L in self.learned.observations.operators]
+        seen = [entry_of(L, layout) for L in self.learned.observations.operators]
         old = np.concatenate(before.nodes)[:, seen]
         new = np.concatenate(after.nodes)[:, seen]
         sizes = np.array([rms(column) or 1.0 for column in new.T])
@@ -379,21 +386,6 @@ class TrajectoryProblem:
         return self.process[0].levels
 
 
-def _entry_of(operator, layout):
-    """Position in y of a derivative below the highest of a state."""
-    state, (order,), _ = operator.parts[0]
-    return layout.names.index(f"{state}_{layout.variable * order}" if order else state)
-
-
-def _values_at(state, times, layout, variables):
-    """Values (K, D) of a state and of its lower derivatives."""
-    operators = [
-        parse_operator(name, variables, layout.states) for name in layout.names
-    ]
-    values = [state.evaluate(times[:, None], operator) for operator in operators]
-    return np.column_stack(values)
-
-
 class TrajectoryModel:
     """A trajectory problem linearised at an iterate.
 
@@ -481,7 +473,7 @@ def make_trajectory_problem(learned, given_noise, limits=None, equation_noise=No
     """
     limits, observations = limits or TrajectoryLimits(), learned.observations
     flow = flow_of(learned, 0)
-    times = [_nodes(data.points[:, 0], limits) for data in observations.functions]
+    times = [nodes_of(data.points[:, 0], limits) for data in observations.functions]
     sizes = observations.sizes()
     noise = np.where(np.isnan(given_noise), learned.observation_noise, given_noise)
     lowest, _ = noise_range(sizes, limits.least_noise)
@@ -500,25 +492,5 @@ def make_trajectory_problem(learned, given_noise, limits=None, equation_noise=No
         lowest,
         first_noise=np.outer(limits.first_noise, sizes),
     )
-    process = _process_of(learned, equation_noise)
+    process = process_noise(learned.setup, equation_noise)
     return TrajectoryProblem(learned, times, prior, limits, process)
-
-
-def _process_of(learned, levels):
-    """The ProcessNoise of each function; None if equations hold exactly."""
-    if levels is None or not np.any(np.nan_to_num(levels)):
-        return None
-    setup, levels = learned.setup, np.nan_to_num(levels)
-    pairs = zip(setup.collocation_points, setup.rows, strict=True)
-    return [ProcessNoise(levels, mean_distances(x[:, 0], rows)) for x, rows in pairs]
-
-
-def _nodes(observed, limits):
-    """Observed times, and others between where they are far apart."""
-    observed = np.unique(observed)
-    longest = np.ptp(observed) / limits.steps
-    times = [observed[:1]]
-    for start, stop in zip(observed[:-1], observed[1:], strict=True):
-        n = max(1, int(np.ceil((stop - start) / longest - 1e-9)))
-        times.append(np.linspace(start, stop, n + 1)[1:])
-    return np.concatenate(times)

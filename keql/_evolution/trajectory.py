@@ -375,3 +375,29 @@ class NoisyTrajectory(Trajectory):
             residual = residual + f * levels[:, i] * top
         parts = total @ self.root, common, residual
         return sum(np.sum(part**2, axis=1) for part in parts)
+
+
+def entry_of(operator, layout):
+    """Position in y of a derivative below the highest of a state."""
+    state, (order,), _ = operator.parts[0]
+    return layout.names.index(f"{state}_{layout.variable * order}" if order else state)
+
+
+def values_at(state, times, layout, variables):
+    """Values (K, D) of a state and of its lower derivatives."""
+    operators = [
+        parse_operator(name, variables, layout.states) for name in layout.names
+    ]
+    values = [state.evaluate(times[:, None], operator) for operator in operators]
+    return np.column_stack(values)
+
+
+def nodes_of(observed, limits):
+    """Observed times, and others between where they are far apart."""
+    observed = np.unique(observed)
+    longest = np.ptp(observed) / limits.steps
+    times = [observed[:1]]
+    for start, stop in zip(observed[:-1], observed[1:], strict=True):
+        n = max(1, int(np.ceil((stop - start) / longest - 1e-9)))
+        times.append(np.linspace(start, stop, n + 1)[1:])
+    return np.concatenate(times)
