@@ -267,7 +267,8 @@ class LearnedSystem(EquationMapping):
         states : ndarray of shape (n, sum of orders)
             State by state, each followed by its derivatives below the highest.
         std : ndarray of the same shape
-            Only if `return_std`: linearised, from those of the unknown parts alone.
+            Only if `return_std`: linearised, from those of the unknown parts alone,
+            without noise that drives the equations.
 
         Raises
         ------

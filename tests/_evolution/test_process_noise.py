@@ -23,7 +23,9 @@ from keql._evolution.trajectories import (
     TrajectoryModel,
     make_trajectory_problem,
 )
+from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import RBF, Polynomial
+from keql.model_selection import why_at_collocation_points
 from keql.operators import parse_operator
 
 SQUARE, FRICTION, LEVEL, NOISE = 2.0, 0.3, 0.5, 0.1
@@ -34,7 +36,7 @@ SWING = {"operators": ("u", "u_t"), "known_part": "u_tt", "variables": ("t",)}
 SPREAD = np.array([2.0, 3.0])
 
 
-def added_covariance(J, load, h, n=400):
+def added_covariance(J, load, h):
     """That of what white noise adds in times h: Van Loan's matrix exponential."""
     D = len(J)
     M = np.block([[-J, load @ load.T], [np.zeros((D, D)), J.T]])
@@ -106,10 +108,6 @@ def test_evidence_and_left_out_errors_are_those_of_a_gaussian_process(swung, den
         assert_allclose(regression._residuals[0], residuals, atol=1e-9)
         left = NOISE**2 * np.diag(inverse)
         assert_allclose(1 - regression._leverages[0], left, rtol=1e-9)
-    assert model.evaluation.iterate.squared_jumps == 0
-    found = model.problem.evaluate(model.solution).loss
-    center = np.sum(model.solution.equations[0].weights ** 2) / 1e-18
-    assert found - 0.5 * center == pytest.approx(0.5 * SEEN @ inverse @ SEEN, abs=200)
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -227,3 +225,87 @@ def test_distances_of_collocation_points(swung):
     assert_allclose(found.distances, 0.2)
     assert process_noise(setup, np.array([np.nan])) is None
     assert process_noise(setup, np.array([0.0])) is None
+
+
+# --- fits -----------------------------------------------------------------------------
+
+
+def driven(n=40, level=0.3, seed=3):
+    """An oscillator driven by white noise, and its values with noise, (t, u)."""
+    rng, dt = np.random.RandomState(seed), 0.005
+    times = np.arange(0, 12, dt)
+    kicks = level * np.sqrt(12 / 119) * np.sqrt(dt) * rng.normal(size=len(times))
+    u, v, path = 1.5, 0.0, []
+    for kick in kicks:
+        path.append(u)
+        u, v = u + dt * v, v - dt * (SQUARE * u + FRICTION * v) + kick
+    rows = np.linspace(0, len(times) - 1, n).astype(int)
+    return times[rows][:, None], np.array(path)[rows] + 0.02 * rng.normal(size=n)
+
+
+T, U = driven()
+GIVEN = {"equation_kernel": Polynomial(1), "n_terms": None, **SWING}
+GRID = {"collocation_points": np.linspace(0, 12, 120)[:, None]}
+ASKED = np.linspace(-0.5, 14, 60)[:, None]
+
+
+def fit(t=T, u=U, **changes):
+    return OneStepKEqL(**GIVEN | GRID | {"equation_noise": 0.3} | changes).fit(t, u)
+
+
+@pytest.fixture(scope="module")
+def kicked():
+    return fit()
+
+
+def told(model, factor=1.0):
+    """All numbers of a fit in the unit of its data."""
+    u, std = (np.ravel(each) / factor for each in model.forecast(ASKED, True))
+    noise = np.ravel(list(np.atleast_1d(model.observation_noise_))) / factor
+    terms = model.equation_.terms()
+    terms["1"] = terms["1"] / factor
+    return np.concatenate([u, std, noise, list(terms.values())])
+
+
+def test_a_driven_oscillator_is_found(kicked):
+    terms, errors = kicked.equation_.terms(return_std=True)
+    assert terms.keys() >= {"u"}
+    assert abs(terms["u"] + SQUARE) < 3 * errors["u"]
+    assert kicked.observation_noise_ == pytest.approx(0.02, rel=0.5)
+    assert kicked.equation_noise_ == 0.3
+    assert "driven by white noise" in str(kicked.fit_report_)
+    _, std = kicked.forecast([[12.0], [14.0]], return_std=True)
+    _, less = fit(equation_noise=0.05).forecast([[12.0], [14.0]], return_std=True)
+    assert std[1] - std[0] > 2 * (less[1] - less[0])
+
+
+def test_without_noise_in_equations_states_are_exact():
+    t, u = driven(level=0.0)
+    exact = told(fit(t, u, equation_noise=None))
+    for level, rtol in ((1e-12, 1e-6), (1e-3, 0.02)):
+        found = told(fit(t, u, equation_noise=level))
+        assert_allclose(found, exact, rtol=rtol, atol=1e-3 * rtol)
+
+
+def test_units_and_order_of_rows(kicked):
+    order = np.random.RandomState(0).permutation(len(T))
+    assert_allclose(told(fit(T[order], U[order])), told(kicked), rtol=1e-7, atol=1e-9)
+    large = fit(u=1e3 * U, equation_noise=300.0)
+    assert_allclose(told(large, 1e3), told(kicked), rtol=1e-5, atol=1e-7)
+
+
+def test_saved_models(kicked):
+    again = pickle.loads(pickle.dumps(kicked))
+    assert_allclose(told(again), told(kicked), rtol=1e-12)
+
+
+def test_why_states_are_not_driven():
+    settings = FitSettings()
+
+    def why(in_time, **given):
+        given = Hypothesis(equation_noise=0.1, n_terms="auto", **given)
+        return why_at_collocation_points(given, settings, ("u",), ("u_t",), in_time)
+
+    assert why(True) == ""
+    assert "only ordinary differential equations" in why(False)
+    assert "are the prior of the states" in why(True, state_kernel=RBF(1.0))
