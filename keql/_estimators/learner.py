@@ -265,8 +265,7 @@ class Learner(BaseKEqL):
         u : ndarray of shape (n,) or (n, S)
             In units of `y`, one column for each of several states.
         std : ndarray of the same shape
-            Only if `return_std`: without observation noise; of trajectories that were
-            found with `equation_noise`, with that which drives them.
+            Only if `return_std`: with noise that drives trajectories, no other.
 
         Raises
         ------

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy import linalg
 from scipy.integrate import DOP853
 
 from keql.equation import Layout, solve_each
@@ -219,6 +220,12 @@ def compressed(roots):
     return np.swapaxes(np.linalg.qr(np.swapaxes(roots, -1, -2), mode="r"), -1, -2)
 
 
+def _compressed_one(root):
+    """The same of one root (D, k) with k >= D, by LAPACK itself: it is done often."""
+    triangle = linalg.lapack.dgeqrf(root.T)[0][: len(root)]
+    return np.tril(triangle.T)
+
+
 def _exponentials(matrices, order=14):
     """Exponentials of matrices (n, D, D): a series after halving, then squares."""
     size = np.max(np.sum(np.abs(matrices), axis=2), initial=0.0)
@@ -258,6 +265,7 @@ class NoisyRows:
     index: np.ndarray
     weights: np.ndarray
 
+    @cached_property
     def observed(self):
         """The same with the first and last node and those that were observed only."""
         kept = np.unique([0, *self.nodes, len(self.roots)])
@@ -268,7 +276,7 @@ class NoisyRows:
                 step = self.transitions[k]
                 root = np.hstack([step @ parts[1], self.roots[k]])
                 own = step @ parts[2] + self.added[k]
-                parts = step @ parts[0], compressed(root), own
+                parts = step @ parts[0], _compressed_one(root), own
             for every, part in zip((A, R, added), parts, strict=True):
                 every.append(part)
         return replace(
@@ -313,7 +321,7 @@ class Smoother:
                 mean = own.transitions[k - 1] @ mean
                 mean[:, :width] += own.added[k - 1]
                 root = np.hstack([own.transitions[k - 1] @ L, own.roots[k - 1]])
-                L = compressed(root)
+                L = _compressed_one(root)
             for i in self._at_nodes[k]:
                 mean, L = self._observe(i, mean, L)
             self.means[k], self.filtered[k] = mean, L
@@ -353,6 +361,17 @@ class Smoother:
                 known[row, row] += precisions[i]
             later[k], information[k] = added, known
         return later, information, smoothed, precisions
+
+    def is_tame(self, units, most):
+        """Whether changes (D,) of initial values grow to `most` times as much at most.
+
+        In their units; and whether all else is finite.
+        """
+        growth = np.abs(self.innovations[:, -len(units) :]) * units
+        finite = np.all(np.isfinite(self.innovations)) and np.all(
+            np.isfinite(self.deviations)
+        )
+        return bool(finite and np.all(growth < most * units[self.own.entries][:, None]))
 
     @property
     def later(self):

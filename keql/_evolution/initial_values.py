@@ -103,8 +103,6 @@ class InitialValueRegression:
     prior : InitialPrior. With noise levels and the scale of the weights.
     """
 
-    _least_free = 1.0  # all may be explained by as many weights
-
     def __init__(self, rows, center, prior):
         self.rows, self.center, self.prior = rows, center, prior
         self.p = len(center)
@@ -273,6 +271,10 @@ class InitialValueRegression:
             roots.append(root)
         return roots
 
+    def _misfit(self, total, n_free):
+        """Mean square of residuals by the number of them that nothing explains."""
+        return total / max(n_free, 1.0)
+
     def with_best_prior(self, max_iter=50, tol=1e-3):
         """The regression with noise levels and the scale of maximum likelihood.
 
@@ -295,9 +297,8 @@ class InitialValueRegression:
         index = np.concatenate([own.index for own in self.rows])
         for j in np.flatnonzero(prior.free_noise):
             own = index == j
-            free = max(np.sum(1 - leverage[own]), self._least_free)
-            level = noise[j] * np.sqrt(np.sum(missed[own] ** 2) / free)
-            noise[j] = max(level, prior.lowest[j])
+            variance = self._misfit(np.sum(missed[own] ** 2), np.sum(1 - leverage[own]))
+            noise[j] = max(noise[j] * np.sqrt(variance), prior.lowest[j])
         scale = prior.scale
         if self.p:
             inverse = solve_lower(self._solved[1].T, np.eye(self.p))
@@ -346,8 +347,9 @@ class NoisyRegression(InitialValueRegression):
     def _with(self, prior):
         return NoisyRegression(self.noisy, self.center, prior, self)
 
-    # Jumps explain nearly all of each observation if its noise is low.
-    _least_free = np.finfo(float).tiny
+    def _misfit(self, total, n_free):
+        # Jumps explain nearly all if the noise is low, down to rounding errors.
+        return np.clip(total / n_free, 1e-4, 1e4) if n_free > 0 else 1.0
 
     def with_best_prior(self, max_iter=50, tol=1e-3):
         """The regression with noise levels and the scale of maximum likelihood.
@@ -356,12 +358,10 @@ class NoisyRegression(InitialValueRegression):
         the noise: from there a search does not come to a maximum, so that it begins at
         the most likely of some levels.
         """
-        best = self
-        if np.any(self.prior.free_noise):
-            levels = np.where(
-                self.prior.free_noise, self.prior.first_noise, self.prior.noise
-            )
-            others = [self._with(replace(self.prior, noise=each)) for each in levels]
+        best, prior = self, self.prior
+        if np.any(prior.free_noise & (prior.noise < prior.first_noise[0])):
+            levels = np.where(prior.free_noise, prior.first_noise, prior.noise)
+            others = [self._with(replace(prior, noise=each)) for each in levels]
             best = max([self, *others], key=lambda each: each.log_evidence())
         return super(NoisyRegression, best).with_best_prior(max_iter, tol)
 

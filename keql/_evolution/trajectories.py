@@ -185,7 +185,7 @@ class TrajectoryProblem:
         """Weights and initial values from the observations, with the prior as it is."""
         center = np.concatenate([e.weights for e in iterate.equations])
         if self.process is not None:
-            rows = [own.observed() for own in responses]
+            rows = [own.observed for own in responses]
             return NoisyRegression(rows, center, self.prior)
         rows = [*map(self._rows, range(len(responses)), iterate.nodes, responses)]
         return InitialValueRegression(rows, center, self.prior)
@@ -225,7 +225,7 @@ class TrajectoryProblem:
         roots = noise.root(h)
         if not np.all(np.isfinite(roots)):
             return None
-        return NoisyRows(
+        own = NoisyRows(
             slopes[:, :, :D],
             roots,
             np.dstack([ends - nodes[1:], slopes[:, :, D:]]),
@@ -236,15 +236,18 @@ class TrajectoryProblem:
             data.index,
             data.weights,
         )
+        first = self._smoother(own.observed)
+        is_tame = first.is_tame(self.prior.spread, self.limits.largest_growth)
+        return own if is_tame else None
+
+    def _smoother(self, own):
+        return Smoother(own, self.prior.noise[own.index] / np.sqrt(own.weights))
 
     def smoothed(self, responses):
         """Changes of the nodes as arrays, and the Smoother of each function or None."""
         if self.process is None:
             return responses, None
-        smoothers = [
-            Smoother(own, self.prior.noise[own.index] / np.sqrt(own.weights))
-            for own in responses
-        ]
+        smoothers = [*map(self._smoother, responses)]
         return [smoother.response for smoother in smoothers], smoothers
 
     def change(self, before, after):

@@ -49,9 +49,9 @@ class SearchSummary:
     in the units of the values; `error` is that of the state kernel chosen, at the stage
     at which kernels were compared, `final_error` that of the states and equations that
     came out in the end, and `exact_error` that of states that obey the equation
-    exactly, with the `boundary_kernel` of their initial and boundary values (None: they
-    do not), or `driven` by given noise of the equation; `resolution` says how finely these were integrated, and by how many times
-    the noise level they change if they are integrated more finely. The
+    exactly, or `driven` by given noise, with the `boundary_kernel` of their initial and
+    boundary values (None: they do not); `resolution` says how finely these were
+    integrated, and by how many times the noise level they change if that is finer. The
     equation was learned with the state kernel `learned_with`; None: none was searched.
     All variances were raised by the factor `dispersion` to that of the residuals.
     Hypotheses were compared by the named `criteria`, and those `not_tried` have a

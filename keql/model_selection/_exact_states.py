@@ -214,7 +214,10 @@ class ExactSearch:
     def _or_more_probable(self, fit, other):
         """A fit, or one of a wider hypothesis whose evidence outweighs its odds."""
         criteria = self.criteria
+        names = [row.hypothesis.name for row in self.table[:2]]
         odds = criteria.elementary if other.has_functions else criteria.wider
+        if other.hypothesis.name in names:  # cubic terms beside noise in the equation
+            odds = criteria.rival
         self.compared.append((other.hypothesis.name, fit.result))
         return fit.or_more_probable(other, odds)
 
@@ -299,7 +302,7 @@ class ExactSearch:
             other = or_stopped(fit, fit_trajectories, *given)
             if other is not None and other.result.interrupted:
                 return fit.stopped(other.result.stop)
-            if other is not None and row in wider:
+            if other is not None and (row in wider or fit.is_driven):
                 fit = self._or_more_probable(fit, other)
             elif other is not None:
                 fit = other

@@ -66,7 +66,7 @@ def swung():
     problem = replace(problem, prior=prior)
     iterate = TrajectoryIterate((equation,), problem.start().nodes)
     rows = problem.responses(iterate)
-    seen = [own.observed() for own in rows]
+    seen = [own.observed for own in rows]
     regression = NoisyRegression(seen, 0 * equation.weights, prior)
     model = TrajectoryModel(problem, iterate, *problem.smoothed(rows), regression)
     for each in model.solution.equations:
@@ -202,7 +202,7 @@ def test_a_regression_with_jumps_is_the_dense_one():
     covariance = before - gain @ slopes @ before
     [root, _] = regression._roots()
     assert_allclose(root @ root.T, covariance[: p + D, : p + D], atol=1e-9)
-    few = NoisyRegression([own.observed() for own in rows], center, prior)
+    few = NoisyRegression([own.observed for own in rows], center, prior)
     assert few.log_evidence() == pytest.approx(evidence, rel=1e-10)
     assert_allclose(few.weights, regression.weights, rtol=1e-8)
 
@@ -282,7 +282,7 @@ def test_a_driven_oscillator_is_found(kicked):
 def test_without_noise_in_equations_states_are_exact():
     t, u = driven(level=0.0)
     exact = told(fit(t, u, equation_noise=None))
-    for level, rtol in ((1e-12, 1e-6), (1e-3, 0.02)):
+    for level, rtol in ((1e-12, 1e-5), (1e-3, 0.02)):
         found = told(fit(t, u, equation_noise=level))
         assert_allclose(found, exact, rtol=rtol, atol=1e-3 * rtol)
 
