@@ -6,6 +6,7 @@ from math import comb
 
 import numpy as np
 
+from keql._evolution.flow import process_noise
 from keql._evolution.form import why_no_trajectories, why_not_integrated
 from keql._numerics.linalg import size_or_one
 from keql._regression.two_step import (
@@ -216,6 +217,10 @@ def _why_not_exact(two_step, given, settings):
     if reason:
         return reason
     if in_time:
+        levels = [given.of_equation(name).equation_noise or 0.0 for name in names]
+        driven = process_noise(two_step.setup, np.array(levels)) or []
+        if any(np.any(each.distances[each.levels > 0] == 0) for each in driven):
+            return "equation_noise needs several collocation points"
         return why_no_trajectories(two_step)
     kernel = two_step.equation.equation_kernel
     has_functions = kernel is not None and kernel.feature_names is not None
