@@ -24,7 +24,7 @@ from keql._evolution.trajectories import (
     make_trajectory_problem,
 )
 from keql._regression.two_step import FitSettings, Hypothesis
-from keql.kernels import RBF, Polynomial
+from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.model_selection import why_at_collocation_points
 from keql.operators import parse_operator
 
@@ -231,7 +231,7 @@ def test_distances_of_collocation_points(swung):
 
 
 def driven(n=40, level=0.3, seed=3):
-    """An oscillator driven by white noise, and its values with noise, (t, u)."""
+    """An oscillator driven by white noise: times, values with noise, and the truth."""
     rng, dt = np.random.RandomState(seed), 0.005
     times = np.arange(0, 12, dt)
     kicks = level * np.sqrt(12 / 119) * np.sqrt(dt) * rng.normal(size=len(times))
@@ -240,12 +240,15 @@ def driven(n=40, level=0.3, seed=3):
         path.append(u)
         u, v = u + dt * v, v - dt * (SQUARE * u + FRICTION * v) + kick
     rows = np.linspace(0, len(times) - 1, n).astype(int)
-    return times[rows][:, None], np.array(path)[rows] + 0.02 * rng.normal(size=n)
+    seen = np.array(path)[rows] + 0.02 * rng.normal(size=n)
+    return times[rows][:, None], seen, (times[::24, None], np.array(path)[::24])
 
 
-T, U = driven()
+T, U, _ = driven()
 GIVEN = {"equation_kernel": Polynomial(1), "n_terms": None, **SWING}
 GRID = {"collocation_points": np.linspace(0, 12, 120)[:, None]}
+# A kernel and the noise are the prior of the states at collocation points.
+HELD = {"state_kernel": Constant(1.0) * Matern(1.0, nu=3.5), "n_restarts": 0}
 ASKED = np.linspace(-0.5, 14, 60)[:, None]
 
 
@@ -279,8 +282,22 @@ def test_a_driven_oscillator_is_found(kicked):
     assert std[1] - std[0] > 2 * (less[1] - less[0])
 
 
+@pytest.mark.slow
+def test_bands_of_driven_states_hold():
+    errors, inside, held = [], [], []
+    for seed in range(12):
+        t, u, (times, truth) = driven(seed=seed)
+        for model, found in ((fit(t, u), errors), (fit(t, u, **HELD), held)):
+            state, std = model.predict(times, return_std=True)
+            found.append(np.sqrt(np.mean((state - truth) ** 2)))
+            if found is errors:
+                inside.append(np.mean(np.abs(state - truth) < 1.645 * std))
+    assert 0.8 < np.mean(inside) < 0.97
+    assert np.mean(errors) < np.mean(held)
+
+
 def test_without_noise_in_equations_states_are_exact():
-    t, u = driven(level=0.0)
+    t, u, _ = driven(level=0.0)
     exact = told(fit(t, u, equation_noise=None))
     for level, rtol in ((1e-12, 1e-5), (1e-3, 0.02)):
         found = told(fit(t, u, equation_noise=level))
