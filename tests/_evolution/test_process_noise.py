@@ -304,6 +304,45 @@ def test_without_noise_in_equations_states_are_exact():
         assert_allclose(found, exact, rtol=rtol, atol=1e-3 * rtol)
 
 
+def test_systems_with_gaps_inputs_and_several_functions():
+    """x_t = y + v, with v = cos t and noise; y_t = -2 x, which holds exactly."""
+    rng, dt, tables, seen = np.random.RandomState(0), 0.01, [], []
+    for m, start in enumerate(((1.0, 0.0), (-0.5, 1.0))):
+        y, path = np.array(start), []
+        for k in range(1000):
+            path.append(y)
+            velocity = np.array([y[1] + np.cos(k * dt), -2.0 * y[0]])
+            y = y + dt * velocity + [0.1 * np.sqrt(dt) * rng.normal(), 0.0]
+        rows = np.arange(0, 1000, 30)
+        tables.append(np.column_stack([rows * dt, np.full(len(rows), m)]))
+        seen.append(np.array(path)[rows])
+    X, values = np.concatenate(tables), np.concatenate(seen)
+    values += 0.02 * rng.normal(size=values.shape)
+    values[::3, 0] = np.nan
+    values[1::3, 1] = np.nan
+    model = OneStepKEqL(
+        operators=("x", "y"),
+        known_part=("x_t", "y_t"),
+        states=("x", "y"),
+        variables=("t",),
+        function_column=1,
+        equation_kernel=Polynomial(1),
+        collocation_points=np.linspace(0, 10, 101)[:, None],
+        inputs={"v": lambda points: np.cos(points[:, 0])},
+        equation_noise={"x_t": 0.1 / np.sqrt(0.1), "y_t": 0.0},
+        n_terms=None,
+    ).fit(X, values)
+    found, errors = model.equation_.terms(return_std=True)
+    true = ("x_t", "y", 1.0), ("x_t", "v", 1.0), ("y_t", "x", -2.0)
+    for name, term, value in true:
+        assert abs(found[name][term] - value) < 4 * errors[name][term] < 0.3
+    assert [each.driven.process.levels.tolist() for each in model.states_] == [
+        [0.1 / np.sqrt(0.1), 0.0]
+    ] * 2
+    u, std = model.forecast([[9.9, 0], [12.0, 0]], return_std=True)
+    assert np.all(np.isfinite(u)) and np.all(std[1] > std[0])
+
+
 def test_units_and_order_of_rows(kicked):
     order = np.random.RandomState(0).permutation(len(T))
     assert_allclose(told(fit(T[order], U[order])), told(kicked), rtol=1e-7, atol=1e-9)
