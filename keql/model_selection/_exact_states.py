@@ -137,11 +137,9 @@ class ExactSearch:
     @property
     def _sees_noise(self):
         """Whether there is noise: two steps find it, or equations are given some."""
-        names = [terms.name for terms in self.two_step.setup.equations]
-        given = self.table[0].hypothesis
-        driven = self.is_in_time and any(
-            given.of_equation(name).equation_noise for name in names
-        )
+        given = self.table[0].hypothesis.equation_noise
+        levels = given.values() if isinstance(given, dict) else [given]
+        driven = self.is_in_time and any(levels)
         return driven or sees_noise(self.two_step)
 
     @property
