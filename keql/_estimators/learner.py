@@ -265,7 +265,7 @@ class Learner(BaseKEqL):
         u : ndarray of shape (n,) or (n, S)
             In units of `y`, one column for each of several states.
         std : ndarray of the same shape
-            Only if `return_std`: without observation noise.
+            Only if `return_std`: with noise that drives trajectories, no other.
 
         Raises
         ------

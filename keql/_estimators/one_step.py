@@ -145,10 +145,12 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         kernel.
     equation_noise : float or dict, default=None
         Standard deviation sigma_P of the equation's residual in units of the forcing,
-        ``{equation: float}`` if they differ; None: a thousandth of the root mean square
-        of the unknown part, or, along with a state kernel that is not given, a tenth of
-        that if observations are predicted better, or what the residuals are if they are
-        far below it.
+        ``{equation: float}`` if they differ. Without a state kernel, ordinary
+        differential equations are driven by white noise of spectral density sigma_P^2
+        times the mean distance of collocation points. None: a thousandth of the root
+        mean square of the unknown part, or, along with a state kernel that is not
+        given, a tenth of that if observations are predicted better, or what the
+        residuals are if they are far below it.
     state_penalty, n_inducing : float, int, default=1.0, 500
         Weight lambda of the squared RKHS norm of the states, and the number of inducing
         points of P, drawn from the two-step features; a polynomial kernel has exact

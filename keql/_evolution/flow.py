@@ -2,10 +2,17 @@
 
 The steps of :class:`scipy.integrate.DOP853` (Hairer, Norsett, Wanner, "Solving ordinary
 differential equations I", section II.5) from many points, with the derivatives of their
-ends in the points and in the weights of the equations.
+ends in the points and in the weights of the equations. White noise on the right-hand
+sides adds a jump to each: these are found with the observations by a Kalman filter and
+a recursion backwards.
 """
 
+import itertools
+from dataclasses import dataclass, replace
+from functools import cached_property
+
 import numpy as np
+from scipy import linalg
 from scipy.integrate import DOP853
 
 from keql.equation import Layout, solve_each
@@ -112,6 +119,302 @@ class Flow:
             response[k + 1] = A[k] @ response[k]
             response[k + 1, :, : 1 + p] += added[k]
         return response
+
+    def driven(self, t, y, levels, units):
+        """What white noise on the right-hand sides does near y (n, D) at times (n,).
+
+        levels : ndarray of shape (E,). Square root of the spectral density of each.
+        units : ndarray of shape (D,). Sizes of the entries of y.
+
+        Returns noise : WhiteNoise.
+        """
+        _, on_y, _ = self.velocity(t, y)
+        mass = self.mass(t, y.T)
+        right = np.broadcast_to(np.diag(levels), mass.shape)
+        loads = np.zeros((*y.shape, len(levels)))
+        loads[:, self.layout.position_of_highest()] = solve_each(mass, right)
+        return WhiteNoise(on_y, loads, units)
+
+
+@dataclass(frozen=True)
+class ProcessNoise:
+    """White noise on the right-hand side of each equation of one function.
+
+    The residual of an equation at collocation points is its level times independent
+    standard normal numbers: in continuous time, white noise of the spectral density
+    level^2 times the mean distance of the points.
+
+    levels : ndarray of shape (E,). Standard deviations, in the units of the forcings.
+    distances : ndarray of shape (E,). Mean distances of the collocation points.
+    """
+
+    levels: np.ndarray
+    distances: np.ndarray
+
+    def near(self, flow, t, y, units):
+        """The WhiteNoise of a flow at times (n,) and y (n, D)."""
+        return flow.driven(t, y, self.levels * np.sqrt(self.distances), units)
+
+    def between(self, flow, times, nodes, units):
+        """The same in the middle of each of the steps between nodes (K, D)."""
+        t, y = (times[:-1] + times[1:]) / 2, (nodes[:-1] + nodes[1:]) / 2
+        return self.near(flow, t, y, units)
+
+
+def process_noise(setup, levels):
+    """The ProcessNoise of each function; None if all equations hold exactly.
+
+    setup : EquationSetup. With the collocation points.
+    levels : ndarray of shape (E,) or None. Nan or zero for equations that do.
+    """
+    if levels is None or not np.any(np.nan_to_num(levels)):
+        return None
+    found = []
+    for points, rows in zip(setup.collocation_points, setup.rows, strict=True):
+        places = [points[own, 0] for _, own in rows.slices()]
+        gaps = [np.ptp(t) / max(len(t) - 1, 1) if len(t) else 0.0 for t in places]
+        found.append(ProcessNoise(np.nan_to_num(levels), np.array(gaps)))
+    return found
+
+
+@dataclass(frozen=True)
+class WhiteNoise:
+    """White noise that drives linear systems dx = J x dt + B dW, n at once.
+
+    jacobians, loads : ndarray of shape (n, D, D), (n, D, E). J and B.
+    units : ndarray of shape (D,). Sizes of the entries of x.
+    """
+
+    jacobians: np.ndarray
+    loads: np.ndarray
+    units: np.ndarray
+
+    def __getitem__(self, rows):
+        return WhiteNoise(self.jacobians[rows], self.loads[rows], self.units)
+
+    def transition(self, h):
+        """What times h (n,) later is left of a change: exp(J h) of shape (n, D, D)."""
+        ratios = self.units / self.units[:, None]
+        return _exponentials(self.jacobians * ratios * h[:, None, None]) / ratios
+
+    def root(self, h, n_points=5):
+        """A root (n, D, D) of the covariance of what the noise adds in times h (n,).
+
+        By Gauss's quadrature of exp(J s) B B^T exp(J s)^T over s, of order 10: no
+        covariance is factorised, which may be singular, or zero. The times may be
+        negative.
+        """
+        places, shares = np.polynomial.legendre.leggauss(n_points)
+        parts = []
+        for place, share in zip((1 + places) / 2, shares / 2, strict=True):
+            width = np.sqrt(share * np.abs(h))[:, None, None]
+            parts.append(width * (self.transition(place * h) @ self.loads))
+        return compressed(np.concatenate(parts, axis=2))
+
+
+def compressed(roots):
+    """Lower triangular L (..., D, D) with L L^T = R R^T, of roots R (..., D, k)."""
+    D, k = roots.shape[-2:]
+    if k < D:
+        roots = np.concatenate([roots, np.zeros((*roots.shape[:-1], D - k))], axis=-1)
+    return np.swapaxes(np.linalg.qr(np.swapaxes(roots, -1, -2), mode="r"), -1, -2)
+
+
+def _compressed_one(root):
+    """The same of one root (D, k) with k >= D, by LAPACK itself: it is done often."""
+    triangle = linalg.lapack.dgeqrf(root.T)[0][: len(root)]
+    return np.tril(triangle.T)
+
+
+def _exponentials(matrices, order=14):
+    """Exponentials of matrices (n, D, D): a series after halving, then squares."""
+    size = np.max(np.sum(np.abs(matrices), axis=2), initial=0.0)
+    if not np.isfinite(size):
+        return np.full_like(matrices, np.nan)
+    halvings = max(0, int(np.ceil(np.log2(max(size, 1.0)))) + 1)
+    small, one = matrices / 2.0**halvings, np.eye(matrices.shape[-1])
+    result = one + small / order
+    for k in range(order - 1, 0, -1):
+        result = one + small @ result / k
+    for _ in range(halvings):
+        result = result @ result
+    return result
+
+
+@dataclass(frozen=True)
+class NoisyRows:
+    """Observations of one function whose nodes have jumps.
+
+    The changes of K nodes follow x_{k+1} = A_k x_k + g_k + B_k (w - w0) + R_k e_k with
+    standard normal e_k, from x_0 = z - z0.
+
+    transitions, roots : ndarray of shape (K - 1, D, D). A_k and R_k.
+    added : ndarray of shape (K - 1, D, 1 + p). g_k and B_k.
+    residuals : ndarray of shape (n,). Observations less what the nodes are.
+    nodes, entries : ndarray of shape (n,). Which node and which entry of it each is.
+    initial, index, weights : ndarray. As of Rows.
+    """
+
+    transitions: np.ndarray
+    roots: np.ndarray
+    added: np.ndarray
+    residuals: np.ndarray
+    nodes: np.ndarray
+    entries: np.ndarray
+    initial: np.ndarray
+    index: np.ndarray
+    weights: np.ndarray
+
+    @cached_property
+    def observed(self):
+        """The same with the first and last node and those that were observed only."""
+        kept = np.unique([0, *self.nodes, len(self.roots)])
+        A, R, added = [], [], []
+        for start, stop in itertools.pairwise(kept):
+            parts = self.transitions[start], self.roots[start], self.added[start]
+            for k in range(start + 1, stop):
+                step = self.transitions[k]
+                root = np.hstack([step @ parts[1], self.roots[k]])
+                own = step @ parts[2] + self.added[k]
+                parts = step @ parts[0], _compressed_one(root), own
+            for every, part in zip((A, R, added), parts, strict=True):
+                every.append(part)
+        return replace(
+            self,
+            transitions=np.array(A),
+            roots=np.array(R),
+            added=np.array(added),
+            nodes=np.searchsorted(kept, self.nodes),
+        )
+
+
+class Smoother:
+    """Nodes of one function, given its observations, the weights and initial values.
+
+    What is affine in those has columns: (1, w - w0, z - z0).
+
+    own : NoisyRows. The observations.
+    noise : ndarray of shape (n,). Standard deviations of their errors.
+
+    innovations : ndarray of shape (n, 1 + p + D). What each observation adds to those
+        before it.
+    deviations : ndarray of shape (n,). Standard deviations of these.
+    means, filtered : ndarray of shape (K, D, 1 + p + D), (K, D, D). Means of the nodes
+        given all observations until then, and roots of their covariances.
+    """
+
+    def __init__(self, own, noise):
+        self.own, self.noise = own, noise
+        n, D, width = len(noise), len(own.initial), own.added.shape[2]
+        K = len(own.roots) + 1
+        order = np.argsort(own.nodes, kind="stable")
+        bounds = np.searchsorted(own.nodes[order], np.arange(1, K))
+        self._at_nodes = [rows.tolist() for rows in np.split(order, bounds)]
+        self.innovations = np.zeros((n, width + D))
+        self.deviations, self._gains = np.empty(n), np.empty((n, D))
+        self.means, self.filtered = np.empty((K, D, width + D)), np.empty((K, D, D))
+        mean, L = np.zeros((D, width + D)), np.zeros((D, D))
+        mean[:, width:] = np.eye(D)
+        self.innovations[:, 0] = own.residuals
+        for k in range(K):
+            if k:
+                mean = own.transitions[k - 1] @ mean
+                mean[:, :width] += own.added[k - 1]
+                root = np.hstack([own.transitions[k - 1] @ L, own.roots[k - 1]])
+                L = _compressed_one(root)
+            for i in self._at_nodes[k]:
+                mean, L = self._observe(i, mean, L)
+            self.means[k], self.filtered[k] = mean, L
+
+    def _observe(self, i, mean, L):
+        """The mean and the root after an observation (Potter's update)."""
+        row, r = self.own.entries[i], self.noise[i]
+        f = L[row]
+        self.innovations[i] -= mean[row]
+        variance = r * r + f @ f
+        self.deviations[i] = s = np.sqrt(variance)
+        along = L @ f
+        self._gains[i] = gain = along / variance
+        mean = mean + np.outer(gain, self.innovations[i])
+        return mean, L - np.outer(along, f) / (variance + r * s)
+
+    @cached_property
+    def _backward(self):
+        """What observations say backwards, as the attributes below have it."""
+        own, (K, D, width) = self.own, self.means.shape
+        later, information = np.zeros((K, D, width)), np.zeros((K, D, D))
+        smoothed, precisions = np.empty((len(self.noise), width)), self.deviations**-2
+        added, known = np.zeros((D, width)), np.zeros((D, D))
+        for k in range(K - 1, -1, -1):
+            if k < K - 1:
+                A = own.transitions[k]
+                added, known = A.T @ added, A.T @ known @ A
+            for i in reversed(self._at_nodes[k]):
+                row, gain = own.entries[i], self._gains[i]
+                share = self.innovations[i] / self.deviations[i] ** 2
+                smoothed[i] = share - gain @ added
+                effect = known @ gain
+                precisions[i] += gain @ effect
+                added[row] += smoothed[i]
+                known[row] -= effect
+                known[:, row] -= effect
+                known[row, row] += precisions[i]
+            later[k], information[k] = added, known
+        return later, information, smoothed, precisions
+
+    def is_tame(self, units, most):
+        """Whether changes (D,) of initial values grow to `most` times as much at most.
+
+        In their units; and whether all else is finite.
+        """
+        growth = np.abs(self.innovations[:, -len(units) :]) * units
+        finite = np.all(np.isfinite(self.innovations)) and np.all(
+            np.isfinite(self.deviations)
+        )
+        return bool(finite and np.all(growth < most * units[self.own.entries][:, None]))
+
+    @property
+    def later(self):
+        """What observations from each node on add to its mean given those before.
+
+        In units of the inverse of its covariance: of shape (K, D, 1 + p + D).
+        """
+        return self._backward[0]
+
+    @property
+    def information(self):
+        """What they take of that covariance P: P @ information (K, D, D) @ P."""
+        return self._backward[1]
+
+    @property
+    def smoothed(self):
+        """The inverse covariance of the observations times these (n, 1 + p + D)."""
+        return self._backward[2]
+
+    @property
+    def precisions(self):
+        """The diagonal (n,) of that inverse covariance."""
+        return self._backward[3]
+
+    @property
+    def response(self):
+        """Changes (K, D, 1 + p + D) of the nodes given all observations."""
+        response, L = self.means.copy(), self.filtered[:-1]
+        after = np.swapaxes(self.own.transitions, 1, 2) @ self.later[1:]
+        response[:-1] += L @ (np.swapaxes(L, 1, 2) @ after)
+        return response
+
+    def squared_jumps(self, change):
+        """Sum of squares of the jumps in units of their noise, where these change."""
+        later = (self.later[1:] @ change)[..., None]
+        return float(np.sum((np.swapaxes(self.own.roots, 1, 2) @ later) ** 2))
+
+
+def flow_of(learned, m, equations=None):
+    """The vector field of one function of a learned model."""
+    setup = learned.setup
+    equations = learned.equations if equations is None else equations
+    return Flow(equations, setup.inputs.of_function(m), setup.forcing_functions[m])
 
 
 def _at(forcing, t):

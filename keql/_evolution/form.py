@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.interpolate import BSpline
+
+from keql._evolution.flow import flow_of
 
 
 @dataclass(frozen=True)
@@ -238,3 +241,67 @@ def are_semilinear(learned, products):
     ]
     powers = np.sum(products[:, products.shape[1] - n :][:, highest], axis=1)
     return (powers == 0) | (np.sum(products, axis=1) == 1)
+
+
+def why_no_trajectories(learned):
+    """Why states cannot be integrated in time alone, as a clause; empty if they can."""
+    setup, observations = learned.setup, learned.observations
+    if len(learned.variables) != 1:
+        return "there are several coordinates"
+    if observations.periods is not None:
+        return "the time is a ring by periods: it has no beginning"
+    try:
+        flow = flow_of(learned, 0)
+    except ValueError as error:
+        return str(error)
+    if len(learned.equations) != len(observations.states):
+        return "there are not as many equations as states"
+    highest = {column - flow.layout.offset for column in _columns_of_highest(flow)}
+    depends = {q for terms in setup.equations for q in terms.depends_on or ()}
+    if highest & depends:
+        return "an unknown part depends on a highest derivative"
+    for operator in observations.operators:
+        if (
+            len(operator.parts) > 1
+            or operator.order >= flow.layout.orders[operator.state]
+        ):
+            return f"values of {operator.name} were observed"
+    for data, forcing in zip(
+        observations.functions, setup.forcing_functions, strict=True
+    ):
+        if not all(_covers(f, data.points[:, 0]) for f in forcing):
+            return "the forcing is not known at all observed times"
+    points = observations.functions[0].points
+    if not _is_explicit(flow, float(points.min())):
+        return "the equations are not solved for the highest derivatives"
+    return ""
+
+
+def _covers(forcing, times):
+    """Whether a function is known at times; a spline is between its knots."""
+    if not isinstance(forcing, BSpline):
+        return True
+    return forcing.t[0] <= times.min() and times.max() <= forcing.t[-1]
+
+
+def _columns_of_highest(flow):
+    return [flow.layout.offset + j for j, _ in flow.layout.solved_for]
+
+
+def _is_explicit(flow, t):
+    """Whether the highest derivatives enter linearly, with slopes that are numbers.
+
+    They may depend on time and inputs, not on the states, as a step takes the slopes of
+    the equations in these for those of the solved equations.
+    """
+    rng = np.random.RandomState(0)
+    n_highest = len(flow.layout.states)
+    y, highest = rng.standard_normal((flow.n_states, 3)), np.zeros((n_highest, 3))
+    highest[:, 1:] = rng.standard_normal((n_highest, 2))
+    with np.errstate(all="ignore"):  # where a known part is not defined
+        M = flow.mass(np.full(3, t), y, highest)
+    size = np.max(np.abs(M), axis=(0, 2), keepdims=True)
+    if not (np.all(np.isfinite(M)) and np.all(size > 0)):
+        return False
+    constant = np.max(np.ptp(M, axis=0) / size[0]) < 1e-8
+    return constant and np.linalg.matrix_rank(M[0] / size[0]) == M.shape[1]

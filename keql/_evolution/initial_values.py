@@ -13,6 +13,14 @@ time. Initial values are eliminated function by function, by orthogonal factors.
 The noise levels and the scale are those of maximum likelihood (MacKay, "Bayesian
 interpolation", Neural Computation 4, 1992, section 4.4); what is uncertain then is
 averaged over the noise levels that are possible.
+
+With noise in the equations every node has a jump of its own. A Kalman filter, given the
+weights and the initial values, takes these out: what each observation adds to those
+before it is affine in w and z_m, too, and independent of the others, so that it takes
+the place of the observation. The state at a node given all observations follows from a
+recursion backwards, which needs no inverse (de Jong, "Smoothing and interpolation with
+the state-space model", JASA 84, 1989). Without noise in the equations the filter
+changes nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -22,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
+from keql._evolution.flow import Smoother
 from keql._numerics.linalg import solve_lower
 from keql._observations.data import expected_noise
 from keql.equation import WeightPosterior
@@ -38,6 +47,8 @@ class InitialPrior:
     scale : float. Prior standard deviation of the weights, between 1 and `max_scale`:
         features of equations are scaled to what two steps say, which may be too small.
     max_scale : float.
+    first_noise : ndarray of shape (k, J). With noise in the equations, levels at one of
+        which the search for the most likely ones begins.
     """
 
     spread: np.ndarray
@@ -46,6 +57,7 @@ class InitialPrior:
     lowest: np.ndarray
     scale: float = 1.0
     max_scale: float = 1e3
+    first_noise: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -95,10 +107,11 @@ class InitialValueRegression:
         self.rows, self.center, self.prior = rows, center, prior
         self.p = len(center)
         index = [own.index for own in rows]
-        self._precisions = [
+        self._roots_of_precisions = [
             np.sqrt(own.weights) / prior.noise[j]
             for own, j in zip(rows, index, strict=True)
         ]
+        self._precisions = self._roots_of_precisions
 
     @cached_property
     def _blocks(self):
@@ -206,7 +219,10 @@ class InitialValueRegression:
         """Errors of predicting each observation from all others, for each function."""
         errors = []
         for missed, leverage, roots in zip(
-            self._residuals, self._leverages, self._precisions, strict=True
+            self._residuals,
+            self._leverages,
+            self._roots_of_precisions,
+            strict=True,
         ):
             left = np.maximum(1 - leverage, np.finfo(float).eps)
             errors.append(missed / left / roots)
@@ -233,8 +249,11 @@ class InitialValueRegression:
         noise = expected_noise(prior.noise, n_left, prior.free_noise)
         if np.array_equal(noise, prior.noise):
             return self
-        prior = replace(prior, noise=noise)
-        return InitialValueRegression(self.rows, self.center, prior)
+        return self._with(replace(prior, noise=noise))
+
+    def _with(self, prior):
+        """The regression with another prior."""
+        return type(self)(self.rows, self.center, prior)
 
     def _roots(self):
         p, scale, spread = self.p, self.prior.scale, self.prior.spread
@@ -252,6 +271,10 @@ class InitialValueRegression:
             roots.append(root)
         return roots
 
+    def _misfit(self, total, n_free):
+        """Mean square of residuals by the number of them that nothing explains."""
+        return total / max(n_free, 1.0)
+
     def with_best_prior(self, max_iter=50, tol=1e-3):
         """The regression with noise levels and the scale of maximum likelihood.
 
@@ -263,7 +286,7 @@ class InitialValueRegression:
             prior = best._better_prior()
             before = np.r_[best.prior.noise, best.prior.scale]
             after = np.r_[prior.noise, prior.scale]
-            best = InitialValueRegression(self.rows, self.center, prior)
+            best = best._with(prior)
             if np.max(np.abs(np.log(after / before))) < tol:
                 break
         return best
@@ -274,9 +297,8 @@ class InitialValueRegression:
         index = np.concatenate([own.index for own in self.rows])
         for j in np.flatnonzero(prior.free_noise):
             own = index == j
-            free = max(np.sum(1 - leverage[own]), 1.0)
-            level = noise[j] * np.sqrt(np.sum(missed[own] ** 2) / free)
-            noise[j] = max(level, prior.lowest[j])
+            variance = self._misfit(np.sum(missed[own] ** 2), np.sum(1 - leverage[own]))
+            noise[j] = max(noise[j] * np.sqrt(variance), prior.lowest[j])
         scale = prior.scale
         if self.p:
             inverse = solve_lower(self._solved[1].T, np.eye(self.p))
@@ -294,3 +316,78 @@ class InitialValueRegression:
         effects = np.concatenate([block.rest_effects for block in self._blocks])
         target = np.concatenate([block.rest for block in self._blocks])
         return target + effects @ (self.center / self.prior.scale), effects
+
+
+class NoisyRegression(InitialValueRegression):
+    """Weights and initial values of M functions whose nodes have jumps.
+
+    noisy : list of NoisyRows. Of each function.
+    center, prior : ndarray, InitialPrior. As of an InitialValueRegression.
+    known : NoisyRegression, default=None. With the same rows and another prior.
+    """
+
+    def __init__(self, noisy, center, prior, known=None):
+        self.noisy = noisy
+        if known is not None and np.array_equal(known.prior.noise, prior.noise):
+            self.smoothers = known.smoothers
+        else:
+            self.smoothers = [
+                Smoother(own, prior.noise[own.index] / np.sqrt(own.weights))
+                for own in noisy
+            ]
+        p, rows = len(center), []
+        for own, smoother in zip(noisy, self.smoothers, strict=True):
+            parts = np.split(smoother.innovations, [1, 1 + p], axis=1)
+            right, on_weights, on_initial = parts[0][:, 0], -parts[1], -parts[2]
+            given = own.initial, own.index, own.weights
+            rows.append(Rows(right, on_weights, on_initial, *given))
+        super().__init__(rows, center, prior)
+        self._precisions = [1 / smoother.deviations for smoother in self.smoothers]
+
+    def _with(self, prior):
+        return NoisyRegression(self.noisy, self.center, prior, self)
+
+    def _misfit(self, total, n_free):
+        # Jumps explain nearly all if the noise is low, down to rounding errors.
+        return np.clip(total / n_free, 1e-4, 1e4) if n_free > 0 else 1.0
+
+    def with_best_prior(self, max_iter=50, tol=1e-3):
+        """The regression with noise levels and the scale of maximum likelihood.
+
+        Where jumps alone explain the observations, the likelihood hardly depends on
+        the noise: from there a search does not come to a maximum, so that it begins at
+        the most likely of some levels.
+        """
+        best, prior = self, self.prior
+        if np.any(prior.free_noise & (prior.noise < prior.first_noise[0])):
+            levels = np.where(prior.free_noise, prior.first_noise, prior.noise)
+            others = [self._with(replace(prior, noise=each)) for each in levels]
+            best = max([self, *others], key=lambda each: each.log_evidence())
+        return super(NoisyRegression, best).with_best_prior(max_iter, tol)
+
+    @cached_property
+    def _in_units_of_noise(self):
+        """Residuals of the observations of each function, and their leverages.
+
+        Of the inverse covariance of all observations, that which weights and initial
+        values have in common is taken out.
+        """
+        residuals, leverages = [], []
+        change, initial = self.changes
+        for smoother, root, own in zip(
+            self.smoothers, self._roots(), initial, strict=True
+        ):
+            missed = smoother.smoothed @ np.concatenate([[1.0], change, own])
+            common = np.sum((smoother.smoothed[:, 1:] @ root) ** 2, axis=1)
+            residuals.append(missed * smoother.noise)
+            left = (smoother.precisions - common) * smoother.noise**2
+            leverages.append(1 - left)
+        return residuals, leverages
+
+    @property
+    def _residuals(self):
+        return self._in_units_of_noise[0]
+
+    @property
+    def _leverages(self):
+        return self._in_units_of_noise[1]

@@ -18,18 +18,29 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.interpolate import BSpline
 
-from keql._evolution.flow import Flow
+from keql._evolution.flow import (
+    NoisyRows,
+    Smoother,
+    flow_of,
+    process_noise,
+)
 from keql._evolution.initial_values import (
     InitialPrior,
     InitialValueRegression,
+    NoisyRegression,
     Rows,
 )
-from keql._evolution.trajectory import Trajectory
+from keql._evolution.trajectory import (
+    DrivenNodes,
+    NoisyTrajectory,
+    Trajectory,
+    entry_of,
+    nodes_of,
+    values_at,
+)
 from keql._numerics.linalg import rms, size_or_one
 from keql._observations.data import noise_range
-from keql.operators import parse_operator
 
 
 @dataclass(frozen=True)
@@ -44,6 +55,9 @@ class TrajectoryLimits:
         the state; of their derivatives, over the time between observations.
     least_noise : float. Lowest noise level that is found, in units of the size of the
         state; above the errors of integration.
+    first_noise : tuple of float. Noise levels at one of which a search for that of most
+        likelihood begins, beside noise in the equations, in units of the size of the
+        state: from below one in a thousand it would not come to one in ten.
     accuracy : float. Error of a step, in units of the size of the state, below which
         it is not divided.
     part_of_noise : float. The same of all steps together, in units of the noise.
@@ -53,87 +67,21 @@ class TrajectoryLimits:
     largest_growth: float = 1e12
     spread: float = 100.0
     least_noise: float = 1e-8
+    first_noise: tuple = (1e-3, 1e-2, 1e-1)
     accuracy: float = 1e-11
     part_of_noise: float = 1e-3
 
 
-def why_no_trajectories(learned):
-    """Why states cannot be integrated in time alone, as a clause; empty if they can."""
-    setup, observations = learned.setup, learned.observations
-    if len(learned.variables) != 1:
-        return "there are several coordinates"
-    if observations.periods is not None:
-        return "the time is a ring by periods: it has no beginning"
-    try:
-        flow = _flow_of(learned, 0)
-    except ValueError as error:
-        return str(error)
-    if len(learned.equations) != len(observations.states):
-        return "there are not as many equations as states"
-    highest = {column - flow.layout.offset for column in _columns_of_highest(flow)}
-    depends = {q for terms in setup.equations for q in terms.depends_on or ()}
-    if highest & depends:
-        return "an unknown part depends on a highest derivative"
-    for operator in observations.operators:
-        if (
-            len(operator.parts) > 1
-            or operator.order >= flow.layout.orders[operator.state]
-        ):
-            return f"values of {operator.name} were observed"
-    for data, forcing in zip(
-        observations.functions, setup.forcing_functions, strict=True
-    ):
-        if not all(_covers(f, data.points[:, 0]) for f in forcing):
-            return "the forcing is not known at all observed times"
-    points = observations.functions[0].points
-    if not _is_explicit(flow, float(points.min())):
-        return "the equations are not solved for the highest derivatives"
-    return ""
-
-
-def _covers(forcing, times):
-    """Whether a function is known at times; a spline is between its knots."""
-    if not isinstance(forcing, BSpline):
-        return True
-    return forcing.t[0] <= times.min() and times.max() <= forcing.t[-1]
-
-
-def _columns_of_highest(flow):
-    return [flow.layout.offset + j for j, _ in flow.layout.solved_for]
-
-
-def _is_explicit(flow, t):
-    """Whether the highest derivatives enter linearly, with slopes that are numbers.
-
-    They may depend on time and inputs, not on the states, as a step takes the slopes of
-    the equations in these for those of the solved equations.
-    """
-    rng = np.random.RandomState(0)
-    n_highest = len(flow.layout.states)
-    y, highest = rng.standard_normal((flow.n_states, 3)), np.zeros((n_highest, 3))
-    highest[:, 1:] = rng.standard_normal((n_highest, 2))
-    with np.errstate(all="ignore"):  # where a known part is not defined
-        M = flow.mass(np.full(3, t), y, highest)
-    size = np.max(np.abs(M), axis=(0, 2), keepdims=True)
-    if not (np.all(np.isfinite(M)) and np.all(size > 0)):
-        return False
-    constant = np.max(np.ptp(M, axis=0) / size[0]) < 1e-8
-    return constant and np.linalg.matrix_rank(M[0] / size[0]) == M.shape[1]
-
-
-def _flow_of(learned, m, equations=None):
-    """The vector field of one function of a learned model."""
-    setup = learned.setup
-    equations = learned.equations if equations is None else equations
-    return Flow(equations, setup.inputs.of_function(m), setup.forcing_functions[m])
-
-
 @dataclass(frozen=True)
 class TrajectoryIterate:
-    """Equations with their weights, and nodes (K_m, D) of each function."""
+    """Equations with their weights, and nodes (K_m, D) of each function.
+
+    With noise in the equations, also the sum of squares of the jumps in its units.
+    """
 
     equations: tuple
     nodes: list
+    squared_jumps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -154,12 +102,15 @@ class TrajectoryProblem:
     times : list of ndarray of shape (K_m,). The nodes of each function.
     prior : InitialPrior. From which a linearisation takes the one of most likelihood.
     limits : TrajectoryLimits.
+    process : list of ProcessNoise, one for each function, or None. None: the equations
+        hold exactly.
     """
 
     learned: object
     times: list
     prior: InitialPrior
     limits: TrajectoryLimits
+    process: list | None = None
     is_exact = True
     boundary_kernel = None
 
@@ -170,14 +121,14 @@ class TrajectoryProblem:
 
     def flow(self, m, equations=None):
         """The vector field of one function."""
-        return _flow_of(self.learned, m, equations)
+        return flow_of(self.learned, m, equations)
 
     def start(self, learned=None):
         """The iterate of a learned model's equations and states."""
         learned = learned or self.learned
         layout, nodes = self.flow(0).layout, []
         for state, times in zip(learned.states, self.times, strict=True):
-            nodes.append(_values_at(state, times, layout, learned.variables))
+            nodes.append(values_at(state, times, layout, learned.variables))
         return TrajectoryIterate(tuple(learned.equations), nodes)
 
     def evaluate(self, iterate):
@@ -192,13 +143,14 @@ class TrajectoryProblem:
         misfit = np.sum(residuals**2 * np.concatenate(precisions))
         norms = np.sum(weights**2) / self.prior.scale**2
         norms += sum(np.sum((n[0] / self.prior.spread) ** 2) for n in iterate.nodes)
+        norms += iterate.squared_jumps
         return TrajectoryEvaluation(iterate, residuals, 0.5 * float(misfit + norms))
 
     def _seen(self, m):
         """Positions in the nodes (K, D) of what each observation of a function is."""
         data, layout = self.functions[m], self.flow(m).layout
         rows = np.searchsorted(self.times[m], data.points[:, 0])
-        columns = [_entry_of(operator, layout) for operator in data.operators]
+        columns = [entry_of(operator, layout) for operator in data.operators]
         return rows, np.array(columns)[data.index]
 
     def linearise(self, evaluation):
@@ -209,15 +161,21 @@ class TrajectoryProblem:
             return None
         regression = self.regression(iterate, responses).with_best_prior()
         problem = replace(self, prior=regression.prior)
-        model = TrajectoryModel(problem, iterate, responses, regression)
+        model = TrajectoryModel(
+            problem, iterate, *problem.smoothed(responses), regression
+        )
         return model if np.isfinite(regression.loss) else None
 
     def responses(self, iterate):
-        """What :meth:`Flow.respond` says of each function; None if one diverges."""
+        """What :meth:`Flow.respond` says of each function; None if one diverges.
+
+        With noise in the equations their NoisyRows instead.
+        """
         responses = []
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for m, nodes in enumerate(iterate.nodes):
-                response = self._respond(m, iterate, nodes)
+                find = self._respond if self.process is None else self._noisy_rows
+                response = find(m, iterate, nodes)
                 if response is None:
                     return None
                 responses.append(response)
@@ -226,6 +184,9 @@ class TrajectoryProblem:
     def regression(self, iterate, responses):
         """Weights and initial values from the observations, with the prior as it is."""
         center = np.concatenate([e.weights for e in iterate.equations])
+        if self.process is not None:
+            rows = [own.observed for own in responses]
+            return NoisyRegression(rows, center, self.prior)
         rows = [*map(self._rows, range(len(responses)), iterate.nodes, responses)]
         return InitialValueRegression(rows, center, self.prior)
 
@@ -252,13 +213,50 @@ class TrajectoryProblem:
             data.weights,
         )
 
+    def _noisy_rows(self, m, iterate, nodes):
+        """The observations of a function with jumps; None if it diverges."""
+        flow, times = self.flow(m, iterate.equations), self.times[m]
+        data, (rows, columns) = self.functions[m], self._seen(m)
+        h, D = np.diff(times), nodes.shape[1]
+        ends, slopes = flow.step(times[:-1], h, nodes[:-1])
+        noise = self.process[m].between(flow, times, nodes, self.prior.spread)
+        if not (np.all(np.isfinite(ends)) and np.all(np.isfinite(slopes))):
+            return None
+        roots = noise.root(h)
+        if not np.all(np.isfinite(roots)):
+            return None
+        own = NoisyRows(
+            slopes[:, :, :D],
+            roots,
+            np.dstack([ends - nodes[1:], slopes[:, :, D:]]),
+            data.values - nodes[rows, columns],
+            rows,
+            columns,
+            nodes[0],
+            data.index,
+            data.weights,
+        )
+        first = self._smoother(own.observed)
+        is_tame = first.is_tame(self.prior.spread, self.limits.largest_growth)
+        return own if is_tame else None
+
+    def _smoother(self, own):
+        return Smoother(own, self.prior.noise[own.index] / np.sqrt(own.weights))
+
+    def smoothed(self, responses):
+        """Changes of the nodes as arrays, and the Smoother of each function or None."""
+        if self.process is None:
+            return responses, None
+        smoothers = [*map(self._smoother, responses)]
+        return [smoother.response for smoother in smoothers], smoothers
+
     def change(self, before, after):
         """Largest root mean square change of what is observed, relative to its size.
 
         The unit of a state that was never observed, and what is added to it, are free.
         """
         layout = self.flow(0).layout
-        seen = [_entry_of(L, layout) for L in self.learned.observations.operators]
+        seen = [entry_of(L, layout) for L in self.learned.observations.operators]
         old = np.concatenate(before.nodes)[:, seen]
         new = np.concatenate(after.nodes)[:, seen]
         sizes = np.array([rms(column) or 1.0 for column in new.T])
@@ -326,6 +324,7 @@ class TrajectoryProblem:
         responses, changes = halved.responses(there), []
         if responses is None:
             return text, np.inf
+        responses, _ = self.smoothed(responses)
         for m, data in enumerate(self.functions):
             scale = data.weights**0.5 / self.prior.noise[data.index]
             own = scale[:, None] * responses[m][halved._seen(m)]
@@ -363,7 +362,8 @@ class TrajectoryProblem:
             equation.weights = between(first.weights, second.weights)
             equations.append(equation)
         nodes = [*map(between, start.nodes, end.nodes)]
-        return TrajectoryIterate(tuple(equations), nodes)
+        jumps = between(start.squared_jumps, end.squared_jumps)
+        return TrajectoryIterate(tuple(equations), nodes, jumps)
 
     def assemble(self, model):
         """The learned model whose states are those of a linearisation's solution."""
@@ -379,23 +379,14 @@ class TrajectoryProblem:
             states=states,
             equations=tuple(equations),
             observation_noise=self.prior.noise,
-            equation_noise=np.zeros(len(equations)),
+            equation_noise=self._equation_noise(),
         )
 
-
-def _entry_of(operator, layout):
-    """Position in y of a derivative below the highest of a state."""
-    state, (order,), _ = operator.parts[0]
-    return layout.names.index(f"{state}_{layout.variable * order}" if order else state)
-
-
-def _values_at(state, times, layout, variables):
-    """Values (K, D) of a state and of its lower derivatives."""
-    operators = [
-        parse_operator(name, variables, layout.states) for name in layout.names
-    ]
-    values = [state.evaluate(times[:, None], operator) for operator in operators]
-    return np.column_stack(values)
+    def _equation_noise(self):
+        """The noise levels (E,) of the equations, in the units of their forcing."""
+        if self.process is None:
+            return np.zeros(len(self.learned.equations))
+        return self.process[0].levels
 
 
 class TrajectoryModel:
@@ -405,18 +396,24 @@ class TrajectoryModel:
     iterate : TrajectoryIterate. Where.
     responses : list of ndarray of shape (K_m, D, 1 + p + D). Changes of the nodes of
         each function as affine functions of those of weights and initial values.
-    regression : InitialValueRegression. These from the observations.
+    smoothers : list of Smoother or None. With noise in the equations, of each function.
+    regression : InitialValueRegression. Weights and initial values from observations.
     """
 
-    def __init__(self, problem, iterate, responses, regression):
-        self.problem, self.iterate = problem, iterate
+    def __init__(self, problem, iterate, responses, smoothers, regression):
+        self.problem, self.iterate, self.smoothers = problem, iterate, smoothers
         self.responses, self.regression = responses, regression
-        weights, changes = regression.weights, regression.changes
+        weights, (change, initial) = regression.weights, regression.changes
+        self._changes = [np.concatenate([[1.0], change, own]) for own in initial]
         nodes = [
-            before + response @ np.concatenate([[1.0], changes[0], initial])
-            for before, response, initial in zip(
-                iterate.nodes, responses, changes[1], strict=True
+            before + response @ own
+            for before, response, own in zip(
+                iterate.nodes, responses, self._changes, strict=True
             )
+        ]
+        jumps = [
+            smoother.squared_jumps(own)
+            for smoother, own in zip(smoothers or [], self._changes, strict=False)
         ]
         posterior, equations, start = regression.posterior_weights(), [], 0
         for equation in iterate.equations:
@@ -426,7 +423,7 @@ class TrajectoryModel:
             equation.posterior = posterior.part(start, start + size) if size else None
             equations.append(equation)
             start += size
-        self.solution = TrajectoryIterate(tuple(equations), nodes)
+        self.solution = TrajectoryIterate(tuple(equations), nodes, sum(jumps))
 
     @cached_property
     def evaluation(self):
@@ -458,20 +455,28 @@ class TrajectoryModel:
             zip(self.solution.nodes, roots, self.problem.learned.states, strict=True)
         ):
             flow = self.problem.flow(m, self.solution.equations)
-            states.append(Trajectory(flow, self.problem.times[m], nodes, root, outside))
+            given = flow, self.problem.times[m], nodes, root, outside
+            if self.smoothers is None:
+                states.append(Trajectory(*given))
+                continue
+            drive, units = self.problem.process[m], self.problem.prior.spread
+            own = self.smoothers[m], self.responses[m], self._changes[m]
+            driven = DrivenNodes.found(drive, units, *own)
+            states.append(NoisyTrajectory(*given, driven))
         return states
 
 
-def make_trajectory_problem(learned, given_noise, limits=None):
+def make_trajectory_problem(learned, given_noise, limits=None, equation_noise=None):
     """The problem of exact trajectories for a learned model.
 
     The equations can be integrated (:func:`why_no_trajectories` says so).
     `given_noise` (J,) has the noise levels of the observed operators; nan where they
-    are found.
+    are found. `equation_noise` (E,) has those of the equations, nan or zero for those
+    that hold exactly; None: all do.
     """
     limits, observations = limits or TrajectoryLimits(), learned.observations
-    flow = _flow_of(learned, 0)
-    times = [_nodes(data.points[:, 0], limits) for data in observations.functions]
+    flow = flow_of(learned, 0)
+    times = [nodes_of(data.points[:, 0], limits) for data in observations.functions]
     sizes = observations.sizes()
     noise = np.where(np.isnan(given_noise), learned.observation_noise, given_noise)
     lowest, _ = noise_range(sizes, limits.least_noise)
@@ -484,17 +489,11 @@ def make_trajectory_problem(learned, given_noise, limits=None):
         size = by_state.get(state, 1.0)
         spread += [limits.spread * size / gap**k for k in range(order)]
     prior = InitialPrior(
-        np.array(spread), np.maximum(noise, lowest), np.isnan(given_noise), lowest
+        np.array(spread),
+        np.maximum(noise, lowest),
+        np.isnan(given_noise),
+        lowest,
+        first_noise=np.outer(limits.first_noise, sizes),
     )
-    return TrajectoryProblem(learned, times, prior, limits)
-
-
-def _nodes(observed, limits):
-    """Observed times, and others between where they are far apart."""
-    observed = np.unique(observed)
-    longest = np.ptp(observed) / limits.steps
-    times = [observed[:1]]
-    for start, stop in zip(observed[:-1], observed[1:], strict=True):
-        n = max(1, int(np.ceil((stop - start) / longest - 1e-9)))
-        times.append(np.linspace(start, stop, n + 1)[1:])
-    return np.concatenate(times)
+    process = process_noise(learned.setup, equation_noise)
+    return TrajectoryProblem(learned, times, prior, limits, process)

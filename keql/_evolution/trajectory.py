@@ -2,13 +2,14 @@
 
 import itertools
 from copy import copy
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
 from scipy.integrate import solve_ivp
 from scipy.interpolate import BSpline
 
-from keql._evolution.flow import Flow
+from keql._evolution.flow import Flow, compressed
 from keql._numerics.linalg import rms
 from keql._numerics.memory import in_chunks
 from keql.exceptions import SimulationError
@@ -78,11 +79,11 @@ class Trajectory:
 
     def evaluate(self, points, operator):
         """Values (n,) of an operator applied to the state at points (n, 1)."""
-        return self._gather(points, operator, "evaluate", Trajectory._values)
+        return self._gather(points, operator, "evaluate", type(self)._values)
 
     def variance(self, points, operator):
         """Posterior variances (n,) of these values, never negative."""
-        return self._gather(points, operator, "variance", Trajectory._variances)
+        return self._gather(points, operator, "variance", type(self)._variances)
 
     def _gather(self, points, operator, name, integrated):
         t, values = points[:, 0], np.full(len(points), np.nan)
@@ -223,3 +224,180 @@ class Trajectory:
             if isinstance(f, BSpline):  # of given values, which end somewhere
                 known &= (t >= f.t[0]) & (t <= f.t[-1])
         return known
+
+
+@dataclass(frozen=True)
+class DrivenNodes:
+    """What is known of nodes between which white noise drives the equations.
+
+    process : ProcessNoise. The noise.
+    units : ndarray of shape (D,). Sizes of the entries of y.
+    response : ndarray of shape (K, D, p + D). Slopes of the nodes in weights and
+        initial values, given the observations.
+    filtered : ndarray of shape (K, D, D). Roots of their covariances, given the
+        observations until each of them, weights and initial values.
+    later, slopes_of_later : ndarray of shape (K, D), (K, D, p + D). What observations
+        from each node on add to its mean, in units of the inverse of its covariance.
+    information : ndarray of shape (K, D, D). What they take of that covariance.
+    """
+
+    process: object
+    units: np.ndarray
+    response: np.ndarray
+    filtered: np.ndarray
+    later: np.ndarray
+    slopes_of_later: np.ndarray
+    information: np.ndarray
+
+    @classmethod
+    def found(cls, process, units, smoother, response, change):
+        """Those of a Smoother whose nodes have a response, where (1, w - w0, z - z0) is
+        the change."""
+        later = smoother.later
+        arrays = later @ change, later[:, :, 1:], smoother.information
+        return cls(process, units, response[:, :, 1:], smoother.filtered, *arrays)
+
+    def going_on(self, flow, times, nodes, backwards=False):
+        """The same with further nodes (K', D) at times (K',), the first one known.
+
+        They come after all others, or `backwards` before these.
+        """
+        h, known = np.diff(times), 0 if backwards else -1
+        noise = self.process.between(flow, times, nodes, self.units)
+        _, slopes = flow.step(times[:-1], h, nodes[:-1])
+        D = nodes.shape[1]
+        responses, filtered = [self.response[known]], [self.filtered[known]]
+        for own, root in zip(slopes, noise.root(h), strict=True):
+            response = own[:, :D] @ responses[-1]
+            response[:, :-D] += own[:, D:]
+            responses.append(response)
+            filtered.append(compressed(np.hstack([own[:, :D] @ filtered[-1], root])))
+        zeros = [
+            np.zeros((len(h), *each.shape[1:]))
+            for each in (self.later, self.slopes_of_later, self.information)
+        ]
+        own = self.later, self.slopes_of_later, self.information
+        added = np.array(responses[1:]), np.array(filtered[1:]), *zeros
+        pairs = zip(added, (self.response, self.filtered, *own), strict=True)
+        if backwards:
+            arrays = [np.concatenate([new[::-1], old]) for new, old in pairs]
+        else:
+            arrays = [np.concatenate([old, new]) for new, old in pairs]
+        return DrivenNodes(self.process, self.units, *arrays)
+
+
+class NoisyTrajectory(Trajectory):
+    """A state whose equations are driven by white noise, given its observations.
+
+    Before the first and after the last observed time the noise has the mean zero. A
+    highest derivative has the variance of the noise as residuals at collocation points
+    have it: that of white noise itself is infinite.
+
+    flow, times, nodes, root, outside : as of a :class:`Trajectory`.
+    driven : DrivenNodes. What is known of the nodes.
+    """
+
+    def __init__(self, flow, times, nodes, root, outside, driven):
+        super().__init__(flow, times, nodes, root, outside)
+        self.driven = driven
+
+    def _reaching(self, t):
+        state = super()._reaching(t)
+        if len(state.times) == len(self.times):
+            return state
+        n, last = state.initial - self.initial, state.initial + len(self.times) - 1
+        with np.errstate(over="ignore", invalid="ignore"):
+            if n:
+                own = state.times[n::-1], state.nodes[n::-1]
+                state.driven = state.driven.going_on(self.flow, *own, backwards=True)
+            if last < len(state.times) - 1:
+                own = state.times[last:], state.nodes[last:]
+                state.driven = state.driven.going_on(self.flow, *own)
+        return state
+
+    def _between(self, t, with_slopes):
+        """What is known at times (n,) among the nodes.
+
+        A tuple of y (n, D), the slopes of a step from a node, the positions of these
+        nodes and of those after the times, and the noise, what it has added since the
+        node (n, D, D) and what is left of a change until the node after.
+        """
+        k = np.clip(
+            np.searchsorted(self.times, t, side="right") - 1, 0, len(self.times) - 2
+        )
+        node = np.where(t < self.times[self.initial], k + 1, k)
+        h = t - self.times[node]
+        y, slopes = self.flow.step(self.times[node], h, self.nodes[node], with_slopes)
+        driven = self.driven
+        middle = (self.times[k] + self.times[k + 1]) / 2
+        state = (self.nodes[k] + self.nodes[k + 1]) / 2
+        noise = driven.process.near(self.flow, middle, state, driven.units)
+        root, left = noise.root(h), noise.transition(self.times[k + 1] - t)
+        # Nothing is known of the noise before the first time.
+        left[t < self.times[self.initial]] = 0.0
+        added = root @ np.swapaxes(root, 1, 2)
+        later = np.swapaxes(left, 1, 2) @ driven.later[k + 1][:, :, None]
+        y = y + (added @ later)[:, :, 0]
+        return y, slopes, (node, k + 1), noise, root, left
+
+    def _values(self, t, operator):
+        y, _, (_, after), noise, _, left = self._between(t, False)
+        velocity, _, _ = self.flow.velocity(t, y, with_slopes=False)
+        later = np.swapaxes(left, 1, 2) @ self.driven.later[after][:, :, None]
+        loads = noise.loads
+        velocity = velocity + (loads @ (np.swapaxes(loads, 1, 2) @ later))[:, :, 0]
+        columns = self._columns(operator)
+        return sum(f * (velocity if top else y)[:, i] for top, i, f in columns)
+
+    def _variances(self, t, operator):
+        y, slopes, (node, after), noise, root, left = self._between(t, True)
+        driven, D = self.driven, y.shape[1]
+        back = np.swapaxes(left, 1, 2)
+        later = back @ driven.slopes_of_later[after]
+        effects = slopes[:, :, :D] @ driven.response[node]
+        effects[:, :, :-D] += slopes[:, :, D:]
+        effects = effects + root @ (np.swapaxes(root, 1, 2) @ later)
+        before = slopes[:, :, :D] @ driven.filtered[node]
+        L = compressed(np.concatenate([before, root], axis=2))
+        known = np.swapaxes(L, 1, 2) @ (back @ driven.information[after] @ left) @ L
+        values, vectors = np.linalg.eigh((known + np.swapaxes(known, 1, 2)) / 2)
+        # What later observations leave of each direction: rounding may say less.
+        own = L @ (vectors * np.sqrt(np.clip(1 - values, 0.0, 1.0))[:, None])
+        _, on_y, on_w = self.flow.velocity(t, y)
+        loads = noise.loads
+        rate = on_y @ effects + loads @ (np.swapaxes(loads, 1, 2) @ later)
+        rate[:, :, :-D] += on_w
+        levels = loads / np.sqrt(driven.process.distances)
+        total, common, residual = 0.0, 0.0, 0.0
+        for top, i, f in self._columns(operator):
+            total = total + f * (rate if top else effects)[:, i]
+            common = common + f * (on_y @ own if top else own)[:, i]
+            residual = residual + f * levels[:, i] * top
+        parts = total @ self.root, common, residual
+        return sum(np.sum(part**2, axis=1) for part in parts)
+
+
+def entry_of(operator, layout):
+    """Position in y of a derivative below the highest of a state."""
+    state, (order,), _ = operator.parts[0]
+    return layout.names.index(f"{state}_{layout.variable * order}" if order else state)
+
+
+def values_at(state, times, layout, variables):
+    """Values (K, D) of a state and of its lower derivatives."""
+    operators = [
+        parse_operator(name, variables, layout.states) for name in layout.names
+    ]
+    values = [state.evaluate(times[:, None], operator) for operator in operators]
+    return np.column_stack(values)
+
+
+def nodes_of(observed, limits):
+    """Observed times, and others between where they are far apart."""
+    observed = np.unique(observed)
+    longest = np.ptp(observed) / limits.steps
+    times = [observed[:1]]
+    for start, stop in zip(observed[:-1], observed[1:], strict=True):
+        n = max(1, int(np.ceil((stop - start) / longest - 1e-9)))
+        times.append(np.linspace(start, stop, n + 1)[1:])
+    return np.concatenate(times)

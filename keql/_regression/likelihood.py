@@ -206,7 +206,8 @@ def _spectral_likelihood(kernel, noise, spectra):
     for eigenvalues, rotated, log_det in spectra:
         variances = np.empty((2, len(rotated)))  # of the function, and of the noise
         variances[0] = eigenvalues * (np.exp(kernel.theta[0]) if n_dims else 1.0)
-        variances[1] = noise**2
+        # That of rounding errors where no noise is given: features may be few.
+        variances[1] = (noise or np.finfo(float).eps * np.linalg.norm(rotated)) ** 2
         total = variances.sum(axis=0)
         squares = rotated**2 / total
         value += 0.5 * (log_det - np.sum(squares + np.log(2 * pi * total)))

@@ -276,7 +276,7 @@ class LearnedEquation(ReadableEquation):
         states : ndarray of shape (n, order)
             Values of u, u_t, ... at the times, in columns.
         std : ndarray of shape (n, order)
-            Only if `return_std`: linearised, from the posterior of P alone.
+            Only if `return_std`: linearised, from the posterior of P alone, not noise.
 
         Raises
         ------

@@ -267,7 +267,7 @@ class LearnedSystem(EquationMapping):
         states : ndarray of shape (n, sum of orders)
             State by state, each followed by its derivatives below the highest.
         std : ndarray of the same shape
-            Only if `return_std`: linearised, from those of the unknown parts alone.
+            Only if `return_std`: linearised, of the unknown parts alone, not of noise.
 
         Raises
         ------

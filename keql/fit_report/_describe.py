@@ -49,9 +49,9 @@ class SearchSummary:
     in the units of the values; `error` is that of the state kernel chosen, at the stage
     at which kernels were compared, `final_error` that of the states and equations that
     came out in the end, and `exact_error` that of states that obey the equation
-    exactly, with the `boundary_kernel` of their initial and boundary values (None: they
-    do not); `resolution` says how finely these were integrated, and by how many times
-    the noise level they change if they are integrated more finely. The
+    exactly, or `driven` by given noise, with the `boundary_kernel` of their initial and
+    boundary values (None: they do not); `resolution` says how finely these were
+    integrated, and by how many times the noise level they change if that is finer. The
     equation was learned with the state kernel `learned_with`; None: none was searched.
     All variances were raised by the factor `dispersion` to that of the residuals.
     Hypotheses were compared by the named `criteria`, and those `not_tried` have a
@@ -66,6 +66,7 @@ class SearchSummary:
     learned_with: object = None
     dispersion: float = 1.0
     exact_error: float | None = None
+    driven: bool = False
     boundary_kernel: object = None
     resolution: tuple | None = None
     not_tried: tuple = ()
@@ -186,8 +187,7 @@ def choices_of(model, learned, search, units):
     scales = _scales_of_states(kernel, learned, units)
     raised = ""  # with all variances
     if search.dispersion > 1:
-        factor = f"{search.dispersion**0.5:.3g}"
-        raised = f", raised {factor}-fold to the size of the residuals"
+        raised = f", raised {search.dispersion**0.5:.3g}-fold to that of the residuals"
     rows = [
         ("state kernel", str(kernel), why_state_kernel(model, search)),
         ("length scales", scales, "in the units of X"),
@@ -238,7 +238,8 @@ def _exact_states(search):
     if search.exact_error is None:
         return "", ""
     reason = "observations are predicted better then, error "
-    return "obey the equation exactly", reason + number(search.exact_error)
+    how = "driven by white noise of the given size" if search.driven else "exactly"
+    return f"obey the equation {how}", reason + number(search.exact_error)
 
 
 def _resolution(search):
@@ -332,8 +333,7 @@ def _disagreement(model, criteria):
     losses = sorted(attempt["loss"] for attempt in getattr(model, "restarts_", []))
     if len(losses) < 2 or model.misfit_ <= RestartSettings.poor_misfit:
         return
-    agreeing = sum(loss <= (1 + criteria.same_loss) * losses[0] for loss in losses)
-    if agreeing < 2:
+    if sum(loss <= (1 + criteria.same_loss) * losses[0] for loss in losses) < 2:
         yield (
             f"{len(losses)} tries ended in different minima, with losses from "
             f"{number(losses[0])} to {number(losses[-1])}, and the lowest was found "
@@ -491,6 +491,7 @@ def summary_of(selection, doubts):
         learned_with=selection.joint.learned_with if searched else None,
         dispersion=1.0 if fit.is_exact else fit.problem.dispersion,
         exact_error=fit.error if fit.is_exact else None,
+        driven=fit.is_driven,
         boundary_kernel=fit.problem.boundary_kernel if fit.is_exact else None,
         resolution=fit.resolution,
         not_tried=tuple(selection.not_tried),

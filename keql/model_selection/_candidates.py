@@ -6,8 +6,8 @@ from math import comb
 
 import numpy as np
 
-from keql._evolution.form import why_not_integrated
-from keql._evolution.trajectories import why_no_trajectories
+from keql._evolution.flow import process_noise
+from keql._evolution.form import why_no_trajectories, why_not_integrated
 from keql._numerics.linalg import size_or_one
 from keql._regression.two_step import (
     Hypothesis,
@@ -199,7 +199,13 @@ def why_at_collocation_points(given, settings, states, equations, in_time):
     if not (all_open or (in_time and searched)) or settings.optimizer is None:
         return "state_kernel is given, or optimizer=None keeps the default one"
     if any(given.of_equation(name).equation_noise for name in equations):
-        return "equation_noise says that the equation does not hold exactly"
+        if not in_time:
+            return (
+                "equation_noise says that the equation does not hold exactly, and only "
+                "ordinary differential equations are integrated with noise"
+            )
+        if not all_open:
+            return "state_kernel and equation_noise are the prior of the states"
     return ""
 
 
@@ -211,6 +217,10 @@ def _why_not_exact(two_step, given, settings):
     if reason:
         return reason
     if in_time:
+        levels = [given.of_equation(name).equation_noise or 0.0 for name in names]
+        driven = process_noise(two_step.setup, np.array(levels)) or []
+        if any(np.any(each.distances[each.levels > 0] == 0) for each in driven):
+            return "equation_noise needs several collocation points"
         return why_no_trajectories(two_step)
     kernel = two_step.equation.equation_kernel
     has_functions = kernel is not None and kernel.feature_names is not None

@@ -266,7 +266,7 @@ class Selection:
         fit, criteria = self.best, self.criteria
         scale = PredictionScale(fit.observations)
         noise = scale.noise(fit.two_step.observation_noise)
-        if self._noise_given:
+        if self._noise_given or fit.is_driven:
             return 0.0
         allowed = criteria.missed_if_exact * scale.size
         in_time = self.integrable and len(fit.two_step.variables) == 1

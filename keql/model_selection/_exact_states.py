@@ -135,6 +135,14 @@ class ExactSearch:
         return len(self.two_step.variables) == 1
 
     @property
+    def _sees_noise(self):
+        """Whether there is noise: two steps find it, or equations are given some."""
+        given = self.table[0].hypothesis.equation_noise
+        levels = given.values() if isinstance(given, dict) else [given]
+        driven = self.is_in_time and any(levels)
+        return driven or sees_noise(self.two_step)
+
+    @property
     def _is_of_fields(self):
         """Whether they are several equations in space and time."""
         return self.two_step.setup.is_system and not self.is_in_time
@@ -163,7 +171,7 @@ class ExactSearch:
             starts = [starts[0], *repeated, starts[1], (compare_kernels, joint)]
         if not self._has_open_kernels:
             starts = starts[:1]
-        elif self._is_of_fields and joint and sees_noise(self.two_step):
+        elif self._is_of_fields and joint and self._sees_noise:
             starts = [starts[1], starts[0], starts[2]]
         for find_kernels, tried in starts:
             before = best
@@ -190,7 +198,7 @@ class ExactSearch:
 
         Where there is noise and both were solved for, these have to be more probable.
         """
-        if not (best and other and sees_noise(self.two_step)):
+        if not (best and other and self._sees_noise):
             return best, other
         own, known = best.log_evidences, other.log_evidences
         chosen, terms = (frozenset(fit.term_names) for fit in (best, other))
@@ -204,7 +212,10 @@ class ExactSearch:
     def _or_more_probable(self, fit, other):
         """A fit, or one of a wider hypothesis whose evidence outweighs its odds."""
         criteria = self.criteria
+        names = [row.hypothesis.name for row in self.table[:2]]
         odds = criteria.elementary if other.has_functions else criteria.wider
+        if other.hypothesis.name in names:  # cubic terms beside noise in the equation
+            odds = criteria.rival
         self.compared.append((other.hypothesis.name, fit.result))
         return fit.or_more_probable(other, odds)
 
@@ -234,7 +245,7 @@ class ExactSearch:
     def _among_noisy(self, fit, rows, wider):
         """Trajectories, compared with other terms by evidence where there is noise."""
         is_known = fit is not None and not self.in_doubt(fit.error)
-        if not is_known or not self.is_in_time or not sees_noise(self.two_step):
+        if not is_known or not self.is_in_time or not self._sees_noise:
             return fit
         return self._or_more_terms(fit, rows, wider)
 
@@ -279,7 +290,7 @@ class ExactSearch:
             return fit
         place = names.index(fit.hypothesis.name)
         higher = [row for row in rows[place + 1 :] if row.n_terms is not None]
-        if sees_noise(self.two_step) and place < len(names) - 1:
+        if self._sees_noise and place < len(names) - 1:
             higher += wider[-1:]
         for row in higher:
             if self._is_compared(row, fit):
@@ -289,11 +300,11 @@ class ExactSearch:
             other = or_stopped(fit, fit_trajectories, *given)
             if other is not None and other.result.interrupted:
                 return fit.stopped(other.result.stop)
-            if other is not None and row in wider:
+            if other is not None and (row in wider or fit.is_driven):
                 fit = self._or_more_probable(fit, other)
             elif other is not None:
                 fit = other
-        functions = self._elementary_rows if sees_noise(self.two_step) else []
+        functions = self._elementary_rows if self._sees_noise else []
         if functions and not self._is_compared(functions[0], fit):
             other = self._elementary(fit)
             if other is not None and other.result.interrupted:
@@ -339,12 +350,15 @@ class ExactSearch:
         """The same of trajectories.
 
         Where two steps find no noise, exact states have to predict to more digits than
-        interpolation does.
+        interpolation does. White noise in the equations is not predicted: states that
+        it drives have to predict well.
         """
         if not self.is_in_time:
             given = self.two_step, self.criteria, fit.problem.prior.noise
             return predicts_within_noise(fit, *given)
-        if sees_noise(self.two_step):
+        if fit.is_driven:
+            return not self.in_doubt(fit.error)
+        if self._sees_noise:
             return self.convinces(fit)
         return fit.error < self.criteria.nothing_missed * self.size
 

@@ -71,8 +71,13 @@ class Fit:
 
     @property
     def is_exact(self):
-        """Whether states obey the equation exactly."""
+        """Whether states obey the equation exactly, or driven by given noise."""
         return self.problem.is_exact
+
+    @property
+    def is_driven(self):
+        """Whether states obey the equation with white noise on its right-hand side."""
+        return getattr(self.problem, "process", None) is not None
 
     @cached_property
     def model(self):

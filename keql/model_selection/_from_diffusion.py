@@ -49,7 +49,7 @@ from keql.model_selection._evolution_terms import (
     polished,
     solve_exactly,
 )
-from keql.model_selection._fit import Fit
+from keql.model_selection._fit import Fit, given_equation_noise
 from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
     solve_trajectories,
@@ -292,7 +292,11 @@ def _trajectory_problem(two_step, hypothesis, simpler):
     """That of two steps, with the times and the prior of a simpler Fit or None."""
     names = [operator.name for operator in two_step.observations.operators]
     given = [hypothesis.of_state(name).observation_noise for name in names]
-    problem = make_trajectory_problem(two_step, np.array(given, dtype=float))
+    problem = make_trajectory_problem(
+        two_step,
+        np.array(given, dtype=float),
+        equation_noise=given_equation_noise(hypothesis, two_step.setup),
+    )
     if simpler is None:
         return problem
     own = simpler.problem

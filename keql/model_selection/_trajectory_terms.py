@@ -14,13 +14,14 @@ from itertools import islice
 import numpy as np
 from scipy import linalg
 
-from keql._evolution.form import are_semilinear, why_not_integrated
+from keql._evolution.form import (
+    are_semilinear,
+    why_no_trajectories,
+    why_not_integrated,
+)
 from keql._evolution.model import with_best_prior
 from keql._evolution.problem import make_evolution_problem
-from keql._evolution.trajectories import (
-    make_trajectory_problem,
-    why_no_trajectories,
-)
+from keql._evolution.trajectories import make_trajectory_problem
 from keql._joint.assembly import joint_basis, joint_weights
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import RelaxedSteps, keep_best, minimise
@@ -37,7 +38,7 @@ from keql._regression.term_scores import (
 from keql.equation import WeightPosterior, text_product
 from keql.model_selection._criteria import sees_noise
 from keql.model_selection._fewer_terms import TermsStep
-from keql.model_selection._fit import Fit
+from keql.model_selection._fit import Fit, given_equation_noise
 
 
 def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
@@ -99,7 +100,8 @@ def _problem_of(learned, hypothesis, settings):
     given = np.array(given, dtype=float)
     if len(learned.variables) > 1:
         return make_evolution_problem(learned, given, settings.first_grid)
-    return make_trajectory_problem(learned, given)
+    levels = given_equation_noise(hypothesis, learned.setup)
+    return make_trajectory_problem(learned, given, equation_noise=levels)
 
 
 def _without_terms(equation):

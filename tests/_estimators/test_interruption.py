@@ -214,7 +214,7 @@ def test_a_joint_fit_is_kept_between_the_hypotheses(monkeypatch):
 
     monkeypatch.setattr(_Search, "_or_cubic", interrupted_at(_Search, "_or_cubic", 1))
     own = {"operators": ("u",), "known_part": "u_t", "variables": ("t",)}
-    model = OneStepKEqL(**own, equation_noise=1e-3, n_restarts=0)
+    model = OneStepKEqL(**own, solver="dual", n_restarts=0)
     with pytest.warns(UserWarning, match="interrupted after"):
         model.fit(T, Y)
     assert model.loss_curve_ and np.allclose(model.predict(T), Y, atol=1e-3)

@@ -48,7 +48,7 @@ def test_a_day_of_data_tells_one_equation(estimator):
 @pytest.mark.parametrize(
     "given",
     [
-        {"equation_noise": 0.01},
+        {"equation_noise": 0.01, "state_kernel": RBF(6.0)},
         {"state_kernel": RBF(6.0), "n_terms": None},
         {"solver": "primal"},
     ],

@@ -14,6 +14,7 @@ from scipy.linalg import block_diag, expm
 
 from keql import Equation, TwoStepKEqL
 from keql._evolution.flow import Flow
+from keql._evolution.form import why_no_trajectories
 from keql._evolution.initial_values import (
     InitialPrior,
     InitialValueRegression,
@@ -23,7 +24,6 @@ from keql._evolution.trajectories import (
     TrajectoryIterate,
     TrajectoryLimits,
     make_trajectory_problem,
-    why_no_trajectories,
 )
 from keql._numerics.optimisation import FullSteps, minimise
 from keql.kernels import RBF, Polynomial
