@@ -82,6 +82,7 @@ class TermSearch:
     steps : list of TermsStep. All sets that were solved exactly.
     stop : Stop or None. Why the search was interrupted, if it was.
     has_best_prior : bool. Whether boundary values of the best have the best prior.
+    coarse : Result or None. The best on a coarse grid, from which this search began.
     """
 
     def __init__(
@@ -96,7 +97,23 @@ class TermSearch:
         self._leading = candidates.leading_terms(problem.grid.axis)
         self.tried = set()
         self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
-        self.has_best_prior = False
+        self.has_best_prior, self.coarse = False, None
+
+    def misses_as_before(self, criteria):
+        """Whether exact data are missed as much as on a coarse grid, with equal terms.
+
+        Then the grid is not what is missing, and to compare sets of terms once more on
+        the finer one leads to the same.
+        """
+        learned, best = self.problem.learned, self.best
+        if self.coarse is None or best is None or sees_noise(learned):
+            return False
+        before, noise = (
+            np.reshape(each.model.problem.prior.noise, -1)
+            for each in (self.coarse, best)
+        )
+        missed = np.max(noise / learned.observation_noise) > criteria.interpolated
+        return missed and np.min(noise / before) > criteria.clearly_better
 
     def on(self, problem, only_leading=False):
         """The search anew, for a problem on another grid."""
@@ -263,7 +280,8 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
             search.try_terms(problem, learned.equation, start.states)
         else:
             search = _coarse_first(search, start)
-        if search.stop is None:
+        criteria = context.criteria
+        if search.stop is None and not search.misses_as_before(criteria):
             search.run(start.states)
         result, steps = polished(search), search.steps
     return exact_fit(learned, hypothesis, result, steps)
@@ -306,7 +324,7 @@ def _coarse_first(search, start):
     except KeyboardInterrupt:
         first.stop = Stop.KEYBOARD
         return first
-    search.has_best_prior = first.has_best_prior
+    search.has_best_prior, search.coarse = first.has_best_prior, best
     if search.best is not None:
         search.steps += [
             step._replace(log_evidence=step.log_evidence + first.loss - search.loss)

@@ -9,7 +9,7 @@ from keql._numerics.optimisation import Stop, or_stopped
 from keql._observations.data import PredictionScale
 from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
-from keql.model_selection._annealing import anneal
+from keql.model_selection._annealing import compare_lengths, impose_gradually
 from keql.model_selection._criteria import (
     level_in_space,
     meets_data,
@@ -63,6 +63,7 @@ class ExactSearch:
     not_tried : list of (str, str). Names of hypotheses, and why they were left out.
     direct : dict. By name of hypothesis, two steps and the Fit from there, or None.
     wave : Fit or None. Exact states of a single travelling wave, if data are of one.
+    spreads : bool. Whether a diffusion has led to better states, or may.
     """
 
     def __init__(self, two_step, table, context):
@@ -72,6 +73,8 @@ class ExactSearch:
         self.size = PredictionScale(two_step.observations).size
         self.table, self.agreed = table, False
         self.direct, self.wave, self.so_far = {}, None, None
+        self.spreads = True
+        self.found = {}  # what was found of families of joint problems
         self.compared = []  # hypotheses, and results that were compared with theirs
         self.not_tried = [
             (row.hypothesis.name, row.why_not) for row in table if row.why_not
@@ -118,8 +121,15 @@ class ExactSearch:
         """Tell that a hypothesis of the table is tried."""
         if self.context.tried is not None:
             names = [row.hypothesis.name for row in self.table if not row.why_not]
-            number = names.index(hypothesis.name) + 1
-            self.context.tried(hypothesis.name, number, len(names))
+            place = names.index(hypothesis.name)
+            self.context.tried(hypothesis.name, place + 1, len(names))
+
+    def once(self, find, family, *given):
+        """What a function finds of joint problems, which do not know terms yet."""
+        key = find.__name__, id(family.hypothesis.equation_kernel)
+        if key not in self.found:
+            self.found[key] = find(family, *given)
+        return self.found[key]
 
     def two_steps(self, hypothesis):
         """The two-step solution with the equation kernel of a hypothesis, now tried."""
@@ -157,7 +167,7 @@ class ExactSearch:
             self.leave_out(self.table[:1], "its terms are among the cubic ones")
             rows, joint = rows[1:], joint[1:]
         strict = [*self._elementary_rows, *wider]
-        starts, best = [(None, [*rows, *strict]), (anneal, joint)], None
+        starts, best = [(None, [*rows, *strict]), (compare_lengths, joint)], None
         if self.two_step.setup.is_system:
             repeated = [] if self._is_of_fields else [(repeated_states, rows)]
             starts = [starts[0], *repeated, starts[1], (compare_kernels, joint)]
@@ -210,10 +220,8 @@ class ExactSearch:
 
     def _is_compared(self, hypothesis, fit):
         """Whether a fit was compared with a hypothesis already."""
-        return any(
-            name == hypothesis.name and result is fit.result
-            for name, result in self.compared
-        )
+        known = [name for name, result in self.compared if result is fit.result]
+        return hypothesis.name in known
 
     def _is_better(self, fit, other):
         """Whether trajectories predict clearly better than others.
@@ -242,8 +250,7 @@ class ExactSearch:
     def _has_open_kernels(self):
         """Whether kernels of states are compared: none of them is given."""
         states = self.two_step.observations.states
-        given = self.table[0].hypothesis
-        return len(given.open_states(states)) == len(states)
+        return len(self.table[0].hypothesis.open_states(states)) == len(states)
 
     @property
     def _elementary_rows(self):
@@ -313,7 +320,9 @@ class ExactSearch:
             return fit_trajectories(two_step, hypothesis, self.context)
         everything = replace(hypothesis, n_terms=None)
         family = JointFamily(two_step, everything, self.context)
-        kernels = find_kernels(family)
+        start = () if find_kernels is compare_kernels else (impose_gradually,)
+        given = (self.once(find, family) for find in start)
+        kernels = self.once(find_kernels, family, *given)
         fit = fit_jointly(family, *warm_start(kernels[0], family)[:3])
         if fit.result.interrupted:
             return None
@@ -342,8 +351,7 @@ class ExactSearch:
         interpolation does.
         """
         if not self.is_in_time:
-            given = self.two_step, self.criteria, fit.problem.prior.noise
-            return predicts_within_noise(fit, *given)
+            return predicts_within_noise(fit, *self.known, fit.problem.prior.noise)
         if sees_noise(self.two_step):
             return self.convinces(fit)
         return fit.error < self.criteria.nothing_missed * self.size
@@ -447,6 +455,8 @@ class ExactSearch:
     def _or_simpler(self, fit, row):
         """Exact states, or those of a simpler hypothesis, found from them."""
         two_step = self.two_steps(row.hypothesis)
+        if {*fit.term_names} <= {*two_step.equation.terms()}:
+            return fit  # it is one already
         learned = replace(fit.learned, equations=two_step.equations)
         given = row.hypothesis, two_step, self.context, learned
         other = or_stopped(fit, fit_hypothesis, *given)
@@ -455,11 +465,16 @@ class ExactSearch:
         return other if other and meets_data(other, *self.known) else fit
 
     def _exact_from_anywhere(self, hypothesis):
-        """Exact states from those of two steps, or from a diffusion if that is poor."""
+        """Exact states from those of two steps, or from a diffusion if that is poor.
+
+        A diffusion that led further away is not begun with again, with more terms.
+        """
         two_step, best = self._from_two_steps(hypothesis)
-        if best and meets_data(best, *self.known):
+        if (best and meets_data(best, *self.known)) or not self.spreads:
             return best
-        return self._keep(or_from_diffusion(best, two_step, hypothesis, self.context))
+        found = or_from_diffusion(best, two_step, hypothesis, self.context)
+        self.spreads = best is None or found is not best
+        return self._keep(found)
 
     def _from_two_steps(self, hypothesis):
         """The two-step solution of a hypothesis, and a Fit from there or None."""
