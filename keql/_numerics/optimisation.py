@@ -253,40 +253,6 @@ class RelaxedSteps:
 
 
 @dataclass
-class WhileItMayWin:
-    """The steps of another control, given up where a score stays below what is wanted.
-
-    The `score` of a linear model, a callable, has to reach the `least`, in at most
-    `max_steps`. Given up is what does not even if the score rises in each step that is
-    left by as much as in the last one; at first, as it may fall before it rises, it
-    is not looked at for `first_look` steps.
-    """
-
-    control: object
-    score: object
-    least: float
-    max_steps: int
-    first_look: int = 3
-    scores: list = field(default_factory=list)
-
-    @property
-    def damping(self):
-        """That of the other control."""
-        return self.control.damping
-
-    def advance(self, model):
-        """Take the step of the other control, and say why to stop, if so."""
-        trial, stop = self.control.advance(model)
-        self.scores.append(self.score(model))
-        n, last = len(self.scores), self.scores[-2:]
-        if stop is not None or n < self.first_look:
-            return trial, stop
-        rise = max(last[-1] - last[0], 0.0)
-        falls_short = last[-1] + rise * (self.max_steps - n) < self.least
-        return trial, Stop.NO_PROGRESS if falls_short else None
-
-
-@dataclass
 class Backtracking:
     """The largest of some fractions of the full step that lowers the loss enough.
 

@@ -19,7 +19,7 @@ from keql._evolution.model import joined, with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import FullSteps, Stop, keep_best, minimise
-from keql._observations.data import left_out_errors
+from keql._observations.data import left_out_errors, noise_range
 from keql._regression.screening import CandidateTerms
 from keql.equation import InducingBasis
 from keql.model_selection._criteria import sees_noise
@@ -83,6 +83,7 @@ class TermSearch:
     stop : Stop or None. Why the search was interrupted, if it was.
     has_best_prior : bool. Whether boundary values of the best have the best prior.
     coarse : Result or None. The best on a coarse grid, from which this search began.
+    is_coarse : bool. Whether this is the search on a coarse grid.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class TermSearch:
         self._leading = candidates.leading_terms(problem.grid.axis)
         self.tried = set()
         self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
-        self.has_best_prior, self.coarse = False, None
+        self.has_best_prior, self.coarse, self.is_coarse = False, None, False
 
     def misses_as_before(self, criteria):
         """Whether exact data are missed as much as on a coarse grid, with equal terms.
@@ -105,15 +106,28 @@ class TermSearch:
         Then the grid is not what is missing, and to compare sets of terms once more on
         the finer one leads to the same.
         """
-        learned, best = self.problem.learned, self.best
-        if self.coarse is None or best is None or sees_noise(learned):
+        if self.coarse is None or self.best is None or sees_noise(self.problem.learned):
             return False
-        before, noise = (
-            np.reshape(each.model.problem.prior.noise, -1)
-            for each in (self.coarse, best)
-        )
-        missed = np.max(noise / learned.observation_noise) > criteria.interpolated
-        return missed and np.min(noise / before) > criteria.clearly_better
+        missed = self._level(self.best)
+        as_before = missed > criteria.clearly_better * self._level(self.coarse)
+        return missed > criteria.interpolated and as_before
+
+    def first_states(self, start, criteria):
+        """States from which sets are compared first: those of a first iterate.
+
+        Or those of the coarse grid, if data were met there with terms whose steps do
+        not converge on the finer one.
+        """
+        coarse = self.coarse
+        if coarse is None or self._level(coarse) > criteria.interpolated:
+            return start.states
+        known = coarse.model.problem, coarse.solution
+        return self.problem.interpolate_from(*known).states
+
+    def _level(self, result):
+        """The noise beside the states of a result, in units of that of two steps."""
+        noise = np.reshape(result.model.problem.prior.noise, -1)
+        return np.max(noise / self.problem.learned.observation_noise)
 
     def on(self, problem, only_leading=False):
         """The search anew, for a problem on another grid."""
@@ -170,12 +184,22 @@ class TermSearch:
             if self.stop is not None or self.best is None:
                 return
             is_better = self.loss < before
-            if is_better or not self.has_best_prior:
+            if (is_better or not self.has_best_prior) and not self._is_met_already:
                 self._refresh()
             if not (is_better or self.loss < before):
                 self._try_rivals(states)
             if not self.loss < before:
                 return
+
+    @property
+    def _is_met_already(self):
+        """Whether a coarse grid meets data to the lowest level of noise there is.
+
+        The prior of boundary values is that of the finer grid then.
+        """
+        prior = self.best.model.problem.prior
+        lowest, _ = noise_range(self.problem.learned.observations.sizes())
+        return self.is_coarse and bool(np.all(prior.noise < (1 + 1e-6) * lowest))
 
     def _refresh(self):
         """Forget sets that were not solved with the best prior of boundary values."""
@@ -282,7 +306,7 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
             search = _coarse_first(search, start)
         criteria = context.criteria
         if search.stop is None and not search.misses_as_before(criteria):
-            search.run(start.states)
+            search.run(search.first_states(start, criteria))
         result, steps = polished(search), search.steps
     return exact_fit(learned, hypothesis, result, steps)
 
@@ -300,10 +324,12 @@ def _coarse_first(search, start):
     coarse = fine.with_grid(settings.n_steps, settings.n_points)
     states = coarse.interpolate_from(fine, start).states
     first = search.on(coarse)
+    first.is_coarse = True
     first.settings = replace(settings, n_rivals=0)  # they are solved for in the end
     first.run(states)
     if first.stop is None and first.best is not None and not first.leads:
         other = search.on(coarse, only_leading=True)
+        other.is_coarse = True
         other.settings = first.settings
         other.run(states)
         first = first.or_better(other)

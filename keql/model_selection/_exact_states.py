@@ -395,7 +395,8 @@ class ExactSearch:
             return best
         is_noisy, meets = sees_noise(self.two_step), meets_data(best, *self.known)
         reason = ""
-        if self.in_doubt(best.error) or (is_noisy and not meets):
+        far = best.error > self.criteria.approximate * self.size
+        if self.in_doubt(best.error) or (not meets if is_noisy else far):
             reason = "no simpler equation is near"
         elif are_many(self.two_step, self.context) or not best.hypothesis.n_terms:
             reason = "it is tried for few functions and with terms only"

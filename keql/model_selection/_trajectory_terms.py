@@ -23,12 +23,7 @@ from keql._evolution.trajectories import (
 )
 from keql._joint.assembly import joint_basis, joint_weights
 from keql._numerics.linalg import rms
-from keql._numerics.optimisation import (
-    RelaxedSteps,
-    WhileItMayWin,
-    keep_best,
-    minimise,
-)
+from keql._numerics.optimisation import RelaxedSteps, keep_best, minimise
 from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.elementary import with_digits
@@ -118,22 +113,15 @@ def _without_terms(equation):
     return equation
 
 
-def solve_trajectories(learned, context, settings, problem, start, score=None, least=0):
-    """Steps until states do not change any more; None if that fails.
-
-    They are given up if the `score` of a model, a callable, will not be the `least`.
-    """
+def solve_trajectories(learned, context, settings, problem, start):
+    """Steps until states do not change any more; None if that fails."""
     scale = PredictionScale(learned.observations)
     part = settings.part * scale.noise(problem.prior.noise) / scale.size
-    max_iter = min(settings.max_steps, context.settings.max_iter)
-    control = RelaxedSteps(max(settings.tol * context.settings.tol, part))
-    if score is not None and np.isfinite(least):
-        control = WhileItMayWin(control, score, least, max_iter)
     result = minimise(
         problem,
         start,
-        control,
-        max_iter=max_iter,
+        RelaxedSteps(max(settings.tol * context.settings.tol, part)),
+        max_iter=min(settings.max_steps, context.settings.max_iter),
         report=partial(context.report, learned, problem),
     )
     if result is not None and result.interrupted and result.model is None:
@@ -333,9 +321,7 @@ class _TermSearch:
         values = model.regression.prior.scale * score.values(kept)
         basis = self.table.restricted(self.basis, kept)
         start = replace(iterate, equations=self._with(basis, kept, values))
-        least = min(self.score, self.best_converged[1]) - self.settings.margin
-        given = partial(self._score, kept=kept), least
-        return self.solve(model.problem, start, *given)
+        return self.solve(model.problem, start)
 
     def _try_more(self, model, iterate):
         """Solve for more terms, where the most probable ones lead nowhere.
