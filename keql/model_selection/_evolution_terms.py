@@ -184,7 +184,8 @@ class TermSearch:
             if self.stop is not None or self.best is None:
                 return
             is_better = self.loss < before
-            if (is_better or not self.has_best_prior) and not self._is_met_already:
+            postponed = is_better and self._is_met_already
+            if (is_better or not self.has_best_prior) and not postponed:
                 self._refresh()
             if not (is_better or self.loss < before):
                 self._try_rivals(states)
@@ -195,7 +196,7 @@ class TermSearch:
     def _is_met_already(self):
         """Whether a coarse grid meets data to the lowest level of noise there is.
 
-        The prior of boundary values is that of the finer grid then.
+        Then the best prior is looked for when the terms are found.
         """
         prior = self.best.model.problem.prior
         lowest, _ = noise_range(self.problem.learned.observations.sizes())
@@ -358,6 +359,39 @@ def _coarse_first(search, start):
             if set(step.terms) != set(search.steps[0].terms)
         ]
     return search
+
+
+def may_be_simpler(fit, wider, simpler, criteria):
+    """Whether other terms of a simpler hypothesis may meet the data that a fit meets.
+
+    If it has terms of the simpler one only, it is one already. Of exact data, all sets
+    are compared in the problem that is linearised at the fit: that data are missed
+    there by more than is allowed says that no states are near.
+
+    fit : Fit. Exact states of the wider hypothesis.
+    wider, simpler : LearnedModel. With the equations of all terms of either.
+    criteria : Criteria. When data are missed.
+    """
+    if {*fit.term_names} <= {*simpler.equation.terms()}:
+        return False
+    offered, solution = CandidateTerms(wider.equation), fit.result.solution
+    own = CandidateTerms(simpler.equation).exponents.tolist()
+    places = {i for i, p in enumerate(offered.exponents.tolist()) if p in own}
+    problem, known = fit.result.model.problem, offered.terms_of(solution.equation)
+    here = problem.iterate(offered.complete(solution.equation), solution.states)
+    model = problem.linearise(problem.evaluate(here))
+    if model is None or sees_noise(wider):
+        return True
+    n_terms = fit.hypothesis.n_terms
+    sets = offered.sets(n_terms, tuple(known), TermSearchSettings())
+    sets = [terms for terms in sets if {*terms} <= places]
+    target, features = model.regression.whitened()
+    losses = dict(
+        map(reversed, offered.losses([tuple(known), *sets], target, features))
+    )
+    least = losses.pop(tuple(known), np.inf)
+    allowed = 0.5 * len(target) * criteria.interpolated**2
+    return min(losses.values(), default=np.inf) < least + allowed
 
 
 def are_many(learned, context):

@@ -19,6 +19,7 @@ from keql.model_selection._criteria import (
 from keql.model_selection._evolution_terms import (
     are_many,
     fit_exact_states,
+    may_be_simpler,
 )
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import (
@@ -71,9 +72,8 @@ class ExactSearch:
         self.criteria = context.criteria
         self.known = two_step, context.criteria
         self.size = PredictionScale(two_step.observations).size
-        self.table, self.agreed = table, False
+        self.table, self.agreed, self.spreads = table, False, True
         self.direct, self.wave, self.so_far = {}, None, None
-        self.spreads = True
         self.found = {}  # what was found of families of joint problems
         self.compared = []  # hypotheses, and results that were compared with theirs
         self.not_tried = [
@@ -136,8 +136,8 @@ class ExactSearch:
         self.begin(hypothesis)
         if hypothesis.equation_kernel is self.table[0].hypothesis.equation_kernel:
             return self.two_step
-        kernel, settings = self.two_step.state_kernel, self.context.settings
-        return refit_two_steps(self.two_step, hypothesis, settings, kernel)
+        given = hypothesis, self.context.settings, self.two_step.state_kernel
+        return refit_two_steps(self.two_step, *given)
 
     @property
     def is_in_time(self):
@@ -263,9 +263,9 @@ class ExactSearch:
             simpler = None
         [hypothesis] = self._elementary_rows
         self.begin(hypothesis)
+        given = self.two_step, hypothesis, self.context, simpler
         enough = self.criteria.functions_miss * self.size
-        given = self.two_step, hypothesis, self.context, simpler, enough
-        return or_stopped(simpler, fit_elementary, *given)
+        return or_stopped(simpler, fit_elementary, *given, enough)
 
     def _agree(self, fit, other):
         """Whether trajectories from another start are those that predict well."""
@@ -394,8 +394,7 @@ class ExactSearch:
         if not self._elementary_rows or best is None or best.result.interrupted:
             return best
         is_noisy, meets = sees_noise(self.two_step), meets_data(best, *self.known)
-        reason = ""
-        far = best.error > self.criteria.approximate * self.size
+        reason, far = "", best.error > self.criteria.approximate * self.size
         if self.in_doubt(best.error) or (not meets if is_noisy else far):
             reason = "no simpler equation is near"
         elif are_many(self.two_step, self.context) or not best.hypothesis.n_terms:
@@ -427,8 +426,8 @@ class ExactSearch:
         other = self._exact_from_anywhere(row.hypothesis)
         if not (best and other):
             return best or other
-        clearly = self.criteria.clearly_better
-        return other if other.error < clearly * best.error else best
+        is_better = other.error < self.criteria.clearly_better * best.error
+        return other if is_better else best
 
     def _exact_from_two_steps(self, *rows):
         """Exact states from those of two steps if they predict well; or None.
@@ -456,8 +455,9 @@ class ExactSearch:
     def _or_simpler(self, fit, row):
         """Exact states, or those of a simpler hypothesis, found from them."""
         two_step = self.two_steps(row.hypothesis)
-        if {*fit.term_names} <= {*two_step.equation.terms()}:
-            return fit  # it is one already
+        wider, _ = self.direct[fit.hypothesis.name]
+        if not may_be_simpler(fit, wider, two_step, self.criteria):
+            return fit
         learned = replace(fit.learned, equations=two_step.equations)
         given = row.hypothesis, two_step, self.context, learned
         other = or_stopped(fit, fit_hypothesis, *given)
