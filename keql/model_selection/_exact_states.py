@@ -109,9 +109,8 @@ class ExactSearch:
 
     def leave_out(self, rows, reason):
         names = dict(self.not_tried)
-        for row in rows:
-            if row.hypothesis.name not in names:
-                self.not_tried.append((row.hypothesis.name, reason))
+        left = [row.hypothesis.name for row in rows]
+        self.not_tried += [(name, reason) for name in left if name not in names]
 
     def in_doubt(self, error):
         """Whether an equation that predicts so poorly may be another one."""
@@ -385,24 +384,24 @@ class ExactSearch:
             best = self._or_wider(best, varying)
         return self._or_functions(best)
 
-    def _or_functions(self, best):
+    def _or_functions(self, best, near=np.inf):
         """Exact states in space, or those with elementary functions.
 
-        These are far more probable, or meet exact data that the others miss. Where
-        these are met to the lowest level of noise there is, nothing is to be explained.
+        These are far more probable, or meet exact data that the others miss, by less
+        than `near`. Data met to the lowest level of noise leave nothing to be explained.
         """
         if not self._elementary_rows or best is None or best.result.interrupted:
             return best
         is_noisy, meets = sees_noise(self.two_step), meets_data(best, *self.known)
-        reason, far = "", best.error > self.criteria.approximate * self.size
-        if self.in_doubt(best.error) or (not meets if is_noisy else far):
+        reason, far = "", not meets if is_noisy else best.error > near
+        if self.in_doubt(best.error) or far:
             reason = "no simpler equation is near"
         elif are_many(self.two_step, self.context) or not best.hypothesis.n_terms:
             reason = "it is tried for few functions and with terms only"
         elif not is_noisy and level_in_space(best, self.two_step) <= 1.0:
             reason = "a simpler equation predicts well"
         if reason:
-            self.leave_out(self.table[-1:], reason)
+            self.leave_out(self.table[-1:] if near == np.inf else [], reason)
             return best
         [functions] = self._elementary_rows
         if best.has_functions or self._is_compared(functions, best):
@@ -434,13 +433,14 @@ class ExactSearch:
 
         Of terms that are chosen, cubic ones and those in the coordinates, in the order
         of the rows, are tried before other states are looked for, which takes longer;
-        before the last row elementary functions, which take less.
+        before the last row elementary functions, which take less, if one is `near`.
         """
         for i, row in enumerate(rows):
             if row.why_not or (i and row.hypothesis.n_terms is None):
                 continue
             if i == len(rows) - 1 and not sees_noise(self.two_step):
-                fit = self._or_functions(self.so_far)
+                near = self.criteria.approximate * self.size
+                fit = self._or_functions(self.so_far, near)
                 if fit and (fit.result.interrupted or meets_data(fit, *self.known)):
                     return fit
             _, fit = self._from_two_steps(row.hypothesis)
