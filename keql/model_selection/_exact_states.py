@@ -387,8 +387,8 @@ class ExactSearch:
     def _or_functions(self, best, near=np.inf):
         """Exact states in space, or those with elementary functions.
 
-        These are far more probable, or meet exact data that the others miss, by less
-        than `near`. Data met to the lowest level of noise leave nothing to be explained.
+        These are far more probable, or meet exact data that others miss by less than
+        `near`. Where these are met to the lowest noise, nothing is to be explained.
         """
         if not self._elementary_rows or best is None or best.result.interrupted:
             return best
