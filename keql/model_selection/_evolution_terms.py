@@ -108,9 +108,9 @@ class TermSearch:
         """
         if self.coarse is None or self.best is None or sees_noise(self.problem.learned):
             return False
-        missed = self._level(self.best)
-        as_before = missed > criteria.clearly_better * self._level(self.coarse)
-        return missed > criteria.interpolated and as_before
+        noise, before = _noise_of(self.best), _noise_of(self.coarse)
+        as_before = np.any(noise > criteria.clearly_better * before)
+        return self._misses(self.best, criteria) and bool(as_before)
 
     def first_states(self, start, criteria):
         """States from which sets are compared first: those of a first iterate.
@@ -119,15 +119,15 @@ class TermSearch:
         not converge on the finer one.
         """
         coarse = self.coarse
-        if coarse is None or self._level(coarse) > criteria.interpolated:
+        if coarse is None or self.best or self._misses(coarse, criteria):
             return start.states
         known = coarse.model.problem, coarse.solution
         return self.problem.interpolate_from(*known).states
 
-    def _level(self, result):
-        """The noise beside the states of a result, in units of that of two steps."""
-        noise = np.reshape(result.model.problem.prior.noise, -1)
-        return np.max(noise / self.problem.learned.observation_noise)
+    def _misses(self, result, criteria):
+        """Whether data are missed by far more than two steps miss them."""
+        noise = self.problem.learned.observation_noise
+        return bool(np.any(_noise_of(result) > criteria.interpolated * noise))
 
     def on(self, problem, only_leading=False):
         """The search anew, for a problem on another grid."""
@@ -361,6 +361,11 @@ def _coarse_first(search, start):
     return search
 
 
+def _noise_of(result):
+    """Noise levels (J,) beside the states of a result."""
+    return np.reshape(result.model.problem.prior.noise, -1)
+
+
 def may_be_simpler(fit, wider, simpler, criteria):
     """Whether other terms of a simpler hypothesis may meet the data that a fit meets.
 
@@ -390,7 +395,7 @@ def may_be_simpler(fit, wider, simpler, criteria):
         map(reversed, offered.losses([tuple(known), *sets], target, features))
     )
     least = losses.pop(tuple(known), np.inf)
-    limit = largest_error(wider, criteria) / problem.prior.noise
+    limit = largest_error(wider, criteria) / model.problem.prior.noise
     allowed = 0.5 * len(target) * np.max(limit) ** 2
     return min(losses.values(), default=np.inf) < least + allowed
 
