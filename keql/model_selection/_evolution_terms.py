@@ -19,7 +19,7 @@ from keql._evolution.model import joined, with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import FullSteps, Stop, keep_best, minimise
-from keql._observations.data import left_out_errors, noise_range
+from keql._observations.data import left_out_errors
 from keql._regression.screening import CandidateTerms
 from keql.equation import InducingBasis
 from keql.model_selection._criteria import largest_error, sees_noise
@@ -83,7 +83,6 @@ class TermSearch:
     stop : Stop or None. Why the search was interrupted, if it was.
     has_best_prior : bool. Whether boundary values of the best have the best prior.
     coarse : Result or None. The best on a coarse grid, from which this search began.
-    is_coarse : bool. Whether this is the search on a coarse grid.
     """
 
     def __init__(
@@ -98,7 +97,7 @@ class TermSearch:
         self._leading = candidates.leading_terms(problem.grid.axis)
         self.tried = set()
         self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
-        self.has_best_prior, self.coarse, self.is_coarse = False, None, False
+        self.has_best_prior, self.coarse = False, None
 
     def misses_as_before(self, criteria):
         """Whether exact data are missed as much as on a coarse grid, with equal terms.
@@ -184,23 +183,12 @@ class TermSearch:
             if self.stop is not None or self.best is None:
                 return
             is_better = self.loss < before
-            postponed = is_better and self._is_met_already
-            if (is_better or not self.has_best_prior) and not postponed:
+            if is_better or not self.has_best_prior:
                 self._refresh()
             if not (is_better or self.loss < before):
                 self._try_rivals(states)
             if not self.loss < before:
                 return
-
-    @property
-    def _is_met_already(self):
-        """Whether a coarse grid meets data to the lowest level of noise there is.
-
-        Then the best prior is looked for when the terms are found.
-        """
-        prior = self.best.model.problem.prior
-        lowest, _ = noise_range(self.problem.learned.observations.sizes())
-        return self.is_coarse and bool(np.all(prior.noise < (1 + 1e-6) * lowest))
 
     def _refresh(self):
         """Forget sets that were not solved with the best prior of boundary values."""
@@ -325,12 +313,10 @@ def _coarse_first(search, start):
     coarse = fine.with_grid(settings.n_steps, settings.n_points)
     states = coarse.interpolate_from(fine, start).states
     first = search.on(coarse)
-    first.is_coarse = True
     first.settings = replace(settings, n_rivals=0)  # they are solved for in the end
     first.run(states)
     if first.stop is None and first.best is not None and not first.leads:
         other = search.on(coarse, only_leading=True)
-        other.is_coarse = True
         other.settings = first.settings
         other.run(states)
         first = first.or_better(other)
