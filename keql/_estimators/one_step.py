@@ -470,10 +470,10 @@ def _doubts(selection, given):
     doubts += exhausted(fit) + ([rivals] if rivals else [])
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     if selection.misses:
-        times = f"{multiple(selection.misses)} times what"
+        more = selection.misses
+        times = f"{multiple(more)} times what" if more > 1.5 else "more than"
         doubts.append(
-            "observations and equations are missed by "
-            f"{times if selection.misses > 1.5 else 'more than'} their noise allows: "
+            f"observations and equations are missed by {times} their noise allows: "
             "terms of an equation are not among those that were tried. Try more "
             "operators, or an equation_kernel of another form"
         )

@@ -119,6 +119,17 @@ class PointsOfStates:
         return K
 
 
+def points_at(boundary, places):
+    """Some points of the boundary, at sorted positions that include those of slopes."""
+    if isinstance(boundary, np.ndarray):
+        return boundary[places]
+    if isinstance(boundary, PointsOfStates):
+        return PointsOfStates(boundary.points[places], boundary.states[places])
+    first, last = boundary.slopes.start, boundary.slopes.stop
+    slopes = slice(*np.searchsorted(places, [first, last]))
+    return PointsWithSlopes(boundary.points[places], slopes, boundary.axis)
+
+
 class Covariances:
     """Prior covariances on the boundary, for many hyperparameters of a kernel.
 

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg
 
+from keql._evolution.boundary_prior import points_at
 from keql._numerics.linalg import (
     cholesky,
     inverse_lower,
@@ -111,6 +112,8 @@ class BoundaryValueRegression:
 
     def _log_likelihood(self, theta):
         """The same for the logarithms of all hyperparameters, free or not."""
+        if len(self._seen) < len(self.boundary):
+            return self._of_what_is_seen._log_likelihood(theta)
         n = len(theta) - len(self.sizes) - 1
         noise, scale = np.exp(theta[n:-1]), np.exp(theta[-1])
         K, on_kernel = self._covariance_function.at(theta[:n])
@@ -292,6 +295,25 @@ class BoundaryValueRegression:
     @cached_property
     def _covariance_function(self):
         return self.prior.covariances(self.boundary)
+
+    @cached_property
+    def _seen(self):
+        """Positions of the boundary values that observations depend on.
+
+        An equation that leaves few values open at the ends has no effect of the others.
+        Slopes are kept, which are at positions of their own.
+        """
+        seen = np.any([np.any(C, axis=0) for C in self.on_boundary], axis=0)
+        seen[getattr(self.boundary, "slopes", slice(0))] = True
+        return np.flatnonzero(seen)
+
+    @cached_property
+    def _of_what_is_seen(self):
+        """The regression without the boundary values that have no effect at all."""
+        columns = np.r_[: 1 + self.n_weights, 1 + self.n_weights + self._seen]
+        maps = [rows[:, columns] for rows in self.maps]
+        boundary = points_at(self.boundary, self._seen)
+        return BoundaryValueRegression(boundary, maps, self.functions, self.prior)
 
     @cached_property
     def _rows(self):

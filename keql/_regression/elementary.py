@@ -176,12 +176,35 @@ class ElementarySearch:
             fewer = [
                 ([t for t in best.terms if t is not out], np.delete(values, i))
                 for i, out in enumerate(best.terms)
+                if self._may_go(best, i)
             ]
             found = self._best_of(best.model.problem, fewer, best.iterate, best)
             if found is best:
                 break
             best = found
         return best
+
+    def _may_go(self, best, i):
+        """Whether the evidence may be near that of the best without one of its terms.
+
+        By its linearised problem, in which noise is of maximum likelihood: far lower
+        evidence is no matter of what steps from there would change.
+        """
+        regression, columns = best.model.regression, []
+        for e in sorted({t.equation for t in best.terms}):
+            own = [j for j, t in enumerate(best.terms) if t.equation == e]
+            slopes = [j for j in own if best.terms[j].function.family]
+            columns += [*own, *slopes]
+        kept = [k for k, j in enumerate(columns) if j != i]
+        target, effects = regression.whitened()
+        given = effects, target, np.eye(effects.shape[1]), _even
+        how = (1.0, np.inf), regression.n_free
+        evidence = SubsetEvidence(*given, *how)
+        odds = TermOdds(self.offered.kinds, self.settings.n_expected)
+        origins = [t.origin for t in best.terms]
+        gained = odds(origins[:i] + origins[i + 1 :]) - odds(origins)
+        rise = evidence(kept) - evidence([*range(len(columns))]) + gained
+        return rise > -self.settings.dispensable
 
     # --- what is solved for -------------------------------------------------------
 
@@ -390,6 +413,11 @@ class ElementarySearch:
 
         own, n_expected = {*map(id, terms)}, self.settings.n_expected
         return FunctionColumns(offered, everything, own, evidence, n_expected)
+
+
+def _even(kept):
+    """Log odds of sets that are as probable as others."""
+    return 0.0
 
 
 def extends(refined, other):

@@ -41,6 +41,9 @@ class ElementarySettings:
         evidence is lower than that of the best by this.
     first_look : int. After so many it is given up if it will not come near to that by
         then, its log evidence rising twice as fast in each step.
+    dispensable : float. By which the log evidence without a term, linearised, is lower
+        at most for it to be solved for without: five times that of `margin`, as steps
+        may change it.
     much_noise : float. Noise, in units of the size of the observations, from which on
         the evidence of the linearised problem tells, beside terms to start from, which
         sets are worth being solved for.
@@ -69,6 +72,7 @@ class ElementarySettings:
     patience: int = 5
     first_look: int = 2
     margin: float = 10.0
+    dispensable: float = 50.0
     much_noise: float = 2e-3
     near: float = 3.0
     grid: tuple = (20, 40)

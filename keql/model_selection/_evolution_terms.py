@@ -22,9 +22,9 @@ from keql._numerics.optimisation import FullSteps, Stop, keep_best, minimise
 from keql._observations.data import left_out_errors
 from keql._regression.screening import CandidateTerms
 from keql.equation import InducingBasis
-from keql.model_selection._criteria import sees_noise
+from keql.model_selection._criteria import largest_error, sees_noise
 from keql.model_selection._fewer_terms import TermsStep
-from keql.model_selection._fit import Fit
+from keql.model_selection._fit import Fit, JointFamily, fit_jointly
 from keql.model_selection._trajectory_terms import fit_trajectories
 
 
@@ -82,6 +82,7 @@ class TermSearch:
     steps : list of TermsStep. All sets that were solved exactly.
     stop : Stop or None. Why the search was interrupted, if it was.
     has_best_prior : bool. Whether boundary values of the best have the best prior.
+    coarse : Result or None. The best on a coarse grid, from which this search began.
     """
 
     def __init__(
@@ -96,7 +97,36 @@ class TermSearch:
         self._leading = candidates.leading_terms(problem.grid.axis)
         self.tried = set()
         self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
-        self.has_best_prior = False
+        self.has_best_prior, self.coarse = False, None
+
+    def misses_as_before(self, criteria):
+        """Whether exact data are missed as much as on a coarse grid, with equal terms.
+
+        Then the grid is not what is missing, and to compare sets of terms once more on
+        the finer one leads to the same.
+        """
+        if self.coarse is None or self.best is None or sees_noise(self.problem.learned):
+            return False
+        noise, before = _noise_of(self.best), _noise_of(self.coarse)
+        as_before = np.any(noise > criteria.clearly_better * before)
+        return self._misses(self.best, criteria) and bool(as_before)
+
+    def first_states(self, start, criteria):
+        """States from which sets are compared first: those of a first iterate.
+
+        Or those of the coarse grid, if data were met there with terms whose steps do
+        not converge on the finer one.
+        """
+        coarse = self.coarse
+        if coarse is None or self.best or self._misses(coarse, criteria):
+            return start.states
+        known = coarse.model.problem, coarse.solution
+        return self.problem.interpolate_from(*known).states
+
+    def _misses(self, result, criteria):
+        """Whether data are missed by far more than two steps miss them."""
+        noise = self.problem.learned.observation_noise
+        return bool(np.any(_noise_of(result) > criteria.interpolated * noise))
 
     def on(self, problem, only_leading=False):
         """The search anew, for a problem on another grid."""
@@ -263,10 +293,30 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
             search.try_terms(problem, learned.equation, start.states)
         else:
             search = _coarse_first(search, start)
-        if search.stop is None:
-            search.run(start.states)
+        criteria = context.criteria
+        if search.stop is None and not search.misses_as_before(criteria):
+            search.run(search.first_states(start, criteria))
         result, steps = polished(search), search.steps
     return exact_fit(learned, hypothesis, result, steps)
+
+
+def fit_hypothesis(hypothesis, two_step, context, learned=None):
+    """The fit of one hypothesis whose kernels are given, or are those of two steps.
+
+    hypothesis : Hypothesis. What is supposed.
+    two_step : LearnedModel. The two-step solution with its equation kernel.
+    context : Context. How problems are solved.
+    learned : LearnedModel, default=None. States and equation to start exact states
+        from; None: those of two steps.
+
+    Returns fit : Fit or None. None if states cannot obey the equation exactly.
+    """
+    if hypothesis.constraint == "integration":
+        return fit_exact_states(two_step, learned or two_step, hypothesis, context)
+    family = JointFamily(two_step, hypothesis, context)
+    return fit_jointly(
+        family, two_step, *family.problem_of(two_step), context.settings.n_restarts
+    )
 
 
 def _coarse_first(search, start):
@@ -306,7 +356,7 @@ def _coarse_first(search, start):
     except KeyboardInterrupt:
         first.stop = Stop.KEYBOARD
         return first
-    search.has_best_prior = first.has_best_prior
+    search.has_best_prior, search.coarse = first.has_best_prior, best
     if search.best is not None:
         search.steps += [
             step._replace(log_evidence=step.log_evidence + first.loss - search.loss)
@@ -314,6 +364,45 @@ def _coarse_first(search, start):
             if set(step.terms) != set(search.steps[0].terms)
         ]
     return search
+
+
+def _noise_of(result):
+    """Noise levels (J,) beside the states of a result."""
+    return np.reshape(result.model.problem.prior.noise, -1)
+
+
+def may_be_simpler(fit, wider, simpler, criteria):
+    """Whether other terms of a simpler hypothesis may meet the data that a fit meets.
+
+    If it has terms of the simpler one only, it is one already. All sets are compared in
+    the problem that is linearised at the fit: that data are missed there by more than
+    those are that count as met says that no states are near.
+
+    fit : Fit. Exact states of the wider hypothesis.
+    wider, simpler : LearnedModel. With the equations of all terms of either.
+    criteria : Criteria. When data are missed.
+    """
+    if {*fit.term_names} <= {*simpler.equation.terms()}:
+        return False
+    offered, solution = CandidateTerms(wider.equation), fit.result.solution
+    own = CandidateTerms(simpler.equation).exponents.tolist()
+    places = {i for i, p in enumerate(offered.exponents.tolist()) if p in own}
+    problem, known = fit.result.model.problem, offered.terms_of(solution.equation)
+    here = problem.iterate(offered.complete(solution.equation), solution.states)
+    model = problem.linearise(problem.evaluate(here))
+    if model is None:
+        return True
+    n_terms = fit.hypothesis.n_terms
+    sets = offered.sets(n_terms, tuple(known), TermSearchSettings())
+    sets = [terms for terms in sets if {*terms} <= places]
+    target, features = model.regression.whitened()
+    losses = dict(
+        map(reversed, offered.losses([tuple(known), *sets], target, features))
+    )
+    least = losses.pop(tuple(known), np.inf)
+    limit = largest_error(wider, criteria) / model.problem.prior.noise
+    allowed = 0.5 * len(target) * np.max(limit) ** 2
+    return min(losses.values(), default=np.inf) < least + allowed
 
 
 def are_many(learned, context):

@@ -9,7 +9,7 @@ from keql._numerics.optimisation import Stop, or_stopped
 from keql._observations.data import PredictionScale
 from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
-from keql.model_selection._annealing import anneal
+from keql.model_selection._annealing import compare_lengths, impose_gradually
 from keql.model_selection._criteria import (
     level_in_space,
     meets_data,
@@ -18,7 +18,8 @@ from keql.model_selection._criteria import (
 )
 from keql.model_selection._evolution_terms import (
     are_many,
-    fit_exact_states,
+    fit_hypothesis,
+    may_be_simpler,
 )
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import (
@@ -34,25 +35,6 @@ from keql.model_selection._trajectory_terms import (
 )
 
 
-def fit_hypothesis(hypothesis, two_step, context, learned=None):
-    """The fit of one hypothesis whose kernels are given, or are those of two steps.
-
-    hypothesis : Hypothesis. What is supposed.
-    two_step : LearnedModel. The two-step solution with its equation kernel.
-    context : Context. How problems are solved.
-    learned : LearnedModel, default=None. States and equation to start exact states
-        from; None: those of two steps.
-
-    Returns fit : Fit or None. None if states cannot obey the equation exactly.
-    """
-    if hypothesis.constraint == "integration":
-        return fit_exact_states(two_step, learned or two_step, hypothesis, context)
-    family = JointFamily(two_step, hypothesis, context)
-    return fit_jointly(
-        family, two_step, *family.problem_of(two_step), context.settings.n_restarts
-    )
-
-
 class ExactSearch:
     """The order in which exact states are tried, and when nothing else is.
 
@@ -63,6 +45,7 @@ class ExactSearch:
     not_tried : list of (str, str). Names of hypotheses, and why they were left out.
     direct : dict. By name of hypothesis, two steps and the Fit from there, or None.
     wave : Fit or None. Exact states of a single travelling wave, if data are of one.
+    spreads : bool. Whether a diffusion has led to better states, or may.
     """
 
     def __init__(self, two_step, table, context):
@@ -70,8 +53,9 @@ class ExactSearch:
         self.criteria = context.criteria
         self.known = two_step, context.criteria
         self.size = PredictionScale(two_step.observations).size
-        self.table, self.agreed = table, False
+        self.table, self.agreed, self.spreads = table, False, True
         self.direct, self.wave, self.so_far = {}, None, None
+        self.found = {}  # what was found of families of joint problems
         self.compared = []  # hypotheses, and results that were compared with theirs
         self.not_tried = [
             (row.hypothesis.name, row.why_not) for row in table if row.why_not
@@ -106,9 +90,8 @@ class ExactSearch:
 
     def leave_out(self, rows, reason):
         names = dict(self.not_tried)
-        for row in rows:
-            if row.hypothesis.name not in names:
-                self.not_tried.append((row.hypothesis.name, reason))
+        left = [row.hypothesis.name for row in rows]
+        self.not_tried += [(name, reason) for name in left if name not in names]
 
     def in_doubt(self, error):
         """Whether an equation that predicts so poorly may be another one."""
@@ -118,16 +101,23 @@ class ExactSearch:
         """Tell that a hypothesis of the table is tried."""
         if self.context.tried is not None:
             names = [row.hypothesis.name for row in self.table if not row.why_not]
-            number = names.index(hypothesis.name) + 1
-            self.context.tried(hypothesis.name, number, len(names))
+            place = names.index(hypothesis.name)
+            self.context.tried(hypothesis.name, place + 1, len(names))
+
+    def once(self, find, family, *given):
+        """What a function finds of joint problems, which do not know terms yet."""
+        key = find.__name__, id(family.hypothesis.equation_kernel)
+        if key not in self.found:
+            self.found[key] = find(family, *given)
+        return self.found[key]
 
     def two_steps(self, hypothesis):
         """The two-step solution with the equation kernel of a hypothesis, now tried."""
         self.begin(hypothesis)
         if hypothesis.equation_kernel is self.table[0].hypothesis.equation_kernel:
             return self.two_step
-        kernel, settings = self.two_step.state_kernel, self.context.settings
-        return refit_two_steps(self.two_step, hypothesis, settings, kernel)
+        given = hypothesis, self.context.settings, self.two_step.state_kernel
+        return refit_two_steps(self.two_step, *given)
 
     @property
     def is_in_time(self):
@@ -165,7 +155,7 @@ class ExactSearch:
             self.leave_out(self.table[:1], "its terms are among the cubic ones")
             rows, joint = rows[1:], joint[1:]
         strict = [*self._elementary_rows, *wider]
-        starts, best = [(None, [*rows, *strict]), (anneal, joint)], None
+        starts, best = [(None, [*rows, *strict]), (compare_lengths, joint)], None
         if self.two_step.setup.is_system:
             repeated = [] if self._is_of_fields else [(repeated_states, rows)]
             starts = [starts[0], *repeated, starts[1], (compare_kernels, joint)]
@@ -221,10 +211,8 @@ class ExactSearch:
 
     def _is_compared(self, hypothesis, fit):
         """Whether a fit was compared with a hypothesis already."""
-        return any(
-            name == hypothesis.name and result is fit.result
-            for name, result in self.compared
-        )
+        known = [name for name, result in self.compared if result is fit.result]
+        return hypothesis.name in known
 
     def _is_better(self, fit, other):
         """Whether trajectories predict clearly better than others.
@@ -253,8 +241,7 @@ class ExactSearch:
     def _has_open_kernels(self):
         """Whether kernels of states are compared: none of them is given."""
         states = self.two_step.observations.states
-        given = self.table[0].hypothesis
-        return len(given.open_states(states)) == len(states)
+        return len(self.table[0].hypothesis.open_states(states)) == len(states)
 
     @property
     def _elementary_rows(self):
@@ -267,9 +254,9 @@ class ExactSearch:
             simpler = None
         [hypothesis] = self._elementary_rows
         self.begin(hypothesis)
+        given = self.two_step, hypothesis, self.context, simpler
         enough = self.criteria.functions_miss * self.size
-        given = self.two_step, hypothesis, self.context, simpler, enough
-        return or_stopped(simpler, fit_elementary, *given)
+        return or_stopped(simpler, fit_elementary, *given, enough)
 
     def _agree(self, fit, other):
         """Whether trajectories from another start are those that predict well."""
@@ -324,7 +311,9 @@ class ExactSearch:
             return fit_trajectories(two_step, hypothesis, self.context)
         everything = replace(hypothesis, n_terms=None)
         family = JointFamily(two_step, everything, self.context)
-        kernels = find_kernels(family)
+        start = () if find_kernels is compare_kernels else (impose_gradually,)
+        given = (self.once(find, family) for find in start)
+        kernels = self.once(find_kernels, family, *given)
         fit = fit_jointly(family, *warm_start(kernels[0], family)[:3])
         if fit.result.interrupted:
             return None
@@ -354,8 +343,7 @@ class ExactSearch:
         it drives have to predict well.
         """
         if not self.is_in_time:
-            given = self.two_step, self.criteria, fit.problem.prior.noise
-            return predicts_within_noise(fit, *given)
+            return predicts_within_noise(fit, *self.known, fit.problem.prior.noise)
         if fit.is_driven:
             return not self.in_doubt(fit.error)
         if self._sees_noise:
@@ -391,24 +379,24 @@ class ExactSearch:
             best = self._or_wider(best, varying)
         return self._or_functions(best)
 
-    def _or_functions(self, best):
+    def _or_functions(self, best, near=np.inf):
         """Exact states in space, or those with elementary functions.
 
-        These are far more probable, or meet exact data that the others miss. Where
-        these are met to the lowest level of noise there is, nothing is to be explained.
+        These are far more probable, or meet exact data that others miss by less than
+        `near`. Where these are met to the lowest noise, nothing is to be explained.
         """
         if not self._elementary_rows or best is None or best.result.interrupted:
             return best
         is_noisy, meets = sees_noise(self.two_step), meets_data(best, *self.known)
-        reason = ""
-        if self.in_doubt(best.error) or (is_noisy and not meets):
+        reason, far = "", not meets if is_noisy else best.error > near
+        if self.in_doubt(best.error) or far:
             reason = "no simpler equation is near"
         elif are_many(self.two_step, self.context) or not best.hypothesis.n_terms:
             reason = "it is tried for few functions and with terms only"
         elif not is_noisy and level_in_space(best, self.two_step) <= 1.0:
             reason = "a simpler equation predicts well"
         if reason:
-            self.leave_out(self.table[-1:], reason)
+            self.leave_out(self.table[-1:] if near == np.inf else [], reason)
             return best
         [functions] = self._elementary_rows
         if best.has_functions or self._is_compared(functions, best):
@@ -432,21 +420,22 @@ class ExactSearch:
         other = self._exact_from_anywhere(row.hypothesis)
         if not (best and other):
             return best or other
-        clearly = self.criteria.clearly_better
-        return other if other.error < clearly * best.error else best
+        is_better = other.error < self.criteria.clearly_better * best.error
+        return other if is_better else best
 
     def _exact_from_two_steps(self, *rows):
         """Exact states from those of two steps if they predict well; or None.
 
         Of terms that are chosen, cubic ones and those in the coordinates, in the order
         of the rows, are tried before other states are looked for, which takes longer;
-        before the last row elementary functions, which take less.
+        before the last row elementary functions, which take less, if one is `near`.
         """
         for i, row in enumerate(rows):
             if row.why_not or (i and row.hypothesis.n_terms is None):
                 continue
             if i == len(rows) - 1 and not sees_noise(self.two_step):
-                fit = self._or_functions(self.so_far)
+                near = self.criteria.approximate * self.size
+                fit = self._or_functions(self.so_far, near)
                 if fit and (fit.result.interrupted or meets_data(fit, *self.known)):
                     return fit
             _, fit = self._from_two_steps(row.hypothesis)
@@ -461,6 +450,9 @@ class ExactSearch:
     def _or_simpler(self, fit, row):
         """Exact states, or those of a simpler hypothesis, found from them."""
         two_step = self.two_steps(row.hypothesis)
+        wider, _ = self.direct[fit.hypothesis.name]
+        if not may_be_simpler(fit, wider, two_step, self.criteria):
+            return fit
         learned = replace(fit.learned, equations=two_step.equations)
         given = row.hypothesis, two_step, self.context, learned
         other = or_stopped(fit, fit_hypothesis, *given)
@@ -469,11 +461,16 @@ class ExactSearch:
         return other if other and meets_data(other, *self.known) else fit
 
     def _exact_from_anywhere(self, hypothesis):
-        """Exact states from those of two steps, or from a diffusion if that is poor."""
+        """Exact states from those of two steps, or from a diffusion if that is poor.
+
+        A diffusion that led further away is not begun with again, with more terms.
+        """
         two_step, best = self._from_two_steps(hypothesis)
-        if best and meets_data(best, *self.known):
+        if (best and meets_data(best, *self.known)) or not self.spreads:
             return best
-        return self._keep(or_from_diffusion(best, two_step, hypothesis, self.context))
+        found = or_from_diffusion(best, two_step, hypothesis, self.context)
+        self.spreads = best is None or found is not best
+        return self._keep(found)
 
     def _from_two_steps(self, hypothesis):
         """The two-step solution of a hypothesis, and a Fit from there or None."""

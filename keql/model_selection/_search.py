@@ -21,7 +21,8 @@ from keql.model_selection._annealing import (
 )
 from keql.model_selection._candidates import candidates
 from keql.model_selection._criteria import Selection
-from keql.model_selection._exact_states import ExactSearch, fit_hypothesis
+from keql.model_selection._evolution_terms import fit_hypothesis
+from keql.model_selection._exact_states import ExactSearch
 from keql.model_selection._fit import (
     JointFamily,
     fit_jointly,
@@ -168,15 +169,16 @@ class _Search:
         elif not cubic.why_not:
             self.exact.leave_out([cubic], "the lower degree predicts well")
         self.exact.begin(family.hypothesis)
-        kernels = compare_lengths(family, start)
+        kernels = self.exact.once(compare_lengths, family, start)
         if other is not None and not self.exact.convinces(kernels[0]):
-            others = compare_lengths(*other)
+            others = self.exact.once(compare_lengths, *other)
             if self._is_clearly_better(others[0], kernels[0]):
                 family, kernels = other[0], others
         if self.exact.in_doubt(kernels[0].error) and not self.exact.convinces(
             kernels[0]
         ):
-            kernels = min(kernels, compare_kernels(family), key=lambda k: k[0].error)
+            compared = self.exact.once(compare_kernels, family)
+            kernels = min(kernels, compared, key=lambda k: k[0].error)
         start = warm_start(kernels[0], family)
         poor = self.exact.in_doubt(start.error) and not self.exact.convinces(kernels[0])
         n_restarts = self.context.settings.n_restarts if poor else 0
@@ -196,7 +198,7 @@ class _Search:
         too low, none predict well.
         """
         family = JointFamily(self.exact.two_steps(hypothesis), hypothesis, self.context)
-        return family, impose_gradually(family)
+        return family, self.exact.once(impose_gradually, family)
 
     def _is_clearly_better(self, candidate, other):
         return candidate.error < self.criteria.clearly_better * other.error

@@ -10,7 +10,11 @@ from scipy import optimize, stats
 from keql._evolution.boundary_prior import (
     BoundaryPrior,
     Covariances,
+    PointsOfStates,
+    PointsWithSlopes,
+    StateKernels,
     boundary_kernels,
+    points_at,
 )
 from keql._evolution.boundary_values import BoundaryValueRegression, boundary_loss
 from keql._observations.data import Sample
@@ -85,6 +89,47 @@ def test_the_gradient_is_that_of_the_likelihood():
     assert_allclose(problem.prior.with_theta(theta).theta, theta)
     found = optimize.approx_fprime(theta, value, 1e-6, 0)
     assert_allclose(value(theta, 1), found, rtol=1e-4)
+
+
+def test_boundary_values_without_any_effect_do_not_count():
+    """Against all of them, those without effect having one that is next to nothing."""
+    maps, functions = observed()
+    for each in maps:
+        each[:, 1 + P + 5 : 1 + P + 25] = 0.0
+    some = regression(maps, functions)
+    maps = [each.copy() for each in maps]
+    for each in maps:
+        each[:, 1 + P + 5 : 1 + P + 25] = 1e-200
+    everything = regression(maps, functions)
+    assert len(some._seen) == C - 20 and len(everything._seen) == C
+    for theta in ([0.3, -1.0, 0.2, -2.0, 0.7], [1.0, 0.0, 1.0, -1.0, 0.0]):
+        prior = some.prior.with_theta(np.array(theta))
+        (value, slopes), (other, others) = (
+            each.log_likelihood(prior) for each in (some, everything)
+        )
+        assert_allclose(value, other, rtol=1e-10)
+        assert_allclose(slopes, others, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "boundary, kernel",
+    [
+        (BOUNDARY, KERNEL),
+        (
+            PointsWithSlopes(BOUNDARY, slice(10, 20), 0),
+            Constant(2.0) * Matern([0.4, 2.0], nu=2.5),
+        ),
+        (
+            PointsOfStates(BOUNDARY, np.repeat([0, 1], C // 2)),
+            StateKernels([KERNEL, Constant(0.5) * RBF([0.3, 1.0])]),
+        ),
+    ],
+)
+def test_some_points_of_the_boundary_covary_as_among_all(boundary, kernel):
+    places = np.r_[2:8, 10:20, 25, 29]
+    prior = BoundaryPrior(kernel, 0.1)
+    expected = prior.covariance(boundary)[np.ix_(places, places)]
+    assert_allclose(prior.covariance(points_at(boundary, places)), expected)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 The coefficients of the true terms and the initial values are fitted to the observations
 by least squares of exactly integrated trajectories, in at most 100 steps from the true
-values: where trajectories are chaotic it ends before the minimum, nearer to the truth. A
-method that has to find the terms cannot be expected to do better; where a published
-figure is below that of this estimator, it is of other draws or in another measure. Told
-are the errors of the states and of the coefficients as in `bench_systems.py`, and for how
-long a forecast from the end of the observations follows the truth, all observed states
-within a quarter and a half of their standard deviations.
+values: where trajectories are chaotic it ends before the minimum, nearer to the truth.
+A method that has to find the terms cannot be expected to do better; where a published
+figure is below that of this estimator, it is of other draws or in another measure.
+
+Told are the errors of the states and of the coefficients as in `bench_systems.py`, and
+for how long a forecast from the end of the observations follows the truth, all observed
+states within a quarter and a half of their standard deviations.
 
     python tests/benchmarks/bench_limits.py --problems lorenz_hidden --draws 10 --fits
     python tests/benchmarks/bench_limits.py --problems --heat-map 4:0.1 --draws 16

@@ -11,6 +11,10 @@ One call for each problem, nothing given but what describes it. A fit is
 
     python tests/benchmarks/bench_suite.py --families ode field --draws 2
     python tests/benchmarks/bench_suite.py --random 60 --families oscillator evolution
+
+With --choosing each fit is followed by one of the best hypothesis alone: the terms and
+functions that were chosen are given, all of which are kept. The last column is the time
+of the first over that of the second, and the last row its median over all problems.
 """
 
 import argparse
@@ -43,19 +47,21 @@ def main():
         for key, make in problems.items()
         for draw in range(options.draws)
     )
-    counts, times = defaultdict(Counter), defaultdict(list)
+    counts, times, ratios = defaultdict(Counter), defaultdict(list), []
     print(ROW.format(*HEADING, "warned"))
-    for family, outcome, seconds, row in Parallel(options.jobs, return_as="generator")(
-        fits
-    ):
+    found = Parallel(options.jobs, return_as="generator")(fits)
+    for family, outcome, seconds, ratio, row in found:
         print(row, flush=True)
         counts[family][outcome] += 1
         times[family].append(seconds)
+        ratios.append(ratio)
     print("\n" + "family".ljust(16), *(o.rjust(7) for o in OUTCOMES), "median s, most")
     for family, count in counts.items():
         cells = (f"{count[outcome]:7}" for outcome in OUTCOMES)
         seconds = f"{np.median(times[family]):8.1f} {max(times[family]):6.1f}"
         print(family.ljust(16), *cells, seconds)
+    if np.any(np.isfinite(ratios)):
+        print(f"choosing over the best alone, median: {np.nanmedian(ratios):.1f}")
 
 
 def read_options():
@@ -68,11 +74,12 @@ def read_options():
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--n-terms", choices=("auto", "all"), default="auto")
     parser.add_argument("--equations", action="store_true")
+    parser.add_argument("--choosing", action="store_true")
     return parser.parse_args()
 
 
 def one_fit(key, make, draw, options):
-    """The family, the outcome, the CPU time and a row for one problem."""
+    """The family, the outcome, the CPU time, its ratio and a row for one problem."""
     problem, start = make(draw), time.process_time()
     settings = dict(problem.settings)
     if options.n_terms == "all":
@@ -103,11 +110,28 @@ def one_fit(key, make, draw, options):
         f"{seconds:.1f}",
         "yes" if warned else "no",
     )
+    ratio = np.nan
+    if options.choosing and not failure:
+        ratio = seconds / time_alone(problem, model)
+        row += f" {ratio:6.1f}"
     if options.equations:
         found = failure or str(model.equation_)
         told = [str(w.message) for w in caught]
         row += f"\n    {found}\n    {problem.terms}\n    {told}"
-    return key[0], outcome, seconds, row
+    return key[0], outcome, seconds, ratio, row
+
+
+def time_alone(problem, model):
+    """The CPU time of the hypothesis that was chosen alone; nan if it is refused."""
+    kernel, settings = model.equation_kernel_, dict(problem.settings)
+    start = time.process_time()
+    with warnings.catch_warnings(record=True):
+        try:
+            alone = OneStepKEqL(**{**settings, "n_terms": None}, equation_kernel=kernel)
+            alone.fit(problem.X, problem.y)
+        except ValueError:
+            return np.nan
+    return time.process_time() - start
 
 
 def judge(problem, state, equation, right, warned):

@@ -1,6 +1,7 @@
 """The terms of an evolution equation, against evidence that is computed anew."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from keql._regression.screening import CandidateTerms
 from keql.datasets import make_burgers
 from keql.kernels import Constant, Matern
 from keql.model_selection._criteria import Criteria, predicts_within_noise
-from keql.model_selection._evolution_terms import TermSearchSettings
+from keql.model_selection._evolution_terms import TermSearch, TermSearchSettings
 from keql.operators import parse_operator
 
 SETTINGS = TermSearchSettings()
@@ -224,3 +225,28 @@ def test_what_is_convincing(two_step):
     assert convinces(8e-3) and not convinces(5e-3)
     Found.error = 1e-5
     assert convinces(0.0)
+
+
+@pytest.mark.parametrize(
+    "levels, again",
+    [((100.0, 90.0), False), ((100.0, 60.0), True), ((3.0, 3.0), True)],
+)
+def test_exact_data_that_are_missed_alike_are_not_searched_again(levels, again):
+    """On a fine grid: 90 % of the noise on a coarse one; or less; or it is no more."""
+    observations = SimpleNamespace(sizes=lambda: np.array([1.0]))
+    learned = SimpleNamespace(
+        observation_noise=np.array([1e-5]), observations=observations
+    )
+    search = TermSearch.__new__(TermSearch)
+    search.problem = SimpleNamespace(learned=learned)
+    search.coarse, search.best = (
+        SimpleNamespace(
+            model=SimpleNamespace(
+                problem=SimpleNamespace(prior=SimpleNamespace(noise=1e-5 * level))
+            )
+        )
+        for level in levels
+    )
+    assert search.misses_as_before(Criteria()) != again
+    learned.observation_noise = np.array([1e-2])  # of noisy data
+    assert not search.misses_as_before(Criteria())

@@ -438,9 +438,10 @@ def test_a_wider_equation_is_taken_if_clearly_better(errors, chosen, monkeypatch
 
 @pytest.mark.parametrize(
     "errors, chosen, grown",
-    [((0.001,), 0, 0), ((0.1, 0.001), 1, 0), ((0.1, 0.09), 0, 2), ((0.1, 0.05), 1, 2)],
+    [((0.001,), 0, 0), ((0.1, 0.001), 1, 0), ((0.1, 0.09), 0, 1), ((0.1, 0.05), 1, 1)],
 )
 def test_cubic_terms_are_tried_before_other_starts(errors, chosen, grown, monkeypatch):
+    """A diffusion that led to nothing better is not begun with again."""
     found, asked = [Found(error) for error in errors], []
     search, _ = make_search(monkeypatch, found)
     names = "quadratic", "cubic", "joint", "varying", "functions"
@@ -456,6 +457,31 @@ def test_cubic_terms_are_tried_before_other_starts(errors, chosen, grown, monkey
     monkeypatch.setattr(_exact_states, "or_from_diffusion", grow)
     assert search.exact._exact_states() is found[chosen]
     assert asked == found[:grown]
+
+
+def test_cubic_terms_grow_where_quadratic_ones_have_grown(monkeypatch):
+    found, better = [Found(0.1), Found(0.09)], [Found(0.08), Found(0.02)]
+    search, _ = make_search(monkeypatch, found)
+    search.exact.table = [
+        Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")
+        for i, name in enumerate(("quadratic", "cubic", "joint", "varying", "other"))
+    ]
+    grown = iter(better)
+    monkeypatch.setattr(_exact_states, "or_from_diffusion", lambda *_: next(grown))
+    assert search.exact._exact_states() is better[1]
+
+
+def test_what_joint_problems_say_is_found_once(monkeypatch):
+    search, _ = make_search(monkeypatch)
+    first, cubic = (SimpleNamespace(equation_kernel=object()) for _ in range(2))
+    families, asked = [SimpleNamespace(hypothesis=h) for h in (first, cubic)], []
+
+    def compare(family):
+        asked.append(family)
+        return len(asked)
+
+    found = [search.exact.once(compare, family) for family in families * 2]
+    assert found == [1, 2, 1, 2] and asked == families
 
 
 class Known(Fit):
