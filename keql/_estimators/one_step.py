@@ -461,19 +461,18 @@ def _doubts(selection, given):
             *pulled_to_zero(given, selection.best.learned),
         ]
     fit, criteria = selection.best, selection.criteria
-    doubts = undetermined(fit.learned)
     waves = travelling(fit.learned, criteria.unexplained)
     limits = selection.told_from_zero, selection.conserved
-    doubts += waves or related(fit.learned, *limits)
+    doubts = undetermined(fit.learned) + (waves or related(fit.learned, *limits))
     doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     if selection.misses:
-        more = selection.misses
-        times = f"{multiple(more)} times what" if more > 1.5 else "more than"
+        times = f"{multiple(selection.misses)} times what"
         doubts.append(
-            f"observations and equations are missed by {times} their noise allows: "
+            "observations and equations are missed by "
+            f"{times if selection.misses > 1.5 else 'more than'} their noise allows: "
             "terms of an equation are not among those that were tried. Try more "
             "operators, or an equation_kernel of another form"
         )

@@ -33,7 +33,7 @@ BEYOND = 8.0  # units of time in which forecasts are compared
 
 
 def main():
-    """Print a row for each draw and estimator, then the means and medians of each problem."""
+    """Print a row for each draw and estimator, then their means and medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", nargs="*", default=["lorenz", "cubic"])
     parser.add_argument("--draws", type=int, default=3)
