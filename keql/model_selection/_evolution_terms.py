@@ -402,7 +402,7 @@ def may_be_simpler(fit, wider, simpler, criteria):
     least = losses.pop(tuple(known), np.inf)
     limit = largest_error(wider, criteria) / model.problem.prior.noise
     allowed = 0.5 * len(target) * np.max(limit) ** 2
-    return min(losses.values(), default=np.inf) < least + allowed
+    return bool(min(losses.values(), default=np.inf) < least + allowed)
 
 
 def are_many(learned, context):
