@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from keql._numerics.elementary import Elementary
+from keql._regression.elementary import ElementarySearch
 from keql._regression.function_screening import FunctionScreening
 from keql._regression.function_table import ElementarySettings, FunctionTable, Term
 
@@ -91,3 +92,28 @@ def test_an_inner_parameter_may_run_away():
     for powers in [(), (("y", 2),)]:
         assert offered.scale(Term(0, Elementary(powers, "exp", "x", 1e6), 0)) == 1.0
     assert offered.scale(Term(0, Elementary((), "exp", "x", 0.1), 0)) > 0
+
+
+@pytest.mark.parametrize(
+    "values, may_go",
+    [([40, 0, 40, 0], (0, 1, 0)), ([0, 40, 0, 40], (1, 0, 0)), ([8] * 4, (1, 1, 1))],
+)
+def test_terms_that_explain_much_are_not_taken_out(values, may_go):
+    """In the linearised problem, a function with the slope in its inner parameter.
+
+    Orthogonal columns in units of the noise: without the first one the evidence falls
+    by half its squared coefficient, less what its prior and its odds are.
+    """
+    rng = np.random.RandomState(0)
+    effects = np.linalg.qr(rng.standard_normal((60, 4)))[0]
+    target = effects @ np.array(values, float) + rng.standard_normal(60)
+    effects = 30 * effects
+    regression = SimpleNamespace(whitened=lambda: (target, effects), n_free=60)
+    functions = (Elementary((("x", k),)) for k in (1, 2))
+    functions = [*functions, Elementary((), "sin", "x", 1.0)]
+    terms = [Term(0, function, i) for i, function in enumerate(functions)]
+    best = SimpleNamespace(terms=terms, model=SimpleNamespace(regression=regression))
+    search = ElementarySearch.__new__(ElementarySearch)
+    search.settings = ElementarySettings()
+    search.offered = SimpleNamespace(kinds=np.array([[0, 0], [0, 0], [0, 1]]))
+    assert [search._may_go(best, i) for i in range(3)] == [bool(go) for go in may_go]
