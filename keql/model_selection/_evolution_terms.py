@@ -22,7 +22,7 @@ from keql._numerics.optimisation import FullSteps, Stop, keep_best, minimise
 from keql._observations.data import left_out_errors
 from keql._regression.screening import CandidateTerms
 from keql.equation import InducingBasis
-from keql.model_selection._criteria import largest_error, sees_noise
+from keql.model_selection._criteria import sees_noise
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit, JointFamily, fit_jointly
 from keql.model_selection._trajectory_terms import fit_trajectories
@@ -369,40 +369,6 @@ def _coarse_first(search, start):
 def _noise_of(result):
     """Noise levels (J,) beside the states of a result."""
     return np.reshape(result.model.problem.prior.noise, -1)
-
-
-def may_be_simpler(fit, wider, simpler, criteria):
-    """Whether other terms of a simpler hypothesis may meet the data that a fit meets.
-
-    If it has terms of the simpler one only, it is one already. All sets are compared in
-    the problem that is linearised at the fit: that data are missed there by more than
-    those are that count as met says that no states are near.
-
-    fit : Fit. Exact states of the wider hypothesis.
-    wider, simpler : LearnedModel. With the equations of all terms of either.
-    criteria : Criteria. When data are missed.
-    """
-    if {*fit.term_names} <= {*simpler.equation.terms()}:
-        return False
-    offered, solution = CandidateTerms(wider.equation), fit.result.solution
-    own = CandidateTerms(simpler.equation).exponents.tolist()
-    places = {i for i, p in enumerate(offered.exponents.tolist()) if p in own}
-    problem, known = fit.result.model.problem, offered.terms_of(solution.equation)
-    here = problem.iterate(offered.complete(solution.equation), solution.states)
-    model = problem.linearise(problem.evaluate(here))
-    if model is None:
-        return True
-    n_terms = fit.hypothesis.n_terms
-    sets = offered.sets(n_terms, tuple(known), TermSearchSettings())
-    sets = [terms for terms in sets if {*terms} <= places]
-    target, features = model.regression.whitened()
-    losses = dict(
-        map(reversed, offered.losses([tuple(known), *sets], target, features))
-    )
-    least = losses.pop(tuple(known), np.inf)
-    limit = largest_error(wider, criteria) / model.problem.prior.noise
-    allowed = 0.5 * len(target) * np.max(limit) ** 2
-    return bool(min(losses.values(), default=np.inf) < least + allowed)
 
 
 def are_many(learned, context):

@@ -19,7 +19,6 @@ from keql.model_selection._criteria import (
 from keql.model_selection._evolution_terms import (
     are_many,
     fit_hypothesis,
-    may_be_simpler,
 )
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import (
@@ -450,9 +449,6 @@ class ExactSearch:
     def _or_simpler(self, fit, row):
         """Exact states, or those of a simpler hypothesis, found from them."""
         two_step = self.two_steps(row.hypothesis)
-        wider, _ = self.direct[fit.hypothesis.name]
-        if not may_be_simpler(fit, wider, two_step, self.criteria):
-            return fit
         learned = replace(fit.learned, equations=two_step.equations)
         given = row.hypothesis, two_step, self.context, learned
         other = or_stopped(fit, fit_hypothesis, *given)

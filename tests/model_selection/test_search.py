@@ -16,7 +16,7 @@ from keql.equation._basis import FixedUnknownPart, PolynomialBasis
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
-from keql.model_selection import _exact_states, _search
+from keql.model_selection import _evolution_terms, _exact_states, _search
 from keql.model_selection._candidates import Candidate
 from keql.model_selection._criteria import (
     Criteria,
@@ -541,8 +541,11 @@ def test_a_fixed_equation_has_values_and_slopes_but_no_features():
 @pytest.mark.slow
 def test_the_equation_of_a_rougher_kernel(monkeypatch):
     """Defaults find it where states that fill the gaps alone would bend it."""
-    for name in ("fit_exact_states", "or_from_diffusion"):
-        monkeypatch.setattr(_exact_states, name, lambda *_: None)
+    for module, name in (
+        (_evolution_terms, "fit_exact_states"),
+        (_exact_states, "or_from_diffusion"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_: None)
     data = make_burgers(60, collocation_shape=(14, 17), random_state=5)
     model = OneStepKEqL(**data.problem, n_terms="auto")
     with pytest.warns(IdentifiabilityWarning, match="at collocation points only"):
