@@ -160,11 +160,11 @@ class TrajectoryProblem:
         if responses is None:
             return None
         regression = self.regression(iterate, responses).with_best_prior()
+        if not np.isfinite(regression.loss):
+            return None
         problem = replace(self, prior=regression.prior)
-        model = TrajectoryModel(
-            problem, iterate, *problem.smoothed(responses), regression
-        )
-        return model if np.isfinite(regression.loss) else None
+        given = problem, iterate, *problem.smoothed(responses)
+        return TrajectoryModel(*given, regression)
 
     def responses(self, iterate):
         """What :meth:`Flow.respond` says of each function; None if one diverges.

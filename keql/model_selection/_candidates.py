@@ -9,6 +9,7 @@ import numpy as np
 from keql._evolution.flow import process_noise
 from keql._evolution.form import why_no_trajectories, why_not_integrated
 from keql._numerics.linalg import size_or_one
+from keql._regression.hidden import hidden_operators
 from keql._regression.two_step import (
     Hypothesis,
     polynomial_kernel,
@@ -221,6 +222,11 @@ def _why_not_exact(two_step, given, settings):
         driven = process_noise(two_step.setup, np.array(levels)) or []
         if any(np.any(each.distances[each.levels > 0] == 0) for each in driven):
             return "equation_noise needs several collocation points"
+        if driven and hidden_operators(two_step):
+            return (
+                "a state that is never observed is not found beside equation_noise, "
+                "which explains as much as it does"
+            )
         return why_no_trajectories(two_step)
     kernel = two_step.equation.equation_kernel
     has_functions = kernel is not None and kernel.feature_names is not None

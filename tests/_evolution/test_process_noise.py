@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.integrate import solve_ivp
 from scipy.linalg import block_diag, expm
 
 from keql import OneStepKEqL, TwoStepKEqL
@@ -365,3 +366,24 @@ def test_why_states_are_not_driven():
     assert why(True) == ""
     assert "only ordinary differential equations" in why(False)
     assert "are the prior of the states" in why(True, state_kernel=RBF(1.0))
+
+
+def test_states_that_are_never_observed_are_not_driven():
+    """White noise would explain what they do: the equations are imposed, as before."""
+    t = np.linspace(0, 12, 41)
+    solve = solve_ivp(
+        lambda _, s: [s[0] * (1.1 - 0.6 * s[1]), s[1] * (0.5 * s[0] - 0.9)],
+        (0, 12),
+        [1.5, 1.0],
+        t_eval=t,
+        rtol=1e-9,
+    )
+    values = np.column_stack([solve.y[0], np.full(41, np.nan)])
+    values[:, 0] += 0.02 * np.random.RandomState(0).normal(size=41)
+    settings = {"variables": ("t",), "states": ("x", "y"), "equation_noise": 0.1}
+    model = OneStepKEqL(("x", "y"), ("x_t", "y_t"), t[:, None], **settings)
+    model.fit(t[:, None], values)
+    assert "a state that is never observed" in str(model.fit_report_)
+    assert "driven by white noise" not in str(model.fit_report_)
+    relative = np.linalg.norm(model.predict(t[:, None])[:, 0] - solve.y[0])
+    assert relative < 0.03 * np.linalg.norm(solve.y[0])
