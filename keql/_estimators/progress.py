@@ -71,7 +71,7 @@ class Progress:
         stage = "equation at collocation points"
         if problem.is_exact:
             stage = "states that obey the equation exactly"
-        if getattr(problem, "process", None) is not None:
+        if problem.process is not None:
             stage = "states that obey the equation with noise"
         if stage != self.stage:
             self.stage, self.n_fits = stage, 0

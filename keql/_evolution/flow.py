@@ -10,6 +10,7 @@ a recursion backwards.
 import itertools
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -189,13 +190,13 @@ class WhiteNoise:
     loads: np.ndarray
     units: np.ndarray
 
-    def __getitem__(self, rows):
-        return WhiteNoise(self.jacobians[rows], self.loads[rows], self.units)
-
     def transition(self, h):
         """What times h (n,) later is left of a change: exp(J h) of shape (n, D, D)."""
         ratios = self.units / self.units[:, None]
-        return _exponentials(self.jacobians * ratios * h[:, None, None]) / ratios
+        exponents = self.jacobians * ratios * h[:, None, None]
+        if not np.all(np.isfinite(exponents)):
+            return np.full_like(exponents, np.nan)
+        return linalg.expm(exponents) / ratios
 
     def root(self, h, n_points=5):
         """A root (n, D, D) of the covariance of what the noise adds in times h (n,).
@@ -224,21 +225,6 @@ def _compressed_one(root):
     """The same of one root (D, k) with k >= D, by LAPACK itself: it is done often."""
     triangle = linalg.lapack.dgeqrf(root.T)[0][: len(root)]
     return np.tril(triangle.T)
-
-
-def _exponentials(matrices, order=14):
-    """Exponentials of matrices (n, D, D): a series after halving, then squares."""
-    size = np.max(np.sum(np.abs(matrices), axis=2), initial=0.0)
-    if not np.isfinite(size):
-        return np.full_like(matrices, np.nan)
-    halvings = max(0, int(np.ceil(np.log2(max(size, 1.0)))) + 1)
-    small, one = matrices / 2.0**halvings, np.eye(matrices.shape[-1])
-    result = one + small / order
-    for k in range(order - 1, 0, -1):
-        result = one + small @ result / k
-    for _ in range(halvings):
-        result = result @ result
-    return result
 
 
 @dataclass(frozen=True)
@@ -286,6 +272,24 @@ class NoisyRows:
             added=np.array(added),
             nodes=np.searchsorted(kept, self.nodes),
         )
+
+
+class Backward(NamedTuple):
+    """What the recursion of a Smoother backwards finds.
+
+    later : ndarray of shape (K, D, 1 + p + D). What observations from each node on add
+        to its mean given those before, in units of the inverse of its covariance.
+    information : ndarray of shape (K, D, D). What they take of that covariance P:
+        P @ information @ P.
+    smoothed : ndarray of shape (n, 1 + p + D). The inverse covariance of the
+        observations times these.
+    precisions : ndarray of shape (n,). The diagonal of that inverse covariance.
+    """
+
+    later: np.ndarray
+    information: np.ndarray
+    smoothed: np.ndarray
+    precisions: np.ndarray
 
 
 class Smoother:
@@ -339,8 +343,8 @@ class Smoother:
         return mean, L - np.outer(along, f) / (variance + r * s)
 
     @cached_property
-    def _backward(self):
-        """What observations say backwards, as the attributes below have it."""
+    def backward(self):
+        """What observations say of the nodes and observations before them."""
         own, (K, D, width) = self.own, self.means.shape
         later, information = np.zeros((K, D, width)), np.zeros((K, D, D))
         smoothed, precisions = np.empty((len(self.noise), width)), self.deviations**-2
@@ -360,7 +364,7 @@ class Smoother:
                 known[:, row] -= effect
                 known[row, row] += precisions[i]
             later[k], information[k] = added, known
-        return later, information, smoothed, precisions
+        return Backward(later, information, smoothed, precisions)
 
     def is_tame(self, units, most):
         """Whether changes (D,) of initial values grow to `most` times as much at most.
@@ -374,39 +378,16 @@ class Smoother:
         return bool(finite and np.all(growth < most * units[self.own.entries][:, None]))
 
     @property
-    def later(self):
-        """What observations from each node on add to its mean given those before.
-
-        In units of the inverse of its covariance: of shape (K, D, 1 + p + D).
-        """
-        return self._backward[0]
-
-    @property
-    def information(self):
-        """What they take of that covariance P: P @ information (K, D, D) @ P."""
-        return self._backward[1]
-
-    @property
-    def smoothed(self):
-        """The inverse covariance of the observations times these (n, 1 + p + D)."""
-        return self._backward[2]
-
-    @property
-    def precisions(self):
-        """The diagonal (n,) of that inverse covariance."""
-        return self._backward[3]
-
-    @property
     def response(self):
         """Changes (K, D, 1 + p + D) of the nodes given all observations."""
         response, L = self.means.copy(), self.filtered[:-1]
-        after = np.swapaxes(self.own.transitions, 1, 2) @ self.later[1:]
+        after = np.swapaxes(self.own.transitions, 1, 2) @ self.backward.later[1:]
         response[:-1] += L @ (np.swapaxes(L, 1, 2) @ after)
         return response
 
     def squared_jumps(self, change):
         """Sum of squares of the jumps in units of their noise, where these change."""
-        later = (self.later[1:] @ change)[..., None]
+        later = (self.backward.later[1:] @ change)[..., None]
         return float(np.sum((np.swapaxes(self.own.roots, 1, 2) @ later) ** 2))
 
 

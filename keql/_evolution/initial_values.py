@@ -377,10 +377,11 @@ class NoisyRegression(InitialValueRegression):
         for smoother, root, own in zip(
             self.smoothers, self._roots(), initial, strict=True
         ):
-            missed = smoother.smoothed @ np.concatenate([[1.0], change, own])
-            common = np.sum((smoother.smoothed[:, 1:] @ root) ** 2, axis=1)
+            _, _, smoothed, precisions = smoother.backward
+            missed = smoothed @ np.concatenate([[1.0], change, own])
+            common = np.sum((smoothed[:, 1:] @ root) ** 2, axis=1)
             residuals.append(missed * smoother.noise)
-            left = (smoother.precisions - common) * smoother.noise**2
+            left = (precisions - common) * smoother.noise**2
             leverages.append(1 - left)
         return residuals, leverages
 

@@ -92,6 +92,7 @@ class EvolutionProblem:
     forcing: tuple
     smooth_prior: object = None
     is_exact = True
+    process = None
 
     @property
     def boundary_kernel(self):

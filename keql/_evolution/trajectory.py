@@ -253,8 +253,8 @@ class DrivenNodes:
     def found(cls, process, units, smoother, response, change):
         """Those of a Smoother whose nodes have a response, where (1, w - w0, z - z0) is
         the change."""
-        later = smoother.later
-        arrays = later @ change, later[:, :, 1:], smoother.information
+        later, information, _, _ = smoother.backward
+        arrays = later @ change, later[:, :, 1:], information
         return cls(process, units, response[:, :, 1:], smoother.filtered, *arrays)
 
     def going_on(self, flow, times, nodes, backwards=False):

@@ -230,6 +230,7 @@ class JointProblem:
     client: object = None
     most_rows: int = 2048
     is_exact = False
+    process = None
 
     def iterate(self, coefficients, weights):
         """An iterate from coefficients of the states and weights of P."""

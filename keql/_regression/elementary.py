@@ -172,11 +172,11 @@ class ElementarySearch:
     def _pruned(self, best):
         """Terms without those whose loss raises the evidence."""
         while len(best.terms) > 1:
-            values = best.values
+            values, dispensable = best.values, self._dispensable(best)
             fewer = [
                 ([t for t in best.terms if t is not out], np.delete(values, i))
                 for i, out in enumerate(best.terms)
-                if self._may_go(best, i)
+                if dispensable[i]
             ]
             found = self._best_of(best.model.problem, fewer, best.iterate, best)
             if found is best:
@@ -184,8 +184,8 @@ class ElementarySearch:
             best = found
         return best
 
-    def _may_go(self, best, i):
-        """Whether the evidence may be near that of the best without one of its terms.
+    def _dispensable(self, best):
+        """Whether evidence may be near that of the best without each of its terms.
 
         By its linearised problem, in which noise is of maximum likelihood: far lower
         evidence is no matter of what steps from there would change.
@@ -195,16 +195,19 @@ class ElementarySearch:
             own = [j for j, t in enumerate(best.terms) if t.equation == e]
             slopes = [j for j in own if best.terms[j].function.family]
             columns += [*own, *slopes]
-        kept = [k for k, j in enumerate(columns) if j != i]
         target, effects = regression.whitened()
-        given = effects, target, np.eye(effects.shape[1]), _even
-        how = (1.0, np.inf), regression.n_free
-        evidence = SubsetEvidence(*given, *how)
         odds = TermOdds(self.offered.kinds, self.settings.n_expected)
-        origins = [t.origin for t in best.terms]
-        gained = odds(origins[:i] + origins[i + 1 :]) - odds(origins)
-        rise = evidence(kept) - evidence([*range(len(columns))]) + gained
-        return rise > -self.settings.dispensable
+
+        def odds_of(kept):
+            return odds([best.terms[j].origin for j in {columns[k] for k in kept}])
+
+        given = effects, target, np.eye(effects.shape[1]), odds_of
+        evidence = SubsetEvidence(*given, (1.0, np.inf), regression.n_free)
+        least = evidence([*range(len(columns))]) - self.settings.dispensable
+        without = (
+            [k for k, j in enumerate(columns) if j != i] for i in range(len(best.terms))
+        )
+        return [bool(evidence(kept) > least) for kept in without]
 
     # --- what is solved for -------------------------------------------------------
 
@@ -413,11 +416,6 @@ class ElementarySearch:
 
         own, n_expected = {*map(id, terms)}, self.settings.n_expected
         return FunctionColumns(offered, everything, own, evidence, n_expected)
-
-
-def _even(kept):
-    """Log odds of sets that are as probable as others."""
-    return 0.0
 
 
 def extends(refined, other):

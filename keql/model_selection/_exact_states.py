@@ -395,7 +395,8 @@ class ExactSearch:
         elif not is_noisy and level_in_space(best, self.two_step) <= 1.0:
             reason = "a simpler equation predicts well"
         if reason:
-            self.leave_out(self.table[-1:] if near == np.inf else [], reason)
+            if near == np.inf:
+                self.leave_out(self.table[-1:], reason)
             return best
         [functions] = self._elementary_rows
         if best.has_functions or self._is_compared(functions, best):

@@ -77,7 +77,7 @@ class Fit:
     @property
     def is_driven(self):
         """Whether states obey the equation with white noise on its right-hand side."""
-        return getattr(self.problem, "process", None) is not None
+        return self.problem.process is not None
 
     @cached_property
     def model(self):

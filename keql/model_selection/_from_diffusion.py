@@ -329,8 +329,8 @@ def _fit_of_terms(found, best, search, two_step, hypothesis, context):
     offered, terms, equations = search.offered, with_digits(found), []
     if len({(term.equation, term.function.name) for term in terms}) < len(terms):
         return None  # functions that are printed alike
-    equations_given = two_step.setup.equations
-    unknown = {e for e, t in enumerate(equations_given) if t.depends_on is not None}
+    setups = enumerate(two_step.setup.equations)
+    unknown = {e for e, setup in setups if setup.depends_on is not None}
     if not unknown <= {term.equation for term in terms}:
         return None  # an equation is left without terms
     for e, equation in enumerate(two_step.equations):

@@ -100,7 +100,7 @@ def test_hypotheses_are_counted(capsys):
 
 def test_a_hypothesis_ends_with_the_equation_of_its_last_step(capsys):
     progress = Progress(1, interval=60.0)
-    problem = SimpleNamespace(is_exact=True)
+    problem = SimpleNamespace(process=None, is_exact=True)
     result = SimpleNamespace(n_iter=1, loss=2.0, damping_curve=[0.5])
     for number in (1, 2, 3):
         progress.hypothesis("lines", number, 3)
@@ -128,7 +128,7 @@ def test_steps_have_the_equations_of_exact_and_of_other_states(capsys, monkeypat
 
 def test_long_equations_are_cut(capsys):
     progress = Progress(1, interval=0.0)
-    problem = SimpleNamespace(is_exact=True)
+    problem = SimpleNamespace(process=None, is_exact=True)
     result = SimpleNamespace(n_iter=1, loss=2.0, damping_curve=[0.5])
     progress.step(problem, result, lambda: ["u_t = " + 50 * "1.00 u + "])
     *_, last = lines_of(capsys)
@@ -166,7 +166,10 @@ def test_an_error_ends_the_lines(capsys):
 
 def steps(progress):
     """Five steps of three fits, two of them of one problem."""
-    first, second = SimpleNamespace(is_exact=True), SimpleNamespace(is_exact=True)
+    first, second = (
+        SimpleNamespace(process=None, is_exact=True),
+        SimpleNamespace(process=None, is_exact=True),
+    )
     for problem, n_iter in [
         (first, 1),
         (first, 2),

@@ -116,4 +116,4 @@ def test_terms_that_explain_much_are_not_taken_out(values, may_go):
     search = ElementarySearch.__new__(ElementarySearch)
     search.settings = ElementarySettings()
     search.offered = SimpleNamespace(kinds=np.array([[0, 0], [0, 0], [0, 1]]))
-    assert [search._may_go(best, i) for i in range(3)] == [bool(go) for go in may_go]
+    assert search._dispensable(best) == [bool(go) for go in may_go]
