@@ -14,7 +14,7 @@ from keql.kernels import RBF, Constant, Matern, Sum
 class PointsWithSlopes:
     """Points of the boundary, some of which stand for slopes in time.
 
-    points : ndarray of shape (c, 2). All of them.
+    points : ndarray of shape (c, d). All of them.
     slopes : slice. Which of them stand for slopes.
     axis : {0, 1}. The coordinate of time.
     """
@@ -31,7 +31,7 @@ class PointsWithSlopes:
         return self._put(kernel(self.points), self._rows(kernel))
 
     def covariance_with(self, kernel, points):
-        """Prior covariance (c, n) with values at other points (n, 2)."""
+        """Prior covariance (c, n) with values at other points (n, d)."""
         K, once = kernel(self.points, points), self._once
         K[self.slopes] = kernel.derivative(self.points[self.slopes], points, once, None)
         return K
@@ -39,7 +39,7 @@ class PointsWithSlopes:
     @property
     def _once(self):
         """The multi-index of a derivative in time."""
-        return tuple(int(i == self.axis) for i in range(2))
+        return tuple(int(i == self.axis) for i in range(self.points.shape[1]))
 
     def _rows(self, kernel):
         """Prior covariances (s, c) of the slopes."""
@@ -92,7 +92,7 @@ class StateKernels:
 class PointsOfStates:
     """Points of the boundary of several states.
 
-    points : ndarray of shape (c, 2). All of them.
+    points : ndarray of shape (c, d). All of them.
     states : ndarray of shape (c,). Position of the state of each.
     """
 
@@ -133,7 +133,7 @@ def points_at(boundary, places):
 class Covariances:
     """Prior covariances on the boundary, for many hyperparameters of a kernel.
 
-    points : ndarray of shape (c, 2). Those of `slopes` stand for slopes in time, which
+    points : ndarray of shape (c, d). Those of `slopes` stand for slopes in time, which
         is the coordinate `axis`.
     kernel : Kernel. Constant times a radial one; a fixed Constant may be added before.
 
@@ -158,7 +158,8 @@ class Covariances:
         differences = [np.subtract.outer(x, x) for x in points.T]
         self._tau = differences[axis][slopes]
         period = getattr(radial, "period", None)
-        lengths = np.broadcast_to(np.inf if period is None else period, 2)
+        self._d = points.shape[1]
+        lengths = np.broadcast_to(np.inf if period is None else period, self._d)
         for x, p in zip(differences, lengths, strict=True):
             if np.isfinite(p):  # chords of a circle
                 np.multiply(p / np.pi, np.sin(np.pi / p * x), out=x)
@@ -210,7 +211,7 @@ class Covariances:
     def _of_slopes(self, radial, v, rates, rho, slope):
         """Covariances (s, c) with values, (s, s) of slopes, then all their slopes.
 
-        Those are in the logarithm of the variance, and in those of both lengths.
+        Those are in the logarithm of the variance, and in those of the lengths.
         """
         s, axis, rate = self.slopes, self.axis, v * rates[self.axis]
         q = [r * square[s] for r, square in zip(rates, self._squares, strict=True)]
@@ -237,16 +238,16 @@ class Covariances:
         )
 
     def _read(self, theta):
-        """The variance, and both lengths, an array."""
+        """The variance, and the lengths (d,)."""
         v, lengths = self._variance, self._lengths
         if self._free_variance:
             v, theta = np.exp(theta[0]), theta[1:]
         if self._free_lengths:
             lengths = np.exp(theta)
-        return v, np.broadcast_to(lengths, 2)
+        return v, np.broadcast_to(lengths, self._d)
 
     def _of_free(self, sums):
-        """Those of free hyperparameters; one length may be that of both coordinates."""
+        """Those of free hyperparameters; one length may be that of all coordinates."""
         parts = [sums[:1]] if self._free_variance else []
         if self._free_lengths:
             parts.append(sums[1:] if np.size(self._lengths) > 1 else [sum(sums[1:])])
@@ -338,7 +339,7 @@ class BoundaryPrior:
     def covariance(self, boundary):
         """Prior covariance of boundary values.
 
-        `boundary` has the points (c, 2), or is a PointsWithSlopes or PointsOfStates.
+        `boundary` has the points (c, d), or is a PointsWithSlopes or PointsOfStates.
         """
         if isinstance(boundary, np.ndarray):
             return self.kernel(boundary)
@@ -368,7 +369,7 @@ def boundary_kernels(points, values, order=1, periods=None, length=0.3):
     """Kernels on the boundary to start from, of different smoothness.
 
     An unknown offset and Matern kernels of some degrees, then one of smooth functions;
-    the first length scales are a fraction of the extent of the points (n, 2) that cover
+    the first length scales are a fraction of the extent of the points (n, d) that cover
     the box, between 0.02 and 30 of it, and variances between 0.01 and 1,000 of the mean
     square of the values (N,). If the equation is of second order in time, slopes have
     to exist. All have the `periods` of the coordinates.
@@ -388,7 +389,7 @@ def boundary_priors(learned, points, order, noise, first_noise, exact):
     """Priors of different smoothness; all states have kernels of the same one.
 
     learned : LearnedModel. Observations and equations, of an order in time.
-    points : ndarray of shape (n, 2). They cover the box.
+    points : ndarray of shape (n, d). They cover the box.
     noise : float, ndarray of shape (J,) or None. Noise levels that are given; nan: not.
     first_noise, exact : float. Others start at the first one, and all are no less than
         the second one, in units of the size of the observations.

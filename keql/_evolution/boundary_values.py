@@ -65,7 +65,7 @@ class _Whitened:
 class BoundaryValueRegression:
     """Weights and boundary values from observations.
 
-    boundary : ndarray of shape (c, 2), PointsWithSlopes or PointsOfStates. Of unknowns.
+    boundary : ndarray of shape (c, d), PointsWithSlopes or PointsOfStates. Of unknowns.
     maps : list of ndarray of shape (N_m, 1 + p + c). (a_m, B_m, C_m) of each function.
     functions : list of FunctionData. The observations.
     prior : BoundaryPrior. With the noise of the observations.
@@ -368,7 +368,7 @@ def boundary_loss(prior, points, weights, boundary, residuals, variances):
     """The objective for any weights and boundary values.
 
     prior : BoundaryPrior. Of them.
-    points : ndarray of shape (c, 2) or PointsWithSlopes. Points of the boundary.
+    points : ndarray of shape (c, d) or PointsWithSlopes. Points of the boundary.
     weights : ndarray of shape (p,). Of the equation.
     boundary : list of ndarray of shape (c,). Boundary values of each function.
     residuals, variances : ndarray of shape (N,). Observations less the states, and the

@@ -85,7 +85,7 @@ class EvolvedState:
         vars(self).update(state, root=scale * root.astype(float))
 
     def evaluate(self, points, operator):
-        """Values (n,) of an operator applied to the state at points (n, 2)."""
+        """Values (n,) of an operator applied to the state at points (n, d)."""
 
         def inside(own):
             return self.grid.apply(self.values[..., None], own, operator)[:, 0]
@@ -114,7 +114,7 @@ class EvolvedState:
         return values
 
     def _after(self, points, operator, name):
-        """The same at points (n, 2) after the last time; nan where a solution ended."""
+        """The same at points (n, d) after the last time; nan where a solution ended."""
         times, values = points[:, self.grid.axis], np.full(len(points), np.nan)
         with suppress(SimulationError):
             forecast = Forecast(self, float(times.max()))
@@ -170,7 +170,7 @@ class Forecast:
             self.later, self.values = self._integrate(until)
 
     def evaluate(self, points, operator):
-        """Values (n,) of an operator applied to the state at points (n, 2)."""
+        """Values (n,) of an operator applied to the state at points (n, d)."""
         self._refuse_outside(points)
         after, values = self.state.grid.is_after(points), np.empty(len(points))
         if not after.all():
@@ -196,12 +196,14 @@ class Forecast:
         grid = self.state.grid
         outside = ~(grid.contains(points) | grid.is_after(points))
         if outside.any():
-            first, (t, x) = points[outside][0], (grid.axis, 1 - grid.axis)
+            first, t, lower = points[outside][0], grid.axis, grid.lower
+            between = " and ".join(
+                f"{lower[i]:g} and {grid.upper[i]:g}" for i in grid.space
+            )
             raise ValueError(
                 f"X has {outside.sum()} point(s) such as {tuple(first.tolist())} that "
                 "the equation cannot be integrated to: forecasts begin at "
-                f"{grid.lower[t]:g} in time, and in space are between "
-                f"{grid.lower[x]:g} and {grid.upper[x]:g}."
+                f"{lower[t]:g} in time, and in space are between {between}."
             )
 
     # --- the mean -------------------------------------------------------------------
@@ -241,7 +243,7 @@ class Forecast:
         state, grid = self.state, later.grid
         slopes = state.grid.last_slopes(state.values[-1, ..., None], _last_step(state))
         boundary = np.concatenate([state.values[-1, -1], slopes[:, 0], later.mean])
-        points = grid.points[:, 1:].reshape(-1, 2)
+        points = grid.points[:, 1:].reshape(-1, grid.d)
         right = [
             0.0 if f is None else np.ravel(f(points.copy())) for f in state.forcing
         ]
@@ -256,7 +258,7 @@ class Forecast:
     # --- the covariance -------------------------------------------------------------
 
     def _variance_after(self, points, operator):
-        """Variances (n,) at points (n, 2) after the last time of the fit."""
+        """Variances (n,) at points (n, d) after the last time of the fit."""
         grid, window = self.later.grid, self.limits.window
         times, variances = points[:, grid.axis], np.empty(len(points))
         last = self.state.deviations()[-1]

@@ -43,7 +43,7 @@ def why_not_integrated(learned, limits=None):
     points = np.concatenate([data.points for data in functions])
     if np.any(np.ptp(points, axis=0) == 0):
         return "all observations are at one time or at one place"
-    axis = time_axis(setup, 2, learned.observations.periods)
+    axis = time_axis(setup, points.shape[1], learned.observations.periods)
     if not setup.is_system and grows_without_bounds(learned, axis):
         return "short waves would grow without bounds, as those of u_xx + u_yy = 0 do"
     return ""
@@ -60,12 +60,13 @@ def _why_no_field(learned):
         return "the equation is not imposed everywhere"
     if not _has_forcing_everywhere(setup):
         return "the forcing is known at the collocation points only"
-    if len(learned.variables) != 2:
-        return "the equation does not have one coordinate of time and one of space"
-    if time_axis(setup, 2, learned.observations.periods) is None:
+    d = len(learned.variables)
+    if d not in (2, 3):
+        return "the equation does not have a coordinate of time and one or two of space"
+    if time_axis(setup, d, learned.observations.periods) is None:
         return (
             "the equation is not of order 1 in time and 1 to 4 in space, of order 2 in "
-            "time and 2 to 4 in space, or of any order on a ring"
+            "time and 2 to 4 in space, or of any order on rings"
         )
     return ""
 
@@ -105,47 +106,55 @@ def _has_forcing_everywhere(setup):
 
 
 def time_axis(setup, n_variables, periods=None):
-    """Which of two coordinates is the time of evolution equations; None for others.
+    """Which coordinate is the time of evolution equations; None for others.
 
     Of several equations each is solved for the first time derivative of another state.
     The equation is of first order in time and of first to fourth order in space, or of
     second order in time and of second to fourth order in space. In the second case the
     known part has nothing but derivatives in time, as in u_tt = u_xx, and the unknown
-    part none of second order: u_xx + u_yy = f has no time.
+    part none of second order: u_xx + u_yy = f has no time. One or two coordinates are
+    those of space, of which several equations have one.
 
     A ring leaves no values open, so that the order in space may be any: `periods` has
     the length of each coordinate that is one, and infinity for others (None: none is).
     Time is no ring.
     """
-    if n_variables != 2:
+    d = n_variables
+    if d not in (2, 3) or (d == 3 and setup.is_system):
         return None
-    is_ring = np.isfinite(np.broadcast_to(np.inf if periods is None else periods, 2))
-    axes = [axis for axis in (0, 1) if not is_ring[axis]]
+    is_ring = np.isfinite(np.broadcast_to(np.inf if periods is None else periods, d))
+    axes = [axis for axis in range(d) if not is_ring[axis]]
     if setup.is_system:
         found = (i for i in axes if _are_of_evolution(setup, i, is_ring[1 - i]))
         return next(found, None)
-    orders = np.max(_orders(setup.operators), axis=0)
+    orders = np.max(_orders(setup.operators, d), axis=0)
     known = getattr(setup.equations[0].known_part, "operators", [])
-    in_known = np.max(_orders(known), axis=0, initial=0)
-    axes.sort(key=lambda axis: in_known[axis] == 0)  # either may be of first order
-    for axis in axes:
-        if orders[axis] == 1 and _is_solved_for(orders[1 - axis], is_ring[1 - axis]):
-            return axis
     unknown = setup.operators[: setup.n_operators]
-    in_unknown = np.max(_orders(unknown), axis=0, initial=0)
+    in_known, in_unknown = (
+        np.max(_orders(those, d), axis=0, initial=0) for those in (known, unknown)
+    )
+    axes.sort(key=lambda axis: in_known[axis] == 0)  # any may be of first order
     for axis in axes:
-        explicit = (in_known[axis], in_known[1 - axis]) == (2, 0)
-        allowed = orders[1 - axis] > 1 and _is_solved_for(
-            orders[1 - axis], is_ring[1 - axis]
-        )
+        space = np.delete(np.arange(d), axis)
+        if orders[axis] == 1 and _is_solved_for(orders[space], is_ring[space]):
+            return axis
+    for axis in axes:
+        space = np.delete(np.arange(d), axis)
+        explicit = in_known[axis] == 2 and not np.any(in_known[space])
+        allowed = np.max(orders[space]) > 1
+        allowed = allowed and _is_solved_for(orders[space], is_ring[space])
         if explicit and in_unknown[axis] < 2 and allowed:
             return axis
     return None
 
 
-def _is_solved_for(order, on_ring):
-    """Whether equations of an order in space are integrated."""
-    return order >= 1 if on_ring else 1 <= order <= 4
+def _is_solved_for(orders, on_rings):
+    """Whether equations of such orders in the coordinates of space are integrated.
+
+    Orders of mixed derivatives are below those of others.
+    """
+    orders, on_rings = np.atleast_1d(orders, on_rings)
+    return bool(np.max(orders) >= 1 and np.all((orders <= 4) | on_rings))
 
 
 def _are_of_evolution(setup, axis, on_ring):
@@ -159,7 +168,7 @@ def _are_of_evolution(setup, axis, on_ring):
         known = getattr(terms.known_part, "operators", [])
         evolving += [s for L in known for s, orders, _ in L.parts if orders[axis]]
     unknown = setup.operators[: setup.n_operators]
-    if np.max(_orders(unknown)[:, axis], initial=0) > 0:
+    if np.max(_orders(unknown, 2)[:, axis], initial=0) > 0:
         return False
     if order_in_time(setup, axis) != 1 or len(set(evolving)) != len(setup.equations):
         return False
@@ -182,8 +191,10 @@ def grows_without_bounds(learned, axis, certainty=3.0):
         return False
     d, S = len(learned.variables), equation.training_features
     operators = setup.operators[: setup.n_operators]
-    leading = [(0, order) if axis == 0 else (order, 0)]
-    places = [i for i, o in enumerate(operators) if [a for a, _ in o.terms] == leading]
+    leading = [
+        [tuple(order * (i == k) for k in range(d))] for i in range(d) if i != axis
+    ]
+    places = [i for i, o in enumerate(operators) if [a for a, _ in o.terms] in leading]
     if not places:
         return False
     A = np.column_stack([S[:, d : d + setup.n_operators], np.ones(len(S))])
@@ -195,33 +206,43 @@ def grows_without_bounds(learned, axis, certainty=3.0):
     known = equation.known_part
     second = [max(a[axis] for a, _ in o.terms) == 2 for o in known.operators]
     inertia = known.gradient(S[:1])[known.columns[second.index(True)], 0]
-    factor = operators[places[0]].terms[0][1]
+    factors = np.array([operators[i].terms[0][1] for i in places])
     # f - Pbar = -inertia c u_xx + ...
-    sign = -np.sign(inertia * factor) * (-1) ** (order // 2 + 1)
-    return bool(sign * found[places[0]] < -certainty * spread[places[0]])
+    signs = -np.sign(inertia * factors) * (-1) ** (order // 2 + 1)
+    return bool(np.any(signs * found[places] < -certainty * spread[places]))
 
 
-def _orders(operators):
+def _orders(operators, d):
     """Orders (n, d) of the derivatives in operators."""
     orders = [orders for operator in operators for orders, _ in operator.terms]
-    return np.reshape(orders, (-1, 2))
+    return np.reshape(orders, (-1, d))
 
 
 def order_in_time(setup, axis):
     """The highest order of a derivative in time, which is the coordinate `axis`."""
-    return int(np.max(_orders(setup.operators), axis=0)[axis])
+    return order_along(setup, axis)
 
 
-def order_in_space(setup, axis, state=None):
-    """The highest order of a derivative in space, `axis` being that of time.
+def order_along(setup, i, state=None):
+    """The highest order of a derivative in a coordinate.
 
     Of one state if it is named.
     """
     parts = [part for operator in setup.operators for part in operator.parts]
     return max(
-        (orders[1 - axis] for name, orders, _ in parts if state in (None, name)),
+        (int(orders[i]) for name, orders, _ in parts if state in (None, name)),
         default=0,
     )
+
+
+def order_in_space(setup, axis, state=None):
+    """The highest order of a derivative in a coordinate of space, `axis` being time.
+
+    Of one state if it is named.
+    """
+    d = len(setup.operators[0].terms[0][0])
+    space = np.delete(np.arange(d), axis)
+    return max(order_along(setup, i, state) for i in space)
 
 
 def are_semilinear(learned, products):

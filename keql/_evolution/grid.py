@@ -3,14 +3,17 @@
 Time goes in steps. In each of them a function is a cubic through its start, which is
 the end of the step before, and the three Radau points, the last of which is its end. If
 the equation is of second order in time, the slope in time is another cubic, through its
-start and the slopes at the Radau points; the values are all that is kept. In space a
-function is a polynomial through Chebyshev points or, on a ring, a trigonometric
-polynomial through an odd number of equidistant ones.
+start and the slopes at the Radau points; the values are all that is kept. In each
+coordinate of space a function is a polynomial through Chebyshev points or, on a ring, a
+trigonometric polynomial through an odd number of equidistant ones; in two coordinates
+points are all pairs of these.
 
 Trefethen, Spectral Methods in MATLAB, 2000, chapters 3 and 6.
 """
 
 from copy import copy
+from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from scipy.interpolate import BarycentricInterpolator
@@ -22,6 +25,29 @@ from keql._numerics.memory import in_chunks
 STAGES = np.array([0.0, (4 - 6**0.5) / 10, (4 + 6**0.5) / 10, 1.0])
 
 
+@dataclass(frozen=True)
+class GridSizes:
+    """Steps in time and points along each coordinate of space.
+
+    coarse, fine : (int, int). With one coordinate of space: where sets of terms are
+        compared first, and where states are found. Two of Burgers' equation with a
+        diffusion of 0.01 of the box on the fine grid agree to 1e-6 with twice as many.
+    coarse_plane, fine_plane : (int, int). With two: a linearised equation takes the
+        cube of the points.
+    """
+
+    coarse: tuple = (20, 40)
+    fine: tuple = (40, 80)
+    coarse_plane: tuple = (6, 9)
+    fine_plane: tuple = (8, 13)
+
+    def of(self, d):
+        """The coarse and the fine sizes with d coordinates, time included."""
+        if d == 2:
+            return self.coarse, self.fine
+        return self.coarse_plane, self.fine_plane
+
+
 class EvolutionGrid:
     """Points in time and space, with interpolation and derivatives.
 
@@ -29,20 +55,20 @@ class EvolutionGrid:
     step, its start included; in space those of all states, one after another, `size` =
     n_states n_points in all.
 
-    lower, upper : ndarray of shape (2,). Corners of the box.
-    axis : {0, 1}. Which coordinate is the time.
-    n_steps, n_points : int, default=40, 80. Steps in time and points in space: two of
-        Burgers' equation with a diffusion of 0.01 of the box agree to 1e-6 with twice
-        as many.
-    n_ends : int or tuple of int, default=1. Points at either end in space whose values
-        the equation may leave open: half of its order in space. Of each state.
+    lower, upper : ndarray of shape (d,). Corners of the box.
+    axis : int. Which coordinate is the time.
+    n_steps, n_along : int, default=40, 80. Steps in time and points along each
+        coordinate of space.
+    n_ends : int or array-like of shape (n_states, d - 1), default=1. Points at either
+        end of each coordinate of space whose values the equation may leave open: half
+        of its order there. Of each state.
     order : {1, 2}, default=1. Of the equation in time.
     grading : float, default=None. Step k of n ends at (k / n)^grading of the time;
         None: 2 if the order is 1, and 1 if it is 2.
     states : tuple of str, default=("u",). Names of the states.
-    period : float, default=inf. Length of the ring that space is: then it begins at the
-        lower corner, has no ends, and one point more if their number is even. Infinity:
-        an interval.
+    period : float or array-like of shape (d - 1,), default=inf. Lengths of the
+        coordinates of space that are rings: such a one begins at the lower corner, has
+        no ends, and one point more if their number is even. Infinity: an interval.
     """
 
     def __init__(
@@ -51,7 +77,7 @@ class EvolutionGrid:
         upper,
         axis,
         n_steps=40,
-        n_points=80,
+        n_along=80,
         n_ends=1,
         order=1,
         grading=None,
@@ -59,37 +85,54 @@ class EvolutionGrid:
         period=np.inf,
     ):
         self.lower, self.upper, self.axis = lower, upper.copy(), axis
-        self.order, self.period = order, period
-        if self.is_ring:
-            self.upper[1 - axis] = lower[1 - axis] + period
-            n_points, n_ends = n_points + (n_points + 1) % 2, 0
+        self.order, self.n_along = order, n_along
+        self.space = np.delete(np.arange(len(lower)), axis)
+        self.periods = np.broadcast_to(period, len(self.space))
+        rings = self.space[self.on_rings]
+        self.upper[rings] = lower[rings] + self.periods[self.on_rings]
         # Slopes at the Radau points of a step of length 1 from its values.
         self.to_slopes = _lagrange(STAGES, STAGES[1:], 1)
         grading = self.grading = 3.0 - order if grading is None else grading
-        self.n_steps, self.n_points = n_steps, n_points
-        self.states, self.size = tuple(states), len(states) * n_points
-        self.n_ends = np.broadcast_to(n_ends, len(states))
-        # Positions among the values of all states.
-        self.ends = np.concatenate(
-            [
-                k * n_points + np.r_[:n, n_points - n : n_points]
-                for k, n in enumerate(self.n_ends)
-            ]
+        self.n_steps, self.states = n_steps, tuple(states)
+        self.n_ends = np.where(
+            self.on_rings, 0, np.broadcast_to(n_ends, (len(states), len(self.space)))
         )
         begin, end = self.lower[axis], self.upper[axis]
         self.edges = begin + (end - begin) * np.linspace(0, 1, n_steps + 1) ** grading
         self.steps = np.diff(self.edges)
-        left, right = self.lower[1 - axis], self.upper[1 - axis]
-        places = (1 - np.cos(np.linspace(0, np.pi, n_points))) / 2
-        if self.is_ring:
-            places = np.arange(n_points) / n_points
+        self.nodes = [
+            _nodes(self.lower[i], self.upper[i], n_along, is_ring)
+            for i, is_ring in zip(self.space, self.on_rings, strict=True)
+        ]
+        self.n_points = int(np.prod([len(nodes) for nodes in self.nodes]))
+        self.size = len(states) * self.n_points
+        # Of each point its place along each coordinate, and how far from the next end.
+        shape = [len(nodes) for nodes in self.nodes]
+        self.places = np.indices(shape).reshape(len(shape), -1).T
+        self.depths = np.minimum(self.places, np.subtract(shape, 1) - self.places)
         self._in_space = {}  # derivative matrices by their orders
-        self.x = left + (right - left) * places
+        # Positions among the values of all states.
+        self.ends = np.concatenate(
+            [
+                k * self.n_points + np.flatnonzero(np.any(self.depths < own, axis=1))
+                for k, own in enumerate(self.n_ends)
+            ]
+        )
 
     @property
-    def is_ring(self):
-        """Whether space is a ring."""
-        return np.isfinite(self.period)
+    def on_rings(self):
+        """Which coordinates of space are rings, of shape (d - 1,)."""
+        return np.isfinite(self.periods)
+
+    @property
+    def d(self):
+        """Number of coordinates."""
+        return len(self.lower)
+
+    @property
+    def extents(self):
+        """Lengths (d - 1,) of the box in space."""
+        return (self.upper - self.lower)[self.space]
 
     def with_edges(self, edges):
         """A grid of the same points in space, whose steps end at other times."""
@@ -101,19 +144,22 @@ class EvolutionGrid:
 
     @property
     def points(self):
-        """All points, of shape (n_steps, 4, n_points, 2)."""
+        """All points, of shape (n_steps, 4, n_points, d)."""
         times = self.edges[:-1, None] + self.steps[:, None] * STAGES
-        pair = np.broadcast_arrays(times[:, :, None], self.x)
-        return np.stack(pair if self.axis == 0 else pair[::-1], axis=-1)
+        points = np.empty((*times.shape, self.n_points, self.d))
+        points[..., self.axis] = times[:, :, None]
+        for i, place, nodes in zip(self.space, self.places.T, self.nodes, strict=True):
+            points[..., i] = nodes[place]
+        return points
 
     @property
     def boundary(self):
-        """Points (c, 2) where an evolution equation may leave the solution open.
+        """Points (c, d) where an evolution equation may leave the solution open.
 
         Those of the initial time for all states, and once more for the slopes there if
-        the equation is of second order; then both ends in space at all Radau points.
+        the equation is of second order; then the ends in space at all Radau points.
         """
-        ends = self.points[:, 1:][:, :, self.ends % self.n_points].reshape(-1, 2)
+        ends = self.points[:, 1:][:, :, self.ends % self.n_points].reshape(-1, self.d)
         initial = self.order * len(self.states) * [self.points[0, 0]]
         return np.concatenate([*initial, ends])
 
@@ -140,29 +186,29 @@ class EvolutionGrid:
         same = points is not None and np.array_equal(points, self.points)
         return same and other.states == self.states
 
-    def resized(self, n_steps, n_points, grading=None):
+    def resized(self, n_steps, n_along, grading=None):
         """A grid of the same box and states with other numbers of steps and points.
 
         `grading` is that of the steps; None: it stays.
         """
         grading = self.grading if grading is None else grading
-        size = n_steps, n_points, self.n_ends, self.order, grading
+        size = n_steps, n_along, self.n_ends, self.order, grading
         box = self.lower, self.upper, self.axis
-        return EvolutionGrid(*box, *size, self.states, self.period)
+        return EvolutionGrid(*box, *size, self.states, self.periods)
 
     def contains(self, points):
-        """Which of the points (n, 2) lie in the box, of shape (n,)."""
+        """Which of the points (n, d) lie in the box, of shape (n,)."""
         time, (begin, end) = points[:, self.axis], self.edges[[0, -1]]
         return self._is_between(points) & (time >= begin) & (time <= end)
 
     def is_after(self, points):
-        """Which of the points (n, 2) are after the last time, between both ends."""
+        """Which of the points (n, d) are after the last time, between both ends."""
         return self._is_between(points) & (points[:, self.axis] > self.edges[-1])
 
     def _is_between(self, points):
-        """Which of the points (n, 2) are between both ends; all are on a ring."""
-        x, left, right = (each[..., 1 - self.axis] for each in (points, *self.box))
-        return ((x >= left) & (x <= right)) | self.is_ring
+        """Which of the points (n, d) are between the ends; all are on a ring."""
+        x, left, right = (each[..., self.space] for each in (points, *self.box))
+        return np.all(((x >= left) & (x <= right)) | self.on_rings, axis=1)
 
     @property
     def box(self):
@@ -183,23 +229,42 @@ class EvolutionGrid:
                 self.states.index(state),
                 orders[self.axis],
                 factor * self._at_radau_points(orders[self.axis]),
-                self._derivative(orders[1 - self.axis]),
+                self._derivative(self._in_space_of(orders)),
             )
             for q, operator in enumerate(operators)
             for state, orders, factor in operator.parts
         ]
 
-    def _derivative(self, order):
-        """Derivatives in space at the points (n_points, n_points), kept once found."""
-        if order not in self._in_space:
-            self._in_space[order] = self._through_points(self.x, order)
-        return self._in_space[order]
+    def _in_space_of(self, orders):
+        """Those of the orders of a derivative that are in space."""
+        return tuple(orders[i] for i in self.space)
 
-    def _through_points(self, x, order):
-        """Derivatives at places x (n,) of functions from their values in space."""
-        if self.is_ring:
-            return _trigonometric(self.x, x, order, self.period)
-        return _lagrange(self.x, x, order)
+    def _derivative(self, orders):
+        """Derivatives in space at the points (n_points, n_points), kept once found."""
+        if orders not in self._in_space:
+            along = [
+                self._along(i, nodes, order)
+                for i, (nodes, order) in enumerate(zip(self.nodes, orders, strict=True))
+            ]
+            self._in_space[orders] = reduce(np.kron, along)
+        return self._in_space[orders]
+
+    def _through_points(self, x, orders):
+        """Derivatives at places x (n, d - 1) of functions from their values in space.
+
+        An array of shape (n, n_points).
+        """
+        matrices = [
+            self._along(i, *each)
+            for i, each in enumerate(zip(x.T, orders, strict=True))
+        ]
+        return reduce(_products_of_rows, matrices)
+
+    def _along(self, i, x, order):
+        """Derivatives at places x (n,) from values at the points along a coordinate."""
+        if self.on_rings[i]:
+            return _trigonometric(self.nodes[i], x, order, self.periods[i])
+        return _lagrange(self.nodes[i], x, order)
 
     def __getstate__(self):
         return vars(self) | {"_in_space": {}}
@@ -219,10 +284,10 @@ class EvolutionGrid:
         )
         for q, operator in enumerate(operators):
             for orders, factor in operator.terms:
-                in_time, in_space = orders[self.axis], orders[1 - self.axis]
+                in_time = orders[self.axis]
                 matrices[in_time, q] += np.kron(
                     factor * self._at_radau_points(in_time),
-                    self._derivative(in_space),
+                    self._derivative(self._in_space_of(orders)),
                 )
         return matrices
 
@@ -289,7 +354,7 @@ class EvolutionGrid:
         return np.concatenate([*initial, ends])
 
     def interpolation(self, points, operator):
-        """An operator at points (n, 2) of the box, from the values on the grid.
+        """An operator at points (n, d) of the box, from the values on the grid.
 
         A sparse matrix of shape (n, n_steps * 4 * size). The operator may be of any
         order; above those of the equation it is rough. If the equation is of second
@@ -304,7 +369,7 @@ class EvolutionGrid:
 
     def _interpolation(self, points, operator, k):
         """The part of it for an operator that acts on the state at position `k`."""
-        time, x = points[:, self.axis], points[:, 1 - self.axis]
+        time, x = points[:, self.axis], points[:, self.space]
         step = np.searchsorted(self.edges, time, side="right") - 1
         step = np.clip(step, 0, self.n_steps - 1)
         in_slopes = self.order == 2 and any(o[self.axis] for o, _ in operator.terms)
@@ -312,7 +377,7 @@ class EvolutionGrid:
         entries = np.zeros((len(points), 4 * steps.shape[1], self.n_points))
         for orders, factor in operator.terms:
             order = orders[self.axis]
-            in_space = self._through_points(x, orders[1 - self.axis])
+            in_space = self._through_points(x, self._in_space_of(orders))
             if in_slopes and order:
                 in_time = factor * self._through_slopes(step, time, order)
             else:
@@ -349,7 +414,7 @@ class EvolutionGrid:
         return np.column_stack([own, other])
 
     def apply(self, functions, points, operator):
-        """An operator applied to functions on the grid at points (n, 2) of the box.
+        """An operator applied to functions on the grid at points (n, d) of the box.
 
         Functions (n_steps, 4, size, m) give an array (n, m).
         """
@@ -358,6 +423,19 @@ class EvolutionGrid:
         return np.concatenate(
             [self.interpolation(part, operator) @ flat for part in parts]
         )
+
+
+def _nodes(left, right, n, is_ring):
+    """Points along a coordinate: Chebyshev's, or an odd number around a ring."""
+    if is_ring:
+        n += (n + 1) % 2
+        return left + (right - left) * (np.arange(n) / n)
+    return left + (right - left) * ((1 - np.cos(np.linspace(0, np.pi, n))) / 2)
+
+
+def _products_of_rows(first, second):
+    """All products (n, k m) of entries in rows of matrices (n, k) and (n, m)."""
+    return (first[:, :, None] * second[:, None]).reshape(len(first), -1)
 
 
 def _beside(step):

@@ -134,7 +134,8 @@ def open_ends(grid, operators, slopes, negligible=1e-9):
     an odd order leaves open one more where waves come in, at the left end for u_t =
     -u_x and u_t = u_xxx and at the right end for the opposite signs. The order is that
     of the terms which an equation has, not of those that it may have: values that are
-    imposed where waves leave would disagree with them.
+    imposed where waves leave would disagree with them. In two coordinates of space the
+    same holds along each.
 
     grid : EvolutionGrid. Where. The values of several states, and those of an equation
         of second order in time, are all open.
@@ -146,26 +147,45 @@ def open_ends(grid, operators, slopes, negligible=1e-9):
     Returns is_open : ndarray of bool, of shape (n_steps, 3 * len(grid.ends)).
     """
     is_open = np.ones((slopes.shape[1], 3, len(grid.ends)), dtype=bool)
-    if len(grid.states) > 1 or grid.order > 1 or grid.is_ring:
+    if len(grid.states) > 1 or grid.order > 1 or not len(grid.ends):
         return is_open.reshape(len(is_open), -1)
-    in_space, inertia = np.zeros((1 + 2 * grid.n_ends[0], *slopes.shape[1:])), 0.0
+    highest = 2 * int(np.max(grid.n_ends))
+    in_space = np.zeros((len(grid.space), 1 + highest, *slopes.shape[1:]))
+    inertia = 0.0
     for q, operator in enumerate(operators):
         for orders, factor in operator.terms:
-            if orders[grid.axis] and not orders[1 - grid.axis]:
+            along = [orders[i] for i in grid.space]
+            if orders[grid.axis] and not any(along):
                 inertia = inertia + factor * slopes[q]
-            else:
-                in_space[orders[1 - grid.axis]] += factor * slopes[q]
-    extents = np.ptp(grid.x) ** np.arange(len(in_space))
-    sizes = np.max(np.abs(in_space), axis=(2, 3)) / extents[:, None]
-    for step, size in enumerate(sizes.T):
-        order = max(np.flatnonzero(size > negligible * np.max(size)), default=0)
-        speed = (-1) ** (order // 2) * in_space[order, step] / inertia[step]
-        for i, place in enumerate(grid.ends):
-            depth, into = i, speed[:, place]
-            if i >= len(grid.ends) // 2:
-                depth, into = len(grid.ends) - 1 - i, -into
-            is_open[step, :, i] = depth < order // 2 + (order % 2) * (into > 0)
+            elif np.count_nonzero(along) <= 1:  # mixed ones are never alone
+                for own, order in zip(in_space, along, strict=True):
+                    own[order] += factor * slopes[q] * (order == max(along))
+    units = grid.extents[:, None] ** np.arange(1 + highest)
+    sizes = np.max(np.abs(in_space), axis=(3, 4)) / units[:, :, None]
+    is_open[:] = False
+    for i, (own, size) in enumerate(zip(in_space, sizes, strict=True)):
+        is_open |= _open_along(
+            grid, i, own, size > negligible * sizes.max((0, 1)), inertia
+        )
     return is_open.reshape(len(is_open), -1)
+
+
+def _open_along(grid, i, in_space, is_there, inertia):
+    """The same of the ends of one coordinate of space, (n_steps, 3, len(grid.ends)).
+
+    in_space : ndarray of shape (orders, n_steps, 3, n_points). Slopes in derivatives.
+    is_there : ndarray of bool, of shape (orders, n_steps). Those the equation has.
+    inertia : ndarray of shape (n_steps, 3, n_points). The slope in that in time.
+    """
+    depths, n_ends = grid.depths[grid.ends, i], grid.n_ends[0, i]
+    side = np.where(grid.places[grid.ends, i] == depths, 1.0, -1.0)
+    is_open = np.zeros((*inertia.shape[:2], len(grid.ends)), dtype=bool)
+    for step, there in enumerate(is_there.T):
+        order = max(np.flatnonzero(there), default=0)
+        speed = (-1) ** (order // 2) * in_space[order, step] / inertia[step]
+        comes_in = side * speed[:, grid.ends] > 0
+        is_open[step] = depths < order // 2 + (order % 2) * comes_in
+    return is_open & (depths < n_ends)
 
 
 def _growth(grid, from_boundary, from_ends):
@@ -243,14 +263,14 @@ def integrate(
     n, slopes = grid.n_points, boundary[grid.rows_of_slopes]
     boundary = np.delete(boundary, grid.rows_of_slopes)
     size = np.max(np.abs(boundary))
-    equation, d = copy(equation), 2 + equation.n_operators
+    equation, d = copy(equation), grid.d + equation.n_operators
     equation.basis, equation.weights = equation.basis.unrestricted(equation.weights, d)
     of_orders = grid.matrices(equation.operators)
     start, ends = boundary[:n], boundary[n:].reshape(grid.n_steps, 3, -1)
     shape = grid.n_steps, 4, n
     state = np.empty(shape) if guess is None else guess.reshape(shape).copy()
     forcing = np.broadcast_to(forcing, grid.n_steps * 3 * n).reshape(grid.n_steps, -1)
-    points = grid.points[:, 1:].reshape(grid.n_steps, -1, 2)
+    points = grid.points[:, 1:].reshape(grid.n_steps, -1, grid.d)
     for step, h in enumerate(grid.steps):
         if guess is None:
             state[step] = start
@@ -277,7 +297,7 @@ def _newton_step(grid, equation, matrices, points, forcing, moving, values):
     """
     n = values.shape[1]
     S = np.column_stack([points, (matrices @ np.r_[moving, values.ravel()]).T])
-    residual, slopes = equation(S) - forcing, equation.gradient(S)[:, 2:]
+    residual, slopes = equation(S) - forcing, equation.gradient(S)[:, grid.d :]
     J = np.einsum("kq,qkj->kj", slopes, matrices[:, :, -3 * n :])
     is_open = open_ends(grid, equation.operators, slopes.T.reshape(-1, 1, 3, n))
     ends = grid.rows_of_ends[is_open[0]]
@@ -305,15 +325,15 @@ def _linearise(grid, equations, factors, state, forcing):
     for q, k, order, in_time, in_space in factors:
         part = in_time @ (state[:, :, k] @ in_space.T)
         values[q] += part / grid.steps[:, None, None] ** order
-    points = grid.points[:, 1:].reshape(-1, 2)
+    points = grid.points[:, 1:].reshape(-1, grid.d)
     S = np.column_stack([points, values.reshape(len(names), -1).T])
     slopes = np.zeros((len(grid.states), *values.shape))
     right = np.zeros((len(grid.states), len(S), 1 + _n_weights(equations)))
     start, forcing = 1, np.broadcast_to(forcing, (len(equations), len(S)))
     for equation, f in zip(equations, forcing, strict=True):
         row, stop = evolving_state(grid, equation), start + len(equation.weights)
-        psi = equation.basis(S[:, : 2 + equation.n_operators])
-        slopes[row] = equation.gradient(S)[:, 2:].T.reshape(values.shape)
+        psi = equation.basis(S[:, : grid.d + equation.n_operators])
+        slopes[row] = equation.gradient(S)[:, grid.d :].T.reshape(values.shape)
         right[row, :, 0] = f + psi @ equation.weights - equation(S)
         right[row, :, start:stop] = -psi
         start = stop

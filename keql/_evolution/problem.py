@@ -30,8 +30,8 @@ from keql._evolution.boundary_prior import (
     boundary_priors,
 )
 from keql._evolution.boundary_values import BoundaryValueRegression, boundary_loss
-from keql._evolution.form import order_in_space, order_in_time, time_axis
-from keql._evolution.grid import EvolutionGrid
+from keql._evolution.form import order_along, order_in_time, time_axis
+from keql._evolution.grid import EvolutionGrid, GridSizes
 from keql._evolution.integration import (
     effects_on_rates,
     integrate,
@@ -153,12 +153,12 @@ class EvolutionProblem:
     @property
     def identities(self):
         """The operators that leave a state as it is, one for each."""
-        return [identity_of(state, 2) for state in self.grid.states]
+        return [identity_of(state, self.grid.d) for state in self.grid.states]
 
     def start(self, learned=None):
         """The iterate of a learned model's equations and states."""
         learned = learned or self.learned
-        points = self.grid.points.reshape(-1, 2)
+        points = self.grid.points.reshape(-1, self.grid.d)
 
         def values(state):
             return [state.evaluate(points, identity) for identity in self.identities]
@@ -197,24 +197,28 @@ class EvolutionProblem:
 
     def forcing_of(self, m):
         """The right-hand sides of a function at all Radau points: (E, 3 n_steps n)."""
-        points = self.grid.points[:, 1:].reshape(-1, 2)
+        points = self.grid.points[:, 1:].reshape(-1, self.grid.d)
         known = np.zeros((len(self.forcing[m]), len(points)))
         for row, f in zip(known, self.forcing[m], strict=True):
             if f is not None:
                 row[:] = np.ravel(f(points))
         return known
 
-    def with_grid(self, n_steps, n_points, grading=None):
-        """The same problem on another number of steps in time and points in space.
+    def with_grid(self, n_steps, n_along, grading=None):
+        """The same problem on another number of steps in time and points along space.
 
         `grading` is that of the steps; None: it stays.
         """
-        grid = self.grid.resized(n_steps, n_points, grading)
+        grid = self.grid.resized(n_steps, n_along, grading)
         return replace(self, grid=grid, observed=_observed(grid, self.learned))
+
+    def on_coarse_grid(self):
+        """The same problem on the grid where sets of terms are compared first."""
+        return self.with_grid(*GridSizes().of(self.grid.d)[0])
 
     def interpolate_from(self, other, iterate):
         """An iterate of a problem on another grid, on this grid."""
-        points = self.grid.points.reshape(-1, 2)
+        points = self.grid.points.reshape(-1, self.grid.d)
         values = np.stack(iterate.states, axis=-1)
         values = values.reshape(other.grid.n_steps, 4, other.grid.size, -1)
         parts = [other.grid.apply(values, points, u) for u in self.identities]
@@ -363,7 +367,7 @@ class EvolutionProblem:
     def _refined(self, iterate, factor):
         """The problem and the iterate on `factor` times as many steps and points."""
         grid = self.grid
-        sizes = [round(factor * n) for n in (grid.n_steps, grid.n_points)]
+        sizes = [round(factor * n) for n in (grid.n_steps, grid.n_along)]
         finer = self.with_grid(*sizes)
         return finer, finer.interpolate_from(self, iterate)
 
@@ -440,7 +444,7 @@ class IntegratedProblem(EvolutionProblem):
 
 
 def make_evolution_problem(
-    learned, noise=None, sizes=(40, 80), first_noise=1e-3, exact=1e-9
+    learned, noise=None, sizes=None, first_noise=1e-3, exact=1e-9
 ):
     """The problem of exact states for a learned model's observations and equations.
 
@@ -448,20 +452,23 @@ def make_evolution_problem(
     standard deviation of an observation, or an array (J,) of those of the observed
     operators; None or nan: it is found, from `first_noise` on. A level is at least
     `exact`; both are relative to the observations' size. The grid has `sizes`, steps in
-    time and points in space.
+    time and points along each coordinate of space; None: those of a fine grid.
     """
     observations, setup = learned.observations, learned.setup
     functions, states = observations.functions, observations.states
     observed = np.unique(np.concatenate([d.points for d in functions]), axis=0)
     placed = np.concatenate(setup.collocation_points)
     points = np.concatenate([placed, observed])
-    axis = time_axis(setup, points.shape[1], observations.periods)
-    order, periods = order_in_time(setup, axis), observations.periods or (np.inf,) * 2
-    n_ends = [(order_in_space(setup, axis, s) + 1) // 2 for s in states]
+    d = points.shape[1]
+    axis = time_axis(setup, d, observations.periods)
+    space = np.delete(np.arange(d), axis)
+    order = order_in_time(setup, axis)
+    periods = np.array(observations.periods or (np.inf,) * d)[space]
+    n_ends = [[(order_along(setup, i, s) + 1) // 2 for i in space] for s in states]
     priors = boundary_priors(learned, points, order, noise, first_noise, exact)
     box = box_around(observed, placed)
-    rest = n_ends, order, None, states, periods[1 - axis]
-    grid = EvolutionGrid(*box, axis, *sizes, *rest)
+    sizes = sizes or GridSizes().of(d)[1]
+    grid = EvolutionGrid(*box, axis, *sizes, n_ends, order, None, states, periods)
     given = _observed(grid, learned), priors[:-1], tuple(setup.forcing_functions)
     return EvolutionProblem(learned, grid, *given, priors[-1])
 

@@ -143,11 +143,14 @@ class CandidateTerms:
         complete.weights = self.single[:, exponents] @ (values @ equation.weights)
         return complete
 
-    def leading_terms(self, axis):
-        """Positions of those with a derivative of the highest order in space, a set."""
+    def leading_terms(self, space):
+        """Positions of those with a derivative of the highest order in space, a set.
+
+        `space` has the coordinates of space.
+        """
         equation = self.equation
         orders = [
-            max(orders[1 - axis] for orders, _ in operator.terms)
+            max(max(orders[i] for i in space) for orders, _ in operator.terms)
             for operator in equation.operators[: equation.n_operators]
         ]
         columns = len(equation.variables) + np.flatnonzero(orders == np.max(orders))

@@ -69,8 +69,9 @@ def _elementary(two_step, given, why_not, most_states=2):
     """Exact states with elementary functions, in space those of a single state."""
     setup, d = two_step.setup, len(two_step.variables)
     names = [t.name for t in setup.equations if t.depends_on is not None]
-    if d > 1 and setup.is_system:
-        why_not = why_not or "in space it is tried for single equations only"
+    if d > 2 or (d > 1 and setup.is_system):
+        single = "in space it is tried for single equations of one coordinate only"
+        why_not = why_not or single
     elif any(given.of_equation(name).n_terms != "auto" for name in names):
         why_not = why_not or 'only n_terms="auto" asks for any terms'
     elif setup.inputs.names:
@@ -103,8 +104,8 @@ def _varying(two_step, given):
 
 def _exactly_varying(two_step, varying, why_not):
     """Exact states in time and space with coefficients that vary with these."""
-    if len(two_step.variables) == 1:
-        why_not = why_not or "it is tried in time and space only"
+    if len(two_step.variables) != 2:
+        why_not = why_not or "it is tried in time and one coordinate of space only"
     return Candidate(_exact(varying), why_not)
 
 

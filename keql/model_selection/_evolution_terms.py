@@ -46,9 +46,6 @@ class TermSearchSettings:
         less than this, linearised at the best one, and without one of its terms, are
         solved for at the end, so many at most: odds of one to twenty, up to which
         rivals are told (Kass and Raftery, "Bayes factors", JASA 90, 1995).
-    n_steps, n_points : int. Steps in time and points in space of the coarse grid on
-        which sets are compared first: on half as many of each a solution takes a tenth
-        of the time.
     """
 
     max_size: int = 3
@@ -61,8 +58,6 @@ class TermSearchSettings:
     better: float = 0.1
     rival: float = 3.0
     n_rivals: int = 3
-    n_steps: int = 20
-    n_points: int = 40
 
 
 class TermSearch:
@@ -94,7 +89,7 @@ class TermSearch:
         self.solve = solve
         self.settings = settings
         self.only_leading = only_leading
-        self._leading = candidates.leading_terms(problem.grid.axis)
+        self._leading = candidates.leading_terms(problem.grid.space)
         self.tried = set()
         self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
         self.has_best_prior, self.coarse = False, None
@@ -329,7 +324,7 @@ def _coarse_first(search, start):
     nearer. If the search was interrupted, that on the coarse grid.
     """
     settings, fine = search.settings, search.problem
-    coarse = fine.with_grid(settings.n_steps, settings.n_points)
+    coarse = fine.on_coarse_grid()
     states = coarse.interpolate_from(fine, start).states
     first = search.on(coarse)
     first.settings = replace(settings, n_rivals=0)  # they are solved for in the end

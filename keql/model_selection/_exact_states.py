@@ -83,6 +83,8 @@ class ExactSearch:
             return True
         if self.is_in_time:
             return self._misses_nothing(exact)
+        if self.is_in_plane:
+            return False
         if self._is_of_fields:
             return self.agreed or self._misses_nothing(exact)
         return predicts_within_noise(exact, self.two_step, self.criteria)
@@ -122,6 +124,11 @@ class ExactSearch:
     def is_in_time(self):
         """Whether equations are ordinary differential equations."""
         return len(self.two_step.variables) == 1
+
+    @property
+    def is_in_plane(self):
+        """Whether space has two coordinates, so that grids are coarse."""
+        return len(self.two_step.variables) > 2
 
     @property
     def _sees_noise(self):

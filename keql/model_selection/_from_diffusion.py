@@ -62,7 +62,6 @@ from keql.operators import parse_operator
 class DiffusionSettings:
     """How pairs of terms are compared.
 
-    n_steps, n_points : int. Steps in time and points in space of the coarse grid.
     spread : float. Part of the squared extent of space that the first diffusion spreads
         over. The first waves cross all of the extent in all of the time.
     first_steps, n_kept, more_steps, fine_steps : int. Steps for each pair; how many of
@@ -70,8 +69,6 @@ class DiffusionSettings:
         fine grid.
     """
 
-    n_steps: int = 20
-    n_points: int = 40
     spread: float = 0.1
     first_steps: int = 3
     n_kept: int = 3
@@ -107,7 +104,8 @@ def fit_from_diffusion(learned, hypothesis, context, settings=None):
     """
     settings = settings or DiffusionSettings()
     is_polynomial = isinstance(learned.equation.basis, PolynomialBasis)
-    if not is_polynomial or are_many(learned, context):
+    in_one = len(learned.variables) == 2  # coordinate of space
+    if not (is_polynomial and in_one) or are_many(learned, context):
         return None
     problem = make_evolution_problem(learned, hypothesis.observation_noise)
     candidates = CandidateTerms(learned.equation)
@@ -165,7 +163,11 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
     is_polynomial = isinstance(learned.equation.basis, PolynomialBasis)
     if not is_polynomial or hypothesis.n_terms is None:
         return None
-    if len(functions) > 1 or learned.observations.periods is not None:
+    if (
+        len(learned.variables) > 2
+        or len(functions) > 1
+        or learned.observations.periods is not None
+    ):
         return None
     problem = make_evolution_problem(learned, hypothesis.observation_noise)
     if problem.grid.order > 1:
@@ -390,8 +392,7 @@ def _best_pair(problem, candidates, diffusion, context, settings):
             problem, start, Backtracking(), max_iter=max_iter, report=report
         )
 
-    coarse = problem.with_grid(settings.n_steps, settings.n_points)
-    coarse = _integrated(coarse)
+    coarse = _integrated(problem.on_coarse_grid())
     states = coarse.start().states
     models = []
     for equation in _pairs(coarse.grid, candidates, diffusion, settings):
@@ -459,7 +460,7 @@ def _pairs(grid, candidates, diffusion, settings):
     """Equations of a diffusion, and of another term that does nothing yet."""
     equation = candidates.equation
     duration = grid.edges[-1] - grid.edges[0]
-    rate = np.ptp(grid.x) ** 2 / duration**grid.order
+    rate = grid.extents[0] ** 2 / duration**grid.order
     if grid.order == 1:
         rate = settings.spread * rate
     origin = np.zeros((1, len(equation.feature_names)))

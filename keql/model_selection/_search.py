@@ -13,7 +13,7 @@ from itertools import islice
 
 from keql._numerics.optimisation import Stop
 from keql._regression.two_step import fit_two_steps
-from keql.equation import find_terms
+from keql.equation import PolynomialBasis, find_terms
 from keql.model_selection._annealing import (
     anneal,
     compare_lengths,
@@ -126,6 +126,10 @@ class _Search:
         """The joint fit with the best kernels, or exact states if it promises less."""
         if self.two_step.setup.is_system:
             return self._joint_system().or_exact(exact)
+        if exact is not None and self.exact.is_in_plane:
+            row = self._row_of_terms(exact)
+            if row is not None:
+                return self._with_terms_of(exact, row).or_exact(exact)
         _, _, first, cubic, varying = self.table[:5]
         self.exact.begin(first.hypothesis)
         family = JointFamily(self.two_step, first.hypothesis, self.context)
@@ -150,6 +154,39 @@ class _Search:
         if not varying.why_not:
             best = self._or_varying(best, varying)
         return best.or_exact(exact)
+
+    def _row_of_terms(self, exact):
+        """The hypothesis of the polynomial that exact states have; None if in doubt."""
+        is_polynomial = isinstance(exact.learned.equation.basis, PolynomialBasis)
+        if self.exact.in_doubt(exact.error) or not is_polynomial:
+            return None
+        names = {f"exact states, {r.hypothesis.name}": r for r in self.table[2:4]}
+        row = names.get(exact.hypothesis.name)
+        return None if row is None or row.why_not else row
+
+    def _with_terms_of(self, exact, row):
+        """The joint fit with the terms of exact states, which have no others.
+
+        With two coordinates of space a grid is coarse, and nothing but initial and
+        boundary values has a prior: evidence tells terms there. A smooth state that
+        meets the equation at collocation points predicts better where there are few
+        observations, but with terms to choose from it bends to superfluous ones.
+        """
+        self.exact.leave_out(self.table[2:5], "the terms are those of exact states")
+        [terms] = self.two_step.setup.equations
+        kernel = exact.learned.equation.basis.kernel
+        hypothesis = replace(
+            row.hypothesis, equation_kernel={terms.name: kernel}, n_terms=None
+        )
+        family = JointFamily(
+            self.exact.two_steps(hypothesis), hypothesis, self.context
+        )
+        kernels = compare_kernels(family)
+        start = warm_start(kernels[0], family)
+        joint = fit_jointly(family, *start[:3])
+        joint = joint.with_residual_dispersion(self.criteria)
+        joint = replace(joint, terms_path=exact.terms_path)
+        return Selection(joint, None, start.error, kernels)
 
     def _joint_system(self):
         """The joint fit of several equations, imposed more and more strictly.

@@ -192,7 +192,7 @@ def test_states_are_stored_with_all_that_they_need(exact):
         (("u", "u_xx"), "u_ttt", ("t", "x"), None),
         (("u", "u_tx", "u_xx"), "u_t", ("t", "x"), 0),
         (("u",), "u_t", ("t",), None),
-        (("u", "u_xx"), "u_t", ("t", "x", "y"), None),
+        (("u", "u_xx"), "u_t", ("t", "x", "y"), 0),
     ],
 )
 def test_evolution_equations_are_recognised(operators, known_part, variables, axis):

@@ -46,7 +46,7 @@ def test_higher_orders_leave_open_up_to_two_values_at_either_end(order):
     name, factor = "u_" + "x" * order, 1.0 if order == 3 else 0.1
     equation = make_equation(("u", name), "u_t", monomial(3), [factor])
     corners = np.array([0.0, 0.0]), np.array([0.5, 2.0])
-    grid = EvolutionGrid(*corners, 0, n_steps=40, n_points=30, n_ends=2)
+    grid = EvolutionGrid(*corners, 0, n_steps=40, n_along=30, n_ends=2)
     response = linear_response(grid, equation, np.zeros(grid.points[..., 0].size))
     found = response @ np.r_[1, equation.weights, solution(grid.boundary)]
     assert_allclose(found, solution(grid.points), rtol=0, atol=1e-4)
@@ -69,7 +69,7 @@ def test_values_come_in_at_one_end_only(speed, axis, solve):
     kernel = monomial(2) + monomial(3) + monomial(4)
     known_part = "u_t" if axis == 0 else "u_x"
     equation = make_equation(operators, known_part, kernel, [0.5, speed, 0.0])
-    grid = EvolutionGrid(np.zeros(2), np.ones(2), axis, n_steps=20, n_points=20)
+    grid = EvolutionGrid(np.zeros(2), np.ones(2), axis, n_steps=20, n_along=20)
     boundary, (t, x) = solution(grid.boundary), grid.boundary.T[[axis, 1 - axis]]
     boundary[(x == (1.0 if speed > 0 else 0.0)) & (t > 0)] = 7.0
     state = np.zeros(grid.points[..., 0].size)
@@ -132,7 +132,7 @@ def test_the_response_is_the_derivative_of_solutions():
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("sizes", [{}, {"n_steps": 20, "n_points": 30}])
+@pytest.mark.parametrize("sizes", [{}, {"n_steps": 20, "n_along": 30}])
 def test_an_equation_is_solved_from_its_boundary_values(axis, sizes):
     operators = ("u", "u_x", "u_xx") if axis == 0 else ("u", "u_t", "u_tt")
     known_part = "u_t" if axis == 0 else "u_x"

@@ -52,7 +52,7 @@ def soliton(points, c=4.0, length=10.0):
     return c / 2 / np.cosh(c**0.5 / 2 * places) ** 2
 
 
-def ring(length=1.0, duration=1.0, n_steps=20, n_points=30, **options):
+def ring(length=1.0, duration=1.0, n_steps=20, n_along=30, **options):
     upper = np.array([duration, 0.0])
     grid = 0, n_steps, n_points
     return EvolutionGrid(np.zeros(2), upper, *grid, period=length, **options)

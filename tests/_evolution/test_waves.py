@@ -41,7 +41,7 @@ def damped(axis=0):
 
 def make_grid(n_steps=20, axis=0):
     upper = UPPER if axis == 0 else UPPER[::-1]
-    return EvolutionGrid(np.zeros(2), upper, axis, n_steps, n_points=30, order=2)
+    return EvolutionGrid(np.zeros(2), upper, axis, n_steps, n_along=30, order=2)
 
 
 def of(function, points, axis=0, **options):

@@ -222,7 +222,7 @@ def evolution():
     learned = LearnedModel(
         observations, ("t", "x"), None, None, noise, [None], (equation,), np.zeros(1)
     )
-    grid = EvolutionGrid(np.zeros(2), np.array([1.0, 2.0]), 0, n_steps=3, n_points=6)
+    grid = EvolutionGrid(np.zeros(2), np.array([1.0, 2.0]), 0, n_steps=3, n_along=6)
     observed = (grid.interpolation(X, u),)
     kernel = Constant(1.5, "fixed") * Matern([0.4, 0.8], "fixed", nu=1.5)
     prior = BoundaryPrior(kernel, 0.2, 3.0, free_noise=False, free_scale=False)
