@@ -166,47 +166,35 @@ class Covariances:
         self._squares = [x * x for x in differences]
 
     def at(self, theta):
-        """The covariance (c, c) at log-hyperparameters (n,), and a function.
+        """The covariance (c, c) at log-hyperparameters (n,), and its slopes in these.
 
-        That takes a symmetric matrix (c, c), and returns the sums of its products with
-        the slopes of the covariance in each of the hyperparameters: (n,).
+        The slopes are a list of n pairs: rows, and a matrix for these and the same
+        columns, beside which all are zero.
         """
         v, lengths = self._read(theta)
         radial, rates = self._scaled.k2, 1 / lengths**2
         rho = 0.5 * sum(map(np.multiply, rates, self._squares))
-        g, slope = radial.profile_derivatives(rho, [0, 1])
-        K, moving = v * g, None
+        g, first = radial.profile_derivatives(rho, [0, 1])
+        K, slopes = v * g, [v * g]
         K += self._offset
+        first *= -v
+        slopes += [
+            rate * (first * square)
+            for rate, square in zip(rates, self._squares, strict=True)
+        ]
         if self._tau.size:
-            moving = self._of_slopes(radial, v, rates, rho, slope)
-            self._put(K, *moving[0])
-
-        def on_hyperparameters(P):
-            inner = P
-            if moving is not None:
-                inner = self._put(P.copy(), 0.0, 0.0)
-            weighted = inner * slope
-            sums = np.array(
-                [
-                    v * np.vdot(inner, g),
-                    *(
-                        -v * rate * np.vdot(weighted, square)
-                        for rate, square in zip(rates, self._squares, strict=True)
-                    ),
-                ]
-            )
-            if moving is not None:
-                sums += self._sums_of_slopes(P, moving)
-            return self._of_free(sums)
-
-        return K, on_hyperparameters
+            first /= -v
+            (rows, own), moving = self._of_slopes(radial, v, rates, rho, first)
+            self._put(K, rows, own)
+            for slope, each in zip(slopes, moving, strict=True):
+                self._put(slope, *each)
+        return K, [(slice(None), slope) for slope in self._of_free(slopes)]
 
     def _put(self, K, rows, own):
-        """K, with the rows and columns of slopes and their own block put in."""
+        """Put the rows and columns of slopes and their own block into K."""
         s = self.slopes
-        K[s], K[:, s] = rows, rows if np.isscalar(rows) else rows.T
+        K[s], K[:, s] = rows, rows.T
         K[s, s] = own
-        return K
 
     def _of_slopes(self, radial, v, rates, rho, slope):
         """Covariances (s, c) with values, (s, s) of slopes, then all their slopes.
@@ -226,17 +214,6 @@ class Covariances:
         on_own[axis] += 2 * (rate * q_t * second - own)
         return (rows, own), [(rows, own), *zip(on_rows, on_own, strict=True)]
 
-    def _sums_of_slopes(self, P, moving):
-        """What the rows and columns of slopes add to sums over P."""
-        rows, own = P[self.slopes].copy(), P[self.slopes, self.slopes].copy()
-        rows[:, self.slopes] = 0.0
-        return np.array(
-            [
-                2 * np.vdot(rows, on_rows) + np.vdot(own, on_own)
-                for on_rows, on_own in moving[1]
-            ]
-        )
-
     def _read(self, theta):
         """The variance, and the lengths (d,)."""
         v, lengths = self._variance, self._lengths
@@ -246,12 +223,13 @@ class Covariances:
             lengths = np.exp(theta)
         return v, np.broadcast_to(lengths, self._d)
 
-    def _of_free(self, sums):
+    def _of_free(self, slopes):
         """Those of free hyperparameters; one length may be that of all coordinates."""
-        parts = [sums[:1]] if self._free_variance else []
+        parts = slopes[:1] if self._free_variance else []
         if self._free_lengths:
-            parts.append(sums[1:] if np.size(self._lengths) > 1 else [sum(sums[1:])])
-        return np.concatenate(parts) if parts else np.empty(0)
+            each = slopes[1:]
+            parts = parts + (each if np.size(self._lengths) > 1 else [sum(each)])
+        return parts
 
 
 class CovariancesOfStates:
@@ -269,19 +247,15 @@ class CovariancesOfStates:
         self._ends = np.cumsum([own.n_dims for own in kernel.kernels])[:-1]
 
     def at(self, theta):
-        """The covariance at log-hyperparameters, and a function, as of one state."""
-        K, found = np.zeros((self._size, self._size)), []
+        """The covariance at log-hyperparameters, and its slopes, as of one state."""
+        K, slopes = np.zeros((self._size, self._size)), []
         for (rows, own), part in zip(
             self._parts, np.split(theta, self._ends), strict=True
         ):
             places = np.ix_(rows, rows)
-            K[places], on_hyperparameters = own.at(part)
-            found.append((places, on_hyperparameters))
-
-        def on_all(P):
-            return np.concatenate([function(P[places]) for places, function in found])
-
-        return K, on_all
+            K[places], on_own = own.at(part)
+            slopes += [(rows, slope) for _, slope in on_own]
+        return K, slopes
 
 
 @dataclass(frozen=True)

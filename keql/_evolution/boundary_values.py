@@ -21,7 +21,7 @@ from keql._numerics.linalg import (
     size_or_one,
     solve_lower,
 )
-from keql._numerics.optimisation import minimise_in_boxes
+from keql._numerics.optimisation import minimise_by_scoring
 from keql._observations.data import expected_noise
 from keql._regression.likelihood import log_densities
 from keql.equation import WeightPosterior
@@ -105,25 +105,32 @@ class BoundaryValueRegression:
     def log_likelihood(self, prior):
         """Log marginal likelihood of the observations, up to a constant.
 
-        With it the gradient with respect to `prior.theta`. The kernel differs from the
-        prior's own one by its hyperparameters at most.
+        With it the gradient with respect to `prior.theta`, and the average information
+        of that. The kernel differs from the prior's own one by its hyperparameters at
+        most.
         """
         return self._log_likelihood(prior.theta)
 
     def _log_likelihood(self, theta):
-        """The same for the logarithms of all hyperparameters, free or not."""
+        """The same for the logarithms of all hyperparameters, free or not.
+
+        With P the inverse covariance of the targets y, and dG its slopes, the gradient
+        is [y^T P dG P y - tr(P dG)] / 2, and y^T P dG P dG' P y / 2 the average of the
+        information that is observed and that which is expected (Gilmour, Thompson and
+        Cullis, "Average information REML", Biometrics 51, 1995).
+        """
         if len(self._seen) < len(self.boundary):
             return self._of_what_is_seen._log_likelihood(theta)
         n = len(theta) - len(self.sizes) - 1
         noise, scale = np.exp(theta[n:-1]), np.exp(theta[-1])
-        K, on_kernel = self._covariance_function.at(theta[:n])
+        K, slopes = self._covariance_function.at(theta[:n])
         variances = [
             noise[levels] ** 2 / data.weights
             for levels, data in zip(self.levels, self.functions, strict=True)
         ]
         whitened = self._whiten(K, variances, scale)
-        # tr[(alpha alpha^T - G^-1) dG] / 2 for each hyperparameter
         pulled, on_noise = np.zeros(K.shape), np.zeros(len(self.sizes))
+        effects = []  # L^-1 dG P y of each function, by columns
         for L, own, r, F, own_variances, levels in zip(
             whitened.factors,
             whitened.parts,
@@ -140,20 +147,26 @@ class BoundaryValueRegression:
             back, inverse = solve_lower(L, explained, transposed=True), inverse_lower(L)
             alpha, by_weights = back[:, 0], np.sum(back[:, 1:] ** 2, axis=1)
             precisions = np.einsum("ij,ij->j", inverse, inverse) - by_weights
-            slopes = own_variances * (alpha**2 - precisions)
-            on_noise += np.bincount(levels, slopes, len(on_noise))
+            on_levels = own_variances * (alpha**2 - precisions)
+            on_noise += np.bincount(levels, on_levels, len(on_noise))
+            of_kernel = [F[:, rows] @ (dK @ along[rows, 0]) for rows, dK in slopes]
+            moved = np.zeros((len(alpha), len(on_noise)))
+            moved[np.arange(len(alpha)), levels] = 2 * own_variances * alpha
+            effects.append(np.column_stack([*of_kernel, inverse @ moved]))
+        on_kernel = [0.5 * np.vdot(pulled[rows][:, rows], dK) for rows, dK in slopes]
         below = whitened.parts[-1]  # R^-1
         weights = below @ whitened.projected
         on_scale = np.sum(weights**2) - self.n_weights + np.sum(below**2)
-        gradient = np.r_[0.5 * on_kernel(pulled), on_noise, on_scale]
-        return -_loss(whitened) - _log_volume(whitened), gradient
+        value = -_loss(whitened) - _log_volume(whitened)
+        gradient = np.r_[on_kernel, on_noise, on_scale]
+        return value, gradient, _average_information(whitened, effects)
 
     def with_best_prior(self, precision=1e-6, box=2.0):
         """The regression with the free hyperparameters of maximum likelihood.
 
         With it minus the log likelihood, up to a constant that only the data decide;
         `precision` is relative, and `box` the largest change of a log-hyperparameter
-        in one run of the optimiser.
+        in one step of the optimiser.
         """
         bounds, is_free = self.prior.bounds(self.sizes), self.prior.is_free
         # In units of the values, so that the stopping rule knows none.
@@ -165,12 +178,13 @@ class BoundaryValueRegression:
 
         def objective(theta):
             values[is_free] = theta
-            value, gradient = self._log_likelihood(values)
-            return -value - shift, -gradient[is_free]
+            value, gradient, information = self._log_likelihood(values)
+            information = information[np.ix_(is_free, is_free)]
+            return -value - shift, -gradient[is_free], information
 
         start = np.clip(values[is_free], *bounds[is_free].T)
-        theta, loss = minimise_in_boxes(
-            objective, start, bounds[is_free], box, options={"ftol": precision}
+        theta, loss = minimise_by_scoring(
+            objective, start, bounds[is_free], box, precision
         )
         return self.with_prior(self.prior.with_theta(theta)), loss
 
@@ -362,6 +376,24 @@ def _log_volume(whitened):
     """Half the log determinant of the covariance of all observations."""
     logs = [np.log(np.diag(L)).sum() for L in whitened.factors]
     return float(sum(logs) + np.log(np.abs(np.diag(whitened.R))).sum())
+
+
+def _average_information(whitened, effects):
+    """The average information of hyperparameters, that of the scale the last of them.
+
+    `effects` are those of the others (N_m, n) of each function, whitened.
+    """
+    n = len(effects)
+    on_weights = whitened.on_weights
+    pairs = zip(on_weights, whitened.residuals, strict=True)
+    along = 2 * sum(Y.T @ r for Y, r in pairs)
+    moved = [
+        np.column_stack([own, Y @ along])
+        for own, Y in zip(effects, on_weights, strict=True)
+    ]
+    inside = sum(own.T @ each for own, each in zip(whitened.parts[:n], moved))
+    total = sum(each.T @ each for each in moved)
+    return 0.5 * (total - inside.T @ inside)
 
 
 def boundary_loss(prior, points, weights, boundary, residuals, variances):

@@ -382,6 +382,64 @@ def minimise_in_boxes(objective, start, bounds, size=1.0, n_boxes=30, options=No
     return result.x, result.fun
 
 
+def minimise_by_scoring(
+    objective, start, bounds, size=2.0, precision=1e-6, max_iter=100, least=1e-10
+):
+    """Minimise minus a log likelihood by damped steps with its information.
+
+    `objective` returns the value, the gradient (n,) and a positive semidefinite
+    information (n, n), as of theta (n,), which are logarithms. A step solves
+
+        (information + damping diag(information)) step = -gradient
+
+    for those that are not at their bounds (n, 2), is shortened until none changes by
+    more than `size`, and is taken if the value falls; the damping follows the ratio of
+    that to what was promised, as in Madsen, Nielsen, Tingleff, "Methods for non-linear
+    least squares problems", 2004, section 3.2. It ends when a step promises less than
+    `precision`, relatively, or no step of `max_iter` does; `least` is the smallest
+    information that counts, in units of the largest.
+    """
+    theta, (value, gradient, information) = start, objective(start)
+    damping, increase = 1e-3, 2.0
+    for _ in range(max_iter):
+        step = _scored_step(theta, gradient, information, bounds, size, damping, least)
+        promised = -gradient @ step - 0.5 * step @ information @ step
+        if not promised > precision * max(1.0, abs(value)):
+            break
+        trial = np.clip(theta + step, *bounds.T)
+        found = objective(trial)
+        gain = (value - found[0]) / promised
+        if gain > 0:
+            theta, (value, gradient, information) = trial, found
+            damping = max(damping * max(1 / 3, 1 - (2 * gain - 1) ** 3), 1e-6)
+            increase = 2.0
+        else:
+            damping, increase = damping * increase, 2 * increase
+    return theta, value
+
+
+def _scored_step(theta, gradient, information, bounds, size, damping, least):
+    """A damped step within bounds; zero for those that are held at theirs."""
+    lower, upper = bounds.T
+    step, free = np.zeros(len(theta)), np.ones(len(theta), dtype=bool)
+    for _ in range(1 + len(theta)):
+        free &= ~((theta <= lower) & (gradient > 0) | (theta >= upper) & (gradient < 0))
+        if not free.any():
+            return step
+        own = information[np.ix_(free, free)]
+        scales = np.maximum(np.diag(own), least * np.max(np.diag(own)))
+        scales = np.maximum(scales, np.finfo(float).tiny)
+        step[:] = 0.0
+        step[free] = -np.linalg.solve(own + damping * np.diag(scales), gradient[free])
+        step /= max(1.0, np.max(np.abs(step)) / size)
+        outside = (theta + step < lower) & (theta <= lower)
+        outside |= (theta + step > upper) & (theta >= upper)
+        if not outside.any():
+            break
+        free &= ~outside
+    return np.clip(theta + step, lower, upper) - theta
+
+
 def _polish(objective, theta, value, bounds, reach=0.1, rounding=1e-5, n_calls=20):
     """Move an optimum to the root of the gradient, unless the value rises there.
 

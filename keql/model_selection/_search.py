@@ -178,9 +178,7 @@ class _Search:
         hypothesis = replace(
             row.hypothesis, equation_kernel={terms.name: kernel}, n_terms=None
         )
-        family = JointFamily(
-            self.exact.two_steps(hypothesis), hypothesis, self.context
-        )
+        family = JointFamily(self.exact.two_steps(hypothesis), hypothesis, self.context)
         kernels = compare_kernels(family)
         start = warm_start(kernels[0], family)
         joint = fit_jointly(family, *start[:3])

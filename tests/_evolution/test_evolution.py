@@ -192,7 +192,13 @@ def test_states_are_stored_with_all_that_they_need(exact):
         (("u", "u_xx"), "u_ttt", ("t", "x"), None),
         (("u", "u_tx", "u_xx"), "u_t", ("t", "x"), 0),
         (("u",), "u_t", ("t",), None),
-        (("u", "u_xx"), "u_t", ("t", "x", "y"), 0),
+        (("u", "u_xx", "u_yy"), "u_t", ("t", "x", "y"), 0),
+        (("u", "u_xx", "u_yy"), "u_t", ("x", "t", "y"), 1),
+        (("u", "u_xx", "u_yy"), "u_tt", ("x", "y", "t"), 2),
+        (("u_x", "u_y"), "u_t", ("x", "y", "t"), 2),
+        (("u", "u_yy"), {"u_tt": 1.0, "u_xx": 1.0}, ("t", "x", "y"), None),
+        (("u", "u_xxxxx", "u_yy"), "u_t", ("t", "x", "y"), None),
+        (("u", "u_xx", "u_zz"), "u_t", ("t", "x", "y", "z"), None),
     ],
 )
 def test_evolution_equations_are_recognised(operators, known_part, variables, axis):
