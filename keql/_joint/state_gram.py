@@ -92,7 +92,7 @@ class StateGram:
         return StateGram.computed(self.members, len(rows), compute)
 
 
-def add_to_all(blocks, own, slopes, left, right, n_entries=2**17):
+def add_to_all(blocks, own, slopes, left, right, first=False, n_entries=2**17):
     """What :func:`add_block` adds for one function, for several at once.
 
     A row of the Gram matrix is multiplied by the slopes of all functions. Products are
@@ -110,20 +110,28 @@ def add_to_all(blocks, own, slopes, left, right, n_entries=2**17):
         products = np.matmul(factors, entries.transpose(1, 2, 0, 3))
         part = np.einsum("irmj,rmj->imj", products, on_right[:, :, columns])
         for m, H in enumerate(blocks):
-            H[rows, columns] += part[:, m]
+            if first:
+                H[rows, columns] = part[:, m]
+            else:
+                H[rows, columns] += part[:, m]
 
 
-def add_block(H, own, slopes, left, right, n_rows=32):
+def add_block(H, own, slopes, left, right, first=False, n_rows=32):
     """Add what one state contributes to T U T^* for two equations, in H (R_e, R_f).
 
-    `left` and `right` are the rows and the points of the equations. Assembled `n_rows`
-    rows at a time, which stay in the cache. For one equation and itself only the upper
-    triangle is.
+    `left` and `right` are the rows and the points of the equations; the `first` state
+    is written where nothing is yet. Assembled `n_rows` rows at a time, which stay in
+    the cache. For one equation and itself only the upper triangle is.
     """
     (left_rows, left_points), (right_rows, right_points) = left, right
     on_left, on_right = slopes[own.members, left_rows], slopes[own.members, right_rows]
     used_left, used_right = _used(on_left), _used(on_right)
+    if first and not (used_left and used_right):
+        H[:] = 0.0
     if not used_left or not used_right:
+        return
+    if own.whole is None and left is right and isinstance(left_points, slice):
+        _add_symmetric(H, own, on_left, left_points.start, first)
         return
     on_left, on_right = on_left[used_left], on_right[used_right]
     for rows, columns in _strips(H.shape, n_rows, left is right):
@@ -131,7 +139,47 @@ def add_block(H, own, slopes, left, right, n_rows=32):
         entries = own.entries(used_left, places[0], used_right, places[1])
         factors = on_left[:, rows].T[:, None, None, :]
         products = np.matmul(factors, entries.transpose(1, 2, 0, 3))[:, :, 0]
-        H[rows, columns] += np.einsum("irj,rj->ij", products, on_right[:, columns])
+        weights, here = on_right[:, columns], H[rows, columns]
+        if first:
+            np.einsum("irj,rj->ij", products, weights, out=here)
+        else:
+            here += np.einsum("irj,rj->ij", products, weights)
+
+
+def _add_symmetric(H, own, slopes, start, first, n_rows=192):
+    """What :func:`add_block` adds for an equation and itself, from separate matrices.
+
+    These are those of operators q >= r at all points, of which the equation has those
+    from `start` on. Tiles (I, J) of `n_rows` rows above the diagonal of H are made of
+    those of the matrices at (I, J), and for q > r of the ones at (J, I), transposed.
+    """
+    tiles = [slice(i, min(i + n_rows, len(H))) for i in range(0, len(H), n_rows)]
+    for k, rows in enumerate(tiles):
+        for columns in tiles[k:]:
+            total = _tile(own, slopes, rows, columns, start)
+            total += _tile(own, slopes, columns, rows, start, differing=True).T
+            if first:
+                H[rows, columns] = total
+            else:
+                H[rows, columns] += total
+
+
+def _tile(own, slopes, rows, columns, start, differing=False):
+    """The sum over q >= r, or those `differing`, of slope_q U_qr slope_r at a tile."""
+    here = slice(start + rows.start, start + rows.stop)
+    there = slice(start + columns.start, start + columns.stop)
+    total, used = np.zeros((rows.stop - rows.start, columns.stop - columns.start)), None
+    for r in range(len(slopes)):
+        parts = [
+            own.blocks[q, r][here, there] * slopes[q, rows, None]
+            for q in range(r + differing, len(slopes))
+            if np.any(slopes[q, rows])
+        ]
+        if parts:
+            used = sum(parts[1:], parts[0])
+            used *= slopes[r, columns]
+            total += used
+    return total
 
 
 def _used(slopes):
