@@ -146,40 +146,33 @@ def add_block(H, own, slopes, left, right, first=False, n_rows=32):
             here += np.einsum("irj,rj->ij", products, weights)
 
 
-def _add_symmetric(H, own, slopes, start, first, n_rows=192):
+def _add_symmetric(H, own, slopes, start, first, n_rows=16):
     """What :func:`add_block` adds for an equation and itself, from separate matrices.
 
-    These are those of operators q >= r at all points, of which the equation has those
-    from `start` on. Tiles (I, J) of `n_rows` rows above the diagonal of H are made of
-    those of the matrices at (I, J), and for q > r of the ones at (J, I), transposed.
+    These are U_qr of operators q >= r at all points, of which the equation has those
+    from `start` on. Each is read once, by rows: where q > r, what it gives below the
+    diagonal of H is added above it.
     """
-    tiles = [slice(i, min(i + n_rows, len(H))) for i in range(0, len(H), n_rows)]
-    for k, rows in enumerate(tiles):
-        for columns in tiles[k:]:
-            total = _tile(own, slopes, rows, columns, start)
-            total += _tile(own, slopes, columns, rows, start, differing=True).T
-            if first:
-                H[rows, columns] = total
-            else:
-                H[rows, columns] += total
-
-
-def _tile(own, slopes, rows, columns, start, differing=False):
-    """The sum over q >= r, or those `differing`, of slope_q U_qr slope_r at a tile."""
-    here = slice(start + rows.start, start + rows.stop)
-    there = slice(start + columns.start, start + columns.stop)
-    total, used = np.zeros((rows.stop - rows.start, columns.stop - columns.start)), None
-    for r in range(len(slopes)):
-        parts = [
-            own.blocks[q, r][here, there] * slopes[q, rows, None]
-            for q in range(r + differing, len(slopes))
-            if np.any(slopes[q, rows])
-        ]
-        if parts:
-            used = sum(parts[1:], parts[0])
-            used *= slopes[r, columns]
-            total += used
-    return total
+    places, n_operators = slice(start, start + len(H)), len(slopes)
+    for rows, columns in _strips(H.shape, n_rows, symmetric=True):
+        points, left = _part_of(places, rows), slopes[:, rows, None]
+        here = H[rows, columns]
+        if first:
+            here[:] = 0.0
+        for q in range(n_operators):
+            part = own.blocks[q, q][points, _part_of(places, columns)] * left[q]
+            part *= slopes[q, columns]
+            here += part
+        mixed = np.zeros((len(here), len(H)))
+        for r in range(n_operators - 1):
+            part = sum(
+                own.blocks[q, r][points, places] * left[q]
+                for q in range(r + 1, n_operators)
+            )
+            part *= slopes[r]
+            mixed += part
+        here += mixed[:, columns]
+        H[: rows.stop, rows] += mixed[:, : rows.stop].T
 
 
 def _used(slopes):
