@@ -1,6 +1,6 @@
 """Burgers' equation learned from one function, imposed at many collocation points.
 
-    OPENBLAS_NUM_THREADS=1 python tests/benchmarks/bench_one_function.py [SOLVER] [K ...]
+    python tests/benchmarks/bench_one_function.py [SOLVER [K ...]]
 
 The equation of a joint fit, its error and that of the state, seconds of the processor
 and the peak of memory, each fit in a process of its own. With the solver "auto" the
