@@ -159,12 +159,10 @@ class DualBlock(Conditions):
         return H
 
     def _observed_part(self, slopes):
-        """T U T^* with the rows of observations by columns; nothing below these yet."""
+        """T U T^* with the rows of observations by columns; the rest is zero."""
         n, n_rows = len(self.values), slopes.shape[1]
-        H = np.empty((n + n_rows, n + n_rows))
+        H = np.zeros((n + n_rows, n + n_rows))
         H[:n, :n] = self.gram_values
-        if not self.gram_states:
-            H[n:, n:] = 0.0
         cross = self.cross.reshape(n, len(slopes), len(self.points))
         for rows, points in self.rows.slices():
             part = cross[:, :, points]
