@@ -20,10 +20,14 @@ from keql._numerics.optimisation import minimise
 
 
 def minimise_joint(problem, start, control, **loop):
-    """:func:`minimise`, on the workers of a cluster if the problem has a client."""
+    """:func:`minimise`, on the workers of a cluster if the problem has a client.
+
+    The model of the last step, of which matrices are a large part of what a fit takes,
+    is let go.
+    """
     n_workers = 0 if problem.client is None else len(problem.client.ncores())
     if min(n_workers, len(problem.blocks)) < 2:
-        return minimise(problem, start, control, **loop)
+        return replace(minimise(problem, start, control, **loop), model=None)
     report, remote = loop.pop("report", None), ClusterProblem(problem, n_workers)
     result = minimise(remote, start, control, report=report, **loop)
     solution = result.solution

@@ -166,7 +166,7 @@ class DualBlock(Conditions):
         cross = self.cross.reshape(n, len(slopes), len(self.points))
         for rows, points in self.rows.slices():
             part = cross[:, :, points]
-            H[:n, n:][:, rows] = np.einsum("nqk,qk->nk", part, slopes[:, rows])
+            np.einsum("nqk,qk->nk", part, slopes[:, rows], out=H[:n, n:][:, rows])
         return H
 
 
@@ -187,12 +187,12 @@ def normal_matrices(blocks, slopes, fewest=4):
     for i, left in enumerate(slices):
         for right in slices[i:]:
             parts = [H[left[0], right[0]] for H in upper]
-            for own in blocks[0].gram_states:
+            for s, own in enumerate(blocks[0].gram_states):
                 if len(blocks) >= fewest:
-                    add_to_all(parts, own, slopes, left, right)
+                    add_to_all(parts, own, slopes, left, right, first=s == 0)
                     continue
                 for H, of_function in zip(parts, slopes, strict=True):
-                    add_block(H, own, of_function, left, right)
+                    add_block(H, own, of_function, left, right, first=s == 0)
     return [H.T for H in matrices]
 
 
@@ -260,15 +260,16 @@ def _state_grams(kernel, given):
 def factorise(H, precisions, a=1.0):
     """Lower Cholesky factor of H / a + diag(1 / precisions).
 
-    Of H only the lower triangle is read. Where jitter is needed, rows and columns are
+    Of H only the lower triangle is read, and so should it be of the factor, which may
+    have anything above the diagonal. Where jitter is needed, rows and columns are
     first scaled to a diagonal near one, by powers of two, which rounds nothing:
     functionals differ in size by orders of magnitude, and what is added against
     rounding should be small beside each.
     """
-    L = cholesky_in_place(_with_noise(H, precisions, a))
+    L = cholesky_in_place(_with_noise(H, precisions, a), clean=False)
     if L is not None:
         return L
-    A = _with_noise(H, precisions, a)
+    A = np.tril(_with_noise(H, precisions, a))
     scale = np.ldexp(1.0, np.frexp(np.diag(A))[1] // 2)
     A /= scale
     A /= scale[:, None]
@@ -277,8 +278,12 @@ def factorise(H, precisions, a=1.0):
     return L
 
 
-def _with_noise(H, precisions, a):
-    A = H / a
+def _with_noise(H, precisions, a, n_columns=128):
+    """The lower triangle of H / a + diag(1 / precisions); above it are no data."""
+    A = np.zeros_like(H)
+    for start in range(0, len(H), n_columns):
+        columns = slice(start, start + n_columns)
+        np.multiply(H[start:, columns], 1 / a, out=A[start:, columns])
     np.einsum("ii->i", A)[:] += 1 / precisions
     return A
 

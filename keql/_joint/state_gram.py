@@ -92,7 +92,7 @@ class StateGram:
         return StateGram.computed(self.members, len(rows), compute)
 
 
-def add_to_all(blocks, own, slopes, left, right, n_entries=2**17):
+def add_to_all(blocks, own, slopes, left, right, first=False, n_entries=2**17):
     """What :func:`add_block` adds for one function, for several at once.
 
     A row of the Gram matrix is multiplied by the slopes of all functions. Products are
@@ -110,20 +110,28 @@ def add_to_all(blocks, own, slopes, left, right, n_entries=2**17):
         products = np.matmul(factors, entries.transpose(1, 2, 0, 3))
         part = np.einsum("irmj,rmj->imj", products, on_right[:, :, columns])
         for m, H in enumerate(blocks):
-            H[rows, columns] += part[:, m]
+            if first:
+                H[rows, columns] = part[:, m]
+            else:
+                H[rows, columns] += part[:, m]
 
 
-def add_block(H, own, slopes, left, right, n_rows=32):
+def add_block(H, own, slopes, left, right, first=False, n_rows=32):
     """Add what one state contributes to T U T^* for two equations, in H (R_e, R_f).
 
-    `left` and `right` are the rows and the points of the equations. Assembled `n_rows`
-    rows at a time, which stay in the cache. For one equation and itself only the upper
-    triangle is.
+    `left` and `right` are the rows and the points of the equations; the `first` state
+    is written where nothing is yet. Assembled `n_rows` rows at a time, which stay in
+    the cache. For one equation and itself only the upper triangle is.
     """
     (left_rows, left_points), (right_rows, right_points) = left, right
     on_left, on_right = slopes[own.members, left_rows], slopes[own.members, right_rows]
     used_left, used_right = _used(on_left), _used(on_right)
+    if first and not (used_left and used_right):
+        H[:] = 0.0
     if not used_left or not used_right:
+        return
+    if own.whole is None and left is right and isinstance(left_points, slice):
+        _add_symmetric(H, own, on_left, left_points.start, first)
         return
     on_left, on_right = on_left[used_left], on_right[used_right]
     for rows, columns in _strips(H.shape, n_rows, left is right):
@@ -131,7 +139,40 @@ def add_block(H, own, slopes, left, right, n_rows=32):
         entries = own.entries(used_left, places[0], used_right, places[1])
         factors = on_left[:, rows].T[:, None, None, :]
         products = np.matmul(factors, entries.transpose(1, 2, 0, 3))[:, :, 0]
-        H[rows, columns] += np.einsum("irj,rj->ij", products, on_right[:, columns])
+        weights, here = on_right[:, columns], H[rows, columns]
+        if first:
+            np.einsum("irj,rj->ij", products, weights, out=here)
+        else:
+            here += np.einsum("irj,rj->ij", products, weights)
+
+
+def _add_symmetric(H, own, slopes, start, first, n_rows=16):
+    """What :func:`add_block` adds for an equation and itself, from separate matrices.
+
+    These are U_qr of operators q >= r at all points, of which the equation has those
+    from `start` on. Each is read once, by rows: where q > r, what it gives below the
+    diagonal of H is added above it.
+    """
+    places, n_operators = slice(start, start + len(H)), len(slopes)
+    for rows, columns in _strips(H.shape, n_rows, symmetric=True):
+        points, left = _part_of(places, rows), slopes[:, rows, None]
+        here = H[rows, columns]
+        if first:
+            here[:] = 0.0
+        for q in range(n_operators):
+            part = own.blocks[q, q][points, _part_of(places, columns)] * left[q]
+            part *= slopes[q, columns]
+            here += part
+        mixed = np.zeros((len(here), len(H)))
+        for r in range(n_operators - 1):
+            part = sum(
+                own.blocks[q, r][points, places] * left[q]
+                for q in range(r + 1, n_operators)
+            )
+            part *= slopes[r]
+            mixed += part
+        here += mixed[:, columns]
+        H[: rows.stop, rows] += mixed[:, : rows.stop].T
 
 
 def _used(slopes):

@@ -32,22 +32,25 @@ def cholesky(A, jitter_exponents=range(-15, -7)):
     )
 
 
-def cholesky_in_place(A, block=5000):
+def cholesky_in_place(A, block=5000, clean=True):
     """Lower Cholesky factor in the memory of A (n, n), in C or in Fortran order.
 
     None if A is not positive definite; A is lost in any case. It is made of columns by
-    the `block`: no other thread of Python runs until LAPACK returns, and one that tells
-    of progress has to.
+    the `block` at most: no other thread of Python runs until LAPACK returns, and one
+    that tells of progress has to. Above the diagonal are zeros, or, if it is not to be
+    `clean`, whatever was there.
     """
     by_columns = A.flags.f_contiguous
-    for begin in range(0, len(A), block):
+    # Blocks of one size: with a small one a large triangle would be copied for it.
+    block = -(-len(A) // max(1, -(-len(A) // block)))
+    for begin in range(0, len(A), max(1, block)):
         own = slice(begin, begin + block)
         if begin:
             A[begin:, own] -= A[begin:, :begin] @ A[own, :begin].T
         part = A[own, own]
         # The lower triangle by rows is, to LAPACK, the upper one by columns.
         given = part if by_columns else part.T
-        factor, info = lapack.dpotrf(given, lower=by_columns, clean=1, overwrite_a=1)
+        factor, info = lapack.dpotrf(given, by_columns, clean, overwrite_a=1)
         # Every entry has a part in a pivot, and LAPACK may take nan for a positive one.
         if info or not np.all(np.isfinite(np.diag(factor))):
             return None
@@ -155,7 +158,7 @@ def _solve_triangle(L, B, transposed, overwrite=False):
     """By LAPACK, which takes columns: to it a triangle by rows is the other one."""
     if not np.size(B):
         return np.zeros(np.shape(B))
-    if L.flags.f_contiguous:
+    if L.strides[0] <= L.strides[1]:
         Z, info = lapack.dtrtrs(L, B, lower=1, trans=transposed, overwrite_b=overwrite)
     else:
         Z, info = lapack.dtrtrs(

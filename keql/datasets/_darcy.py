@@ -68,12 +68,13 @@ class _DarcyTruth:
         labels = X[:, 2] if function is None else np.full(len(X), float(function))
         points = common.check_points(X[:, :2], [0.0, 0.0], [1.0, 1.0])
         values = np.empty(len(X))
-        for label in np.unique(labels):
+        order = np.argsort(labels, kind="stable")
+        different, starts = np.unique(labels[order], return_index=True)
+        for label, rows in zip(different, np.split(order, starts[1:]), strict=True):
             if label not in range(self._n_functions):
                 raise ValueError(
                     f"function={label:g} is not one of 0 to {self._n_functions - 1}."
                 )
-            rows = labels == label
             values[rows] = self._fields(points[rows], int(label), orders)
         return values
 

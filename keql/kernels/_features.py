@@ -4,6 +4,7 @@ Also combinations of the functions of a kernel, where one factor has such a list
 """
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -361,12 +362,23 @@ def combinations(kernel, X, Y, coefficients, orders):
 
 
 def narrow_and_wide(kernel, d):
-    """The factors of a product of which one has few features; None of other kernels."""
-    if isinstance(kernel, Product):
-        for narrow, wide in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
-            if narrow.n_features(d) is not None:
-                return narrow, wide
-    return None
+    """The factors of a product of which one has few features; None of other kernels.
+
+    Of several factors, one of which may be a variance, all that have features are one.
+    """
+    factors = _factors(kernel)
+    narrow = [each for each in factors if each.n_features(d) is not None]
+    if len(factors) == 1 or not narrow:
+        return None
+    wide = [each for each in factors if each.n_features(d) is None] or [narrow.pop()]
+    return reduce(Product, narrow), reduce(Product, wide)
+
+
+def _factors(kernel):
+    """The factors of a product of products; of another kernel itself."""
+    if not isinstance(kernel, Product):
+        return [kernel]
+    return [*_factors(kernel.k1), *_factors(kernel.k2)]
 
 
 def _combine_product(narrow, wide, X, Y, coefficients, orders):

@@ -1,5 +1,6 @@
 """The joint problem in the dual, compared with the plain formulas in dense algebra."""
 
+import itertools
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from keql._joint.dual import (
     normal_matrices,
 )
 from keql._joint.problem import Conditions, JointProblem, Tangent
-from keql._joint.state_gram import StateGram
+from keql._joint.state_gram import StateGram, add_block
 from keql._numerics.parallel import parallel_map
 from keql._observations.data import Sample
 from keql._observations.imposed import Imposed
@@ -636,3 +637,31 @@ def test_functions_that_share_a_matrix_read_it_once():
     for block, own, H in zip(blocks, slopes, together, strict=True):
         alone = np.tril(block.normal_matrix(own))
         np.testing.assert_allclose(np.tril(H), alone, rtol=1e-12, atol=1e-12)
+
+
+def test_parts_of_a_gram_matrix_give_what_the_whole_gives():
+    """Of two states in two equations, at points that follow one another or do not."""
+    rng, n_points, starts = np.random.RandomState(0), 70, (0, 45, 75)
+    grams = []
+    for members in ([0, 1, 2], [3, 4]):
+        A = rng.normal(size=(len(members) * n_points, 9))
+        whole = (A @ A.T).reshape(len(members), n_points, len(members), n_points)
+        pairs = [(q, r) for q in range(len(members)) for r in range(q + 1)]
+        parts = {(q, r): whole[q, :, r] for q, r in pairs}
+        grams.append((np.array(members), whole, parts))
+    slopes = rng.normal(size=(5, starts[-1]))
+    slopes[1:3, : starts[1]] = 0.0
+    places = [slice(20, 65), rng.permutation(n_points)[:30]]
+    rows = [slice(*pair) for pair in itertools.pairwise(starts)]
+    for i, left in enumerate(zip(rows, places, strict=True)):
+        for right in list(zip(rows, places, strict=True))[i:]:
+            shape = [own[0].stop - own[0].start for own in (left, right)]
+            found = {"whole": np.full(shape, np.nan), "parts": np.full(shape, np.nan)}
+            for s, (members, whole, parts) in enumerate(grams):
+                own = StateGram(members, whole)
+                add_block(found["whole"], own, slopes, left, right, first=s == 0)
+                own = StateGram(members, blocks=parts)
+                add_block(found["parts"], own, slopes, left, right, first=s == 0)
+            upper = np.triu if left is right else np.asarray
+            both = [upper(H) for H in found.values()]
+            np.testing.assert_allclose(*both, rtol=1e-12, atol=1e-12)

@@ -95,6 +95,26 @@ def test_solves():
         assert_allclose(solve_cholesky(L, right), np.linalg.solve(A, right), rtol=1e-10)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_triangle_of_a_larger_matrix(order):
+    """A part of an array is in neither order, and solved with as it stands."""
+    wide = np.full((14, 14), np.nan, order=order)
+    wide[2:11, 3:12] = L = cholesky(A)
+    part = wide[2:11, 3:12]
+    assert_allclose(solve_lower(part, B), np.linalg.solve(L, B), rtol=1e-10)
+    transposed = solve_lower(part, B, transposed=True)
+    assert_allclose(transposed, np.linalg.solve(L.T, B), rtol=1e-10)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("block", [4, 9])
+def test_above_the_diagonal_may_be_anything(block, order):
+    given = np.array(A, order=order)
+    given[np.triu_indices(9, 1)] = np.nan
+    found = cholesky_in_place(given, block, clean=False)
+    assert_allclose(np.tril(found), np.linalg.cholesky(A), rtol=1e-12, atol=1e-13)
+
+
 def test_inverse():
     L = cholesky(A)
     before = L.copy()

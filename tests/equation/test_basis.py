@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 
+from keql._numerics.linalg import solve_lower
 from keql.equation._basis import (
     InducingBasis,
     PolynomialBasis,
@@ -154,6 +155,26 @@ def test_functions_that_share_points_share_what_depends_on_these(kernel):
         assert_allclose(found, alone[first:], rtol=0, atol=1e-7)
         # Not each point for every function.
         assert basis._at_shared_points(rows[1:]) is None
+
+
+@pytest.mark.parametrize("place", ["outside", "first", "last"])
+def test_a_variance_does_not_hide_what_functions_share(place):
+    """A product of three factors; two of them are RBF and polynomial."""
+    wide, narrow = RBF(0.5, active_dims=(0,)), Polynomial(1, 1.0, 0.0, active_dims=(1,))
+    variance = Constant(4.0)
+    product = {
+        "outside": variance * (wide * narrow),
+        "first": (variance * wide) * narrow,
+        "last": wide * (narrow * variance),
+    }[place]
+    T = np.random.RandomState(0).normal(size=(8, 2))
+    x = np.tile(np.linspace(0, 1, 3), 10)
+    S = np.column_stack([x, np.linspace(-1, 1, 30)])
+    basis = InducingBasis(product, T)
+    phi, by_point, _ = basis._at_shared_points(S)
+    assert (phi.shape, by_point.shape) == ((30, 2), (3, 2, 8))
+    features = solve_lower(basis.cholesky, product(T, S)).T
+    assert_allclose(basis(S), features, rtol=0, atol=1e-10)
 
 
 def test_inducing_features_are_orthonormal():
