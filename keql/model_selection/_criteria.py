@@ -43,6 +43,11 @@ class Criteria:
     elementary : float. The same that it has no elementary functions: odds that call for
         strong evidence, as those of `rival`. Beside it, each of them has the odds of
         one among all of the table.
+    driven : float. The same that no white noise drives the states: odds that call for
+        strong evidence. Its level is of maximum likelihood.
+    worth_noise : float. What such noise has to add to the log evidence of exact states,
+        with their own terms, for others to be looked for: it was 0.3 at most for 27
+        equations that hold exactly.
     noise_limited : float. Error, in units of the observation noise, up to which noise
         hides whether another fit predicts better.
     exact_size, exact_noise : float. Error of exact states, in units of the size of the
@@ -107,6 +112,8 @@ class Criteria:
     rival: float = 3.0
     wider: float = 7.0
     elementary: float = 3.0
+    driven: float = 3.0
+    worth_noise: float = 1.0
     noise_limited: float = 2.0
     exact_size: float = 5e-3
     exact_noise: float = 1.5
@@ -178,6 +185,23 @@ def _are_monomials(terms):
     """Whether names of terms are products of whole powers of features."""
     texts = [name.rpartition(": ")[2] for name in terms]
     return all(re.fullmatch(r"[\w^ ]+", text) for text in texts)
+
+
+def is_better(fit, other, criteria):
+    """Whether trajectories predict clearly better than others.
+
+    Or better, and their terms are strongly more probable: those of one hypothesis from
+    different starts have the same prior.
+    """
+    if fit.error < criteria.clearly_better * other.error:
+        return True
+    if fit.hypothesis.name != other.hypothesis.name or fit.error > other.error:
+        return False
+    logs = [
+        each.log_evidences.get(frozenset(each.term_names), np.nan)
+        for each in (fit, other)
+    ]
+    return logs[0] - logs[1] > criteria.rival
 
 
 def correlation_of_neighbours(residuals, observations):
