@@ -113,12 +113,12 @@ def _driven(two_step, given, widest, why_not):
     return Candidate(hypothesis, why_not or _why_no_distances(two_step))
 
 
-def why_not_driven(fit, two_step, criteria, misses):
+def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):
     """Why white noise in the equations is not tried beside exact states, or empty.
 
-    It is where the equations depend on time, or the fit misses what it should not; or
-    if noise adds to the evidence of the terms that it has, in the problem linearised
-    there: no other terms are solved for.
+    It is where equations depend on time; or if noise adds to the evidence of the terms
+    that the fit has, in the problem linearised there: no other terms are solved for,
+    and levels are searched in few steps.
 
     fit : Fit or None. Exact states.
     misses : bool. Whether they miss observations by more than these allow.
@@ -131,13 +131,15 @@ def why_not_driven(fit, two_step, criteria, misses):
         return "exact data are met without it"
     equations = fit.learned.equations
     on_time = [e.gradient(e.training_features)[:, 0] for e in equations]
-    if misses or np.any(on_time):
+    if np.any(on_time):
         return ""
     problem = fit.problem.driven(units_of_noise(fit.learned))
-    model = problem.linearise(problem.evaluate(fit.result.solution))
-    gain = -np.inf if model is None else model.log_evidence()
-    if gain > fit.model.log_evidence() + criteria.worth_noise:
-        return ""
+    responses = problem.responses(fit.result.solution)
+    if responses is not None:
+        regression = problem.regression(fit.result.solution, responses)
+        evidence = regression.with_best_prior(max_iter, tol).log_evidence()
+        if evidence > fit.model.log_evidence() + criteria.worth_noise:
+            return ""
     return "noise in the equations makes the data no more probable"
 
 
