@@ -146,18 +146,20 @@ def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):
 def or_driven(fit, other, criteria):
     """A Fit or None, or another one whose states white noise drives, if more probable.
 
-    Either is told beside the other, as one of its sets of terms, if it has other terms.
-    What drives states is white noise only if it leaves innovations that do not follow
-    one another (Mehra, "On the identification of variances and adaptive Kalman
-    filtering", IEEE Transactions on Automatic Control 15, 1970).
+    Either is told beside the other, as one of its sets of terms, if it has other terms
+    and is about as probable. What drives states is white noise only if it leaves
+    innovations that do not follow one another (Mehra, "On the identification of
+    variances and adaptive Kalman filtering", IEEE Transactions on Automatic Control 15,
+    1970): if they do, it is told at most.
     """
     innovations = np.concatenate(other.model.regression.innovations)
     order = correlation_of_neighbours(innovations, other.observations)
+    is_white = order < criteria.random
     spread = PredictionScale(other.observations).spread
-    if order > criteria.systematic or other.error > criteria.explains * spread:
+    if other.error > criteria.explains * spread:
         return fit
     if fit is None:
-        return other
+        return other if is_white else None
     fits = fit, other
     terms = [frozenset(each.term_names) for each in fits]
     best = [
@@ -166,12 +168,13 @@ def or_driven(fit, other, criteria):
     values = [each.model.log_evidence() for each in fits]
     if None not in best:
         values = [step.log_evidence for step in best]
-    odds = values[1] - values[0] - criteria.driven
-    chosen, left = (1, 0) if odds > 0 else (0, 1)
+    values[1] -= criteria.driven
+    taken = values[1] > values[0] and is_white
+    chosen, left = (1, 0) if taken else (0, 1)
     path = fits[chosen].terms_path
     if None not in best and terms[0] != terms[1]:
         names = *best[left].terms, "white noise" if left else "no white noise"
-        evidence = values[chosen] - abs(odds)
+        evidence = best[chosen].log_evidence + values[left] - values[chosen]
         told = {"terms": names, "log_evidence": evidence, "coefficients": None}
         path = [*path, best[left]._replace(**told)]
     return replace(fits[chosen], terms_path=path)

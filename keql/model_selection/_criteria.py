@@ -73,7 +73,8 @@ class Criteria:
         may exceed one: right equations were resolved to 1.2e-4 of the size, four wrong
         terms that made up for the grid to 4.7e-4.
     random : float. Correlation of the errors of neighbouring observations, in standard
-        errors of those that are independent, up to which errors are as random as noise.
+        errors of those that are independent, up to which errors are as random as noise,
+        and innovations of driven states those of white noise.
     approximate : float. Error, in units of the size of the observations, up to which it
         may be that of an equation that describes exact data approximately: polynomials
         in the place of other functions come as near as 1e-4 to 1e-3.

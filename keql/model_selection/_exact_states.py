@@ -57,7 +57,7 @@ class ExactSearch:
         self.size = PredictionScale(two_step.observations).size
         self.table, self.agreed, self.spreads = table, False, True
         self.direct, self.wave, self.so_far = {}, None, None
-        self.tries_noise = False
+        self.tries_noise, self.is_driven = False, False
         self.found = {}  # what was found of families of joint problems
         self.compared = []  # hypotheses, and results that were compared with theirs
         self.not_tried = [
@@ -206,7 +206,9 @@ class ExactSearch:
         other = or_stopped(fit, fit_trajectories, *given)
         if other is None or other.result.interrupted:
             return fit and (fit.stopped(other.result.stop) if other else fit)
-        return self._keep(or_driven(fit, other, self.criteria))
+        found = or_driven(fit, other, self.criteria)
+        self.is_driven = fit is not None and found.finds_noise
+        return self._keep(found)
 
     def _by_evidence(self, best, other):
         """Trajectories, and those of a wider hypothesis that may be better, or None.
@@ -346,7 +348,7 @@ class ExactSearch:
         if not self.is_in_time:
             return predicts_within_noise(fit, *self.known, fit.problem.prior.noise)
         if fit.is_driven:
-            return fit.finds_noise or not self.in_doubt(fit.error)
+            return self.is_driven or not self.in_doubt(fit.error)
         if self._sees_noise:
             return self.convinces(fit)
         return fit.error < self.criteria.nothing_missed * self.size
