@@ -116,7 +116,7 @@ def _driven(two_step, given, widest, why_not):
 def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):
     """Why white noise in the equations is not tried beside exact states, or empty.
 
-    It is where equations depend on time; or if noise adds to the evidence of the terms
+    It is where equations depend on time, or predict poorly; or if noise adds to the evidence of the terms
     that the fit has, in the problem linearised there: no other terms are solved for,
     and levels are searched in few steps.
 
@@ -131,7 +131,7 @@ def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):
         return "exact data are met without it"
     equations = fit.learned.equations
     on_time = [e.gradient(e.training_features)[:, 0] for e in equations]
-    if np.any(on_time):
+    if np.any(on_time) or fit.predicts_poorly(criteria):
         return ""
     problem = fit.problem.driven(units_of_noise(fit.learned))
     responses = problem.responses(fit.result.solution)
@@ -155,11 +155,9 @@ def or_driven(fit, other, criteria):
     innovations = np.concatenate(other.model.regression.innovations)
     order = correlation_of_neighbours(innovations, other.observations)
     is_white = order < criteria.random
-    spread = PredictionScale(other.observations).spread
-    if other.error > criteria.explains * spread:
-        return fit
     if fit is None:
-        return other if is_white else None
+        most = criteria.explains * PredictionScale(other.observations).spread
+        return other if is_white and other.error < most else None
     fits = fit, other
     terms = [frozenset(each.term_names) for each in fits]
     best = [
