@@ -116,9 +116,9 @@ def _driven(two_step, given, widest, why_not):
 def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):
     """Why white noise in the equations is not tried beside exact states, or empty.
 
-    It is where equations depend on time, or predict poorly; or if noise adds to the evidence of the terms
-    that the fit has, in the problem linearised there: no other terms are solved for,
-    and levels are searched in few steps.
+    It is where equations depend on time, or predict poorly; or if noise adds to the
+    evidence of the terms that the fit has, in the problem linearised there: no other
+    terms are solved for, and levels are searched in few steps.
 
     fit : Fit or None. Exact states.
     misses : bool. Whether they miss observations by more than these allow.
