@@ -147,7 +147,8 @@ class TrajectoryProblem:
             those that hold exactly.
         """
         ones, first = np.ones(len(units)), self.limits.first_drive
-        prior = replace(self.prior, drive=ones, first_drive=first)
+        lowest = self.prior.lowest * self.limits.least_beside / self.limits.least_noise
+        prior = replace(self.prior, lowest=lowest, drive=ones, first_drive=first)
         return replace(
             self, prior=prior, process=process_noise(self.learned.setup, units)
         )

@@ -389,6 +389,8 @@ class TrajectoryLimits:
         the state; of their derivatives, over the time between observations.
     least_noise : float. Lowest noise level that is found, in units of the size of the
         state; above the errors of integration.
+    least_beside : float. The same beside noise in the equations whose level is found:
+        where this explains all, nothing tells a lower one, and steps would be short.
     first_noise : tuple of float. Noise levels at one of which a search for that of most
         likelihood begins, beside noise in the equations, in units of the size of the
         state: from below one in a thousand it would not come to one in ten.
@@ -403,6 +405,7 @@ class TrajectoryLimits:
     largest_growth: float = 1e12
     spread: float = 100.0
     least_noise: float = 1e-8
+    least_beside: float = 1e-4
     first_noise: tuple = (1e-3, 1e-2, 1e-1)
     first_drive: tuple = (1e-2, 1e-1, 1.0)
     accuracy: float = 1e-11
