@@ -1,6 +1,7 @@
 """White noise in equations whose level is found: slopes, limits and invariances."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from keql._evolution.flow import NoisyRows, WhiteNoise
 from keql._evolution.initial_values import InitialPrior, NoisyRegression
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import RBF, Polynomial
-from keql.model_selection._candidates import candidates
+from keql.model_selection._candidates import candidates, or_driven
+from keql.model_selection._criteria import Criteria
+from keql.model_selection._fewer_terms import TermsStep, most_probable
 
 DRIVES = np.array([0.8, 1.7])
 
@@ -216,3 +219,56 @@ def test_what_is_given_is_kept(given, reason):
     hypothesis = Hypothesis(**{"n_terms": "auto"} | given)
     row = candidates(two_step, hypothesis, FitSettings())[-1]
     assert (row.hypothesis.constraint, row.why_not) == ("driven", reason)
+
+
+# --- which of both is taken -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """A fit with terms, and what its innovations are."""
+
+    term_names: tuple
+    log_evidence: float
+    innovations: np.ndarray | None = None
+    terms_path: tuple = ()
+    error: float = 0.1
+
+    def __post_init__(self):
+        if not self.terms_path:
+            step = TermsStep(self.term_names, 0.0, 1.0, 0.1, self.log_evidence, {})
+            object.__setattr__(self, "terms_path", [step])
+
+    @property
+    def model(self):
+        regression = SimpleNamespace(innovations=[self.innovations])
+        return SimpleNamespace(
+            regression=regression, log_evidence=lambda: self.log_evidence
+        )
+
+    @property
+    def observations(self):
+        data = SimpleNamespace(values=np.zeros(20), index=np.zeros(20, dtype=int))
+        return SimpleNamespace(functions=[data])
+
+
+WHITE, SLOW = np.tile([1.0, -1.0], 10), np.repeat([1.0, -1.0], 10)
+
+
+@pytest.mark.parametrize(
+    ("gain", "innovations", "taken", "told"),
+    [
+        (10.0, WHITE, "driven", -7.0),
+        (-2.0, WHITE, "exact", -5.0),
+        (10.0, SLOW, "exact", 7.0),
+    ],
+)
+def test_the_more_probable_is_taken_if_noise_is_white(gain, innovations, taken, told):
+    exact = Found(("u", "t u"), 5.0)
+    driven = Found(("u",), 5.0 + gain, innovations)
+    chosen = or_driven(exact, driven, Criteria())
+    assert chosen.term_names == {"exact": exact, "driven": driven}[taken].term_names
+    known = most_probable(chosen.terms_path)
+    left = {"exact": {"u", "white noise"}, "driven": {"u", "t u", "no white noise"}}
+    odds = known[frozenset(left[taken])].log_evidence - chosen.log_evidence
+    assert odds == pytest.approx(told)
