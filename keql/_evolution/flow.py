@@ -152,6 +152,10 @@ class ProcessNoise:
     levels: np.ndarray
     distances: np.ndarray
 
+    def times(self, factors):
+        """The noise with levels (E,) times as high."""
+        return replace(self, levels=self.levels * factors)
+
     def near(self, flow, t, y, units):
         """The WhiteNoise of a flow at times (n,) and y (n, D)."""
         return flow.driven(t, y, self.levels * np.sqrt(self.distances), units)
@@ -198,19 +202,30 @@ class WhiteNoise:
             return np.full_like(exponents, np.nan)
         return linalg.expm(exponents) / ratios
 
-    def root(self, h, n_points=5):
+    def root(self, h):
         """A root (n, D, D) of the covariance of what the noise adds in times h (n,).
 
+        The times may be negative.
+        """
+        return compressed(np.concatenate(self._parts(h), axis=2))
+
+    def roots(self, h):
+        """Roots (n, D, E D) of the covariances of each of the E loads, side by side."""
+        each = np.moveaxis(np.stack(self._parts(h), axis=3), 2, 0)
+        return np.concatenate([*compressed(each)], axis=2)
+
+    def _parts(self, h, n_points=5):
+        """Summands (n, D, E) of a root of the covariance, for each of some times.
+
         By Gauss's quadrature of exp(J s) B B^T exp(J s)^T over s, of order 10: no
-        covariance is factorised, which may be singular, or zero. The times may be
-        negative.
+        covariance is factorised, which may be singular, or zero.
         """
         places, shares = np.polynomial.legendre.leggauss(n_points)
         parts = []
         for place, share in zip((1 + places) / 2, shares / 2, strict=True):
             width = np.sqrt(share * np.abs(h))[:, None, None]
             parts.append(width * (self.transition(place * h) @ self.loads))
-        return compressed(np.concatenate(parts, axis=2))
+        return parts
 
 
 def compressed(roots):
@@ -239,6 +254,7 @@ class NoisyRows:
     residuals : ndarray of shape (n,). Observations less what the nodes are.
     nodes, entries : ndarray of shape (n,). Which node and which entry of it each is.
     initial, index, weights : ndarray. As of Rows.
+    n_sources : int. The columns of R_k are those of so many noises, side by side.
     """
 
     transitions: np.ndarray
@@ -250,6 +266,12 @@ class NoisyRows:
     initial: np.ndarray
     index: np.ndarray
     weights: np.ndarray
+    n_sources: int = 1
+
+    def driven(self, factors):
+        """The same with the noise of each source times a factor (n_sources,)."""
+        columns = self.roots.shape[2] // self.n_sources
+        return replace(self, roots=self.roots * np.repeat(factors, columns))
 
     @cached_property
     def observed(self):
@@ -260,9 +282,14 @@ class NoisyRows:
             parts = self.transitions[start], self.roots[start], self.added[start]
             for k in range(start + 1, stop):
                 step = self.transitions[k]
-                root = np.hstack([step @ parts[1], self.roots[k]])
+                pairs = zip(
+                    np.split(step @ parts[1], self.n_sources, axis=1),
+                    np.split(self.roots[k], self.n_sources, axis=1),
+                    strict=True,
+                )
+                roots = [_compressed_one(np.hstack(pair)) for pair in pairs]
                 own = step @ parts[2] + self.added[k]
-                parts = step @ parts[0], _compressed_one(root), own
+                parts = step @ parts[0], np.hstack(roots), own
             for every, part in zip((A, R, added), parts, strict=True):
                 every.append(part)
         return replace(
@@ -384,6 +411,25 @@ class Smoother:
         after = np.swapaxes(self.own.transitions, 1, 2) @ self.backward.later[1:]
         response[:-1] += L @ (np.swapaxes(L, 1, 2) @ after)
         return response
+
+    def sizes_of_jumps(self, change, root):
+        """Sums of squares of the jumps of each source, and how much is known of these.
+
+        The first (n_sources,) as :meth:`squared_jumps`; the second the same as what
+        they are expected to be if the noise has the right size (MacKay, "Bayesian
+        interpolation", Neural Computation 4, 1992, section 4.4). `root` is that of the
+        covariance of weights and initial values.
+        """
+        back = np.swapaxes(self.own.roots, 1, 2)
+        jumps = back @ self.backward.later[1:]
+        squares = (jumps @ change) ** 2
+        known = np.sum((back @ self.backward.information[1:]) * back, axis=2)
+        known = known - np.sum((jumps[:, :, 1:] @ root) ** 2, axis=2)
+        n = self.own.n_sources
+        return [
+            np.array([np.sum(part) for part in np.split(each, n, axis=1)])
+            for each in (squares, known)
+        ]
 
     def squared_jumps(self, change):
         """Sum of squares of the jumps in units of their noise, where these change."""

@@ -49,6 +49,9 @@ class InitialPrior:
     max_scale : float.
     first_noise : ndarray of shape (k, J). With noise in the equations, levels at one of
         which the search for the most likely ones begins.
+    drive : ndarray of shape (E,) or None. Factors of the noise in each equation if its
+        level is found by maximum likelihood, too.
+    first_drive : tuple of float. Such factors, as those of `first_noise`.
     """
 
     spread: np.ndarray
@@ -58,6 +61,13 @@ class InitialPrior:
     scale: float = 1.0
     max_scale: float = 1e3
     first_noise: np.ndarray | None = None
+    drive: np.ndarray | None = None
+    first_drive: tuple = ()
+
+    @property
+    def levels(self):
+        """All that is of maximum likelihood."""
+        return np.r_[self.noise, self.scale, [] if self.drive is None else self.drive]
 
 
 @dataclass(frozen=True)
@@ -284,10 +294,9 @@ class InitialValueRegression:
         best = self
         for _ in range(max_iter):
             prior = best._better_prior()
-            before = np.r_[best.prior.noise, best.prior.scale]
-            after = np.r_[prior.noise, prior.scale]
+            change = np.log(prior.levels / best.prior.levels)
             best = best._with(prior)
-            if np.max(np.abs(np.log(after / before))) < tol:
+            if np.max(np.abs(change)) < tol:
                 break
         return best
 
@@ -328,12 +337,15 @@ class NoisyRegression(InitialValueRegression):
 
     def __init__(self, noisy, center, prior, known=None):
         self.noisy = noisy
-        if known is not None and np.array_equal(known.prior.noise, prior.noise):
+        if known is not None and _are_equally_noisy(known.prior, prior):
             self.smoothers = known.smoothers
         else:
+            driven = noisy
+            if prior.drive is not None:
+                driven = [own.driven(prior.drive) for own in noisy]
             self.smoothers = [
                 Smoother(own, prior.noise[own.index] / np.sqrt(own.weights))
-                for own in noisy
+                for own in driven
             ]
         p, rows = len(center), []
         for own, smoother in zip(noisy, self.smoothers, strict=True):
@@ -359,11 +371,54 @@ class NoisyRegression(InitialValueRegression):
         the most likely of some levels.
         """
         best, prior = self, self.prior
+        drives = [prior.drive * factor for factor in prior.first_drive]
+        prior, levels = replace(prior, first_drive=()), [prior.noise]
         if np.any(prior.free_noise & (prior.noise < prior.first_noise[0])):
-            levels = np.where(prior.free_noise, prior.first_noise, prior.noise)
-            others = [self._with(replace(prior, noise=each)) for each in levels]
-            best = max([self, *others], key=lambda each: each.log_evidence())
+            levels += [*np.where(prior.free_noise, prior.first_noise, prior.noise)]
+        if drives or len(levels) > 1:
+            others = [
+                self._with(replace(prior, noise=noise, drive=drive))
+                for noise in levels
+                for drive in drives or [prior.drive]
+            ]
+            best = max(others, key=lambda each: each.log_evidence())
         return super(NoisyRegression, best).with_best_prior(max_iter, tol)
+
+    def _better_prior(self, most=10.0, least_known=0.1):
+        """The same with the noise of the equations that suits its jumps better.
+
+        Within a factor; of which next to nothing is known keeps its level.
+        """
+        prior = super()._better_prior()
+        if prior.drive is None:
+            return prior
+        change, initial = self.changes
+        squares, known = np.sum(
+            [
+                smoother.sizes_of_jumps(np.concatenate([[1.0], change, own]), root)
+                for smoother, root, own in zip(
+                    self.smoothers, self._roots(), initial, strict=True
+                )
+            ],
+            axis=0,
+        )
+        ratio = np.sqrt(squares / np.maximum(known, least_known))
+        ratio = np.where(known > least_known, np.clip(ratio, 1 / most, most), 1.0)
+        return replace(prior, drive=prior.drive * ratio)
+
+    @property
+    def innovations(self):
+        """What each observation of a function adds to those before it, a list of (n,).
+
+        In units of its standard deviation: independent if the noise is white.
+        """
+        change, initial = self.changes
+        return [
+            smoother.innovations
+            @ np.concatenate([[1.0], change, own])
+            / smoother.deviations
+            for smoother, own in zip(self.smoothers, initial, strict=True)
+        ]
 
     @cached_property
     def _in_units_of_noise(self):
@@ -392,3 +447,10 @@ class NoisyRegression(InitialValueRegression):
     @property
     def _leverages(self):
         return self._in_units_of_noise[1]
+
+
+def _are_equally_noisy(prior, other):
+    """Whether observations and equations have the same noise."""
+    return np.array_equal(prior.noise, other.noise) and (
+        prior.drive is None or np.array_equal(prior.drive, other.drive)
+    )

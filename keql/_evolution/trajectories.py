@@ -35,41 +35,13 @@ from keql._evolution.trajectory import (
     DrivenNodes,
     NoisyTrajectory,
     Trajectory,
+    TrajectoryLimits,
     entry_of,
     nodes_of,
     values_at,
 )
 from keql._numerics.linalg import rms, size_or_one
 from keql._observations.data import noise_range
-
-
-@dataclass(frozen=True)
-class TrajectoryLimits:
-    """How trajectories are divided, and which are too long.
-
-    steps : int. Steps between the first and the last time at least; those of order 8
-        that resolve twenty oscillations to about nine digits.
-    largest_growth : float. Factor by which perturbations of the initial values may
-        grow until they are lost in rounding errors.
-    spread : float. Prior standard deviation of initial values, in units of the size of
-        the state; of their derivatives, over the time between observations.
-    least_noise : float. Lowest noise level that is found, in units of the size of the
-        state; above the errors of integration.
-    first_noise : tuple of float. Noise levels at one of which a search for that of most
-        likelihood begins, beside noise in the equations, in units of the size of the
-        state: from below one in a thousand it would not come to one in ten.
-    accuracy : float. Error of a step, in units of the size of the state, below which
-        it is not divided.
-    part_of_noise : float. The same of all steps together, in units of the noise.
-    """
-
-    steps: int = 200
-    largest_growth: float = 1e12
-    spread: float = 100.0
-    least_noise: float = 1e-8
-    first_noise: tuple = (1e-3, 1e-2, 1e-1)
-    accuracy: float = 1e-11
-    part_of_noise: float = 1e-3
 
 
 @dataclass(frozen=True)
@@ -163,8 +135,31 @@ class TrajectoryProblem:
         if not np.isfinite(regression.loss):
             return None
         problem = replace(self, prior=regression.prior)
+        if regression.prior.drive is not None:
+            problem, responses = problem._with_found_noise(responses)
         given = problem, iterate, *problem.smoothed(responses)
         return TrajectoryModel(*given, regression)
+
+    def driven(self, units):
+        """The problem with noise in its equations whose level is to be found.
+
+        units : ndarray of shape (E,). Sizes of what the equations explain; zero for
+            those that hold exactly.
+        """
+        ones, first = np.ones(len(units)), self.limits.first_drive
+        lowest = self.prior.lowest * self.limits.least_beside / self.limits.least_noise
+        prior = replace(self.prior, lowest=lowest, drive=ones, first_drive=first)
+        return replace(
+            self, prior=prior, process=process_noise(self.learned.setup, units)
+        )
+
+    def _with_found_noise(self, responses):
+        """The problem whose process has the level that is found, and its NoisyRows."""
+        drive = self.prior.drive
+        prior = replace(self.prior, drive=np.ones_like(drive), first_drive=())
+        process = [own.times(drive) for own in self.process]
+        responses = [own.driven(drive) for own in responses]
+        return replace(self, prior=prior, process=process), responses
 
     def responses(self, iterate):
         """What :meth:`Flow.respond` says of each function; None if one diverges.
@@ -222,7 +217,8 @@ class TrajectoryProblem:
         noise = self.process[m].between(flow, times, nodes, self.prior.spread)
         if not (np.all(np.isfinite(ends)) and np.all(np.isfinite(slopes))):
             return None
-        roots = noise.root(h)
+        is_found = self.prior.drive is not None
+        roots = noise.roots(h) if is_found else noise.root(h)
         if not np.all(np.isfinite(roots)):
             return None
         own = NoisyRows(
@@ -235,6 +231,7 @@ class TrajectoryProblem:
             nodes[0],
             data.index,
             data.weights,
+            noise.loads.shape[2] if is_found else 1,
         )
         first = self._smoother(own.observed)
         is_tame = first.is_tame(self.prior.spread, self.limits.largest_growth)
@@ -466,13 +463,16 @@ class TrajectoryModel:
         return states
 
 
-def make_trajectory_problem(learned, given_noise, limits=None, equation_noise=None):
+def make_trajectory_problem(
+    learned, given_noise, limits=None, equation_noise=None, finds_noise=False
+):
     """The problem of exact trajectories for a learned model.
 
     The equations can be integrated (:func:`why_no_trajectories` says so).
     `given_noise` (J,) has the noise levels of the observed operators; nan where they
     are found. `equation_noise` (E,) has those of the equations, nan or zero for those
-    that hold exactly; None: all do.
+    that hold exactly; None: all do. With `finds_noise` those are units of levels that
+    are found.
     """
     limits, observations = limits or TrajectoryLimits(), learned.observations
     flow = flow_of(learned, 0)
@@ -496,4 +496,5 @@ def make_trajectory_problem(learned, given_noise, limits=None, equation_noise=No
         first_noise=np.outer(limits.first_noise, sizes),
     )
     process = process_noise(learned.setup, equation_noise)
-    return TrajectoryProblem(learned, times, prior, limits, process)
+    problem = TrajectoryProblem(learned, times, prior, limits, process)
+    return problem.driven(equation_noise) if finds_noise else problem

@@ -377,6 +377,41 @@ class NoisyTrajectory(Trajectory):
         return sum(np.sum(part**2, axis=1) for part in parts)
 
 
+@dataclass(frozen=True)
+class TrajectoryLimits:
+    """How trajectories are divided, and which are too long.
+
+    steps : int. Steps between the first and the last time at least; those of order 8
+        that resolve twenty oscillations to about nine digits.
+    largest_growth : float. Factor by which perturbations of the initial values may
+        grow until they are lost in rounding errors.
+    spread : float. Prior standard deviation of initial values, in units of the size of
+        the state; of their derivatives, over the time between observations.
+    least_noise : float. Lowest noise level that is found, in units of the size of the
+        state; above the errors of integration.
+    least_beside : float. The same beside noise in the equations whose level is found:
+        where this explains all, nothing tells a lower one, and steps would be short.
+    first_noise : tuple of float. Noise levels at one of which a search for that of most
+        likelihood begins, beside noise in the equations, in units of the size of the
+        state: from below one in a thousand it would not come to one in ten.
+    first_drive : tuple of float. The same of the noise of equations, where its level is
+        found, in units of the size of what they explain.
+    accuracy : float. Error of a step, in units of the size of the state, below which
+        it is not divided.
+    part_of_noise : float. The same of all steps together, in units of the noise.
+    """
+
+    steps: int = 200
+    largest_growth: float = 1e12
+    spread: float = 100.0
+    least_noise: float = 1e-8
+    least_beside: float = 1e-4
+    first_noise: tuple = (1e-3, 1e-2, 1e-1)
+    first_drive: tuple = (1e-2, 1e-1, 1.0)
+    accuracy: float = 1e-11
+    part_of_noise: float = 1e-3
+
+
 def entry_of(operator, layout):
     """Position in y of a derivative below the highest of a state."""
     state, (order,), _ = operator.parts[0]

@@ -47,9 +47,9 @@ class Hypothesis:
     Free hyperparameters of the kernels, those of the states and of P, are a start. A
     polynomial P has `n_terms` terms, an int, or "auto" to choose them; None: all. The
     noise levels are standard deviations, in the units of y and of the forcing. The
-    `constraint` is "collocation", where the equation is imposed at points, or
-    "integration", where states are integrated from it. With `has_functions`, elementary
-    functions may be among the terms. The `name` is what a report calls the hypothesis.
+    `constraint` is "collocation", where the equation is imposed at points,
+    "integration", where states are integrated, or "driven", the same by white noise of
+    an open level. With `has_functions`, elementary functions may be among the terms.
 
     Of systems, what is said of states, or of equations, may be a dict by name; an entry
     that is missing leaves the choice open. `observation_noise` may also name operators

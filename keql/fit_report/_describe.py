@@ -21,6 +21,7 @@ from keql._observations.units import with_unit
 from keql.equation import number, terms_of
 from keql.fit_report._found import Fitted, ReportUnits
 from keql.fit_report._reasons import (
+    how_driven,
     why_equation_kernel,
     why_equation_noise,
     why_observation_noise,
@@ -49,9 +50,9 @@ class SearchSummary:
     in the units of the values; `error` is that of the state kernel chosen, at the stage
     at which kernels were compared, `final_error` that of the states and equations that
     came out in the end, and `exact_error` that of states that obey the equation
-    exactly, or `driven` by given noise, with the `boundary_kernel` of their initial and
-    boundary values (None: they do not); `resolution` says how finely these were
-    integrated, and by how many times the noise level they change if that is finer. The
+    exactly, or "driven by white noise" (`driven`), with the `boundary_kernel` of
+    their initial and boundary values (None: they do not); `resolution` says how finely
+    these were integrated, and by how many times the noise they change if finer. The
     equation was learned with the state kernel `learned_with`; None: none was searched.
     All variances were raised by the factor `dispersion` to that of the residuals.
     Hypotheses were compared by the named `criteria`, and those `not_tried` have a
@@ -66,7 +67,7 @@ class SearchSummary:
     learned_with: object = None
     dispersion: float = 1.0
     exact_error: float | None = None
-    driven: bool = False
+    driven: str = ""
     boundary_kernel: object = None
     resolution: tuple | None = None
     not_tried: tuple = ()
@@ -238,7 +239,7 @@ def _exact_states(search):
     if search.exact_error is None:
         return "", ""
     reason = "observations are predicted better then, error "
-    how = "driven by white noise of the given size" if search.driven else "exactly"
+    how = search.driven or "exactly"
     return f"obey the equation {how}", reason + number(search.exact_error)
 
 
@@ -480,10 +481,9 @@ def summary_of(selection, doubts):
     fit, searched = selection.best, selection.promised is not None
     if not searched and selection.exact is None:
         return SearchSummary(doubts=doubts)
+    compared = [(", ".join(step.terms), step.error) for step in fit.terms_path]
     if searched:
         compared = [(each.kernel, each.error) for each in selection.kernels]
-    else:
-        compared = [(", ".join(step.terms), step.error) for step in fit.terms_path]
     return SearchSummary(
         alternatives=tuple(compared),
         error=selection.promised,
@@ -491,7 +491,7 @@ def summary_of(selection, doubts):
         learned_with=selection.joint.learned_with if searched else None,
         dispersion=1.0 if fit.is_exact else fit.problem.dispersion,
         exact_error=fit.error if fit.is_exact else None,
-        driven=fit.is_driven,
+        driven=how_driven(fit),
         boundary_kernel=fit.problem.boundary_kernel if fit.is_exact else None,
         resolution=fit.resolution,
         not_tried=tuple(selection.not_tried),

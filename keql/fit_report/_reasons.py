@@ -88,7 +88,15 @@ def why_equation_noise(model, search, names):
     return start + _why_free_noise(model, search)
 
 
+def how_driven(fit):
+    """In words that white noise drives states, or empty."""
+    size = "likeliest" if fit.finds_noise else "given"
+    return f"driven by white noise of the {size} size" if fit.is_driven else ""
+
+
 def _why_free_noise(model, search):
+    if search.driven:
+        return "found with states and terms, as the likeliest level"
     if search.exact_error is not None:
         return "none, as exact states obey the equation"
     if not hasattr(model, "loss_curve_"):

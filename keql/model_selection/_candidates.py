@@ -9,12 +9,16 @@ import numpy as np
 from keql._evolution.flow import process_noise
 from keql._evolution.form import why_no_trajectories, why_not_integrated
 from keql._numerics.linalg import size_or_one
+from keql._observations.data import PredictionScale
 from keql._regression.hidden import hidden_operators
 from keql._regression.two_step import (
     Hypothesis,
     polynomial_kernel,
     varying_coefficient_kernel,
 )
+from keql.model_selection._criteria import correlation_of_neighbours, sees_noise
+from keql.model_selection._fewer_terms import most_probable
+from keql.model_selection._trajectory_terms import units_of_noise
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ def candidates(two_step, given, settings):
         *_wider(two_step, given, not_exact or kernel_given),
         _exactly_varying(two_step, varying, not_exact or not_varying),
         _elementary(two_step, given, not_exact or kernel_given),
+        _driven(two_step, given, cubic if not exact_cubic_not else first, not_exact),
     ]
 
 
@@ -83,6 +88,103 @@ def _elementary(two_step, given, why_not, most_states=2):
     why_not = why_not or _why_powers_are_alike(features, 4)
     hypothesis = replace(given, name="elementary functions", has_functions=True)
     return Candidate(_exact(hypothesis), why_not)
+
+
+def _driven(two_step, given, widest, why_not):
+    """States of ordinary differential equations driven by noise of an open level.
+
+    The equations are those of the `widest` hypothesis.
+    """
+    names = [t.name for t in two_step.setup.equations]
+    unknown = [t.name for t in two_step.setup.equations if t.depends_on is not None]
+    states = two_step.observations.states
+    if len(two_step.variables) > 1:
+        why_not = "only ordinary differential equations are integrated with noise"
+    elif len(given.open_equations(names)) < len(names):
+        why_not = why_not or "equation_noise is given"
+    elif len(given.open_states(states)) < len(states):
+        why_not = why_not or "state_kernel is given"
+    elif any(given.of_equation(name).n_terms is None for name in unknown):
+        why_not = why_not or "n_terms=None keeps all terms"
+    elif hidden_operators(two_step):
+        why_not = why_not or "a state that is never observed explains as much"
+    hypothesis = replace(
+        widest, constraint="driven", name="states driven by noise of an open level"
+    )
+    return Candidate(hypothesis, why_not or _why_no_distances(two_step))
+
+
+def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):
+    """Why white noise in the equations is not tried beside exact states, or empty.
+
+    It is where equations depend on time, or predict poorly; or if noise adds to the
+    evidence of the terms that the fit has, in the problem linearised there: no other
+    terms are solved for, and levels are searched in few steps.
+
+    fit : Fit or None. Exact states.
+    misses : bool. Whether they miss observations by more than these allow.
+    """
+    if fit is None:
+        return ""
+    if fit.result.interrupted:
+        return "the search was interrupted"
+    if not (misses or sees_noise(two_step)):
+        return "exact data are met without it"
+    equations = fit.learned.equations
+    on_time = [e.gradient(e.training_features)[:, 0] for e in equations]
+    if np.any(on_time) or fit.predicts_poorly(criteria):
+        return ""
+    problem = fit.problem.driven(units_of_noise(fit.learned))
+    responses = problem.responses(fit.result.solution)
+    if responses is not None:
+        regression = problem.regression(fit.result.solution, responses)
+        evidence = regression.with_best_prior(max_iter, tol).log_evidence()
+        if evidence > fit.model.log_evidence() + criteria.worth_noise:
+            return ""
+    return "noise in the equations makes the data no more probable"
+
+
+def or_driven(fit, other, criteria):
+    """A Fit or None, or another one whose states white noise drives, if more probable.
+
+    Either is told beside the other, as one of its sets of terms, if it has other terms
+    and is about as probable. What drives states is white noise only if it leaves
+    innovations that do not follow one another (Mehra, "On the identification of
+    variances and adaptive Kalman filtering", IEEE Transactions on Automatic Control 15,
+    1970): if they do, it is told at most.
+    """
+    innovations = np.concatenate(other.model.regression.innovations)
+    order = correlation_of_neighbours(innovations, other.observations)
+    is_white = order < criteria.random
+    if fit is None:
+        most = criteria.explains * PredictionScale(other.observations).spread
+        return other if is_white and other.error < most else None
+    fits = fit, other
+    terms = [frozenset(each.term_names) for each in fits]
+    best = [
+        most_probable(f.terms_path).get(t) for f, t in zip(fits, terms, strict=True)
+    ]
+    values = [each.model.log_evidence() for each in fits]
+    if None not in best:
+        values = [step.log_evidence for step in best]
+    values[1] -= criteria.driven
+    taken = values[1] > values[0] and is_white
+    chosen, left = (1, 0) if taken else (0, 1)
+    path = fits[chosen].terms_path
+    if None not in best and terms[0] != terms[1]:
+        names = *best[left].terms, "white noise" if left else "no white noise"
+        evidence = best[chosen].log_evidence + values[left] - values[chosen]
+        told = {"terms": names, "log_evidence": evidence, "coefficients": None}
+        path = [*path, best[left]._replace(**told)]
+    return replace(fits[chosen], terms_path=path)
+
+
+def _why_no_distances(two_step):
+    """Why noise at collocation points is none in continuous time; or empty."""
+    driven = process_noise(two_step.setup, np.ones(len(two_step.setup.equations)))
+    if any(np.any(each.distances == 0) for each in driven):
+        return "equation_noise needs several collocation points"
+    return ""
 
 
 def _varying(two_step, given):

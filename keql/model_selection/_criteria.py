@@ -43,6 +43,11 @@ class Criteria:
     elementary : float. The same that it has no elementary functions: odds that call for
         strong evidence, as those of `rival`. Beside it, each of them has the odds of
         one among all of the table.
+    driven : float. The same that no white noise drives the states: odds that call for
+        strong evidence. Its level is of maximum likelihood.
+    worth_noise : float. What such noise has to add to the log evidence of exact states,
+        with their own terms, for others to be looked for: of equations that hold
+        exactly it was 1.2 at most, of driven states 14 at least.
     noise_limited : float. Error, in units of the observation noise, up to which noise
         hides whether another fit predicts better.
     exact_size, exact_noise : float. Error of exact states, in units of the size of the
@@ -68,7 +73,8 @@ class Criteria:
         may exceed one: right equations were resolved to 1.2e-4 of the size, four wrong
         terms that made up for the grid to 4.7e-4.
     random : float. Correlation of the errors of neighbouring observations, in standard
-        errors of those that are independent, up to which errors are as random as noise.
+        errors of those that are independent, up to which errors are as random as noise,
+        and innovations of driven states those of white noise.
     approximate : float. Error, in units of the size of the observations, up to which it
         may be that of an equation that describes exact data approximately: polynomials
         in the place of other functions come as near as 1e-4 to 1e-3.
@@ -107,6 +113,8 @@ class Criteria:
     rival: float = 3.0
     wider: float = 7.0
     elementary: float = 3.0
+    driven: float = 3.0
+    worth_noise: float = 2.0
     noise_limited: float = 2.0
     exact_size: float = 5e-3
     exact_noise: float = 1.5
@@ -178,6 +186,23 @@ def _are_monomials(terms):
     """Whether names of terms are products of whole powers of features."""
     texts = [name.rpartition(": ")[2] for name in terms]
     return all(re.fullmatch(r"[\w^ ]+", text) for text in texts)
+
+
+def is_better(fit, other, criteria):
+    """Whether trajectories predict clearly better than others.
+
+    Or better, and their terms are strongly more probable: those of one hypothesis from
+    different starts have the same prior.
+    """
+    if fit.error < criteria.clearly_better * other.error:
+        return True
+    if fit.hypothesis.name != other.hypothesis.name or fit.error > other.error:
+        return False
+    logs = [
+        each.log_evidences.get(frozenset(each.term_names), np.nan)
+        for each in (fit, other)
+    ]
+    return logs[0] - logs[1] > criteria.rival
 
 
 def correlation_of_neighbours(residuals, observations):

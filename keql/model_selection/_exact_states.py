@@ -10,7 +10,9 @@ from keql._observations.data import PredictionScale
 from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
 from keql.model_selection._annealing import compare_lengths, impose_gradually
+from keql.model_selection._candidates import or_driven, why_not_driven
 from keql.model_selection._criteria import (
+    is_better,
     level_in_space,
     meets_data,
     predicts_within_noise,
@@ -24,6 +26,7 @@ from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import (
     fit_elementary,
     fit_from_wave,
+    fit_repeated,
     or_from_diffusion,
     or_more_terms,
 )
@@ -54,6 +57,7 @@ class ExactSearch:
         self.size = PredictionScale(two_step.observations).size
         self.table, self.agreed, self.spreads = table, False, True
         self.direct, self.wave, self.so_far = {}, None, None
+        self.tries_noise, self.is_driven = False, False
         self.found = {}  # what was found of families of joint problems
         self.compared = []  # hypotheses, and results that were compared with theirs
         self.not_tried = [
@@ -62,9 +66,10 @@ class ExactSearch:
 
     def run(self):
         """The best fit with exact states, or None."""
-        by_elimination = self.is_in_time or self._is_of_fields
         try:
-            return self._trajectories() if by_elimination else self._exact_states()
+            if self.is_in_time:
+                return self._or_driven(self._trajectories())
+            return self._trajectories() if self._is_of_fields else self._exact_states()
         except KeyboardInterrupt:
             if self.so_far is None:
                 raise
@@ -154,7 +159,7 @@ class ExactSearch:
         alone suggest are too poor then.
         """
         rows = [row.hypothesis for row in self.table[:2] if not row.why_not]
-        wider = [row.hypothesis for row in self.table[5:-1] if not row.why_not]
+        wider = [row.hypothesis for row in self.table[5:-2] if not row.why_not]
         pairs = zip(self.table[:2], self.table[2:4], strict=True)
         joint = [a.hypothesis for a, b in pairs if not (a.why_not or b.why_not)]
         if self._is_of_fields and len(rows) > 1 and rows[0].n_terms is not None:
@@ -180,14 +185,37 @@ class ExactSearch:
                     # So many terms come near to anything: they have to be exact.
                     fit = fit if self._misses_nothing(fit) else None
                     best, fit = self._by_evidence(best, fit)
-                if fit is not None and (best is None or self._is_better(fit, best)):
+                if fit and (not best or is_better(fit, best, self.criteria)):
                     best = self.so_far = fit
                 if best is not None and self._misses_nothing(best):
                     return self._or_more_terms(best, rows, wider)
                 if before is not None and self._agree(fit, before):
                     self.agreed = True
                     return self._among_noisy(before, rows, wider)
+            if best is not None and self.is_in_time:
+                best = self._or_driven(best)
+                if best.finds_noise:
+                    return best
         return self._among_noisy(best, rows, wider)
+
+    def _or_driven(self, fit):
+        """Trajectories or None, or those that white noise drives if more probable."""
+        if self.tries_noise:
+            return fit
+        row, self.tries_noise = self.table[-1], True
+        misses = fit is None or not self.is_enough(fit)
+        given = fit, self.two_step, self.criteria, misses
+        reason = row.why_not or why_not_driven(*given)
+        if reason:
+            self.leave_out([row], reason)
+            return fit
+        given = self.two_steps(row.hypothesis), row.hypothesis, self.context
+        other = or_stopped(fit, fit_trajectories, *given)
+        if other is None or other.result.interrupted:
+            return fit and (fit.stopped(other.result.stop) if other else fit)
+        found = or_driven(fit, other, self.criteria)
+        self.is_driven = fit is not None and found.finds_noise
+        return self._keep(found)
 
     def _by_evidence(self, best, other):
         """Trajectories, and those of a wider hypothesis that may be better, or None.
@@ -220,22 +248,6 @@ class ExactSearch:
         known = [name for name, result in self.compared if result is fit.result]
         return hypothesis.name in known
 
-    def _is_better(self, fit, other):
-        """Whether trajectories predict clearly better than others.
-
-        Or better, and their terms are strongly more probable: those of one hypothesis
-        from different starts have the same prior.
-        """
-        if fit.error < self.criteria.clearly_better * other.error:
-            return True
-        if fit.hypothesis.name != other.hypothesis.name or fit.error > other.error:
-            return False
-        logs = [
-            each.log_evidences.get(frozenset(each.term_names), np.nan)
-            for each in (fit, other)
-        ]
-        return logs[0] - logs[1] > self.criteria.rival
-
     def _among_noisy(self, fit, rows, wider):
         """Trajectories, compared with other terms by evidence where there is noise."""
         is_known = fit is not None and not self.in_doubt(fit.error)
@@ -252,7 +264,7 @@ class ExactSearch:
     @property
     def _elementary_rows(self):
         """The hypothesis of elementary functions, if it is tried."""
-        return [row.hypothesis for row in self.table[-1:] if not row.why_not]
+        return [row.hypothesis for row in self.table[-2:-1] if not row.why_not]
 
     def _elementary(self, simpler):
         """Exact trajectories with elementary functions, from those of a polynomial."""
@@ -311,7 +323,9 @@ class ExactSearch:
         if hypothesis in self._elementary_rows:
             return self._elementary(best)
         if find_kernels is repeated_states:
-            return self._repeated_trajectories(hypothesis, best)
+            if best is not None and not self.in_doubt(best.error):
+                return None
+            return fit_repeated(self.two_step, hypothesis, self.context, self.in_doubt)
         two_step = self.two_steps(hypothesis)
         if find_kernels is None:
             return fit_trajectories(two_step, hypothesis, self.context)
@@ -324,16 +338,6 @@ class ExactSearch:
         if fit.result.interrupted:
             return None
         return fit_trajectories(fit.learned, hypothesis, self.context)
-
-    def _repeated_trajectories(self, hypothesis, best):
-        """Exact trajectories from periodic states, if these alone predict well."""
-        if best is not None and not self.in_doubt(best.error):
-            return None
-        learned = repeated_states(self.two_step, hypothesis, self.context.settings)
-        scale = PredictionScale(self.two_step.observations)
-        if learned is None or self.in_doubt(scale.noise(learned.observation_noise)):
-            return None
-        return fit_trajectories(learned, hypothesis, self.context)
 
     def convinces(self, fit):
         """Whether nothing that predicts better than a fit is to be looked for."""
@@ -351,7 +355,7 @@ class ExactSearch:
         if not self.is_in_time:
             return predicts_within_noise(fit, *self.known, fit.problem.prior.noise)
         if fit.is_driven:
-            return not self.in_doubt(fit.error)
+            return self.is_driven or not self.in_doubt(fit.error)
         if self._sees_noise:
             return self.convinces(fit)
         return fit.error < self.criteria.nothing_missed * self.size
@@ -361,7 +365,7 @@ class ExactSearch:
 
         A cubic one, then terms or coefficients of the coordinates.
         """
-        first, cubic, *_, wider, varying, _ = self.table
+        first, cubic, *_, wider, varying, _, _ = self.table
         if first.why_not:
             return None
         given = self.two_steps(first.hypothesis), first.hypothesis, self.context
@@ -403,7 +407,7 @@ class ExactSearch:
             reason = "a simpler equation predicts well"
         if reason:
             if near == np.inf:
-                self.leave_out(self.table[-1:], reason)
+                self.leave_out(self.table[-2:-1], reason)
             return best
         [functions] = self._elementary_rows
         if best.has_functions or self._is_compared(functions, best):

@@ -63,6 +63,18 @@ class TermsStep(NamedTuple):
     coefficients: dict | None = None
 
 
+def most_probable(steps):
+    """The TermsStep of the highest log evidence for each set of terms, as a dict."""
+    best = {}
+    for step in steps:
+        key = frozenset(step.terms)
+        if not np.isfinite(step.log_evidence):
+            continue
+        if key not in best or step.log_evidence > best[key].log_evidence:
+            best[key] = step
+    return best
+
+
 def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteria=None):
     """Take terms out of P one by one, fitting states and equation again each time.
 

@@ -22,7 +22,11 @@ from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import FixedUnknownPart, draw_rows, terms_of
 from keql.kernels import ProjectedKernel, map_states
 from keql.model_selection._criteria import Criteria
-from keql.model_selection._fewer_terms import TermCriteria, fit_with_fewer_terms
+from keql.model_selection._fewer_terms import (
+    TermCriteria,
+    fit_with_fewer_terms,
+    most_probable,
+)
 
 
 @dataclass(frozen=True)
@@ -71,13 +75,18 @@ class Fit:
 
     @property
     def is_exact(self):
-        """Whether states obey the equation exactly, or driven by given noise."""
+        """Whether states obey the equation exactly, or driven by noise."""
         return self.problem.is_exact
 
     @property
     def is_driven(self):
         """Whether states obey the equation with white noise on its right-hand side."""
         return self.problem.process is not None
+
+    @property
+    def finds_noise(self):
+        """Whether the level of that noise was found with the states."""
+        return self.is_driven and self.problem.prior.drive is not None
 
     @cached_property
     def model(self):
@@ -464,18 +473,6 @@ def with_better_equation(fit, other, context):
         return fit.stopped(held.result.stop)
     errors = [np.median(np.abs(each.left_out_errors)) for each in (held, fit)]
     return held if errors[0] < errors[1] else fit
-
-
-def most_probable(steps):
-    """The TermsStep of the highest log evidence for each set of terms, as a dict."""
-    best = {}
-    for step in steps:
-        key = frozenset(step.terms)
-        if not np.isfinite(step.log_evidence):
-            continue
-        if key not in best or step.log_evidence > best[key].log_evidence:
-            best[key] = step
-    return best
 
 
 def averaged(equation, others, shares, start):

@@ -28,13 +28,14 @@ from keql._evolution.problem import (
 )
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._numerics.optimisation import Backtracking, Result, Stop, minimise, or_stopped
+from keql._observations.data import PredictionScale
 from keql._regression.elementary import ElementarySearch, extends, with_digits
 from keql._regression.function_table import (
     ElementarySettings,
     FunctionTable,
     kind_of,
 )
-from keql._regression.periodic import travelling_wave
+from keql._regression.periodic import repeated_states, travelling_wave
 from keql.equation import PolynomialBasis, terms_of
 from keql.model_selection._criteria import (
     predicts_within_noise,
@@ -52,6 +53,7 @@ from keql.model_selection._evolution_terms import (
 from keql.model_selection._fit import Fit, given_equation_noise
 from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
+    fit_trajectories,
     solve_trajectories,
     step_of,
 )
@@ -188,6 +190,18 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
     search = TermSearch(problem, *given)
     search.run([wave(problem.grid.points.reshape(-1, 2))])
     return exact_fit(learned, hypothesis, polished(search), search.steps)
+
+
+def fit_repeated(two_step, hypothesis, context, in_doubt):
+    """Exact trajectories from periodic states, or None.
+
+    If these alone predict well: `in_doubt` says whether an error is too large.
+    """
+    learned = repeated_states(two_step, hypothesis, context.settings)
+    scale = PredictionScale(two_step.observations)
+    if learned is None or in_doubt(scale.noise(learned.observation_noise)):
+        return None
+    return fit_trajectories(learned, hypothesis, context)
 
 
 def or_more_terms(fit, hypothesis, offered, context):

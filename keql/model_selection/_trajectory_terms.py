@@ -23,7 +23,7 @@ from keql._evolution.model import with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._joint.assembly import joint_basis, joint_weights
-from keql._numerics.linalg import rms
+from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import RelaxedSteps, keep_best, minimise
 from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
@@ -100,8 +100,19 @@ def _problem_of(learned, hypothesis, settings):
     given = np.array(given, dtype=float)
     if len(learned.variables) > 1:
         return make_evolution_problem(learned, given, settings.first_grid)
+    if hypothesis.constraint == "driven":
+        units = units_of_noise(learned)
+        return make_trajectory_problem(learned, given, None, units, finds_noise=True)
     levels = given_equation_noise(hypothesis, learned.setup)
     return make_trajectory_problem(learned, given, equation_noise=levels)
+
+
+def units_of_noise(learned):
+    """Sizes (E,) of what each equation explains; zero for known ones."""
+    pairs = zip(learned.setup.equations, learned.targets, strict=True)
+    return np.array(
+        [0.0 if t.depends_on is None else size_or_one(own) for t, own in pairs]
+    )
 
 
 def _without_terms(equation):

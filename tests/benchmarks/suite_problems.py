@@ -607,6 +607,57 @@ def fisher_in_two_dimensions():
     return in_two_dimensions(terms, lambda u: u - u**2, initial, 3.0)
 
 
+# --- equations that white noise drives ------------------------------------------------
+
+
+def driven(terms, density, initial, t_end, draw, n=60, noise=0.02, n_fine=20_000):
+    """A system that white noise of a spectral density drives, seen at n equal times.
+
+    `terms` has {known part: {product: coefficient}}, the right-hand sides; that of u_tt
+    is of u and u_t, of which u alone is seen. By the method of Euler and Maruyama.
+    """
+    is_second = "u_tt" in terms
+    names = ["u", "u_t"] if is_second else [name[:-2] for name in terms]
+    sums = [
+        [(np.array(parse_monomial(name, names)), c) for name, c in own.items()]
+        for own in terms.values()
+    ]
+    rng, dt = np.random.default_rng(draw), t_end / n_fine
+    kicks = np.sqrt(density * dt) * rng.standard_normal((n_fine, len(sums)))
+    path = [np.array(initial, dtype=float)]
+    for kick in kicks:
+        y = path[-1]
+        rate = [sum(c * np.prod(y**powers) for powers, c in own) for own in sums]
+        added = np.array(rate) * dt + kick
+        path.append(y + ([y[1] * dt, added[0]] if is_second else added))
+    seen = np.array(path)[:, : 1 if is_second else None]
+    seen = seen[:, 0] if len(sums) == 1 else seen
+    t, asked = (np.linspace(0, n_fine, k).astype(int) for k in (n, 500))
+    known = tuple(terms) if len(sums) > 1 else next(iter(terms))
+    settings = {"operators": tuple(names), "known_part": known, "variables": ("t",)}
+    if len(sums) > 1:
+        settings["states"] = tuple(names)
+    left = {name: {p: -c for p, c in own.items()} for name, own in terms.items()}
+    test = asked[:, None] * dt, seen[asked]
+    problem = SuiteProblem(settings, t[:, None] * dt, seen[t], *test, left)
+    return problem.with_noise(noise, draw)
+
+
+HUNT = {"x_t": {"x": 1.0, "x y": -0.5}, "y_t": {"x y": 0.4, "y": -0.8}}
+
+DRIVEN = {
+    "oscillator": ({"u_tt": {"u": -1.0, "u_t": -0.2}}, 0.05, [1.0, 0.0], 20.0),
+    "duffing": (
+        {"u_tt": {"u": 1.0, "u^3": -1.0, "u_t": -0.3}},
+        0.05,
+        [1.5, 0.0],
+        20.0,
+    ),
+    "ornstein uhlenbeck": ({"u_t": {"u": -1.0}}, 0.05, [1.0], 12.0),
+    "lotka volterra": (HUNT, 0.005, [1.0, 1.5], 20.0),
+}
+
+
 # --- systems of equations -------------------------------------------------------------
 
 
@@ -956,6 +1007,8 @@ def suite(n_random):
             problems[family, f"{name} 2%"] = lambda draw, make=make: make().with_noise(
                 0.02, draw
             )
+    for name, given in DRIVEN.items():
+        problems["driven", name] = partial(driven, *given)
     problems["elliptic", "cubic"] = lambda draw: elliptic()
     problems["elliptic", "cubic 1%"] = lambda draw: elliptic().with_noise(0.01, draw)
     problems["elliptic", "darcy"] = lambda draw: of_data_set(

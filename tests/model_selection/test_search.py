@@ -274,7 +274,7 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
         variables=("x", "t"),
     )
     context = replace(CONTEXT, settings=replace(CONTEXT.settings, n_restarts=7))
-    table = [Candidate(Hypothesis(), why_not)] * 5
+    table = [Candidate(Hypothesis(), why_not)] * 6
     return _search._Search(two_step, table, context), tries
 
 
@@ -426,8 +426,9 @@ def test_a_wider_equation_is_taken_if_clearly_better(errors, chosen, monkeypatch
     Errors are in units of the size of the observations.
     """
     search, _ = make_search(monkeypatch)
-    *rows, functions = search.exact.table
-    search.exact.table = [*rows, replace(functions, why_not="not of these")]
+    *rows, functions, driven = search.exact.table
+    functions = replace(functions, why_not="not of these")
+    search.exact.table = [*rows, functions, driven]
     found = [None if error is None else Found(error) for error in errors]
     fits = iter(found)
     monkeypatch.setattr(search.exact, "_exact_from_anywhere", lambda _: next(fits))
@@ -444,7 +445,7 @@ def test_cubic_terms_are_tried_before_other_starts(errors, chosen, grown, monkey
     """A diffusion that led to nothing better is not begun with again."""
     found, asked = [Found(error) for error in errors], []
     search, _ = make_search(monkeypatch, found)
-    names = "quadratic", "cubic", "joint", "varying", "functions"
+    names = "quadratic", "cubic", "joint", "varying", "functions", "driven"
     search.exact.table = [
         Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")
         for i, name in enumerate(names)
@@ -464,7 +465,9 @@ def test_cubic_terms_grow_where_quadratic_ones_have_grown(monkeypatch):
     search, _ = make_search(monkeypatch, found)
     search.exact.table = [
         Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")
-        for i, name in enumerate(("quadratic", "cubic", "joint", "varying", "other"))
+        for i, name in enumerate(
+            ("first", "cubic", "joint", "varying", "other", "noise")
+        )
     ]
     grown = iter(better)
     monkeypatch.setattr(_exact_states, "or_from_diffusion", lambda *_: next(grown))
