@@ -391,7 +391,8 @@ def _average_information(whitened, effects):
         np.column_stack([own, Y @ along])
         for own, Y in zip(effects, on_weights, strict=True)
     ]
-    inside = sum(own.T @ each for own, each in zip(whitened.parts[:n], moved))
+    pairs = zip(whitened.parts[:n], moved, strict=True)
+    inside = sum(own.T @ each for own, each in pairs)
     total = sum(each.T @ each for each in moved)
     return 0.5 * (total - inside.T @ inside)
 

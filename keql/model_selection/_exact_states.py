@@ -88,11 +88,9 @@ class ExactSearch:
             return True
         if self.is_in_time:
             return self._misses_nothing(exact)
-        if self.is_in_plane:
-            return False
         if self._is_of_fields:
             return self.agreed or self._misses_nothing(exact)
-        return predicts_within_noise(exact, self.two_step, self.criteria)
+        return not self.is_in_plane and predicts_within_noise(exact, *self.known)
 
     def leave_out(self, rows, reason):
         names = dict(self.not_tried)
@@ -140,8 +138,7 @@ class ExactSearch:
         """Whether there is noise: two steps find it, or equations are given some."""
         given = self.table[0].hypothesis.equation_noise
         levels = given.values() if isinstance(given, dict) else [given]
-        driven = self.is_in_time and any(levels)
-        return driven or sees_noise(self.two_step)
+        return (self.is_in_time and any(levels)) or sees_noise(self.two_step)
 
     @property
     def _is_of_fields(self):

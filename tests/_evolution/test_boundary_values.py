@@ -266,3 +266,25 @@ def test_kernels_to_start_from_are_in_the_units_of_the_data(size):
         K = kernel(1e3 * BOUNDARY)
         assert_allclose(np.diag(K), size**2 * (1 + 7))
         assert 0 < K[0, -1] - size**2 < 0.1 * size**2
+
+
+def test_the_average_information_is_that_of_the_covariance():
+    """y' P dG P dG' P y / 2 for all pairs of hyperparameters, by differences of G."""
+    maps, functions = observed()
+    problem = regression(maps, functions)
+    theta = np.array([0.3, -1.0, 0.2, -2.0, 0.7])
+    y = np.concatenate([r.values for r in functions])
+
+    def covariance(theta):
+        kernel = KERNEL.clone_with_theta(theta[:3])
+        return joint(maps, functions, kernel, *np.exp(theta[3:]))[:2]
+
+    mean, G = covariance(theta)
+    changes = 1e-5 * np.eye(len(theta))
+    slopes = [
+        (covariance(theta + d)[1] - covariance(theta - d)[1]) / 2e-5 for d in changes
+    ]
+    along = np.array([dG @ np.linalg.solve(G, y - mean) for dG in slopes])
+    expected = 0.5 * along @ np.linalg.solve(G, along.T)
+    found = problem.log_likelihood(problem.prior.with_theta(theta))[2]
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * np.max(expected))

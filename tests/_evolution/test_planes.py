@@ -155,7 +155,7 @@ def test_what_flows_around_a_ring_comes_in_at_one_face():
 
 
 def test_what_reacts_and_spreads_is_integrated_as_it_is_linearised():
-    """u_t = u - u^2 + 0.1 (u_xx + u_yy): Newton steps end where its linearisation is."""
+    """Newton steps for u_t = u - u^2 + 0.1 (u_xx + u_yy) end where it is linearised."""
     lower, upper, names = box(0)
     kernel = monomial(3) + monomial(3, 3) + monomial(4) + monomial(5)
     weights = [-1.0, 1.0, -0.1, -0.1]

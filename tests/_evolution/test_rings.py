@@ -54,7 +54,7 @@ def soliton(points, c=4.0, length=10.0):
 
 def ring(length=1.0, duration=1.0, n_steps=20, n_along=30, **options):
     upper = np.array([duration, 0.0])
-    grid = 0, n_steps, n_points
+    grid = 0, n_steps, n_along
     return EvolutionGrid(np.zeros(2), upper, *grid, period=length, **options)
 
 
