@@ -60,7 +60,7 @@ def ring(length=1.0, duration=1.0, n_steps=20, n_along=30, **options):
 
 @pytest.mark.parametrize("order", range(5))
 def test_trigonometric_polynomials_are_exact_everywhere(order):
-    grid = ring(n_steps=2, n_points=8)
+    grid = ring(n_steps=2, n_along=8)
     assert grid.n_points == 9 and len(grid.ends) == 0
     values = series(grid.points[..., 1])[..., None]
     places = np.column_stack([np.full(9, 0.4), np.linspace(-1.3, 2.7, 9)])
@@ -105,7 +105,7 @@ def test_a_soliton_goes_around():
     equation = make_equation(
         ("u", "u_x", "u_xxx"), "u_t", monomial(2, 3) + monomial(4), [6.0, 1.0]
     )
-    grid = ring(10.0, 1.0, n_steps=100, n_points=100, grading=1.0)
+    grid = ring(10.0, 1.0, n_steps=100, n_along=100, grading=1.0)
     found = integrate(grid, equation, soliton(grid.points[0, 0]), None)
     assert_allclose(found.reshape(100, 4, -1), soliton(grid.points), atol=2e-3)
 
