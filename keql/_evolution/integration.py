@@ -149,7 +149,8 @@ def open_ends(grid, operators, slopes, negligible=1e-9):
     is_open = np.ones((slopes.shape[1], 3, len(grid.ends)), dtype=bool)
     if len(grid.states) > 1 or grid.order > 1 or not len(grid.ends):
         return is_open.reshape(len(is_open), -1)
-    highest = 2 * int(np.max(grid.n_ends))
+    orders = [o for operator in operators for o, _ in operator.terms]
+    highest = int(np.max(np.array(orders)[:, grid.space]))
     in_space = np.zeros((len(grid.space), 1 + highest, *slopes.shape[1:]))
     inertia = 0.0
     for q, operator in enumerate(operators):
