@@ -20,7 +20,11 @@ from keql.model_selection._annealing import (
     impose_gradually,
 )
 from keql.model_selection._candidates import candidates
-from keql.model_selection._criteria import Selection
+from keql.model_selection._criteria import (
+    Selection,
+    level_in_space,
+    predicts_within_noise,
+)
 from keql.model_selection._evolution_terms import fit_hypothesis
 from keql.model_selection._exact_states import ExactSearch
 from keql.model_selection._fit import (
@@ -156,9 +160,16 @@ class _Search:
         return best.or_exact(exact)
 
     def _row_of_terms(self, exact):
-        """The hypothesis of the polynomial that exact states have; None if in doubt."""
-        is_polynomial = isinstance(exact.learned.equation.basis, PolynomialBasis)
-        if self.exact.in_doubt(exact.error) or not is_polynomial:
+        """The hypothesis of the polynomial that exact states have.
+
+        None if they do not predict within the noise, nor leave no more than it: their
+        terms may be those of what a coarse grid does not resolve.
+        """
+        if not isinstance(exact.learned.equation.basis, PolynomialBasis):
+            return None
+        predicts = predicts_within_noise(exact, *self.exact.known)
+        leaves = level_in_space(exact, self.two_step)
+        if not predicts and leaves > self.criteria.exact_noise:
             return None
         names = {f"exact states, {r.hypothesis.name}": r for r in self.table[2:4]}
         row = names.get(exact.hypothesis.name)
