@@ -16,7 +16,7 @@ class PointsWithSlopes:
 
     points : ndarray of shape (c, d). All of them.
     slopes : slice. Which of them stand for slopes.
-    axis : {0, 1}. The coordinate of time.
+    axis : int. The coordinate of time.
     """
 
     points: np.ndarray
@@ -177,13 +177,12 @@ class Covariances:
         g, first = radial.profile_derivatives(rho, [0, 1])
         K, slopes = v * g, [v * g]
         K += self._offset
-        first *= -v
+        falling = -v * first
         slopes += [
-            rate * (first * square)
+            rate * (falling * square)
             for rate, square in zip(rates, self._squares, strict=True)
         ]
         if self._tau.size:
-            first /= -v
             (rows, own), moving = self._of_slopes(radial, v, rates, rho, first)
             self._put(K, rows, own)
             for slope, each in zip(slopes, moving, strict=True):

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import optimize
 
 from keql._numerics.arguments import in_short, naming
+from keql._numerics.linalg import solve_lower
 
 
 class Stop(Enum):
@@ -388,25 +389,26 @@ def minimise_by_scoring(
     """Minimise minus a log likelihood by damped steps with its information.
 
     `objective` returns the value, the gradient (n,) and a positive semidefinite
-    information (n, n), as of theta (n,), which are logarithms. A step solves
+    information (n, n), as of theta (n,), which are logarithms. A step minimises
 
-        (information + damping diag(information)) step = -gradient
+        gradient @ step + step @ (information + damping diag(information)) @ step / 2
 
-    for those that are not at their bounds (n, 2), is shortened until none changes by
-    more than `size`, and is taken if the value falls; the damping follows the ratio of
-    that to what was promised, as in Madsen, Nielsen, Tingleff, "Methods for non-linear
-    least squares problems", 2004, section 3.2. It ends when a step promises less than
-    `precision`, relatively, or no step of `max_iter` does; `least` is the smallest
-    information that counts, in units of the largest.
+    among those that stay within the bounds (n, 2) and change none by more than `size`,
+    and is taken if the value falls; the damping follows the ratio of that to what was
+    promised, as in Madsen, Nielsen, Tingleff, "Methods for non-linear least squares
+    problems", 2004, section 3.2. It ends when a step promises less than `precision`,
+    relatively, or after `max_iter` steps; `least` is the smallest information that
+    counts, in units of the largest.
     """
     theta, (value, gradient, information) = start, objective(start)
     damping, increase = 1e-3, 2.0
     for _ in range(max_iter):
-        step = _scored_step(theta, gradient, information, bounds, size, damping, least)
+        reach = np.clip(bounds - theta[:, None], -size, size)
+        step = _scored_step(gradient, information, reach, damping, least)
         promised = -gradient @ step - 0.5 * step @ information @ step
         if not promised > precision * max(1.0, abs(value)):
             break
-        trial = np.clip(theta + step, *bounds.T)
+        trial = np.clip(theta + step, *bounds.T)  # rounding crosses them
         found = objective(trial)
         gain = (value - found[0]) / promised
         if gain > 0:
@@ -418,26 +420,23 @@ def minimise_by_scoring(
     return theta, value
 
 
-def _scored_step(theta, gradient, information, bounds, size, damping, least):
-    """A damped step within bounds; zero for those that are held at theirs."""
-    lower, upper = bounds.T
-    step, free = np.zeros(len(theta)), np.ones(len(theta), dtype=bool)
-    for _ in range(1 + len(theta)):
-        free &= ~((theta <= lower) & (gradient > 0) | (theta >= upper) & (gradient < 0))
-        if not free.any():
-            return step
-        own = information[np.ix_(free, free)]
-        scales = np.maximum(np.diag(own), least * np.max(np.diag(own)))
-        scales = np.maximum(scales, np.finfo(float).tiny)
-        step[:] = 0.0
-        step[free] = -np.linalg.solve(own + damping * np.diag(scales), gradient[free])
-        step /= max(1.0, np.max(np.abs(step)) / size)
-        outside = (theta + step < lower) & (theta <= lower)
-        outside |= (theta + step > upper) & (theta >= upper)
-        if not outside.any():
-            break
-        free &= ~outside
-    return np.clip(theta + step, lower, upper) - theta
+def _scored_step(gradient, information, reach, damping, least):
+    """The damped step (n,) that lowers the model most between the ends `reach` (n, 2).
+
+    With scales that give the information a diagonal of ones, its Cholesky factor L and
+    z the scaled step, the model is half of |L.T z + L^-1 gradient|^2.
+    """
+    own = np.diag(information)
+    scales = np.sqrt(np.maximum(own, least * np.max(own)) + np.finfo(float).tiny)
+    scaled = information / np.outer(scales, scales)
+    L = np.linalg.cholesky(scaled + damping * np.eye(len(own)))
+    target = -solve_lower(L, gradient / scales)
+    free = np.flatnonzero(reach[:, 0] < reach[:, 1])
+    ends = reach[free].T * scales[free]
+    step = np.zeros(len(own))
+    found = optimize.lsq_linear(L.T[:, free], target, ends, method="bvls")
+    step[free] = found.x / scales[free]
+    return step
 
 
 def _polish(objective, theta, value, bounds, reach=0.1, rounding=1e-5, n_calls=20):

@@ -451,3 +451,22 @@ def test_scoring_with_hyperparameters_that_have_no_effect():
     bounds = np.array([[-5.0, 5.0]] * 3)
     found, _ = minimise_by_scoring(objective, np.zeros(3), bounds, precision=1e-12)
     assert np.allclose(found, [*np.log([2.0, 0.5]), 0.0], atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scoring_finds_the_minimum_within_bounds_of_a_quadratic(seed):
+    """No gradient stays that could be followed, whatever bounds a full step crosses."""
+    rng = np.random.RandomState(seed)
+    A, centre = rng.randn(4, 4) * np.exp(rng.randn(4)), 3 * rng.randn(4)
+    bounds = np.sort(2 * rng.randn(4, 2), axis=1)
+    start, information = rng.uniform(*bounds.T), A @ A.T
+
+    def objective(theta):
+        gradient = information @ (theta - centre)
+        return 0.5 * (theta - centre) @ gradient, gradient, information
+
+    found, value = minimise_by_scoring(objective, start, bounds, precision=1e-12)
+    gradient = objective(found)[1] / np.sqrt(max(1, value) * np.diag(information))
+    at_lower, at_upper = np.isclose(found, bounds.T, atol=1e-12)
+    assert np.all(gradient[at_lower] >= 0) and np.all(gradient[at_upper] <= 0)
+    assert np.allclose(gradient[~at_lower & ~at_upper], 0.0, atol=1e-4)
