@@ -49,7 +49,7 @@ class Hypothesis:
     noise levels are standard deviations, in the units of y and of the forcing. The
     `constraint` is "collocation", where the equation is imposed at points,
     "integration", where states are integrated, or "driven", the same by white noise of
-    an open level. With `has_functions`, terms may be functions. Reports show the `name`.
+    an open level. With `has_functions`, terms can be functions. Reports show `name`.
 
     Of systems, what is said of states, or of equations, may be a dict by name; an entry
     that is missing leaves the choice open. `observation_noise` may also name operators
