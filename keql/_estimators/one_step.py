@@ -2,7 +2,6 @@
 
 import warnings
 from functools import partial
-from itertools import compress
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,6 +19,7 @@ from keql._observations.data import PredictionScale
 from keql.equation import LearnedSystem, number
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
+    at_points,
     describe_fit,
     energies,
     exhausted,
@@ -28,12 +28,10 @@ from keql.fit_report import (
     percent,
     pulled_to_zero,
     related,
-    residuals_of_equations,
     rivals_in_words,
     summary_of,
     travelling,
     undetermined,
-    unexplained,
     unresolved,
     with_advice_once,
 )
@@ -400,9 +398,15 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         advice, category = doubts, IdentifiabilityWarning
         if not self.converged_:
             advice, category = self.message_, ConvergenceWarning
-        if self.converged_ and self.misfit_ > RestartSettings.failed_misfit:
+        levels, settings = (
+            (self.observation_noise, self.equation_noise),
+            RestartSettings,
+        )
+        is_open = any(level is None for level in levels)
+        allowed = settings.failed_misfit if is_open else settings.poor_misfit
+        if self.converged_ and self.misfit_ > allowed:
             category = ConvergenceWarning
-            times = f"{self.misfit_**0.5:.0f} times the noise levels"
+            times = f"{multiple(self.misfit_**0.5)} times the noise levels"
             advice = (
                 f"ended with misfit_={self.misfit_:.3g}: residuals are {times}, so "
                 "that the minimum is a poor one or the levels are too small. Raise "
@@ -485,16 +489,5 @@ def _doubts(selection, given):
             "noise, or give an equation_kernel"
         )
     if not fit.is_exact:
-        doubts += _unexplained(fit, criteria.unexplained)
+        doubts += at_points(fit.learned, fit.hypothesis, criteria.unexplained)
     return with_advice_once(doubts)
-
-
-def _unexplained(fit, most):
-    """Sentences on equations at collocation points that leave more unexplained.
-
-    Those of which the noise is given are believed.
-    """
-    residuals = residuals_of_equations(fit.learned, is_exact=False)
-    names = [terms.name for terms in fit.learned.setup.equations]
-    is_open = [fit.hypothesis.of_equation(n).equation_noise is None for n in names]
-    return unexplained(dict(compress(residuals.items(), is_open)), most)

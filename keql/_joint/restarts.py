@@ -22,7 +22,9 @@ class RestartSettings:
     ----------
     poor_misfit, failed_misfit : float
         Mean squared residuals, in units of the noise variances, above which the minimum
-        is a poor one or the model does not hold, and above which a user is warned.
+        is a poor one or the model does not hold: a user is warned who has given all
+        noise levels, of which residuals are twice as large there. Where levels are
+        chosen, a user is warned above the other one.
     damping, degree : float, int
         First damping, relative to the loss at the start (both have no unit); degree of
         the polynomial that first stands in for an equation of another kernel.

@@ -2,8 +2,8 @@
 
 from keql.fit_report._describe import (
     SearchSummary,
+    at_points,
     describe_fit,
-    residuals_of_equations,
     summary_of,
 )
 from keql.fit_report._report import FitReport, multiple, percent

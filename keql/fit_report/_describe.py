@@ -1,25 +1,20 @@
-"""From a fit to its report: what was chosen, met, told apart, and looks wrong.
-
-A coefficient can be told only if the features of the states vary enough: in a
-travelling wave u_t and u_x are proportional, near an equilibrium u^2 and u are. Such
-terms trade off against one another, and the fit is as good with other coefficients.
-"""
+"""From a fit to its report: what was chosen, met, and looks wrong."""
 
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from itertools import compress
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
 
 from keql._joint.assembly import size_of_constraint
 from keql._joint.restarts import RestartSettings
 from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.versions import computing_versions
 from keql._observations.units import with_unit
-from keql.equation import number, terms_of
+from keql.equation import number
 from keql.fit_report._found import Fitted, ReportUnits
+from keql.fit_report._identify import dependent_terms, identify_terms
 from keql.fit_report._reasons import (
     how_driven,
     why_equation_kernel,
@@ -96,12 +91,7 @@ def describe_fit(model, learned, search=None):
         if sum(map(len, given)) > sum(map(len, used)):
             title += f" of {sum(map(len, given))}, the others being beyond the data"
         residuals |= residuals_of_equations(learned, is_exact)
-        terms = [
-            identify_terms(learned, e, is_exact, criteria)
-            for e in range(len(learned.equations))
-        ]
-        names = [each.name for each in setup.equations]
-        terms = dict(zip(names, terms, strict=True)) if setup.is_system else terms[0]
+        terms = identify_terms(learned, is_exact, criteria)
     choices = choices_of(model, learned, search, units)
     compared = [(str(name), float(error)) for name, error in search.alternatives]
     compared.sort(key=itemgetter(1))
@@ -110,7 +100,8 @@ def describe_fit(model, learned, search=None):
         concerns = undetermined(learned) + travelling(learned, criteria.large_part)
         concerns += unexplained(residuals, criteria.large_part)
         concerns += search.concerns
-    concerns += find_concerns(model, residuals, terms, criteria)
+    others = find_concerns(model, residuals, terms, criteria)
+    concerns += [each for each in others if each not in concerns]
     tried = list(search.not_tried), dict(search.criteria)
     return FitReport(
         title,
@@ -172,6 +163,20 @@ def residuals_of_equations(learned, is_exact):
             size = size_of_constraint(equation, learned)
         residuals[name] = Residual(rms(misses), float(noise), size)
     return residuals
+
+
+def at_points(learned, hypothesis, most):
+    """Sentences on what equations that hold at collocation points only do not tell.
+
+    They leave more than the part `most` unexplained, where the Hypothesis leaves their
+    noise open (that which is given is believed), or terms that are made of errors.
+    """
+    residuals = residuals_of_equations(learned, is_exact=False)
+    names = [terms.name for terms in learned.setup.equations]
+    is_open = [hypothesis.of_equation(n).equation_noise is None for n in names]
+    identified = identify_terms(learned, False, ReportCriteria())
+    own = dict(compress(residuals.items(), is_open))
+    return unexplained(own, most) + dependent_terms(identified)
 
 
 def choices_of(model, learned, search, units):
@@ -284,36 +289,13 @@ def length_scales(kernel, variables, units):
 
 def find_concerns(model, residuals, identifiability, criteria):
     """What looks wrong by a ReportCriteria, as sentences."""
-    each = (
-        identifiability if isinstance(identifiability, dict) else {"": identifiability}
-    )
     return [
-        *(text for name, own in each.items() for text in _dependent_terms(own, name)),
+        *dependent_terms(identifiability),
         *_residuals_above_noise(residuals, criteria),
         *_disagreement(model, criteria),
         *_at_bounds(model, criteria),
         *([] if getattr(model, "converged_", True) else [model.message_]),
     ]
-
-
-def _dependent_terms(identifiability, equation):
-    """Terms of a named equation that the data do not tell apart."""
-    if identifiability is None or not identifiability.dependent_terms:
-        return
-    names, size, error = identifiability.dependent_terms[0]
-    subject = f"the term {names[0]} is made of errors"
-    if len(names) > 1:
-        listed = f"{', '.join(names[:-1])} and {names[-1]}"
-        subject = f"the terms {listed} trade off against one another"
-    subject += f" in the equation {equation}" if equation else ""
-    n_more = len(identifiability.dependent_terms) - 1
-    more = f"; the same holds for {n_more} more combinations of terms" if n_more else ""
-    yield (
-        f"{subject}: on the learned states they combine to {size:.1g} of their size, "
-        f"of which errors of the derivatives alone would make {error:.1g}, so that the "
-        f"data do not tell their coefficients{more}. Observe more, or states that "
-        "differ more, or leave some of these terms out of the equation kernel"
-    )
 
 
 def _residuals_above_noise(residuals, criteria):
@@ -361,119 +343,6 @@ def _at_bounds(model, criteria):
                     f"{n_at_end} hyperparameter(s) of {name} ended at their bounds: "
                     f"{own}. Widen the bounds, or fix what the data say nothing about"
                 )
-
-
-class Identifiability(NamedTuple):
-    """How well terms can be told apart, and which cannot.
-
-    Of `n_terms` terms the data determine `rank` combinations. The `condition` number is
-    that of the terms' values, each scaled to unit root mean square. The list
-    `dependent_terms`, the thinnest combination first, has the names of terms that
-    combine to hardly more than errors (a tuple); to what, relative to their size; and
-    what it would be by errors alone.
-    """
-
-    n_terms: int
-    rank: int
-    condition: float
-    dependent_terms: list
-
-
-def identify_terms(learned, e, is_exact, criteria):
-    """The identifiability of the terms of a learned equation; None without a list.
-
-    `e` is its position. Errors of features are posterior standard deviations of the
-    states, looked at in some rows. Exact states have none: they need not be
-    differentiated for the equation.
-    """
-    equation, setup = learned.equations[e], learned.setup
-    terms = None if setup.equations[e].depends_on is None else terms_of(equation)
-    if terms is None:
-        return None
-    operators = setup.operators[: setup.n_operators]
-    n_columns = len(setup.unknown_names(learned.variables))
-    columns = range(n_columns - len(operators), n_columns)
-    places = _places_of(learned, e, criteria)
-    S = equation.training_features[np.concatenate([own for _, own, _ in places])]
-    errors = np.zeros((len(operators), len(S)))
-    if not is_exact:
-        variances = [
-            [learned.states[m].variance(points, L) for L in operators]
-            for m, _, points in places
-        ]
-        errors = np.sqrt(np.concatenate(variances, axis=1))
-    slopes = _slopes(equation.equation_kernel, terms, S[:, :n_columns], columns)
-    return identify(terms.names, terms.values, slopes, errors, criteria)
-
-
-def _places_of(learned, e, criteria):
-    """Some rows of an equation: function, positions among its features, and points."""
-    setup = learned.setup
-    places = []
-    for placed, rows in zip(setup.collocation_points, setup.rows, strict=True):
-        own = rows.slices()[e][1]
-        places.append(placed[own])
-    starts = np.cumsum([0, *map(len, places)])
-    chosen = range(0, len(places), -(-len(places) // criteria.n_functions))
-    stride = -(-sum(len(places[m]) for m in chosen) // criteria.n_rows)
-    return [
-        (m, np.arange(starts[m], starts[m + 1], stride), places[m][::stride])
-        for m in chosen
-    ]
-
-
-def identify(names, values, slopes, errors, criteria):
-    """Find combinations of terms that are made of errors.
-
-    With all terms scaled to unit size, the singular vectors of their values are
-    combinations of falling size. One that is hardly larger than what the errors of the
-    features make of it (to first order) says nothing, as in total least squares.
-
-    The terms have q `names` and, at the learned states, `values` (n, q); `slopes` of
-    shape (Q, r, q) are their derivatives with respect to each of Q features in r rows,
-    and `errors` (Q, r) the standard deviations of the features there. The
-    ReportCriteria say what an error is, and which terms are named.
-    """
-    size = np.sqrt(np.mean(values**2, axis=0))
-    used = np.flatnonzero(size > 0)
-    if not len(used):  # an equation without terms
-        return Identifiability(len(names), 0, 1.0, [])
-    scaled = values[:, used] / size[used] / len(values) ** 0.5
-    _, sizes, combinations = linalg.svd(scaled, full_matrices=len(scaled) < len(used))
-    sizes = np.append(sizes, np.zeros(len(used) - len(sizes)))  # fewer rows than terms
-    dependent_terms = []
-    for s, combination in zip(sizes[::-1], combinations[::-1], strict=True):
-        moved = slopes[:, :, used] @ (combination / size[used]) * errors
-        error = np.sqrt(np.mean(np.sum(moved**2, axis=0)))
-        if s <= max(criteria.rounding, criteria.signal * error):
-            parts = np.abs(combination) / np.abs(combination).max()
-            # Equal parts in the order of the terms, whatever rounding says.
-            by_size = np.argsort(-np.round(parts, 1), kind="stable")
-            order = [i for i in by_size if parts[i] > criteria.named_part]
-            named = tuple(names[used[i]] for i in order)
-            dependent_terms.append((named, float(s), float(error)))
-    condition = float(sizes[0] / sizes[-1] if sizes[-1] > 0 else np.inf)
-    rank = len(used) - len(dependent_terms)
-    return Identifiability(len(names), rank, condition, dependent_terms)
-
-
-def _slopes(kernel, terms, S, columns):
-    """Derivatives (Q, r, q) of terms in Q columns of the features S of shape (r, p)."""
-    if terms.exponents is not None:
-        return slopes_of_monomials(terms.exponents, S, columns)
-    units = np.eye(S.shape[1], dtype=int)
-    slopes = np.stack([kernel.feature_map(S, tuple(units[j])) for j in columns])
-    return slopes / kernel.feature_scales()
-
-
-def slopes_of_monomials(exponents, S, columns):
-    """Derivatives (Q, n, q) of monomials of exponents (q, d) in Q columns of S."""
-    slopes = []
-    for j in columns:
-        lower = exponents.copy()
-        lower[:, j] = np.maximum(lower[:, j] - 1, 0)
-        slopes.append(exponents[:, j] * np.prod(S[:, None] ** lower, axis=2))
-    return np.stack(slopes)
 
 
 def summary_of(selection, doubts):

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold
 
-from keql import ExtrapolationWarning, OneStepKEqL, TwoStepKEqL
+from keql import ExtrapolationWarning, IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql.datasets import make_burgers, make_darcy, make_duffing
 from keql.kernels import RBF, Constant, Matern, Polynomial, RationalQuadratic
 from keql.metrics import equation_error, relative_l2_error
@@ -625,7 +625,9 @@ def test_grid_search_over_the_noise():
         {"observation_noise": [1e-4, 10.0]},
         cv=KFold(4, shuffle=True, random_state=0),
         error_score="raise",
-    ).fit(X, y)
+    )
+    with pytest.warns(IdentifiabilityWarning, match="do not tell their coefficients"):
+        search.fit(X, y)
     assert search.best_params_ == {"observation_noise": 1e-4}
     assert search.score(X, y) > 0.999
 

@@ -1,6 +1,7 @@
 """Systems of equations against limits, invariances and direct computations."""
 
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,13 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from keql import Equation, OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
+from keql import (
+    Equation,
+    IdentifiabilityWarning,
+    OneStepKEqL,
+    ReducedOneStepKEqL,
+    TwoStepKEqL,
+)
 from keql.datasets import make_heat_with_boundary_law
 from keql.kernels import RBF, Constant, Polynomial, SystemKernel
 from keql.model_selection import FunctionKFold
@@ -228,7 +235,10 @@ def test_a_state_that_was_never_measured(method):
     settings |= {"collocation_points": 30}
     empty = CLEAN.copy()
     empty[:, 1] = np.nan
-    fits = [method(**settings).fit(T, y) for y in (empty, CLEAN[:, 0])]
+    # How large the other one is, nothing says.
+    told = pytest.warns(IdentifiabilityWarning, match="trade off")
+    with nullcontext() if method is TwoStepKEqL else told:
+        fits = [method(**settings).fit(T, y) for y in (empty, CLEAN[:, 0])]
     assert_array_equal(fits[0].predict(T), fits[1].predict(T))
     assert fits[0].predict(T).shape == (26, 2)
     assert_allclose(fits[0].predict(T)[:, 0], CLEAN[:, 0], atol=1e-2)
@@ -245,7 +255,9 @@ def test_a_state_that_was_never_measured_with_given_kernels():
     y[:, 0] = np.nan
     kernels = {"x": RBF(1.0, "fixed"), "y": Constant(20.0, "fixed") * RBF(1.0, "fixed")}
     settings = {"state_kernel": kernels, "observation_noise": 1e-2, "n_restarts": 0}
-    model = OneStepKEqL(**PAIR, **settings, n_terms=None).fit(t, y)
+    model = OneStepKEqL(**PAIR, **settings, n_terms=None)
+    with pytest.warns(IdentifiabilityWarning, match="trade off"):
+        model.fit(t, y)
     assert model.converged_ and model.misfit_ < 0.2 and model.n_iter_ < 200
     assert np.ptp(model.predict(t)[:, 0]) > 1
     assert_allclose(model.predict(t)[:, 1], CYCLES[:13, 1], atol=0.03)

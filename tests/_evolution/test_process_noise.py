@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.integrate import solve_ivp
 from scipy.linalg import block_diag, expm
 
-from keql import OneStepKEqL, TwoStepKEqL
+from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._evolution.flow import (
     NoisyRows,
     ProcessNoise,
@@ -382,7 +382,8 @@ def test_states_that_are_never_observed_are_not_driven():
     values[:, 0] += 0.02 * np.random.RandomState(0).normal(size=41)
     settings = {"variables": ("t",), "states": ("x", "y"), "equation_noise": 0.1}
     model = OneStepKEqL(("x", "y"), ("x_t", "y_t"), t[:, None], **settings)
-    model.fit(t[:, None], values)
+    with pytest.warns(IdentifiabilityWarning, match="do not tell their coefficients"):
+        model.fit(t[:, None], values)
     assert "a state that is never observed" in str(model.fit_report_)
     assert "driven by white noise" not in str(model.fit_report_)
     relative = np.linalg.norm(model.predict(t[:, None])[:, 0] - solve.y[0])

@@ -128,8 +128,8 @@ def test_solvers_agree(Estimator):
         data.problem,
         state_kernel=Matern([0.8, 0.4], "fixed", nu=3.5),
         equation_kernel=Constant(1.0, "fixed") * Polynomial(2),
-        observation_noise=1e-3,
-        equation_noise=1e-2,
+        observation_noise=5e-3,
+        equation_noise=5e-2,
         tol=1e-12,
     )
     dual, primal, auto = (

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -9,12 +10,14 @@ from types import SimpleNamespace
 import autograd.numpy as anp
 import numpy as np
 import pytest
+from known_equations import cole_hopf
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import FitReport, SearchSummary, describe_fit
-from keql.fit_report._describe import _disagreement, identify, slopes_of_monomials
+from keql.fit_report._describe import _disagreement
+from keql.fit_report._identify import identify, slopes_of_monomials
 from keql.fit_report._report import ReportCriteria
 from keql.kernels import RBF, Constant, Dictionary, Polynomial
 
@@ -465,3 +468,30 @@ def test_scale_of_the_data_does_not_matter():
         report = TwoStepKEqL(**settings).fit(X, unit * y).fit_report_
         found.append((report.identifiability.rank, len(report.concerns)))
     assert found[0] == found[1] == found[2] and found[0][1] > 0
+
+
+@pytest.mark.parametrize("length, is_told", [(0.05, False), (0.3, True)])
+def test_given_states_too_rough_to_tell_derivatives_warn(length, is_told):
+    """All points are met, but what is between them is open, and so are the terms."""
+    times, places = np.linspace(0.1, 0.9, 10), np.linspace(0.05, 0.95, 10)
+    X = np.array(np.meshgrid(times, places)).reshape(2, -1).T
+    model = OneStepKEqL(
+        ("u", "u_x", "u_xx"),
+        known_part="u_t",
+        collocation_points=X,
+        variables=("t", "x"),
+        state_kernel=RBF([0.3, length], "fixed"),
+        equation_kernel=Polynomial(2),
+        observation_noise=1e-5,
+        equation_noise=1e-4,
+        n_restarts=0,
+    )
+    told = pytest.warns(IdentifiabilityWarning, match="do not tell their coefficients")
+    with nullcontext() if is_told else told:
+        model.fit(X, cole_hopf(*X.T))
+    between = X + [0.0, 0.045]
+    errors = model.predict(between) - cole_hopf(*between.T)
+    assert (np.max(np.abs(errors)) < 1e-3) == is_told
+    identifiability = model.fit_report_.identifiability
+    assert (identifiability.rank == identifiability.n_terms) == is_told
+    assert str(model.fit_report_).count("do not tell their coefficients") < 2

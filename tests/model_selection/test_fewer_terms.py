@@ -15,8 +15,8 @@ SETTINGS = dict(
     DATA.problem,
     state_kernel=RBF([0.5, 0.12], "fixed"),
     equation_kernel=Constant(1.0, "fixed") * Polynomial(2),
-    observation_noise=1e-4,
-    equation_noise=1e-3,
+    observation_noise=1e-3,
+    equation_noise=1e-2,
     n_restarts=0,
 )
 
@@ -177,8 +177,8 @@ def test_terms_do_not_depend_on_units():
         "collocation_points": DATA.collocation_points * [60.0, 1e3],
         "state_kernel": Constant(1e-12, "fixed") * RBF([30.0, 120.0], "fixed"),
         "equation_kernel": Constant((1e-6 / 60) ** 2, "fixed") * Polynomial(2),
-        "observation_noise": 1e-10,
-        "equation_noise": 1e-9 / 60,
+        "observation_noise": 1e-9,
+        "equation_noise": 1e-8 / 60,
     }
     ours = OneStepKEqL(**SETTINGS, n_terms="auto").fit(DATA.X, DATA.y)
     theirs = OneStepKEqL(**settings, n_terms="auto").fit(X, y)
