@@ -398,12 +398,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         advice, category = doubts, IdentifiabilityWarning
         if not self.converged_:
             advice, category = self.message_, ConvergenceWarning
-        levels, settings = (
-            (self.observation_noise, self.equation_noise),
-            RestartSettings,
-        )
-        is_open = any(level is None for level in levels)
-        allowed = settings.failed_misfit if is_open else settings.poor_misfit
+        allowed = RestartSettings.poor_misfit
+        if self.observation_noise is None or self.equation_noise is None:
+            allowed = RestartSettings.failed_misfit
         if self.converged_ and self.misfit_ > allowed:
             category = ConvergenceWarning
             times = f"{multiple(self.misfit_**0.5)} times the noise levels"
