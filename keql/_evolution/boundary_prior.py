@@ -290,6 +290,22 @@ class BoundaryPrior:
     def _is_alike(self):
         return np.ndim(self.noise) == 0
 
+    def with_open_noise(self, start):
+        """The prior with noise levels that are all found, those given from a start.
+
+        The start is an array (J,), in the units of the observed operators.
+        """
+        noise = np.where(self.free_noise, self.noise, np.maximum(self.noise, start))
+        if self._is_alike:
+            return replace(self, noise=float(noise[0]), free_noise=True)
+        return replace(self, noise=noise, free_noise=np.ones(len(noise), dtype=bool))
+
+    def with_given_noise(self, other):
+        """The prior with the noise levels that are not free in another one."""
+        noise = np.where(other.free_noise, self.noise, other.noise)
+        noise = float(noise) if self._is_alike else noise
+        return replace(self, noise=noise, free_noise=other.free_noise)
+
     def bounds(self, sizes):
         """Of the logarithms of all hyperparameters, free or not; values of sizes."""
         levels = np.log(

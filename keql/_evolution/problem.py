@@ -212,9 +212,22 @@ class EvolutionProblem:
         grid = self.grid.resized(n_steps, n_along, grading)
         return replace(self, grid=grid, observed=_observed(grid, self.learned))
 
-    def on_coarse_grid(self):
-        """The same problem on the grid where sets of terms are compared first."""
-        return self.with_grid(*GridSizes().of(self.grid.d)[0])
+    def on_coarse_grid(self, first_noise=1e-3):
+        """The same problem on the grid where sets of terms are compared first.
+
+        Noise levels are found there, also those that are given: the error of the grid
+        may be far above them, and sets of terms would be told apart by it. These start
+        at `first_noise` at least, in units of the observations' size.
+        """
+        coarse = self.with_grid(*GridSizes().of(self.grid.d)[0])
+        start = first_noise * self.learned.observations.sizes()
+        priors = tuple(prior.with_open_noise(start) for prior in self.priors)
+        return replace(coarse, priors=priors)
+
+    def with_priors_of(self, other):
+        """The same problem with the priors of another one; given noise levels stay."""
+        priors = (prior.with_given_noise(self.prior) for prior in other.priors)
+        return replace(self, priors=tuple(priors))
 
     def interpolate_from(self, other, iterate):
         """An iterate of a problem on another grid, on this grid."""

@@ -302,7 +302,7 @@ def why_at_collocation_points(given, settings, states, equations, in_time):
         return f"solver={settings.solver!r} asks for states made of representers"
     all_open = len(given.open_states(states)) == len(states)
     searched = all(given.of_equation(name).n_terms is not None for name in equations)
-    if not (all_open or (in_time and searched)) or settings.optimizer is None:
+    if not (all_open or searched) or settings.optimizer is None:
         return "state_kernel is given, or optimizer=None keeps the default one"
     if any(given.of_equation(name).equation_noise for name in equations):
         if not in_time:

@@ -344,7 +344,7 @@ def _coarse_first(search, start):
     best = first.best
     try:
         search.try_terms(
-            replace(fine, priors=best.model.problem.priors),
+            fine.with_priors_of(best.model.problem),
             best.solution.equation,
             fine.interpolate_from(coarse, best.solution).states,
         )

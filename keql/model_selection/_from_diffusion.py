@@ -425,7 +425,7 @@ def _best_pair(problem, candidates, diffusion, context, settings):
     if not reached:
         return None, None
     best = max(reached, key=lambda model: model.laplace_log_evidence())
-    fine = replace(_integrated(problem), priors=best.problem.priors)
+    fine = _integrated(problem).with_priors_of(best.problem)
     start = fine.interpolate_from(coarse, best.iterate)
     result = descend(fine, start, settings.fine_steps)
     stop = result.stop if result is not None and result.interrupted else None
