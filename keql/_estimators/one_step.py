@@ -113,9 +113,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         that are given need these periods. None: no coordinate is a ring.
     state_kernel : kernel or dict, default=None
         Kernel of the states, ``{state: kernel}`` if they differ; free hyperparameters
-        are fitted by maximum marginal likelihood of the observations. Where the terms
-        of ordinary differential equations are searched for, it is that of a joint fit,
-        taken if no exact states predict as well. None: states of
+        are fitted by maximum marginal likelihood of the observations. Where terms
+        are searched for, states may obey the equations exactly all the same: in space
+        it is the prior of their initial and boundary values, unless these are far more
+        probable with another kernel. None: states of
         ordinary differential equations, of any order and number, and of one equation of
         evolution in one space dimension, u_t or u_tt = G(t, x, u, u_x, ...) of second
         to fourth order in space, of any order on a ring, obey these exactly, unless

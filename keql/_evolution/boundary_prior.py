@@ -7,6 +7,7 @@ import numpy as np
 
 from keql._numerics.linalg import extent_of, size_or_one
 from keql._observations.data import noise_range
+from keql._regression.hidden import with_fixed_bounds
 from keql.kernels import RBF, Constant, Matern, Sum
 
 
@@ -231,6 +232,28 @@ class Covariances:
         return parts
 
 
+class FixedCovariances:
+    """The same for a kernel of any kind without free hyperparameters.
+
+    boundary : ndarray of shape (c, d), or PointsWithSlopes.
+    kernel : Kernel.
+    """
+
+    def __init__(self, boundary, kernel):
+        self._covariance = _covariance(boundary, kernel)
+
+    def at(self, theta):
+        """The covariance (c, c), and no slopes; `theta` is empty."""
+        return self._covariance.copy(), []
+
+
+def _covariance(boundary, kernel):
+    """Prior covariance of boundary values, which are points or know their own."""
+    if isinstance(boundary, np.ndarray):
+        return kernel(boundary)
+    return boundary.covariance(kernel)
+
+
 class CovariancesOfStates:
     """The same of several states, which are independent of each other.
 
@@ -242,7 +265,8 @@ class CovariancesOfStates:
         self._size, self._parts = len(boundary), []
         for k, own in enumerate(kernel.kernels):
             rows = np.flatnonzero(boundary.states == k)
-            self._parts.append((rows, Covariances(boundary.points[rows], own)))
+            make = Covariances if own.n_dims else FixedCovariances
+            self._parts.append((rows, make(boundary.points[rows], own)))
         self._ends = np.cumsum([own.n_dims for own in kernel.kernels])[:-1]
 
     def at(self, theta):
@@ -269,6 +293,9 @@ class BoundaryPrior:
     free_noise, free_scale : bool, or ndarray of shape (J,). Whether noise and scale are
         of maximum likelihood, as the kernel is.
     max_scale : float. The scale is between 1 and this.
+    log_odds : float. By which the data, in log likelihood, have to favour it over the
+        prior with the kernel that a user gives the states; 0 for that one, and where
+        none is given.
     """
 
     kernel: object
@@ -277,6 +304,7 @@ class BoundaryPrior:
     free_noise: bool | np.ndarray = True
     free_scale: bool = True
     max_scale: float = 1e3
+    log_odds: float = 0.0
 
     def levels(self, data):
         """The noise level (N,) that each observation of a function has, by position."""
@@ -330,14 +358,14 @@ class BoundaryPrior:
 
         `boundary` has the points (c, d), or is a PointsWithSlopes or PointsOfStates.
         """
-        if isinstance(boundary, np.ndarray):
-            return self.kernel(boundary)
-        return boundary.covariance(self.kernel)
+        return _covariance(boundary, self.kernel)
 
     def covariances(self, boundary):
         """The same for other hyperparameters of the kernel, with their effects."""
         if isinstance(boundary, PointsOfStates):
             return CovariancesOfStates(boundary, self.kernel)
+        if not self.kernel.n_dims:
+            return FixedCovariances(boundary, self.kernel)
         if isinstance(boundary, PointsWithSlopes):
             slopes = boundary.slopes, boundary.axis
             return Covariances(boundary.points, self.kernel, *slopes)
@@ -374,14 +402,19 @@ def boundary_kernels(points, values, order=1, periods=None, length=0.3):
     return [offset + variance * kernel for kernel in kernels]
 
 
-def boundary_priors(learned, points, order, noise, first_noise, exact):
+def boundary_priors(learned, points, order, noise, first_noise, exact, kept):
     """Priors of different smoothness; all states have kernels of the same one.
+
+    The first one has the kernels that a user gives states, as they are. Others have
+    more free hyperparameters, and have to be the more probable by the criterion of
+    Schwarz, "Estimating the dimension of a model", Annals of Statistics 6, 1978.
 
     learned : LearnedModel. Observations and equations, of an order in time.
     points : ndarray of shape (n, d). They cover the box.
     noise : float, ndarray of shape (J,) or None. Noise levels that are given; nan: not.
     first_noise, exact : float. Others start at the first one, and all are no less than
         the second one, in units of the size of the observations.
+    kept : dict of str to Kernel. Those that are given, by the names of their states.
     """
     observations = learned.observations
     functions, single = observations.functions, len(observations.states) == 1
@@ -395,16 +428,24 @@ def boundary_priors(learned, points, order, noise, first_noise, exact):
         names = [operator.state for operator in observations.operators]
         values = [data.values[data.index == names.index(state)] for data in functions]
         given = points, np.concatenate(values), order, observations.periods
-        kernels.append(boundary_kernels(*given))
+        own = boundary_kernels(*given)
+        if kept:
+            first = with_fixed_bounds(kept[state]) if state in kept else own[0]
+            own = [first, *own]
+        kernels.append(own)
+    of_all = zip(*kernels, strict=True)
+    kernels = [own[0] if single else StateKernels(own) for own in of_all]
+    price = 0.5 * np.log(sum(len(data.values) for data in functions))
     return tuple(
         BoundaryPrior(
-            own[0] if single else StateKernels(own),
+            kernel,
             float(levels[0]) if single else levels,
             free_noise=bool(is_free[0]) if single else is_free,
             free_scale=any(
                 e.equation_kernel is not None and e.equation_kernel.n_dims > 0
                 for e in learned.equations
             ),
+            log_odds=price * (kernel.n_dims - kernels[0].n_dims) if kept else 0.0,
         )
-        for own in zip(*kernels, strict=True)
+        for kernel in kernels
     )

@@ -166,15 +166,21 @@ def with_best_prior(result, first, solve, better=0.1, apart=1.0):
         both are tried: a search among them crosses as much in its first steps.
     """
     problem = result.model.problem
-    kernels = [prior.kernel for prior in (*first.priors, first.smooth_prior)]
+    kernels = (*first.priors, first.smooth_prior)
     levels, ratios = [problem.prior], problem.prior.noise / first.prior.noise
     if np.max(np.abs(np.log(ratios))) > apart:
         levels.append(first.prior)
     pairs = product(levels, kernels)
-    priors = [replace(prior, kernel=kernel) for prior, kernel in pairs]
+    priors = [
+        replace(prior, kernel=other.kernel, log_odds=other.log_odds)
+        for prior, other in pairs
+    ]
     problem = replace(problem, priors=tuple(priors))
     model = problem.linearise(problem.evaluate(result.solution))
-    if model is None or model.loss > result.model.loss - better:
+    if model is None:
+        return result
+    losses = [each.loss + each.problem.prior.log_odds for each in (result.model, model)]
+    if losses[1] > losses[0] - better:
         return result
     other = solve(model.problem, result.solution)
     if other is not None and other.interrupted:

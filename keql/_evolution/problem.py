@@ -273,7 +273,7 @@ class EvolutionProblem:
                 self.regression(iterate, maps, prior).with_best_prior()
                 for prior in self.priors
             ]
-            regression, loss = min(fits, key=lambda fit: fit[1])
+            regression, loss = min(fits, key=lambda fit: fit[1] + fit[0].prior.log_odds)
             problem = replace(self, priors=(regression.prior,))
             states = problem.solution_of(iterate, regression.unknowns, kept)
             model = EvolutionModel(problem, iterate, regression, loss, states)
@@ -457,7 +457,7 @@ class IntegratedProblem(EvolutionProblem):
 
 
 def make_evolution_problem(
-    learned, noise=None, sizes=None, first_noise=1e-3, exact=1e-9
+    learned, noise=None, sizes=None, kept=None, first_noise=1e-3, exact=1e-9
 ):
     """The problem of exact states for a learned model's observations and equations.
 
@@ -465,7 +465,8 @@ def make_evolution_problem(
     standard deviation of an observation, or an array (J,) of those of the observed
     operators; None or nan: it is found, from `first_noise` on. A level is at least
     `exact`; both are relative to the observations' size. The grid has `sizes`, steps in
-    time and points along each coordinate of space; None: those of a fine grid.
+    time and points along each coordinate of space; None: those of a fine grid. The
+    kernels in `kept`, a dict by state, are given, and the first prior of its boundary.
     """
     observations, setup = learned.observations, learned.setup
     functions, states = observations.functions, observations.states
@@ -478,7 +479,8 @@ def make_evolution_problem(
     order = order_in_time(setup, axis)
     periods = np.array(observations.periods or (np.inf,) * d)[space]
     n_ends = [[(order_along(setup, i, s) + 1) // 2 for i in space] for s in states]
-    priors = boundary_priors(learned, points, order, noise, first_noise, exact)
+    given = learned, points, order, noise, first_noise, exact
+    priors = boundary_priors(*given, kept or {})
     box = box_around(observed, placed)
     sizes = sizes or GridSizes().of(d)[1]
     grid = EvolutionGrid(*box, axis, *sizes, n_ends, order, None, states, periods)

@@ -45,15 +45,16 @@ class SearchSummary:
     in the units of the values; `error` is that of the state kernel chosen, at the stage
     at which kernels were compared, `final_error` that of the states and equations that
     came out in the end, and `exact_error` that of states that obey the equation
-    exactly, or "driven by white noise" (`driven`), with the `boundary_kernel` of
-    their initial and boundary values (None: they do not); `resolution` says how finely
-    these were integrated, and by how many times the noise they change if finer. The
-    equation was learned with the state kernel `learned_with`; None: none was searched.
-    All variances were raised by the factor `dispersion` to that of the residuals.
-    Hypotheses were compared by the named `criteria`, and those `not_tried` have a
-    sentence that says why. The `doubts` are sentences on why the equations of the fit
-    may be others; None: they are looked for when the report is made, and what else is
-    of concern, such as given kernels that are too small, is told with them.
+    exactly, or "driven by white noise" (`driven`), with the `boundary_kernel` of their
+    initial and boundary values (None: they do not), which is not that given unless the
+    fit `keeps_kernel`; `resolution` says how finely these were integrated, and by how
+    many times the noise they change if finer. The equation was learned with the state
+    kernel `learned_with`; None: none was searched. All variances were raised by the
+    factor `dispersion` to that of the residuals. Hypotheses were compared by the named
+    `criteria`, and those `not_tried` have a sentence that says why. The `doubts` are
+    sentences on why the equations of the fit may be others; None: they are looked for
+    when the report is made, and what else is of concern, such as given kernels that are
+    too small, is told with them.
     """
 
     alternatives: tuple = ()
@@ -64,6 +65,7 @@ class SearchSummary:
     exact_error: float | None = None
     driven: str = ""
     boundary_kernel: object = None
+    keeps_kernel: bool = True
     resolution: tuple | None = None
     not_tried: tuple = ()
     doubts: tuple | None = None
@@ -350,6 +352,7 @@ def summary_of(selection, doubts):
     fit, searched = selection.best, selection.promised is not None
     if not searched and selection.exact is None:
         return SearchSummary(doubts=doubts)
+    kernel = fit.problem.boundary_kernel if fit.is_exact else None
     compared = [(", ".join(step.terms), step.error) for step in fit.terms_path]
     if searched:
         compared = [(each.kernel, each.error) for each in selection.kernels]
@@ -361,7 +364,8 @@ def summary_of(selection, doubts):
         dispersion=1.0 if fit.is_exact else fit.problem.dispersion,
         exact_error=fit.error if fit.is_exact else None,
         driven=how_driven(fit),
-        boundary_kernel=fit.problem.boundary_kernel if fit.is_exact else None,
+        boundary_kernel=kernel,
+        keeps_kernel=kernel is None or fit.problem.prior.log_odds == 0,
         resolution=fit.resolution,
         not_tried=tuple(selection.not_tried),
         doubts=doubts,

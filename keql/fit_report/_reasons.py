@@ -9,9 +9,14 @@ from keql.kernels import as_kernel
 def why_state_kernel(model, search):
     if search.exact_error is not None and search.boundary_kernel is None:
         return "of the states that the trajectories started from; they need none"
-    if search.boundary_kernel is not None:
-        return "of initial and boundary values, of most likelihood given the equation"
     given = _why_given(model.state_kernel, model)
+    if search.boundary_kernel is not None:
+        text = "of initial and boundary values"
+        if not search.keeps_kernel:
+            return f"{text}, which are far more probable with it than with that given"
+        if given:
+            return f"{given}, and the prior {text}"
+        return f"{text}, of most likelihood given the equation"
     if given:
         if search.learned_with is None:  # no other was compared
             return given

@@ -273,7 +273,7 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
     if are_many(learned, context):
         return fit_trajectories(learned, hypothesis, context)
     settings, learned = settings or TermSearchSettings(), _with_few_weights(learned)
-    problem = make_evolution_problem(learned, hypothesis.observation_noise)
+    problem = exact_problem(learned, hypothesis)
     solve = partial(solve_exactly, learned, context, settings)
     start = _start(problem, context.previous)
     if hypothesis.n_terms is None:
@@ -293,6 +293,12 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
             search.run(search.first_states(start, criteria))
         result, steps = polished(search), search.steps
     return exact_fit(learned, hypothesis, result, steps)
+
+
+def exact_problem(learned, hypothesis):
+    """The problem of exact states of a learned model, with all that is given."""
+    kept = hypothesis.state_kernel
+    return make_evolution_problem(learned, hypothesis.observation_noise, kept=kept)
 
 
 def fit_hypothesis(hypothesis, two_step, context, learned=None):

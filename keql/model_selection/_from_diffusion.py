@@ -21,11 +21,7 @@ from functools import partial
 
 import numpy as np
 
-from keql._evolution.problem import (
-    EvolutionProblem,
-    IntegratedProblem,
-    make_evolution_problem,
-)
+from keql._evolution.problem import EvolutionProblem, IntegratedProblem
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._numerics.optimisation import Backtracking, Result, Stop, minimise, or_stopped
 from keql._observations.data import PredictionScale
@@ -43,6 +39,7 @@ from keql.model_selection._criteria import (
 )
 from keql.model_selection._evolution_terms import (
     CandidateTerms,
+    exact_problem,
     TermSearch,
     TermSearchSettings,
     are_many,
@@ -109,7 +106,7 @@ def fit_from_diffusion(learned, hypothesis, context, settings=None):
     in_one = len(learned.variables) == 2  # coordinate of space
     if not (is_polynomial and in_one) or are_many(learned, context):
         return None
-    problem = make_evolution_problem(learned, hypothesis.observation_noise)
+    problem = exact_problem(learned, hypothesis)
     candidates = CandidateTerms(learned.equation)
     diffusion = _diffusion_term(problem.grid, candidates)
     if diffusion is None:
@@ -171,7 +168,7 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
         or learned.observations.periods is not None
     ):
         return None
-    problem = make_evolution_problem(learned, hypothesis.observation_noise)
+    problem = exact_problem(learned, hypothesis)
     if problem.grid.order > 1:
         return None
     axis = problem.grid.axis

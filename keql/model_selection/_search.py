@@ -57,11 +57,21 @@ def search(two_step, given, context):
         if terms.depends_on is not None and n_terms is not None:
             # Refuse before the long part.
             find_terms(equation.equation_kernel, n_columns, n_terms)
-    table = candidates(two_step, given, context.settings)
+    known = _with_known_kernels(given, two_step)
+    table = candidates(two_step, known, context.settings)
     is_open = given.open_states(two_step.observations.states)
     if not is_open or context.settings.optimizer is None:
         return _with_given_kernels(two_step, given, table, context)
     return _Search(two_step, table, context).run()
+
+
+def _with_known_kernels(given, two_step):
+    """The Hypothesis with the given kernels of states as two steps have fitted them."""
+    states = two_step.observations.states
+    fitted = getattr(two_step.state_kernel, "kernels", None)
+    fitted = fitted or dict.fromkeys(states, two_step.state_kernel)
+    kept = {*states} - {*given.open_states(states)}
+    return replace(given, state_kernel={name: fitted[name] for name in kept} or None)
 
 
 def _with_given_kernels(two_step, given, table, context):
@@ -77,7 +87,8 @@ def _with_given_kernels(two_step, given, table, context):
     open_ = fit_two_steps(replace(given, state_kernel=None), *described, settings)
     if open_.is_stopped:  # what was given is the best so far
         raise KeyboardInterrupt
-    search = ExactSearch(open_, candidates(open_, given, settings), context)
+    known = _with_known_kernels(given, two_step)
+    search = ExactSearch(open_, candidates(open_, known, settings), context)
     exact = search.run()
     if exact is not None:  # what is given is what the fit has
         learned = replace(exact.problem.learned, state_kernel=learned.state_kernel)

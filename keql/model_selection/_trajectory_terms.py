@@ -99,7 +99,8 @@ def _problem_of(learned, hypothesis, settings):
     given = [hypothesis.of_state(name).observation_noise for name in operators]
     given = np.array(given, dtype=float)
     if len(learned.variables) > 1:
-        return make_evolution_problem(learned, given, settings.first_grid)
+        kept = hypothesis.state_kernel
+        return make_evolution_problem(learned, given, settings.first_grid, kept)
     if hypothesis.constraint == "driven":
         units = units_of_noise(learned)
         return make_trajectory_problem(learned, given, None, units, finds_noise=True)

@@ -150,6 +150,35 @@ def test_covariances_and_their_slopes_are_those_of_the_kernel(kernel):
         assert_allclose(slope, layer, atol=1e-13)
 
 
+@pytest.mark.parametrize(
+    "boundary",
+    [
+        BOUNDARY,
+        PointsWithSlopes(BOUNDARY, slice(5, 12), 0),
+        PointsOfStates(BOUNDARY, np.repeat([0, 1], C // 2)),
+    ],
+)
+def test_a_given_kernel_without_free_parameters_has_the_likelihood_of_a_free_one(
+    boundary,
+):
+    """A sum is none of those that are differentiated by hand, but covaries as well."""
+    free = Constant(2.0) * Matern([0.4, 2.0], nu=2.5)
+    half = Constant(1.0, "fixed") * Matern([0.4, 2.0], "fixed", nu=2.5)
+    kernels = [free, half + half]
+    if isinstance(boundary, PointsOfStates):
+        kernels = [StateKernels([free, each]) for each in kernels]
+    priors = [BoundaryPrior(each, 0.1) for each in kernels]
+    maps, functions = observed()
+    found = []
+    for prior in priors:
+        model = BoundaryValueRegression(boundary, maps, functions, prior)
+        value, gradient, _ = model.log_likelihood(prior)
+        found.append((value, gradient[-2:]))
+        assert len(gradient) == prior.kernel.n_dims + 2
+    assert_allclose(found[0][0], found[1][0], rtol=1e-10)
+    assert_allclose(found[0][1], found[1][1], rtol=1e-8)
+
+
 @pytest.mark.parametrize("scale", [1.0, 4.0])
 def test_the_solution_is_the_conditional_distribution(scale):
     maps, functions = observed()

@@ -21,8 +21,9 @@ from keql._evolution.boundary_values import BoundaryValueRegression
 from keql._evolution.forecast import EvolvedState
 from keql._evolution.form import IntegrationLimits, time_axis, why_not_integrated
 from keql._observations.data import box_around
+from keql._regression.hidden import with_fixed_bounds
 from keql._regression.two_step import FitSettings, Hypothesis
-from keql.kernels import Constant, Polynomial, Restriction
+from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.model_selection._candidates import candidates
 from keql.operators import KernelExpansion, parse_operator
 
@@ -413,3 +414,20 @@ def test_a_prior_that_is_given_is_kept():
     with pytest.warns(IdentifiabilityWarning, match="do not tell their coefficients"):
         kernel = model.fit(X, cole_hopf(*X.T)).states_[0]
     assert isinstance(kernel, KernelExpansion)
+
+
+def test_a_given_kernel_is_the_prior_of_boundary_values_if_it_can():
+    """The one that is most likely is kept; with a short one values are improbable."""
+    X = points_of_cole_hopf(30)
+    settings = SETTINGS | {"optimizer": "fmin_l_bfgs_b"}
+    first = OneStepKEqL(**settings).fit(X, cole_hopf(*X.T))
+    short = Constant(0.05, "fixed") * RBF([10.0, 0.03], "fixed")
+    inside = np.random.RandomState(1).uniform(0.1, 0.9, size=(200, 2))
+    for kernel, words in (
+        (with_fixed_bounds(first.state_kernel_), "given, and the prior of"),
+        (short, "far more probable with it than with that given"),
+    ):
+        model = OneStepKEqL(**settings, state_kernel=kernel).fit(X, cole_hopf(*X.T))
+        assert words in " ".join(str(model.fit_report_).split())
+        assert (str(model.state_kernel_) == str(kernel)) == (kernel is not short)
+        assert_allclose(model.predict(inside), first.predict(inside), rtol=1e-3)

@@ -139,6 +139,19 @@ def test_priors_and_noise_are_started_from_others(integrated, descent):
     assert model.problem.prior.noise == pytest.approx(prior.noise, rel=0.05)
 
 
+def test_given_noise_is_open_on_the_coarse_grid_alone(two_step):
+    fine = make_evolution_problem(two_step, 1e-7)
+    coarse = fine.on_coarse_grid()
+    size = two_step.observations.sizes()[0]
+    assert all(prior.free_noise for prior in coarse.priors)
+    assert [prior.noise for prior in coarse.priors] == pytest.approx([1e-3 * size] * 2)
+    found = replace(coarse, priors=(replace(coarse.prior, noise=0.02),))
+    again = fine.with_priors_of(found)
+    assert again.prior.noise == 1e-7 and not again.prior.free_noise
+    open_ = make_evolution_problem(two_step).with_priors_of(found)
+    assert open_.prior.noise == 0.02 and open_.prior.free_noise
+
+
 def test_a_full_step_ends_where_the_linearised_objective_is_least(full_steps, descent):
     """Its loss is what the step promises, and any way from it leads up."""
     problem = full_steps
