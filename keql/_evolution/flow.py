@@ -16,7 +16,7 @@ import numpy as np
 from scipy import linalg
 from scipy.integrate import DOP853
 
-from keql.equation import Layout, solve_each
+from keql.equation import Layout, solve_each, with_slopes
 
 
 class Flow:
@@ -38,6 +38,12 @@ class Flow:
         highest = [self.layout.offset + j for j, _ in self.layout.solved_for]
         self._only_known_has_highest = min(highest) >= self.n_unknown
 
+    @cached_property
+    def _with_slopes(self):
+        """What gives features and slopes of each equation, made for many calls."""
+        pairs = ((e.basis, e.weights) for e in self.equations)
+        return [with_slopes(*pair, self.n_unknown) for pair in pairs]
+
     @property
     def n_states(self):
         """Length D of y."""
@@ -56,15 +62,19 @@ class Flow:
         solve M h + G(t, y) . w = f(t), with M of :meth:`mass`.
         """
         layout = self.layout
-        S = layout.features(t, y.T, 0.0)
-        if with_slopes or not self._only_known_has_highest:
-            gradients = [equation.gradient(S) for equation in self.equations]
-        else:
-            gradients = [
-                equation.known_part.gradient(S).T for equation in self.equations
-            ]
+        S, parts = layout.features(t, y.T, 0.0), []
+        gradients = [equation.known_part.gradient(S) for equation in self.equations]
+        for gradient, equation, both in zip(
+            gradients, self.equations, self._with_slopes, strict=True
+        ):
+            if with_slopes or not self._only_known_has_highest:
+                part, slopes = both(S[:, : self.n_unknown])
+                gradient[: len(slopes)] += slopes
+            else:
+                part = equation.basis(S[:, : self.n_unknown])
+            parts.append(part)
+        gradients = [gradient.T for gradient in gradients]
         M = np.stack([layout.slopes(gradient) for gradient in gradients], axis=1)
-        parts = [e.basis(S[:, : self.n_unknown]) for e in self.equations]
         left = [
             part @ e.weights + e.known_part(S) - (0.0 if f is None else _at(f, t))
             for part, e, f in zip(parts, self.equations, self.forcing, strict=True)
@@ -90,12 +100,14 @@ class Flow:
         stages = np.empty((DOP853.n_stages, n, D))
         tangents = np.empty((DOP853.n_stages, n, D, width))
         for i in range(DOP853.n_stages):
-            inner = y + h[:, None] * np.tensordot(A[i, :i], stages[:i], 1)
+            before = A[i, :i] @ stages[:i].reshape(i, n * D)
+            inner = y + h[:, None] * before.reshape(n, D)
             f, on_y, on_w = self.velocity(t + C[i] * h, inner, with_slopes)
             stages[i] = f
             if with_slopes:
-                change = np.tensordot(A[i, :i], tangents[:i], 1)
-                np.matmul(on_y, V + h[:, None, None] * change, out=tangents[i])
+                change = A[i, :i] @ tangents[:i].reshape(i, n * D * width)
+                change = h[:, None, None] * change.reshape(n, D, width)
+                np.matmul(on_y, V + change, out=tangents[i])
                 tangents[i, :, :, D:] += on_w
         end = y + h[:, None] * np.tensordot(B, stages, 1)
         if not with_slopes:
