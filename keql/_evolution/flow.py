@@ -248,10 +248,12 @@ def compressed(roots):
     return np.swapaxes(np.linalg.qr(np.swapaxes(roots, -1, -2), mode="r"), -1, -2)
 
 
-def _compressed_one(root):
-    """The same of one root (D, k) with k >= D, by LAPACK itself: it is done often."""
-    triangle = linalg.lapack.dgeqrf(root.T)[0][: len(root)]
-    return np.tril(triangle.T)
+def _compressed_one(root, lower):
+    """The same of one root (D, k) with k >= D, by LAPACK itself: it is done often.
+
+    `lower` (D, D) has ones on and below the diagonal.
+    """
+    return linalg.lapack.dgeqrf(root.T)[0][: len(root)].T * lower
 
 
 @dataclass(frozen=True)
@@ -289,7 +291,7 @@ class NoisyRows:
     def observed(self):
         """The same with the first and last node and those that were observed only."""
         kept = np.unique([0, *self.nodes, len(self.roots)])
-        A, R, added = [], [], []
+        A, R, added, lower = [], [], [], np.tri(self.roots.shape[1])
         for start, stop in itertools.pairwise(kept):
             parts = self.transitions[start], self.roots[start], self.added[start]
             for k in range(start + 1, stop):
@@ -299,7 +301,7 @@ class NoisyRows:
                     np.split(self.roots[k], self.n_sources, axis=1),
                     strict=True,
                 )
-                roots = [_compressed_one(np.hstack(pair)) for pair in pairs]
+                roots = [_compressed_one(np.hstack(pair), lower) for pair in pairs]
                 own = step @ parts[2] + self.added[k]
                 parts = step @ parts[0], np.hstack(roots), own
             for every, part in zip((A, R, added), parts, strict=True):
@@ -359,27 +361,29 @@ class Smoother:
         mean, L = np.zeros((D, width + D)), np.zeros((D, D))
         mean[:, width:] = np.eye(D)
         self.innovations[:, 0] = own.residuals
+        root, lower = np.empty((D, D + own.roots.shape[2])), np.tri(D)
         for k in range(K):
             if k:
-                mean = own.transitions[k - 1] @ mean
+                A = own.transitions[k - 1]
+                mean = A @ mean
                 mean[:, :width] += own.added[k - 1]
-                root = np.hstack([own.transitions[k - 1] @ L, own.roots[k - 1]])
-                L = _compressed_one(root)
+                root[:, :D], root[:, D:] = A @ L, own.roots[k - 1]
+                L = _compressed_one(root, lower)
             for i in self._at_nodes[k]:
-                mean, L = self._observe(i, mean, L)
+                self._observe(i, mean, L)
             self.means[k], self.filtered[k] = mean, L
 
     def _observe(self, i, mean, L):
-        """The mean and the root after an observation (Potter's update)."""
+        """Change the mean and the root by an observation (Potter's update)."""
         row, r = self.own.entries[i], self.noise[i]
-        f = L[row]
-        self.innovations[i] -= mean[row]
+        f, innovation = L[row].copy(), self.innovations[i]
+        innovation -= mean[row]
         variance = r * r + f @ f
-        self.deviations[i] = s = np.sqrt(variance)
+        self.deviations[i] = s = variance**0.5
         along = L @ f
         self._gains[i] = gain = along / variance
-        mean = mean + np.outer(gain, self.innovations[i])
-        return mean, L - np.outer(along, f) / (variance + r * s)
+        mean += gain[:, None] * innovation
+        L -= along[:, None] * (f / (variance + r * s))
 
     @cached_property
     def backward(self):
@@ -388,14 +392,14 @@ class Smoother:
         later, information = np.zeros((K, D, width)), np.zeros((K, D, D))
         smoothed, precisions = np.empty((len(self.noise), width)), self.deviations**-2
         added, known = np.zeros((D, width)), np.zeros((D, D))
+        shares = self.innovations * precisions[:, None]
         for k in range(K - 1, -1, -1):
             if k < K - 1:
                 A = own.transitions[k]
-                added, known = A.T @ added, A.T @ known @ A
+                added, known = A.T @ added, A.T @ (known @ A)
             for i in reversed(self._at_nodes[k]):
                 row, gain = own.entries[i], self._gains[i]
-                share = self.innovations[i] / self.deviations[i] ** 2
-                smoothed[i] = share - gain @ added
+                smoothed[i] = shares[i] - gain @ added
                 effect = known @ gain
                 precisions[i] += gain @ effect
                 added[row] += smoothed[i]
