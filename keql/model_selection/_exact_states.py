@@ -77,8 +77,7 @@ class ExactSearch:
 
     def _keep(self, fit):
         """A fit, or None, which is kept from now on if it is the best so far."""
-        kept = self.so_far
-        if fit is not None and (kept is None or fit.error < kept.error):
+        if fit and not (self.so_far and fit.error >= self.so_far.error):
             self.so_far = fit
         return fit
 
@@ -468,13 +467,14 @@ class ExactSearch:
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor.
 
-        A diffusion that led further away is not begun with again, with more terms.
+        A diffusion that led further away than those of any hypothesis do is left.
         """
         two_step, best = self._from_two_steps(hypothesis)
         if (best and meets_data(best, *self.known)) or not self.spreads:
             return best
+        known = self.so_far
         found = or_from_diffusion(best, two_step, hypothesis, self.context)
-        self.spreads = best is None or found is not best
+        self.spreads = not (found and known) or found.error < known.error
         return self._keep(found)
 
     def _from_two_steps(self, hypothesis):
