@@ -538,6 +538,35 @@ def known(chosen, evidence, has_functions=False):
 
 
 @pytest.mark.parametrize(
+    ("error", "terms", "noisy", "random", "agree"),
+    [
+        (0.05, "u", False, False, True),  # predicts well
+        (0.5, "u", True, True, True),  # leaves noise
+        (0.5, "u", True, False, False),
+        (0.5, "u", False, True, False),
+        (0.5, "v", True, True, False),
+        (0.45, "u", True, True, False),  # another minimum
+    ],
+)
+def test_equal_trajectories_from_two_starts(
+    error, terms, noisy, random, agree, monkeypatch
+):
+    """They are the last word if they predict well, or leave nothing but noise."""
+    search, _ = make_search(monkeypatch)
+    monkeypatch.setattr(_exact_states, "sees_noise", lambda _: noisy)
+    monkeypatch.setattr(_exact_states, "misses_at_random", lambda *_: random)
+    fit, before = Found(1.001 * error), Found(0.5 if error > 0.1 else error)
+    fit.term_names = [terms]
+    assert search.exact._agree(fit, before) == agree
+    assert not search.exact._agree(None, before)
+    monkeypatch.setattr(ExactSearch, "is_in_time", True)
+    monkeypatch.setattr(ExactSearch, "_misses_nothing", lambda *_: False)
+    assert not search.exact.is_enough(before)
+    search.exact.agreed = True
+    assert search.exact.is_enough(before) == (noisy and random)
+
+
+@pytest.mark.parametrize(
     ("has_functions", "gain"), [(True, 2.0), (True, 4.0), (False, 6.0), (False, 8.0)]
 )
 def test_noisy_trajectories_need_odds_for_more(has_functions, gain, monkeypatch):
