@@ -16,7 +16,7 @@ import numpy as np
 from scipy import linalg
 from scipy.integrate import DOP853
 
-from keql.equation import Layout, solve_each
+from keql.equation import Layout, solve_each, with_slopes
 
 
 class Flow:
@@ -38,6 +38,12 @@ class Flow:
         highest = [self.layout.offset + j for j, _ in self.layout.solved_for]
         self._only_known_has_highest = min(highest) >= self.n_unknown
 
+    @cached_property
+    def _with_slopes(self):
+        """What gives features and slopes of each equation, made for many calls."""
+        pairs = ((e.basis, e.weights) for e in self.equations)
+        return [with_slopes(*pair, self.n_unknown) for pair in pairs]
+
     @property
     def n_states(self):
         """Length D of y."""
@@ -56,15 +62,19 @@ class Flow:
         solve M h + G(t, y) . w = f(t), with M of :meth:`mass`.
         """
         layout = self.layout
-        S = layout.features(t, y.T, 0.0)
-        if with_slopes or not self._only_known_has_highest:
-            gradients = [equation.gradient(S) for equation in self.equations]
-        else:
-            gradients = [
-                equation.known_part.gradient(S).T for equation in self.equations
-            ]
+        S, parts = layout.features(t, y.T, 0.0), []
+        gradients = [equation.known_part.gradient(S) for equation in self.equations]
+        for gradient, equation, both in zip(
+            gradients, self.equations, self._with_slopes, strict=True
+        ):
+            if with_slopes or not self._only_known_has_highest:
+                part, slopes = both(S[:, : self.n_unknown])
+                gradient[: len(slopes)] += slopes
+            else:
+                part = equation.basis(S[:, : self.n_unknown])
+            parts.append(part)
+        gradients = [gradient.T for gradient in gradients]
         M = np.stack([layout.slopes(gradient) for gradient in gradients], axis=1)
-        parts = [e.basis(S[:, : self.n_unknown]) for e in self.equations]
         left = [
             part @ e.weights + e.known_part(S) - (0.0 if f is None else _at(f, t))
             for part, e, f in zip(parts, self.equations, self.forcing, strict=True)
@@ -90,12 +100,14 @@ class Flow:
         stages = np.empty((DOP853.n_stages, n, D))
         tangents = np.empty((DOP853.n_stages, n, D, width))
         for i in range(DOP853.n_stages):
-            inner = y + h[:, None] * np.tensordot(A[i, :i], stages[:i], 1)
+            before = A[i, :i] @ stages[:i].reshape(i, n * D)
+            inner = y + h[:, None] * before.reshape(n, D)
             f, on_y, on_w = self.velocity(t + C[i] * h, inner, with_slopes)
             stages[i] = f
             if with_slopes:
-                change = np.tensordot(A[i, :i], tangents[:i], 1)
-                np.matmul(on_y, V + h[:, None, None] * change, out=tangents[i])
+                change = A[i, :i] @ tangents[:i].reshape(i, n * D * width)
+                change = h[:, None, None] * change.reshape(n, D, width)
+                np.matmul(on_y, V + change, out=tangents[i])
                 tangents[i, :, :, D:] += on_w
         end = y + h[:, None] * np.tensordot(B, stages, 1)
         if not with_slopes:
@@ -236,10 +248,12 @@ def compressed(roots):
     return np.swapaxes(np.linalg.qr(np.swapaxes(roots, -1, -2), mode="r"), -1, -2)
 
 
-def _compressed_one(root):
-    """The same of one root (D, k) with k >= D, by LAPACK itself: it is done often."""
-    triangle = linalg.lapack.dgeqrf(root.T)[0][: len(root)]
-    return np.tril(triangle.T)
+def _compressed_one(root, lower):
+    """The same of one root (D, k) with k >= D, by LAPACK itself: it is done often.
+
+    `lower` (D, D) has ones on and below the diagonal.
+    """
+    return linalg.lapack.dgeqrf(root.T)[0][: len(root)].T * lower
 
 
 @dataclass(frozen=True)
@@ -277,7 +291,7 @@ class NoisyRows:
     def observed(self):
         """The same with the first and last node and those that were observed only."""
         kept = np.unique([0, *self.nodes, len(self.roots)])
-        A, R, added = [], [], []
+        A, R, added, lower = [], [], [], np.tri(self.roots.shape[1])
         for start, stop in itertools.pairwise(kept):
             parts = self.transitions[start], self.roots[start], self.added[start]
             for k in range(start + 1, stop):
@@ -287,7 +301,7 @@ class NoisyRows:
                     np.split(self.roots[k], self.n_sources, axis=1),
                     strict=True,
                 )
-                roots = [_compressed_one(np.hstack(pair)) for pair in pairs]
+                roots = [_compressed_one(np.hstack(pair), lower) for pair in pairs]
                 own = step @ parts[2] + self.added[k]
                 parts = step @ parts[0], np.hstack(roots), own
             for every, part in zip((A, R, added), parts, strict=True):
@@ -347,27 +361,29 @@ class Smoother:
         mean, L = np.zeros((D, width + D)), np.zeros((D, D))
         mean[:, width:] = np.eye(D)
         self.innovations[:, 0] = own.residuals
+        root, lower = np.empty((D, D + own.roots.shape[2])), np.tri(D)
         for k in range(K):
             if k:
-                mean = own.transitions[k - 1] @ mean
+                A = own.transitions[k - 1]
+                mean = A @ mean
                 mean[:, :width] += own.added[k - 1]
-                root = np.hstack([own.transitions[k - 1] @ L, own.roots[k - 1]])
-                L = _compressed_one(root)
+                root[:, :D], root[:, D:] = A @ L, own.roots[k - 1]
+                L = _compressed_one(root, lower)
             for i in self._at_nodes[k]:
-                mean, L = self._observe(i, mean, L)
+                self._observe(i, mean, L)
             self.means[k], self.filtered[k] = mean, L
 
     def _observe(self, i, mean, L):
-        """The mean and the root after an observation (Potter's update)."""
+        """Change the mean and the root by an observation (Potter's update)."""
         row, r = self.own.entries[i], self.noise[i]
-        f = L[row]
-        self.innovations[i] -= mean[row]
+        f, innovation = L[row].copy(), self.innovations[i]
+        innovation -= mean[row]
         variance = r * r + f @ f
-        self.deviations[i] = s = np.sqrt(variance)
+        self.deviations[i] = s = variance**0.5
         along = L @ f
         self._gains[i] = gain = along / variance
-        mean = mean + np.outer(gain, self.innovations[i])
-        return mean, L - np.outer(along, f) / (variance + r * s)
+        mean += gain[:, None] * innovation
+        L -= along[:, None] * (f / (variance + r * s))
 
     @cached_property
     def backward(self):
@@ -376,14 +392,14 @@ class Smoother:
         later, information = np.zeros((K, D, width)), np.zeros((K, D, D))
         smoothed, precisions = np.empty((len(self.noise), width)), self.deviations**-2
         added, known = np.zeros((D, width)), np.zeros((D, D))
+        shares = self.innovations * precisions[:, None]
         for k in range(K - 1, -1, -1):
             if k < K - 1:
                 A = own.transitions[k]
-                added, known = A.T @ added, A.T @ known @ A
+                added, known = A.T @ added, A.T @ (known @ A)
             for i in reversed(self._at_nodes[k]):
                 row, gain = own.entries[i], self._gains[i]
-                share = self.innovations[i] / self.deviations[i] ** 2
-                smoothed[i] = share - gain @ added
+                smoothed[i] = shares[i] - gain @ added
                 effect = known @ gain
                 precisions[i] += gain @ effect
                 added[row] += smoothed[i]

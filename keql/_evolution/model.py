@@ -40,11 +40,27 @@ class EvolutionIterate:
 
 @dataclass(frozen=True)
 class EvolutionEvaluation:
-    """An iterate, observations less its states (N,), and the objective."""
+    """An iterate of a problem, and observations less its states (N,)."""
 
+    problem: object
     iterate: EvolutionIterate
     residuals: np.ndarray
-    loss: float
+
+    @cached_property
+    def loss(self):
+        """The objective, for which the covariance of boundary values is factorised.
+
+        Full steps do not look at that of the iterate where they linearise.
+        """
+        problem, iterate = self.problem, self.iterate
+        return boundary_loss(
+            problem.prior,
+            problem.boundary,
+            iterate.weights,
+            iterate.boundary,
+            self.residuals,
+            np.concatenate([*map(problem.prior.variances, problem.functions)]),
+        )
 
 
 class EvolutionModel:

@@ -29,7 +29,7 @@ from keql._evolution.boundary_prior import (
     PointsWithSlopes,
     boundary_priors,
 )
-from keql._evolution.boundary_values import BoundaryValueRegression, boundary_loss
+from keql._evolution.boundary_values import BoundaryValueRegression
 from keql._evolution.form import order_along, order_in_time, time_axis
 from keql._evolution.grid import EvolutionGrid, GridSizes
 from keql._evolution.integration import (
@@ -252,15 +252,7 @@ class EvolutionProblem:
                 )
             ]
         )
-        loss = boundary_loss(
-            self.prior,
-            self.boundary,
-            iterate.weights,
-            iterate.boundary,
-            residuals,
-            np.concatenate([*map(self.prior.variances, self.functions)]),
-        )
-        return EvolutionEvaluation(iterate, residuals, loss)
+        return EvolutionEvaluation(self, iterate, residuals)
 
     def linearise(self, evaluation):
         """The model at an evaluation; None if the equation cannot be integrated."""
@@ -277,7 +269,8 @@ class EvolutionProblem:
             problem = replace(self, priors=(regression.prior,))
             states = problem.solution_of(iterate, regression.unknowns, kept)
             model = EvolutionModel(problem, iterate, regression, loss, states)
-            return model if np.isfinite(model.evaluation.loss) else None
+            sizes = model.loss, rms(model.evaluation.residuals)
+            return model if np.all(np.isfinite(sizes)) else None
         except np.linalg.LinAlgError:  # of weights with effects beyond bounds
             return None
 

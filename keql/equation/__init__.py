@@ -12,6 +12,7 @@ from keql.equation._basis import (
     make_basis,
     regression_posterior,
     regression_rows,
+    with_slopes,
 )
 from keql.equation._explicit import Layout, solve_each
 from keql.equation._formulas import number

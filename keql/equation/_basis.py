@@ -12,6 +12,7 @@ from keql.kernels import (
     combinations,
     distinct_rows,
     feature_slopes,
+    features_with_slopes,
     narrow_and_wide,
     unrestricted,
 )
@@ -274,6 +275,19 @@ class FixedUnknownPart:
     def gradient(self, S, _, skipped=0):
         """Partial derivatives of P, of shape (d, n); columns may be `skipped`."""
         return self.basis.gradient(S, self.weights, skipped)
+
+
+def with_slopes(basis, weights, d):
+    """A function of rows S (n, d): features (n, p), slopes (d, n) of psi . weights.
+
+    For many calls with the same weights, of any basis.
+    """
+    if not isinstance(basis, PolynomialBasis):
+        return lambda S: (basis(S), basis.gradient(S, weights))
+    kernel, directions = basis._unrestricted(d)
+    if directions is not None:
+        weights = directions @ weights
+    return features_with_slopes(kernel, weights, directions, d)
 
 
 def _units(S):

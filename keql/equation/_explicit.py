@@ -50,6 +50,13 @@ class Layout:
             for j, row in enumerate(self.rows)
             if row in self.highest
         ]
+        # Columns of the entries of y, with their positions and factors.
+        position = {row: i for i, row in enumerate(self.known.tolist())}
+        self.given = [
+            (self.offset + j, position[row], self.factors[j])
+            for j, row in enumerate(self.rows)
+            if row in position
+        ]
         self.columns_of_state = [
             [self.offset + j for j, (s, _, _) in enumerate(derivatives) if s == state]
             for state in self.states
@@ -151,16 +158,6 @@ class Layout:
             start += order
         return pairs
 
-    def slopes_in_y(self, gradient):
-        """Slopes (n, sum of orders) in y from those (n, d + Q') in the features."""
-        slopes = np.zeros((len(gradient), len(self.known)))
-        position = {row: i for i, row in enumerate(self.known.tolist())}
-        for j, row in enumerate(self.rows):
-            if row in position:
-                part = gradient[:, self.offset + j] * self.factors[j]
-                slopes[:, position[row]] += part
-        return slopes
-
     def slopes(self, gradient):
         """Slopes (n, S) in the highest derivatives from those in the features."""
         slopes = np.zeros((len(gradient), len(self.states)))
@@ -177,20 +174,20 @@ class Layout:
 
         Returns on_y, on_weights : ndarray of shape (n, D, D), (n, D, sum of p_e).
         """
-        n, D = len(slopes), len(self.known)
-        sizes = [part.shape[1] for part in features]
-        on_y, on_weights = np.zeros((n, D, D)), np.zeros((n, D, sum(sizes)))
-        rows = self.position_of_highest()
+        n, E, D = *slopes.shape[:2], len(self.known)
+        right = np.zeros((n, E, D + sum(part.shape[1] for part in features)))
+        start = D
+        for e, (gradient, part) in enumerate(zip(gradients, features, strict=True)):
+            for column, place, factor in self.given:
+                right[:, e, place] += gradient[:, column] * factor
+            end = start + part.shape[1]
+            right[:, e, start:end] = part
+            start = end
+        found = np.zeros((n, D, right.shape[2]))
         for place, chain in self.chain():
-            on_y[:, place, chain] = 1.0
-        in_y = np.stack([self.slopes_in_y(gradient) for gradient in gradients], axis=1)
-        on_y[:, rows] = -solve_each(slopes, in_y)
-        joined, start = np.zeros((n, len(features), sum(sizes))), 0
-        for e, part in enumerate(features):
-            joined[:, e, start : start + sizes[e]] = part
-            start += sizes[e]
-        on_weights[:, rows] = -solve_each(slopes, joined)
-        return on_y, on_weights
+            found[:, place, chain] = 1.0
+        found[:, self.position_of_highest()] = -solve_each(slopes, right)
+        return found[:, :, :D], found[:, :, D:]
 
 
 def solve_each(matrices, right):

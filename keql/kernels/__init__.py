@@ -21,6 +21,7 @@ from keql.kernels._radial import RBF, Matern, RadialKernel, RationalQuadratic
 from keql.kernels._restriction import (
     Restriction,
     feature_slopes,
+    features_with_slopes,
     parse_monomial,
     unrestricted,
 )

@@ -181,6 +181,30 @@ class Dictionary(FeatureKernel):
             slopes[column] = weights @ derivatives
         return slopes
 
+    def _prepared(self, weights, directions, d):
+        """A function of rows S (n, d): features (n, q) and slopes (d, n), at once.
+
+        As that of a Polynomial, whose `directions` may be None here: the features
+        themselves. None if some functions are not elementary.
+        """
+        table = self._table(d)
+        if table is None:
+            return None
+        # Functions without weight, beside which a parameter is open, are not derived.
+        used, scales = np.flatnonzero(weights), self.feature_scales()
+        derived, columns = self._kept(used)._compiled_for(d)
+        own = (weights * scales)[used]
+
+        def evaluate(S):
+            F, slopes = table.functions(S), np.zeros(S.T.shape)
+            found = derived.derivatives(S, columns, F[used])
+            for column, each in zip(columns, found, strict=True):
+                slopes[column] = own @ each
+            features = table.multiplied(S, F).T * scales
+            return features if directions is None else features @ directions, slopes
+
+        return evaluate
+
     def _kept(self, used):
         """The kernel of some of the functions, the last one again."""
         key = tuple(self._items()), self.columns, tuple(used.tolist())
@@ -279,15 +303,18 @@ class _ElementaryTable:
 
     def __call__(self, S):
         """Values (m, n) at the rows of S (n, d)."""
-        return self._product(S, self._functions(S))
+        return self.multiplied(S, self.functions(S))
 
     def derivative(self, S, column):
         """Their derivatives (m, n) in one of the columns."""
         return self.derivatives(S, [column])[0]
 
-    def derivatives(self, S, columns):
-        """Those in several of the columns, a list."""
-        F, found = self._functions(S), []
+    def derivatives(self, S, columns, F=None):
+        """Those in several of the columns, a list.
+
+        F : ndarray of shape (m, n), default=None. The functions if they are known.
+        """
+        F, found = self.functions(S) if F is None else F, []
         powers = {column: own(S[:, column]) for column, own in self.powers.items()}
         for column in columns:
             total = np.zeros(F.shape)
@@ -306,14 +333,15 @@ class _ElementaryTable:
             found.append(total)
         return found
 
-    def _functions(self, S):
+    def functions(self, S):
         """Values (m, n) of the functions without the powers of columns."""
         F = np.ones((self.n_functions, len(S)))
         for value, _, column, rows, k in self.groups:
             F[rows] = value(S[:, column], k)
         return F
 
-    def _product(self, S, F):
+    def multiplied(self, S, F):
+        """Functions F (m, n), which are written over, times the powers of columns."""
         for column, powers in self.powers.items():
             F *= powers(S[:, column])
         return F

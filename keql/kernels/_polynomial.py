@@ -169,6 +169,29 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         slopes[columns] = (values @ combined).T
         return slopes
 
+    def _prepared(self, weights, directions, d):
+        """A function of rows S (n, d): features (n, q) and slopes (d, n), at once.
+
+        The features are those of `feature_map` times `directions` (p, q), or None for
+        themselves; the slopes those of :meth:`_feature_slopes` for `weights` (p,). Both
+        are combinations of monomials, of which only those that occur are computed.
+        """
+        directions = np.eye(len(weights)) if directions is None else directions
+        columns, lower = self._columns(d), bool(self.offset > 0)
+        center, scale = self._center_and_scale(len(columns))
+        own = self._weights(len(columns))
+        n = len(_monomials(len(columns), self.degree, True))
+        units = np.eye(len(columns), dtype=int)
+        derived = [(units[0] * 0, directions), *((u, weights[:, None]) for u in units)]
+        parts = []
+        for order, part in derived:
+            places, factors = _derived(self.degree, lower, tuple(order.tolist()))
+            factors = factors * own / np.prod(scale**order)
+            combined = np.zeros((n, part.shape[1]))
+            np.add.at(combined, places, factors[:, None] * part)
+            parts.append(combined)
+        return _Monomials(self.degree, columns, center, scale, np.hstack(parts))
+
     def _derived(self, order):
         """The monomials that those of the kernel become, and factors, if derived."""
         return _derived(self.degree, bool(self.offset > 0), tuple(order.tolist()))
@@ -258,6 +281,42 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
             return []
         inner = self._standardise(X)[0] @ self._standardise(Y)[0].T + self.offset
         return [self.degree * self.offset * inner ** (self.degree - 1)]
+
+
+class _Monomials:
+    """Combinations (n_monomials, q + k) of monomials in k standardised columns.
+
+    The first q are features, each of the others the slope of a function in a column.
+    """
+
+    def __init__(self, degree, columns, center, scale, combined):
+        self.columns, self.center, self.scale = columns, center, scale
+        needed = set(np.flatnonzero(np.any(combined, axis=1)).tolist())
+        recursion = _recursion(len(columns), degree)
+        for own, before, _ in reversed(recursion):
+            pairs = zip(own.tolist(), before, strict=True)
+            needed |= {first for i, first in pairs if i in needed}
+        place, self.steps = {0: 0}, []
+        for own, before, factors in recursion:
+            kept = [j for j, i in enumerate(own.tolist()) if i in needed]
+            if kept:
+                first = [place[before[j]] for j in kept]
+                start = len(place)
+                place |= {int(own[j]): start + i for i, j in enumerate(kept)}
+                self.steps.append((slice(start, len(place)), first, factors[kept]))
+        self.combined = np.ascontiguousarray(combined[[*place]].T)
+
+    def __call__(self, S):
+        """Features (n, q) and slopes (d, n) at the rows of S (n, d)."""
+        Z = ((S[:, self.columns] - self.center) / self.scale).T
+        values = np.empty((self.combined.shape[1], len(S)))
+        values[0] = 1.0
+        for own, before, columns in self.steps:
+            np.multiply(values[before], Z[columns], out=values[own])
+        found, k = self.combined @ values, len(Z)
+        slopes = np.zeros(S.T.shape)
+        slopes[self.columns] = found[len(found) - k :]
+        return found[: len(found) - k].T, slopes
 
 
 @lru_cache(maxsize=64)

@@ -262,6 +262,27 @@ def feature_slopes(kernel, S, weights):
     return slopes
 
 
+def features_with_slopes(kernel, weights, directions, d):
+    """A function of rows S (n, d): features (n, q), and slopes (d, n), at once.
+
+    The features are combinations `directions` (p, q) of the exact features of an
+    unrestricted kernel, or these if it is None; the slopes are those of `feature_map(S) @ weights`. What does
+    not depend on the rows is found once: for many calls with the same weights.
+    """
+    evaluate = None
+    if isinstance(kernel, Polynomial | Dictionary):
+        evaluate = kernel._prepared(weights, directions, d)
+    if evaluate is not None:
+        return evaluate
+
+    def both(S):
+        features = kernel.feature_map(S)
+        features = features if directions is None else features @ directions
+        return features, feature_slopes(kernel, S, weights)
+
+    return both
+
+
 def _refuse_no_texts(text, names):
     """Refuse what is no text of a monomial, or no list of names."""
     if not isinstance(text, str):

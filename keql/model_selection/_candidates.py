@@ -119,9 +119,11 @@ def _driven(two_step, given, widest, why_not):
 def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):
     """Why white noise in the equations is not tried beside exact states, or empty.
 
-    It is where equations depend on time, or predict poorly; or if noise adds to the
-    evidence of the terms that the fit has, in the problem linearised there: no other
-    terms are solved for, and levels are searched in few steps.
+    It is where equations depend on time; or if noise adds to the evidence of the terms
+    that the fit has, in the problem linearised there: no other terms are solved for,
+    and levels are searched in few steps. That takes a fiftieth of a search for terms,
+    and noise adds to what poor equations leave all the more. If the linearised problem
+    is not finite, it is tried where the fit predicts poorly.
 
     fit : Fit or None. Exact states.
     misses : bool. Whether they miss observations by more than these allow.
@@ -134,10 +136,12 @@ def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):
         return "exact data are met without it"
     equations = fit.learned.equations
     on_time = [e.gradient(e.training_features)[:, 0] for e in equations]
-    if np.any(on_time) or fit.predicts_poorly(criteria):
+    if np.any(on_time):
         return ""
     problem = fit.problem.driven(units_of_noise(fit.learned))
     responses = problem.responses(fit.result.solution)
+    if responses is None and fit.predicts_poorly(criteria):
+        return ""
     if responses is not None:
         regression = problem.regression(fit.result.solution, responses)
         evidence = regression.with_best_prior(max_iter, tol).log_evidence()

@@ -222,6 +222,18 @@ def correlation_of_neighbours(residuals, observations):
     return products / np.sqrt(count)
 
 
+def agree(fit, other, criteria):
+    """Whether trajectories have equal terms and errors: they are one minimum."""
+    same = set(fit.term_names) == set(other.term_names)
+    return same and abs(fit.error - other.error) < criteria.agreement * other.error
+
+
+def misses_at_random(fit, criteria):
+    """Whether trajectories leave residuals that are as random as noise is."""
+    residuals = fit.model.evaluation.residuals
+    return correlation_of_neighbours(residuals, fit.observations) < criteria.random
+
+
 @dataclass(frozen=True)
 class Selection:
     """The fit that was chosen, and what it was chosen from.
@@ -398,8 +410,7 @@ class Selection:
         fit, criteria = self.best, self.criteria
         if not fit.is_exact or fit.error < criteria.approximate * size:
             return False
-        residuals = fit.model.evaluation.residuals
-        return correlation_of_neighbours(residuals, fit.observations) < criteria.random
+        return misses_at_random(fit, criteria)
 
     @property
     def _noise_given(self):

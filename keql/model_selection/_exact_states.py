@@ -12,9 +12,11 @@ from keql._regression.two_step import refit_two_steps
 from keql.model_selection._annealing import compare_lengths, impose_gradually
 from keql.model_selection._candidates import or_driven, why_not_driven
 from keql.model_selection._criteria import (
+    agree,
     is_better,
     level_in_space,
     meets_data,
+    misses_at_random,
     predicts_within_noise,
     sees_noise,
 )
@@ -52,8 +54,7 @@ class ExactSearch:
 
     def __init__(self, two_step, table, context):
         self.two_step, self.context = two_step, context
-        self.criteria = context.criteria
-        self.known = two_step, context.criteria
+        self.criteria, self.known = context.criteria, (two_step, context.criteria)
         self.size = PredictionScale(two_step.observations).size
         self.table, self.agreed, self.spreads = table, False, True
         self.direct, self.wave, self.so_far = {}, None, None
@@ -77,8 +78,7 @@ class ExactSearch:
 
     def _keep(self, fit):
         """A fit, or None, which is kept from now on if it is the best so far."""
-        kept = self.so_far
-        if fit is not None and (kept is None or fit.error < kept.error):
+        if fit and not (self.so_far and fit.error >= self.so_far.error):
             self.so_far = fit
         return fit
 
@@ -87,15 +87,15 @@ class ExactSearch:
         if exact.result.interrupted or exact is self.wave:
             return True
         if self.is_in_time:
-            return self._misses_nothing(exact)
+            nothing = self._misses_nothing(exact)
+            return nothing or (self.agreed and self._leaves_noise(exact))
         if self._is_of_fields:
             return self.agreed or self._misses_nothing(exact)
         return not self.is_in_plane and predicts_within_noise(exact, *self.known)
 
     def leave_out(self, rows, reason):
-        names = dict(self.not_tried)
-        left = [row.hypothesis.name for row in rows]
-        self.not_tried += [(name, reason) for name in left if name not in names]
+        known, left = dict(self.not_tried), [row.hypothesis.name for row in rows]
+        self.not_tried += [(name, reason) for name in left if name not in known]
 
     def in_doubt(self, error):
         """Whether an equation that predicts so poorly may be another one."""
@@ -153,7 +153,7 @@ class ExactSearch:
         lead to, these imposed more and more strictly; then, for systems, from those of
         compared kernels, which are tried for single equations anyway. Fields that are
         seen with noise start from the joint fit: derivatives in space that observations
-        alone suggest are too poor then.
+        alone suggest are too poor then. If the best so far is led to again, that is it.
         """
         rows = [row.hypothesis for row in self.table[:2] if not row.why_not]
         wider = [row.hypothesis for row in self.table[5:-2] if not row.why_not]
@@ -172,8 +172,8 @@ class ExactSearch:
         elif self._is_of_fields and joint and self._sees_noise:
             starts = [starts[1], starts[0], starts[2]]
         for find_kernels, tried in starts:
-            before = best
-            for hypothesis in tried:
+            before, name = best, best and best.hypothesis.name
+            for hypothesis in sorted(tried, key=lambda row, n=name: row.name != n):
                 given = find_kernels, hypothesis, best
                 fit = or_stopped(best, self._trajectories_from, *given)
                 if fit is not None and fit.result.interrupted:
@@ -242,8 +242,7 @@ class ExactSearch:
 
     def _is_compared(self, hypothesis, fit):
         """Whether a fit was compared with a hypothesis already."""
-        known = [name for name, result in self.compared if result is fit.result]
-        return hypothesis.name in known
+        return any(n == hypothesis.name and r is fit.result for n, r in self.compared)
 
     def _among_noisy(self, fit, rows, wider):
         """Trajectories, compared with other terms by evidence where there is noise."""
@@ -274,12 +273,13 @@ class ExactSearch:
         return or_stopped(simpler, fit_elementary, *given, enough)
 
     def _agree(self, fit, other):
-        """Whether trajectories from another start are those that predict well."""
-        if fit is None or self.in_doubt(other.error):
-            return False
-        if set(fit.term_names) != set(other.term_names):
-            return False
-        return abs(fit.error - other.error) < self.criteria.agreement * other.error
+        """Whether another start leads to what predicts well, or leaves but noise."""
+        doubted = self.in_doubt(other.error) and not self._leaves_noise(other)
+        return fit is not None and not doubted and agree(fit, other, self.criteria)
+
+    def _leaves_noise(self, fit):
+        """Whether there is noise, and trajectories miss observations at random."""
+        return self._sees_noise and misses_at_random(fit, self.criteria)
 
     def _or_more_terms(self, fit, rows, wider):
         """Trajectories that predict as well as noise allows, or others with more terms.
@@ -468,13 +468,14 @@ class ExactSearch:
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor.
 
-        A diffusion that led further away is not begun with again, with more terms.
+        A diffusion that led further away than those of any hypothesis do is left.
         """
         two_step, best = self._from_two_steps(hypothesis)
         if (best and meets_data(best, *self.known)) or not self.spreads:
             return best
+        known = self.so_far
         found = or_from_diffusion(best, two_step, hypothesis, self.context)
-        self.spreads = best is None or found is not best
+        self.spreads = not (found and known) or found.error < known.error
         return self._keep(found)
 
     def _from_two_steps(self, hypothesis):
@@ -487,8 +488,7 @@ class ExactSearch:
 
     def from_joint_fit(self, family, fit):
         """Exact states from those of a joint fit; None if there are none."""
-        exact = self.table[0]
-        if exact.why_not or fit.result.interrupted:
+        if self.table[0].why_not or fit.result.interrupted:
             return None
         if self.is_in_time:
             return fit_trajectories(fit.learned, family.hypothesis, self.context)

@@ -11,6 +11,8 @@ equation learned with the one may be held while states are found with the other.
 from dataclasses import replace
 from itertools import islice
 
+import numpy as np
+
 from keql._numerics.optimisation import Stop
 from keql._regression.two_step import fit_two_steps
 from keql.equation import PolynomialBasis, find_terms
@@ -110,6 +112,7 @@ class _Search:
         self.criteria, self.table = context.criteria, table
         self.exact = ExactSearch(two_step, table, context)
         self.so_far = None  # the best Selection until now
+        self.from_terms = {}  # errors of joint fits, and exact states from there
 
     def run(self):
         """The selection."""
@@ -325,7 +328,7 @@ class _Search:
             joint = best.joint.with_residual_dispersion(self.criteria)
             best = replace(best, joint=joint)
             factor = 1.0 if not self.exact.is_in_time else self._factor_of_exact
-            return best.or_exact(self.exact.from_joint_fit(family, best.joint), factor)
+            return best.or_exact(self._exact_from(family, best.joint), factor)
         except KeyboardInterrupt:
             return replace(best, joint=best.joint.stopped(Stop.KEYBOARD))
 
@@ -361,7 +364,7 @@ class _Search:
                 return tried[0].or_better(selection) if tried else selection
             if self.so_far is None or selection.error < self.so_far.error:
                 self.so_far = selection
-            exact = self.exact.from_joint_fit(family, fit)
+            exact = self._exact_from(family, fit)
             selection = selection.or_exact(exact, self._factor_of_exact)
             poor = self.exact.in_doubt(selection.error)
             if fit.is_noise_limited(self.criteria) or not poor:
@@ -369,6 +372,23 @@ class _Search:
             tried.append(selection)
         best = min(tried, key=lambda selection: selection.error)
         return tried[0].or_better(best, clearly)
+
+    def _exact_from(self, family, fit):
+        """Exact states from those of a joint fit of a polynomial, or None.
+
+        They are not looked for again from a joint fit with equal terms that predicts no
+        clearly better than one which has led to some.
+        """
+        equations = fit.learned.equations
+        if not all(isinstance(e.basis, PolynomialBasis) for e in equations):
+            return self.exact.from_joint_fit(family, fit)
+        terms = family.hypothesis.name, frozenset(fit.term_names)
+        error, exact = self.from_terms.get(terms, (np.inf, None))
+        if exact is not None and fit.error > self.criteria.clearly_better * error:
+            return exact
+        exact = self.exact.from_joint_fit(family, fit)
+        self.from_terms[terms] = fit.error, exact
+        return exact
 
     def _or_less_noise(self, family, best):
         """A selection, or one with less noise of the equation; and a level to keep.

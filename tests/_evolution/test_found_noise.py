@@ -10,11 +10,18 @@ from numpy.testing import assert_allclose
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._evolution.flow import NoisyRows, WhiteNoise
 from keql._evolution.initial_values import InitialPrior, NoisyRegression
+from keql._evolution.trajectories import TrajectoryProblem
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import RBF, Polynomial
-from keql.model_selection._candidates import candidates, or_driven
+from keql.model_selection._candidates import (
+    candidates,
+    or_driven,
+    why_not_driven,
+)
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._fewer_terms import TermsStep, most_probable
+from keql.model_selection._fit import Context
+from keql.model_selection._trajectory_terms import fit_trajectories
 
 DRIVES = np.array([0.8, 1.7])
 
@@ -194,6 +201,33 @@ def test_units_do_not_matter(kicked):
     for name, value in other.equation_.terms().items():
         order = 2 - name.count("t")
         assert value * 60**order == pytest.approx(terms[name], rel=1e-3)
+
+
+@pytest.fixture(scope="module")
+def blurred():
+    """Decay with noise of a fifth of its size: nothing predicts it within a tenth."""
+    t = np.linspace(0.0, 4.0, 60)
+    y = np.exp(-t) + 0.1 * np.random.RandomState(0).normal(size=60)
+    model = OneStepKEqL(operators=("u",), known_part="u_t", variables=("t",))
+    two_step = model._learn_in_two_steps(t[:, None], y, None)
+    hypothesis = Hypothesis(n_terms="auto", constraint="integration")
+    context = Context(FitSettings(max_iter=100, tol=1e-6), lambda *_: False)
+    return fit_trajectories(two_step, hypothesis, context), two_step
+
+
+@pytest.mark.parametrize("is_finite", [True, False])
+def test_poor_predictions_alone_are_no_reason_for_noise(
+    blurred, is_finite, monkeypatch
+):
+    """Where noise adds nothing, no terms are searched with it; unless none can say."""
+    fit, two_step = blurred
+    assert fit.predicts_poorly(Criteria()) and fit.term_names == ["u"]
+    if not is_finite:
+        monkeypatch.setattr(TrajectoryProblem, "responses", lambda *_: None)
+    reason = why_not_driven(fit, two_step, Criteria(), misses=True)
+    assert ("no more probable" in reason) == is_finite
+    eager = replace(Criteria(), worth_noise=-1e3)
+    assert not why_not_driven(fit, two_step, eager, misses=True)
 
 
 def test_exact_data_are_met_without_noise():

@@ -110,7 +110,8 @@ def test_a_step_and_its_slopes(name, request):
     t, h = rng.uniform(0, 10, 4), rng.uniform(0.02, 0.1, 4)
     y = rng.normal(size=(4, D)) + 2.0
     ends, slopes = flow.step(t, h, y)
-    assert_array_equal(flow.step(t, h, y, with_slopes=False)[0], ends)
+    alone, _ = flow.step(t, h, y, with_slopes=False)
+    assert_allclose(alone, ends, rtol=1e-14)
 
     def velocity(time, state):
         return flow.velocity(np.array([time]), state[None], with_slopes=False)[0][0]

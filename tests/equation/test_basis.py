@@ -9,15 +9,20 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 
 from keql._numerics.linalg import solve_lower
+from keql._numerics.elementary import Elementary
 from keql.equation._basis import (
+    FixedUnknownPart,
     InducingBasis,
+    NoUnknownPart,
     PolynomialBasis,
     make_basis,
     regression_rows,
+    with_slopes,
 )
 from keql.kernels import (
     RBF,
     Constant,
+    Dictionary,
     FunctionKernel,
     Matern,
     Polynomial,
@@ -30,6 +35,29 @@ S = RNG.normal(size=(30, 3))
 T = RNG.normal(size=(8, 3))
 CUBIC = Constant(2.0) * Polynomial(3, scale=[1.0, 2.0, 0.5], center=0.3)
 PARTLY_CUBIC = Polynomial(3, scale=0.7, center=0.1, active_dims=(2, 0))
+WAVE = Elementary((("b", 1),), "sin", "a", 1.3)
+FUNCTIONS = [
+    WAVE,
+    WAVE.in_log_parameter(),
+    Elementary((("a", 1), ("c", 2))),
+    Elementary((), "exp", "c", 0.4),
+]
+ELEMENTARY = Dictionary(
+    {f"{f.name} {i}": f for i, f in enumerate(FUNCTIONS)}, [1.0, 0.5, 2.0, 3.0], "abc"
+)
+FINITE = {
+    "cubic": CUBIC,
+    "partly cubic": PARTLY_CUBIC,
+    "constant": Constant(3.0),
+    "homogeneous": Polynomial(2, scale=0.7, center=0.0, offset=0.0),
+    "restricted": Restriction(
+        Constant(0.5) * CUBIC.k2, [(0, 0, 0), (0, 2, 1), (1, 0, 0)]
+    ),
+    "one monomial": Restriction(PARTLY_CUBIC, [(2, 0, 1)]),
+    "elementary": ELEMENTARY,
+    "other functions": Dictionary({"f": lambda a, c: anp.tanh(a) * c}, 2.0, "abc"),
+    "product": Polynomial(1, scale=1.0, center=0.2, active_dims=0) * PARTLY_CUBIC,
+}
 INFINITE = {
     "RBF": RBF([1.0, 2.0, 1.5]),
     "Matern": Matern(2.0, nu=2.5),
@@ -43,6 +71,35 @@ def difference_quotient(basis, S, step=1e-5):
     """Central differences of all features in all columns, of shape (d, n, p)."""
     shifts = step * np.eye(S.shape[1])
     return np.stack([(basis(S + e) - basis(S - e)) / (2 * step) for e in shifts])
+
+
+@pytest.mark.parametrize("name", FINITE)
+def test_features_with_slopes_are_those_found_one_by_one(name):
+    """Also of weights some of which are zero, at whatever many points."""
+    basis = PolynomialBasis(FINITE[name])
+    weights = np.linspace(-1, 2, basis.kernel.n_features(3))
+    some = np.where(np.arange(len(weights)) % 2, 0.0, weights)
+    for chosen in (weights, some, np.zeros(len(weights))):
+        both = with_slopes(basis, chosen, 3)
+        for rows in (S, T[:1]):
+            features, slopes = both(rows)
+            assert_allclose(features, basis(rows), rtol=1e-12, atol=1e-12)
+            expected = basis.gradient(rows, chosen)
+            assert_allclose(slopes, expected, rtol=1e-12, atol=1e-11)
+            parts = difference_quotient(basis, rows) @ chosen
+            assert_allclose(slopes, parts, atol=1e-7 * (1 + np.abs(parts).max()))
+
+
+@pytest.mark.parametrize("name", ["variable coefficients", "fixed", "none"])
+def test_features_with_slopes_of_other_bases(name):
+    inducing = InducingBasis(INFINITE["variable coefficients"], T)
+    fixed = FixedUnknownPart(inducing, np.linspace(-1, 1, len(T)), None)
+    bases = {"fixed": fixed, "none": NoUnknownPart()}
+    basis = bases.get(name, inducing)
+    weights = np.linspace(-1, 1, len(T) if basis is inducing else 0)
+    features, slopes = with_slopes(basis, weights, 3)(S)
+    assert_array_equal(features, basis(S))
+    assert_array_equal(slopes, basis.gradient(S, weights))
 
 
 @pytest.mark.parametrize("kernel", [CUBIC, PARTLY_CUBIC, Constant(3.0)], ids=str)

@@ -197,6 +197,7 @@ class Found:
 
     is_exact = False
     left_out_errors = np.ones(1)
+    term_names, equations = ["u"], ()
 
     def __init__(self, error, interrupted=False, n_weights=3, inactive=False):
         self.error, self.n_weights, self.inactive = error, n_weights, inactive
@@ -385,18 +386,38 @@ def test_the_kernel_of_the_two_steps_is_taken_if_clearly_better(
 
 
 @pytest.mark.parametrize(
-    "ratio, asked, taken", [(0.5, 1, True), (0.9, 2, True), (1.1, 2, False)]
+    "ratio, asked, taken", [(0.5, 1, True), (0.9, 1, True), (1.1, 1, False)]
 )
 def test_exact_states_are_taken_if_they_predict_better(
     ratio, asked, taken, monkeypatch
 ):
-    """If clearly better from the first on, other equations are not looked for."""
+    """They are looked for once from one joint fit."""
     exact = iter([Found(ratio * 0.05), Found(ratio * 0.05)])
     search, _ = make_search(monkeypatch, exact)
     selection = search._with_best_kernel(FakeFamily([Found(0.05)]), kernels(1))
     assert len(list(exact)) == 2 - asked
     assert (selection.exact is not None) == taken
     assert selection.error == min(ratio, 1) * 0.05
+
+
+@pytest.mark.parametrize(
+    "part, terms, first, again",
+    [
+        (0.9, "u", 0.1, False),
+        (0.5, "u", 0.1, True),  # clearly better states
+        (0.9, "v", 0.1, True),
+        (0.9, "u", None, True),  # none were found
+    ],
+)
+def test_exact_states_from_a_joint_fit_like_another_one(
+    part, terms, first, again, monkeypatch
+):
+    found = [None if first is None else Found(first), Found(0.01)]
+    search, _ = make_search(monkeypatch, iter(found))
+    family, joint, other = FakeFamily([]), Found(0.05), Found(part * 0.05)
+    other.term_names = [terms]
+    assert search._exact_from(family, joint) is found[0]
+    assert search._exact_from(family, other) is found[int(again)]
 
 
 def test_an_interrupted_fit_is_not_made_exact(monkeypatch):
@@ -474,6 +495,21 @@ def test_cubic_terms_grow_where_quadratic_ones_have_grown(monkeypatch):
     assert search.exact._exact_states() is better[1]
 
 
+def test_a_diffusion_that_leads_to_less_than_cubic_terms_is_left(monkeypatch):
+    """The quadratic equation has no states from two steps, and poor ones from it."""
+    search, _ = make_search(monkeypatch, [None, Found(0.05)])
+    search.exact.table = [
+        Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")
+        for i, name in enumerate(
+            ("first", "cubic", "joint", "varying", "other", "noise")
+        )
+    ]
+    grown = iter([Found(0.06), Found(0.01)])
+    monkeypatch.setattr(_exact_states, "or_from_diffusion", lambda *_: next(grown))
+    assert search.exact._exact_states().error == 0.06  # no cubic one is clearly better
+    assert next(grown).error == 0.01  # not looked for
+
+
 def test_what_joint_problems_say_is_found_once(monkeypatch):
     search, _ = make_search(monkeypatch)
     first, cubic = (SimpleNamespace(equation_kernel=object()) for _ in range(2))
@@ -499,6 +535,35 @@ def known(chosen, evidence, has_functions=False):
     path = [TermsStep(t, 0.0, 0.0, 0.0, log) for t, log in evidence.items()]
     hypothesis = Hypothesis(has_functions=has_functions, name=str(chosen))
     return Known(hypothesis, None, None, Result(None, 0.0), chosen, [], path)
+
+
+@pytest.mark.parametrize(
+    ("error", "terms", "noisy", "random", "agree"),
+    [
+        (0.05, "u", False, False, True),  # predicts well
+        (0.5, "u", True, True, True),  # leaves noise
+        (0.5, "u", True, False, False),
+        (0.5, "u", False, True, False),
+        (0.5, "v", True, True, False),
+        (0.45, "u", True, True, False),  # another minimum
+    ],
+)
+def test_equal_trajectories_from_two_starts(
+    error, terms, noisy, random, agree, monkeypatch
+):
+    """They are the last word if they predict well, or leave nothing but noise."""
+    search, _ = make_search(monkeypatch)
+    monkeypatch.setattr(_exact_states, "sees_noise", lambda _: noisy)
+    monkeypatch.setattr(_exact_states, "misses_at_random", lambda *_: random)
+    fit, before = Found(1.001 * error), Found(0.5 if error > 0.1 else error)
+    fit.term_names = [terms]
+    assert search.exact._agree(fit, before) == agree
+    assert not search.exact._agree(None, before)
+    monkeypatch.setattr(ExactSearch, "is_in_time", True)
+    monkeypatch.setattr(ExactSearch, "_misses_nothing", lambda *_: False)
+    assert not search.exact.is_enough(before)
+    search.exact.agreed = True
+    assert search.exact.is_enough(before) == (noisy and random)
 
 
 @pytest.mark.parametrize(
