@@ -17,6 +17,7 @@ from sklearn import config_context, get_config
 from keql._joint.dual import DualBlock, make_dual_blocks
 from keql._joint.linearised import Elimination
 from keql._joint.problem import Conditions, Iterate
+from keql._numerics.memory import keep_freed_memory
 from keql._numerics.optimisation import minimise
 
 
@@ -212,6 +213,7 @@ def _sent(block):
 
 def _part_of(blank, sent, precisions, working_memory):
     """The problem of some of the functions, not evaluated anywhere."""
+    keep_freed_memory()
     if isinstance(sent[0], tuple):
         with config_context(working_memory=working_memory):
             sent = make_dual_blocks(*map(list, zip(*sent, strict=True)))

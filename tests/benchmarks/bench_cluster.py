@@ -8,16 +8,13 @@ but the solve: they have imported the package before. The critical path is the t
 this process's processor and of the worker that takes longest: what the clock would say
 if each had a processor. Differences of predictions, and of P at the features of five
 other functions, are relative. 300 functions and four workers take some minute of a
-processor; a ratio of the clock says something only where nothing else runs. dask lets
-its workers give memory back whenever they can, which the next array asks for again;
-here they keep up to 256 MB.
+processor; a ratio of the clock says something only where nothing else runs.
 """
 
 import resource
 import sys
 import time
 
-import dask
 import joblib
 import numpy as np
 from distributed import Client, LocalCluster
@@ -26,8 +23,6 @@ from keql import OneStepKEqL
 from keql._joint import cluster as on_cluster
 from keql.datasets import make_darcy
 
-ENVIRONMENT = "distributed.nanny.pre-spawn-environ.MALLOC_"
-KEPT = {f"{ENVIRONMENT}{name}_THRESHOLD_": 2**28 for name in ("TRIM", "MMAP")}
 FIT = {"observation_noise": 1e-4, "equation_noise": 1e-2, "n_restarts": 0}
 
 
@@ -69,7 +64,6 @@ def main():
     for n_workers in numbers or [4]:
         layout = {"n_workers": n_workers, "threads_per_worker": 1}
         with (
-            dask.config.set(KEPT),
             LocalCluster(**layout, dashboard_address=":0") as cluster,
             Client(cluster) as client,
             joblib.parallel_config("dask"),
