@@ -122,9 +122,12 @@ class LargeProblems:
     damping: float = 1e-6
 
     def is_large(self, problem):
-        """Whether a step takes long: of a function with many data in the dual."""
+        """Whether steps take long, in the dual, and there are fewer points to take."""
         most = max(len(own) for own in problem.precisions)
-        return problem.linear_model is DualModel and most > self.most_rows
+        numbers = [np.diff(block.rows.starts) for block in problem.blocks]
+        can_take_fewer = np.max(np.concatenate(numbers), initial=0) > self.n_points
+        is_dual = problem.linear_model is DualModel
+        return bool(is_dual and most > self.most_rows and can_take_fewer)
 
 
 def spread_over_equations(block, size):

@@ -8,7 +8,12 @@ from test_primal import in_the_primal
 from test_problems import PENALTY, STATE_KERNEL, make_case, matrix_of
 
 from keql._joint.cluster import minimise_joint
-from keql._joint.starts import ConditionalSamples, SubsampledProblem, evenly_spread
+from keql._joint.starts import (
+    ConditionalSamples,
+    LargeProblems,
+    SubsampledProblem,
+    evenly_spread,
+)
 from keql._numerics.optimisation import Damping
 from keql.operators import gram
 
@@ -138,6 +143,21 @@ def test_a_result_with_few_points_is_one_of_the_whole():
     assert wide.loss == whole.evaluate(wide.solution).loss
     assert wide.stop is result.stop
     np.testing.assert_array_equal(wide.solution.weights, result.solution.weights)
+
+
+@pytest.mark.parametrize(
+    "form, most_rows, n_points, expected",
+    [
+        ("dual", 5, 4, True),
+        ("primal", 5, 4, False),  # time is proportional to the points
+        ("dual", 100, 4, False),
+        ("dual", 5, 7, False),  # the observations are many, not the points
+    ],
+)
+def test_which_problems_are_large(form, most_rows, n_points, expected):
+    _, problem, _ = problem_of(form)
+    large = LargeProblems(most_rows=most_rows, n_points=n_points)
+    assert large.is_large(problem) is expected
 
 
 def test_a_thinned_block_knows_its_representers():

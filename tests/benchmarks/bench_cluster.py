@@ -75,6 +75,7 @@ def main():
             after = client.run(cpu_seconds)
             workers = [after[each] - before[each] for each in after]
         seconds, own = times.pop()
+        path = own + max(workers)
         differences = [
             np.max(np.abs(values - others)) / np.max(np.abs(others))
             for values, others in zip(values_of(model, data), expected, strict=True)
@@ -83,7 +84,7 @@ def main():
             f"{n_workers} workers: {seconds:.1f} s, "
             f"{wall / seconds:.2f} times as fast, "
             f"CPU {own:.1f} here and {sum(workers):.1f} there, critical path "
-            f"{own + max(workers):.1f}, {cpu / (own + max(workers)):.2f} times as fast; "
+            f"{path:.1f}, {cpu / path:.2f} times as fast; "
             "predictions differ by {:.1g}, P by {:.1g}".format(*differences),
             flush=True,
         )
