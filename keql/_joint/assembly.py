@@ -1,8 +1,10 @@
 """From the two-step solution to the joint problem, its start, and what it taught."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from keql._joint.dual import DualModel, make_dual_blocks
 from keql._joint.primal import (
@@ -13,7 +15,8 @@ from keql._joint.primal import (
 from keql._joint.problem import Conditions, JointProblem, first_equal, same_points
 from keql._numerics.linalg import pivoted_cholesky, rms, size_or_one
 from keql._regression.two_step import learned_equation
-from keql.equation import FixedUnknownPart, SystemBasis
+from keql.equation import FixedUnknownPart, SystemBasis, draw_rows
+from keql.kernels import ProjectedKernel, map_states
 from keql.operators import gram
 
 
@@ -65,6 +68,23 @@ def make_problem(
         map_blocks,
         client=client,
     )
+
+
+def state_kernels(two_step, settings):
+    """State kernel of each function; that of a span for the reduced method."""
+    placed = two_step.setup.collocation_points
+    if not settings.reduced:
+        return [two_step.state_kernel] * len(placed)
+    rng, kernels = check_random_state(settings.random_state), []
+    for m, first in enumerate(first_equal(placed, same_points)):
+        if first < m:
+            kernels.append(kernels[first])
+            continue
+        points = np.unique(placed[m], axis=0)
+        size = len(placed[m]) if settings.n_basis is None else int(settings.n_basis)
+        project = partial(ProjectedKernel, points=draw_rows(points, size, rng))
+        kernels.append(map_states(project, two_step.state_kernel))
+    return kernels
 
 
 def equation_sizes(two_step):
@@ -198,9 +218,10 @@ def _rank_of(kernel, conditions, n_wanted):
     return rank
 
 
-def assemble_learned(two_step, problem, iterate):
+def assemble_learned(two_step, problem, iterate, model=None):
     """What the estimators store, from a solution of the joint problem.
 
+    `model` is the problem linearised there, if there is one and P is free.
     If the equation was fixed, states are as uncertain as if it were not, and it is
     itself as uncertain as where it was learned.
     """
@@ -208,7 +229,8 @@ def assemble_learned(two_step, problem, iterate):
     if fixed is not None:
         problem = problem.with_basis(fixed.basis)
         iterate = replace(iterate, weights=fixed.weights)
-    model = problem.linearise(problem.evaluate(iterate))
+    if model is None:
+        model = problem.linearise(problem.evaluate(iterate))
     posterior = model.posterior_weights() if fixed is None else fixed.posterior
     root = problem.dispersion**0.5
     return replace(

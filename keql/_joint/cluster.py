@@ -7,15 +7,17 @@ workers do are pure functions of what they did before: what is lost with a worke
 computed again by others.
 """
 
+import itertools
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from operator import itemgetter
 
 import numpy as np
+from sklearn import config_context, get_config
 
 from keql._joint.dual import DualBlock, make_dual_blocks
 from keql._joint.linearised import Elimination
 from keql._joint.problem import Conditions, Iterate
+from keql._numerics.memory import keep_freed_memory
 from keql._numerics.optimisation import minimise
 
 
@@ -40,8 +42,8 @@ def minimise_joint(problem, start, control, **loop):
 class ClusterIterate:
     """States on the workers, and weights (p,).
 
-    `parts` has for each part of the functions the future of an Evaluation. What a state
-    is made of is fetched when it is asked for.
+    `parts` has for each part of the functions the future of a :class:`PartOfProblem`.
+    What a state is made of is fetched when it is asked for.
     """
 
     problem: object
@@ -56,49 +58,58 @@ class ClusterIterate:
 
     @cached_property
     def _fetched(self):
-        client = self.problem.client
-        iterates = [client.submit(_iterate_of, part, pure=False) for part in self.parts]
-        return client.gather(iterates)
+        return self.problem.gathered(_iterate_of, self.parts)
 
     @property
     def coefficients(self):
         """Of each state."""
-        return self.problem.in_order([each.coefficients for each in self._fetched])
+        return [own for part in self._fetched for own in part.coefficients]
 
     @property
     def values(self):
         """Of the functionals of each state."""
-        return self.problem.in_order([each.values for each in self._fetched])
+        return [own for part in self._fetched for own in part.values]
 
 
 class ClusterProblem:
-    """A JointProblem, its functions in as many parts as there are workers."""
+    """A JointProblem, its functions in as many parts as there are workers.
+
+    Functions that follow each other, which take about the time that those of other
+    parts take, are a part: they are worked on together as they are without a cluster.
+    """
 
     def __init__(self, problem, n_workers):
         self.whole, self.client = problem, problem.client
+        sizes = np.array([len(own) for own in problem.precisions], dtype=float)
         n_parts = min(n_workers, len(problem.blocks))
-        members = range(len(problem.blocks))
-        self.members = [members[i::n_parts] for i in range(n_parts)]
+        self.members = ranges_of_equal_sums(sizes**3, n_parts)
         blank = replace(problem, blocks=[], precisions=[], map_blocks=map, client=None)
+        working_memory = get_config()["working_memory"]
         self.parts = [
+            # Each worker has one, unless it has been lost.
             self._submit(
                 _part_of,
                 blank,
                 [_sent(problem.blocks[m]) for m in own],
                 [problem.precisions[m] for m in own],
+                working_memory,
+                workers=[worker],
+                allow_other_workers=True,
             )
-            for own in self.members
+            for own, worker in zip(self.members, self.client.ncores(), strict=False)
         ]
 
-    def _submit(self, function, *arguments):
-        return self.client.submit(function, *arguments, pure=False)
+    def _submit(self, function, *arguments, **where):
+        return self.client.submit(function, *arguments, pure=False, **where)
 
-    def in_order(self, parts):
-        """Lists of the functions of each part as one list of all functions."""
-        found = {}
-        for own, values in zip(self.members, parts, strict=True):
-            found.update(zip(own, values, strict=True))
-        return [found[m] for m in range(len(found))]
+    def on_parts(self, function, parts, *arguments):
+        """Futures of a function of each part, or of several things that it has."""
+        parts = parts if isinstance(parts[0], tuple) else [(each,) for each in parts]
+        return [self._submit(function, *each, *arguments) for each in parts]
+
+    def gathered(self, function, parts, *arguments):
+        """What a function returns for each part."""
+        return self.client.gather(self.on_parts(function, parts, *arguments))
 
     def evaluate(self, iterate):
         """The evaluation of an iterate; one on the workers is evaluated already."""
@@ -106,7 +117,7 @@ class ClusterProblem:
             return iterate
         parts = [
             self._submit(
-                _evaluation_at,
+                _part_at,
                 part,
                 [iterate.coefficients[m] for m in own],
                 [iterate.values[m] for m in own],
@@ -114,7 +125,7 @@ class ClusterProblem:
             )
             for part, own in zip(self.parts, self.members, strict=True)
         ]
-        losses = self.client.gather([self._submit(_loss_of, part) for part in parts])
+        _, losses = zip(*self.gathered(_losses_of, parts), strict=True)
         loss = self.total(losses, iterate.weights)
         return ClusterIterate(self, parts, iterate.weights, loss)
 
@@ -128,32 +139,68 @@ class ClusterProblem:
         return ClusterModel(self, evaluation)
 
 
+@dataclass
 class ClusterModel:
-    """The linearisation of a ClusterProblem, a model of each part on its worker."""
+    """The linearisation of a ClusterProblem, a model of each part on its worker.
 
-    def __init__(self, problem, evaluation):
-        self.problem, self.evaluation = problem, evaluation
-        pairs = zip(problem.parts, evaluation.parts, strict=True)
-        self.models = [problem._submit(_linearised, *pair) for pair in pairs]
+    A step takes two rounds: the sums that the weights need are fetched from all
+    workers, and the step of the weights is sent to them.
+    """
+
+    problem: ClusterProblem
+    evaluation: ClusterIterate
 
     def step(self, damping):
         """The iterate after a step with damping mu, and the predicted decrease."""
-        problem, whole = self.problem, self.problem.whole
-        submit, gather = problem._submit, problem.client.gather
-        scales, w = (whole.penalty + damping, 1.0 + damping), self.evaluation.weights
-        kept = [submit(_eliminated, model, *scales) for model in self.models]
-        summaries = gather([submit(itemgetter(1), each) for each in kept])
-        merged = whole.linear_model.merged(summaries)
-        _, dw = whole.linear_model.solve_for_weights(scales[1], w, merged)
-        pairs = zip(self.models, kept, strict=True)
-        moved = [submit(_moved, *pair, dw, *scales) for pair in pairs]
-        losses = gather([submit(itemgetter(1, 2), each) for each in moved])
+        problem, linear_model = self.problem, self.problem.whole.linear_model
+        parts, w = self.evaluation.parts, self.evaluation.weights
+        scales = problem.whole.penalty + damping, 1.0 + damping
+        kept = problem.on_parts(_eliminated, parts, *scales)
+        merged = linear_model.merged(problem.gathered(_summary_of, kept))
+        _, dw = linear_model.solve_for_weights(scales[1], w, merged)
+        pairs = list(zip(parts, kept, strict=True))
+        moved = problem.on_parts(_moved, pairs, dw, *scales)
+        losses = problem.gathered(_losses_of, moved)
         promised, reached = (
             problem.total(own, w + dw) for own in zip(*losses, strict=True)
         )
-        parts = [submit(itemgetter(0), each) for each in moved]
-        new = ClusterIterate(problem, parts, w + dw, reached)
+        new = ClusterIterate(problem, moved, w + dw, reached)
         return new, self.evaluation.loss - promised
+
+
+def ranges_of_equal_sums(costs, n_ranges):
+    """Ranges of positions whose costs have about equal sums, none of them empty."""
+    n, total = len(costs), np.sum(costs)
+    wanted = total * np.arange(1, n_ranges) / n_ranges
+    ends = np.searchsorted(np.cumsum(costs) - costs / 2, wanted)
+    order = np.arange(1, n_ranges)
+    ends = np.maximum.accumulate(np.maximum(ends, order) - order) + order
+    ends = np.minimum(ends, n - n_ranges + order)
+    return [range(*pair) for pair in itertools.pairwise([0, *ends.tolist(), n])]
+
+
+@dataclass
+class PartOfProblem:
+    """Some of the functions, on a worker: their problem, and where their states are.
+
+    `promised` is the loss that a linear model promised for the `evaluation`. The linear
+    model there is kept, but not sent: it is made again wherever the part is moved to.
+    The worker has the `working_memory` of scikit-learn that the fit has elsewhere.
+    """
+
+    problem: object
+    evaluation: object
+    promised: float
+    working_memory: int
+
+    @cached_property
+    def model(self):
+        """The problem linearised at the evaluation."""
+        with config_context(working_memory=self.working_memory):
+            return self.problem.linearise(self.evaluation)
+
+    def __getstate__(self):
+        return {name: own for name, own in vars(self).items() if name != "model"}
 
 
 def _sent(block):
@@ -164,37 +211,45 @@ def _sent(block):
     return block.kernel, Conditions(*given)
 
 
-def _part_of(blank, sent, precisions):
-    """The problem of some of the functions."""
+def _part_of(blank, sent, precisions, working_memory):
+    """The problem of some of the functions, not evaluated anywhere."""
+    keep_freed_memory()
     if isinstance(sent[0], tuple):
-        sent = make_dual_blocks(*map(list, zip(*sent, strict=True)))
-    return replace(blank, blocks=sent, precisions=precisions)
+        with config_context(working_memory=working_memory):
+            sent = make_dual_blocks(*map(list, zip(*sent, strict=True)))
+    problem = replace(blank, blocks=sent, precisions=precisions)
+    return PartOfProblem(problem, None, np.nan, working_memory)
 
 
-def _evaluation_at(problem, coefficients, values, weights):
-    return problem.evaluate(Iterate(coefficients, values, weights))
+def _part_at(part, coefficients, values, weights):
+    """The part at an iterate."""
+    iterate = Iterate(coefficients, values, weights)
+    return replace(part, evaluation=part.problem.evaluate(iterate))
 
 
-def _loss_of(evaluation):
-    return evaluation.loss
+def _losses_of(part):
+    """The loss promised for where a part is, and its loss there."""
+    return part.promised, part.evaluation.loss
 
 
-def _iterate_of(evaluation):
-    return evaluation.iterate
+def _iterate_of(part):
+    return part.evaluation.iterate
 
 
-def _linearised(problem, evaluation):
-    return problem.linearise(evaluation)
-
-
-def _eliminated(model, a, b):
+def _eliminated(part, a, b):
     """What is kept of each function, and what the weights need."""
-    return model.eliminate_states(a, b)
+    with config_context(working_memory=part.working_memory):
+        return part.model.eliminate_states(a, b)
 
 
-def _moved(model, eliminated, dw, a, b):
-    """The evaluation after a step, the loss promised for it, and its loss."""
+def _summary_of(eliminated):
+    return eliminated[1]
+
+
+def _moved(part, eliminated, dw, a, b):
+    """The part after a step."""
     parts = Elimination(*eliminated[0], None, dw)
-    new, residuals = model.moved(parts, a, b)
-    evaluation = model.problem.evaluate(new)
-    return evaluation, float(model.problem.loss(new, residuals)), evaluation.loss
+    new, residuals = part.model.moved(parts, a, b)
+    promised = float(part.problem.loss(new, residuals))
+    evaluation = part.problem.evaluate(new)
+    return replace(part, evaluation=evaluation, promised=promised)

@@ -127,6 +127,17 @@ class DualBlock(Conditions):
         wide[:, rows] = c[n:].reshape(n_operators, -1)
         return np.concatenate([c[:n], wide.ravel()])
 
+    def narrow(self, c, rows):
+        """Coefficients `c` of a state on the representers of a restricted block.
+
+        None if representers of other points than these have a part in it.
+        """
+        n, imposed = len(self.values), c[len(self.values) :]
+        kept = imposed.reshape(len(self.operators), -1)[:, rows]
+        if np.count_nonzero(kept) < np.count_nonzero(imposed):
+            return None
+        return np.concatenate([c[:n], kept.ravel()])
+
     def prior(self, negligible=1e-10):
         """A function that draws coefficients of states from the prior.
 

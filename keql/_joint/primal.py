@@ -210,6 +210,10 @@ class PrimalBlock(Conditions):
             basis_operators=self.basis_operators[:, points],
         )
 
+    def narrow(self, z, rows):
+        """Coefficients `z` of a state on the basis of a restricted block, its own."""
+        return z
+
     def widen(self, z, rows):
         """Coefficients of the state that a restricted block represents by `z`."""
         return z

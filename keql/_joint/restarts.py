@@ -28,6 +28,9 @@ class RestartSettings:
     damping, degree : float, int
         First damping, relative to the loss at the start (both have no unit); degree of
         the polynomial that first stands in for an equation of another kernel.
+    damping_near : float
+        First damping from a solution with fewer collocation points, relative to the
+        loss: the states are near, and with 1e-4 it took three times as many steps.
     n_points : int
         Collocation points of each function while starts are compared. Steps get cheaper
         by the square and more; a third of the published thousand points still tell a
@@ -46,6 +49,7 @@ class RestartSettings:
     poor_misfit: float = 4.0
     failed_misfit: float = 100.0
     damping: float = 1e-4
+    damping_near: float = 1e-6
     degree: int = 3
     n_points: int = 350
     max_draw_iter: int = 40
@@ -56,7 +60,16 @@ class RestartSettings:
 
 
 def minimise_with_restarts(
-    problem, start, *, n_restarts, max_iter, tol, report, rng, settings=None
+    problem,
+    start,
+    *,
+    n_restarts,
+    max_iter,
+    tol,
+    report,
+    rng,
+    settings=None,
+    first=(),
 ):
     """Minimise, and while the residuals are far above the noise start elsewhere.
 
@@ -66,12 +79,13 @@ def minimise_with_restarts(
     `max_iter`, but on fewer collocation points and from several draws of the states. A
     minimisation has converged at the relative decrease `tol` of the loss; `report` is
     called with the problem and the result so far after each accepted step; `rng` draws
-    states and inducing points. Returned is a BestTry; the default `settings` are those
-    of RestartSettings.
+    states and inducing points. The problem is solved before at so many of its
+    collocation points as `first` says, one number after the other. Returned is a
+    BestTry; the default `settings` are those of RestartSettings.
     """
     settings = settings or RestartSettings()
     minimiser = _Minimiser(max_iter, tol, report, settings)
-    best = minimiser(problem, start)
+    best = minimiser.after(first, problem, start)
     if minimiser.is_done(best) or n_restarts == 0:
         return best
     restarts = partial(_restart, n_restarts=n_restarts, minimiser=minimiser, rng=rng)
@@ -130,6 +144,31 @@ class _Minimiser:
         misfit = problem.misfit(result.solution)
         figures = {"loss": result.loss, "misfit": misfit, "n_iter": result.n_iter}
         return BestTry(problem, result, misfit, [{**which, **figures}])
+
+    def after(self, sizes, problem, start):
+        """Minimises a problem from solutions of it with fewer points.
+
+        `sizes` are the numbers of points of each equation, in rising order.
+        """
+        minimiser = self
+        near = replace(self.settings, damping=self.settings.damping_near)
+        for size in sizes:
+            before = minimiser._with_few(size, problem, start)
+            if before.result.interrupted:
+                return before
+            minimiser, start = replace(self, settings=near), before.result.solution
+        return minimiser(problem, start)
+
+    def _with_few(self, size, problem, start):
+        """The solution with `size` points of each equation, as a try of the problem.
+
+        Matrices of these points do not outlive it.
+        """
+        few = SubsampledProblem(problem, size)
+        minimiser = replace(self, tol=max(self.tol, self.settings.draw_tol))
+        found = minimiser(few.problem, few.narrow(start))
+        _, result = few.widen_result(found.result)
+        return BestTry(problem, result, problem.misfit(result.solution), found.tries)
 
     def is_done(self, best):
         """Whether the residuals are near the noise, or a user stopped the fit."""

@@ -26,6 +26,7 @@ from keql.equation._known import (
 )
 from keql.equation._learned import LearnedEquation
 from keql.equation._monomials import (
+    averaged,
     coefficients,
     find_terms,
     restricted,

@@ -4,6 +4,7 @@ A *product* is a tuple of (name, power) and stands for a monomial; the names are
 of features. A function of a dictionary is a product of one name.
 """
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -174,3 +175,24 @@ def term_name(two_step, powers):
         return powers
     names = two_step.setup.unknown_names(two_step.variables)
     return text_product(as_product(names, powers))
+
+
+def averaged(equation, others, shares, start):
+    """An equation, uncertain as others are that may be true instead.
+
+    `others` are dicts of coefficients by the names of terms, which begin with `start`,
+    and `shares` (k,) their probabilities, with those of the equation itself.
+    """
+    terms = terms_of(equation)
+    if equation.posterior is None or terms is None or not terms.names:
+        return equation
+    A, own = terms.coefficients, equation.terms()
+    if len(A) != A.shape[1]:
+        return equation
+    changes = [
+        [each.get(start + n, 0.0) - own[n] for n in terms.names] for each in others
+    ]
+    weights = equation.weights + linalg.solve(A, np.array(changes).T).T
+    equation = copy(equation)
+    equation.posterior = equation.posterior.averaged_over(weights, shares)
+    return equation

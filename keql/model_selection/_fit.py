@@ -1,26 +1,32 @@
 """A fit: the problem that was solved, its solution, and what it predicts."""
 
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
-from scipy import linalg
 from sklearn.utils import check_random_state
 
-from keql._joint.assembly import assemble_learned, joint_weights, make_problem
+from keql._joint.assembly import (
+    assemble_learned,
+    joint_weights,
+    make_problem,
+    state_kernels,
+)
 from keql._joint.cluster import minimise_joint
 from keql._joint.hidden_states import with_hidden_state
-from keql._joint.problem import first_equal, same_points
 from keql._joint.restarts import minimise_with_restarts
-from keql._joint.starts import linearised_start, start_at
+from keql._joint.starts import (
+    LargeProblems,
+    SubsampledProblem,
+    linearised_start,
+    start_at,
+)
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import Damping, Result, Stop
 from keql._numerics.parallel import client_of_cluster, parallel_map
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.two_step import Hypothesis, refit_two_steps
-from keql.equation import FixedUnknownPart, draw_rows, terms_of
-from keql.kernels import ProjectedKernel, map_states
+from keql.equation import FixedUnknownPart, averaged
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._fewer_terms import (
     TermCriteria,
@@ -41,6 +47,7 @@ class Context:
     criteria : Criteria. When one fit is better than another.
     tried : callable or None. Called with the name of a hypothesis that is tried, its
         number and how many there are.
+    large : LargeProblems. Which problems are solved with fewer points first.
     """
 
     settings: object
@@ -48,6 +55,7 @@ class Context:
     previous: object = None
     criteria: Criteria = field(default_factory=Criteria)
     tried: object = None
+    large: LargeProblems = field(default_factory=LargeProblems)
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,10 @@ class Fit:
         """States and equation."""
         if self.is_exact:
             return self._averaged(self.problem.assemble(self.model))
-        return assemble_learned(self.two_step, self.problem, self.result.solution)
+        is_held = isinstance(self.problem.basis, FixedUnknownPart)
+        model = None if is_held else self.model  # factored once
+        solved = self.problem, self.result.solution
+        return assemble_learned(self.two_step, *solved, model)
 
     @cached_property
     def left_out_errors(self):
@@ -369,23 +380,6 @@ def given_equation_noise(hypothesis, setup):
     return np.array([each.equation_noise for each in given], dtype=float)
 
 
-def state_kernels(two_step, settings):
-    """State kernel of each function; that of a span for the reduced method."""
-    placed = two_step.setup.collocation_points
-    if not settings.reduced:
-        return [two_step.state_kernel] * len(placed)
-    rng, kernels = check_random_state(settings.random_state), []
-    for m, first in enumerate(first_equal(placed, same_points)):
-        if first < m:
-            kernels.append(kernels[first])
-            continue
-        points = np.unique(placed[m], axis=0)
-        size = len(placed[m]) if settings.n_basis is None else int(settings.n_basis)
-        project = partial(ProjectedKernel, points=draw_rows(points, size, rng))
-        kernels.append(map_states(project, two_step.state_kernel))
-    return kernels
-
-
 def _start(problem, two_step, context):
     """The two-step solution as an iterate, or an earlier solution if there is one."""
     weights, previous = joint_weights(two_step.equations), context.previous
@@ -407,13 +401,39 @@ def _start(problem, two_step, context):
 
 
 def fit_jointly(family, two_step, problem, start, n_restarts=0):
-    """Solve a joint problem, again if the minimum is poor, and take out terms."""
+    """Solve a joint problem, again if the minimum is poor, and take out terms.
+
+    A large problem is solved with few collocation points first, then with more, and
+    with all of them for the terms that were kept.
+    """
+    context = family.context
+    if context.previous is not None or not context.large.is_large(problem):
+        return _fit_with_terms(family, two_step, problem, start, n_restarts)
+    fit = _fit_with_fewer_points(family, two_step, problem, start, n_restarts)
+    if fit.result.interrupted:
+        return fit
+    given = fit.problem, fit.result.solution, context, context.large.damping
+    return refit_states(fit, two_step, *given)
+
+
+def _fit_with_fewer_points(family, two_step, problem, start, n_restarts):
+    """A fit with a part of the collocation points, as one of the whole problem."""
+    large = family.context.large
+    few = SubsampledProblem(problem, large.n_points)
+    given = few.problem, few.narrow(start), n_restarts, large.first
+    fit = _fit_with_terms(family, two_step, *given)
+    whole, result = few.widen_result(fit.result, fit.problem.basis)
+    return replace(fit, problem=whole, result=result)
+
+
+def _fit_with_terms(family, two_step, problem, start, n_restarts, first=()):
+    """The joint fit of a problem, solved at `first` so many of its points before."""
     context, hypothesis = family.context, family.hypothesis
     settings = context.settings
     names = [terms.name for terms in two_step.setup.equations]
     asked = [hypothesis.of_equation(name).n_terms for name in names]
     is_first = any(n_terms is not None for n_terms in asked)
-    rough = is_first and two_step.setup.is_system
+    rough = len(first) > 0 or (is_first and two_step.setup.is_system)
     problem, result, _, restarts = minimise_with_restarts(
         problem,
         start,
@@ -422,6 +442,7 @@ def fit_jointly(family, two_step, problem, start, n_restarts=0):
         report=partial(context.report, two_step),
         max_iter=settings.max_iter,
         tol=max(settings.tol, TermCriteria.tol) if rough else settings.tol,
+        first=first,
     )
     path = []
     if is_first and not result.interrupted:
@@ -473,24 +494,3 @@ def with_better_equation(fit, other, context):
         return fit.stopped(held.result.stop)
     errors = [np.median(np.abs(each.left_out_errors)) for each in (held, fit)]
     return held if errors[0] < errors[1] else fit
-
-
-def averaged(equation, others, shares, start):
-    """An equation, uncertain as others are that may be true instead.
-
-    `others` are dicts of coefficients by the names of terms, which begin with `start`,
-    and `shares` (k,) their probabilities, with those of the equation itself.
-    """
-    terms = terms_of(equation)
-    if equation.posterior is None or terms is None or not terms.names:
-        return equation
-    A, own = terms.coefficients, equation.terms()
-    if len(A) != A.shape[1]:
-        return equation
-    changes = [
-        [each.get(start + n, 0.0) - own[n] for n in terms.names] for each in others
-    ]
-    weights = equation.weights + linalg.solve(A, np.array(changes).T).T
-    equation = copy(equation)
-    equation.posterior = equation.posterior.averaged_over(weights, shares)
-    return equation

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from keql import IdentifiabilityWarning, ReducedOneStepKEqL, TwoStepKEqL
 from keql.datasets import make_darcy
 from keql.kernels import RBF, Polynomial
-from keql.model_selection._fit import state_kernels
+from keql._joint.assembly import state_kernels
 
 T = np.linspace(0, 6, 9)[:, None]
 

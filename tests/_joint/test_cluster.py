@@ -8,8 +8,15 @@ import joblib
 import numpy as np
 import pytest
 
+from sklearn import config_context
+
 from keql import OneStepKEqL
-from keql._joint.cluster import ClusterProblem, minimise_joint
+from keql._joint.cluster import (
+    ClusterProblem,
+    PartOfProblem,
+    minimise_joint,
+    ranges_of_equal_sums,
+)
 from keql._numerics.optimisation import Damping
 from keql.kernels import RBF, Polynomial
 from keql.model_selection._fit import Context, JointFamily
@@ -101,11 +108,54 @@ def test_the_estimator_takes_the_workers_if_jobs_are_asked_for(client, monkeypat
         model("auto").fit(X, Y)
         assert not made
         fitted = model("auto", n_jobs=2).fit(X, Y)
-    assert [len(own) for own in made[0].members] == [3, 2]
+    assert [len(own) for own in made[0].members] == [2, 3]
     np.testing.assert_allclose(fitted.predict(X), alone.predict(X), rtol=1e-10)
     assert fitted.equation_.terms() == pytest.approx(
         alone.equation_.terms(), rel=1e-7, abs=1e-9
     )
+
+
+def test_a_part_keeps_its_model_but_does_not_send_it():
+    problem, start = problem_of("dual")
+    evaluation = problem.evaluate(start)
+    part = PartOfProblem(problem, evaluation, np.nan, working_memory=1024)
+    size = len(pickle.dumps(part))
+    assert part.model is part.model
+    assert len(pickle.dumps(part)) == size
+    moved = pickle.loads(pickle.dumps(part))
+    steps = [each.model.step(10.0) for each in (part, moved)]
+    np.testing.assert_array_equal(steps[0][0].weights, steps[1][0].weights)
+
+
+def test_workers_have_the_working_memory_of_the_fit(client):
+    problem, start = problem_of("dual")
+    problem.client = client
+    with config_context(working_memory=0):
+        parts = ClusterProblem(problem, 2).evaluate(start).parts
+    for part in parts:
+        kept = client.submit(_kept_matrices, part, pure=False).result()
+        assert kept is None
+
+
+def _kept_matrices(part):
+    return part.model.matrices
+
+
+@pytest.mark.parametrize(
+    "costs, n_ranges, sizes",
+    [
+        ([1.0] * 12, 4, [3, 3, 3, 3]),
+        ([1.0] * 3, 3, [1, 1, 1]),
+        ([9.0, 1.0, 1.0, 1.0], 2, [1, 3]),
+        ([1.0, 1.0, 1.0, 9.0], 3, [2, 1, 1]),
+        ([100.0, 1.0, 1.0], 3, [1, 1, 1]),
+        ([1.0, 1.0, 100.0], 3, [1, 1, 1]),
+    ],
+)
+def test_ranges_of_equal_sums(costs, n_ranges, sizes):
+    ranges = ranges_of_equal_sums(np.array(costs), n_ranges)
+    assert [len(own) for own in ranges] == sizes
+    assert [m for own in ranges for m in own] == list(range(len(costs)))
 
 
 @pytest.mark.slow

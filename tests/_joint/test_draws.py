@@ -7,7 +7,14 @@ import pytest
 from test_primal import in_the_primal
 from test_problems import PENALTY, STATE_KERNEL, make_case, matrix_of
 
-from keql._joint.starts import ConditionalSamples, SubsampledProblem, evenly_spread
+from keql._joint.cluster import minimise_joint
+from keql._joint.starts import (
+    ConditionalSamples,
+    LargeProblems,
+    SubsampledProblem,
+    evenly_spread,
+)
+from keql._numerics.optimisation import Damping
 from keql.operators import gram
 
 T = np.linspace(0.05, 2.95, 21)[:, None]
@@ -94,6 +101,63 @@ def test_a_thinned_problem_is_the_problem_at_its_points(form):
         for b, c, z in zip(p.blocks, i.coefficients, i.values, strict=True)
     ]
     np.testing.assert_allclose(norms[:3], norms[3:], rtol=1e-9)
+
+
+@pytest.mark.parametrize("form", ["dual", "primal"])
+def test_a_state_of_the_points_kept_is_narrowed_as_it_is(form):
+    _, whole, start = problem_of(form)
+    few = SubsampledProblem(whole, 4)
+    rng = np.random.RandomState(1)
+    coefficients = [rng.normal(size=b.n_unknowns) for b in few.problem.blocks]
+    iterate = few.problem.iterate(coefficients, start.weights)
+    back = few.narrow(few.widen(iterate))
+    for before, after in zip(coefficients, back.coefficients, strict=True):
+        np.testing.assert_array_equal(after, before)
+    np.testing.assert_array_equal(back.weights, start.weights)
+
+
+def test_a_state_of_other_points_is_narrowed_to_one_near_its_values():
+    _, whole, start = problem_of("dual")
+    few = SubsampledProblem(whole, 4)
+    # The solution of the problem: what is linearised there is met as well.
+    solved = minimise_joint(whole, start, Damping(1e3, 1e-10), max_iter=60).solution
+    near = few.narrow(solved)
+    assert all(np.any(c) for c in near.coefficients)
+    for block, here, there in zip(
+        few.problem.blocks, near.values, solved.values, strict=True
+    ):
+        n = len(block.values)
+        np.testing.assert_allclose(here[:n], there[:n], atol=0.02)
+    loss = few.problem.evaluate(near).loss
+    assert loss < 1.1 * few.problem.evaluate(few.narrow(start)).loss
+
+
+def test_a_result_with_few_points_is_one_of_the_whole():
+    _, whole, start = problem_of("dual")
+    few = SubsampledProblem(whole, 4)
+    result = minimise_joint(
+        few.problem, few.narrow(start), Damping(1e3, 1e-8), max_iter=60
+    )
+    problem, wide = few.widen_result(result)
+    assert problem is whole
+    assert wide.loss == whole.evaluate(wide.solution).loss
+    assert wide.stop is result.stop
+    np.testing.assert_array_equal(wide.solution.weights, result.solution.weights)
+
+
+@pytest.mark.parametrize(
+    "form, most_rows, n_points, expected",
+    [
+        ("dual", 5, 4, True),
+        ("primal", 5, 4, False),  # time is proportional to the points
+        ("dual", 100, 4, False),
+        ("dual", 5, 7, False),  # the observations are many, not the points
+    ],
+)
+def test_which_problems_are_large(form, most_rows, n_points, expected):
+    _, problem, _ = problem_of(form)
+    large = LargeProblems(most_rows=most_rows, n_points=n_points)
+    assert large.is_large(problem) is expected
 
 
 def test_a_thinned_block_knows_its_representers():

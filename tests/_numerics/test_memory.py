@@ -1,5 +1,9 @@
 """What is too large is refused; predictions in parts are those at once."""
 
+import os
+import platform
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -60,3 +64,38 @@ def test_predictions_in_parts(given):
             parts = model.predict(points, return_std=True)
     np.testing.assert_allclose(parts[0], expected[0], rtol=1e-9)
     np.testing.assert_allclose(parts[1], expected[1], rtol=1e-5, atol=1e-9)
+
+
+FAULTS = """
+import resource
+import numpy as np
+from keql._numerics.memory import keep_freed_memory
+
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        np.ones(50_000)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+print(faults(), keep_freed_memory(), faults())
+"""
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="other libraries are not asked"
+)
+def test_freed_memory_is_kept_where_the_environment_says_otherwise():
+    told = subprocess.run(
+        [sys.executable, "-c", FAULTS],
+        env=os.environ | {"MALLOC_TRIM_THRESHOLD_": "65536"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    before, agreed, after = told.stdout.split()
+    # An array of 98 pages each time.
+    assert agreed == "True"
+    assert int(before) > 50 * 90
+    assert int(after) < 500

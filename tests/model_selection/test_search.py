@@ -8,6 +8,7 @@ import pytest
 
 from keql import KernelPDESolver, OneStepKEqL
 from keql._joint.assembly import assemble_learned
+from keql._joint.starts import LargeProblems
 from keql._numerics.optimisation import Damping, Result, Stop, minimise
 from keql._observations.data import FunctionData, Observations
 from keql._regression.two_step import FitSettings, Hypothesis
@@ -67,6 +68,72 @@ def fitted(data, powers, solver="dual"):
 @pytest.fixture(scope="module")
 def right(data):
     return fitted(data, TRUE)
+
+
+LARGE = LargeProblems(most_rows=100, n_points=80, first=(20, 40))
+
+
+def fitted_large(data, **context):
+    """A fit with terms taken out, of all points at once or with fewer first."""
+    model = OneStepKEqL(
+        **data.problem,
+        **NOISE,
+        state_kernel=KERNEL,
+        equation_kernel=Polynomial(2),
+    )
+    two_step = model._learn_in_two_steps(data.X, data.y, None)
+    settings = replace(model._settings, solver="dual", tol=1e-9)
+    family = JointFamily(two_step, model._hypothesis, Context(settings, **context))
+    problem, start = family.problem_of(two_step)
+    return problem, fit_jointly(family, two_step, problem, start)
+
+
+def test_a_large_problem_with_fewer_points_first_has_the_same_solution(data):
+    sizes = []
+
+    def told(two_step, problem, result):
+        sizes.append(sum(map(len, problem.precisions)))
+
+    problem, direct = fitted_large(data, report=told)
+    whole = sum(map(len, problem.precisions))
+    assert set(sizes) == {whole}
+    sizes.clear()
+    _, staged = fitted_large(data, report=told, large=LARGE)
+    n = len(problem.blocks[0].values)
+    assert list(dict.fromkeys(sizes)) == [n + 20, n + 40, n + 80, whole]
+    assert staged.result.converged
+    assert staged.term_names == direct.term_names
+    assert staged.result.loss == pytest.approx(direct.result.loss, rel=1e-6)
+    assert sizes.count(whole) < 0.2 * len(sizes)
+    for one, other in zip(
+        staged.result.solution.values, direct.result.solution.values, strict=True
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-3 * np.max(np.abs(other)))
+
+
+@pytest.mark.parametrize("last", [20, 40, 80])
+def test_a_large_problem_that_is_stopped_with_fewer_points_is_a_whole_one(data, last):
+    def stop(two_step, problem, result):
+        return len(problem.blocks[0].points) == last
+
+    problem, fit = fitted_large(data, report=stop, large=LARGE)
+    assert fit.result.stop is Stop.CALLBACK
+    assert len(fit.problem.blocks[0].points) == len(problem.blocks[0].points)
+    assert fit.result.loss == fit.problem.evaluate(fit.result.solution).loss
+    assert fit.learned.states[0].functionals
+
+
+def test_states_are_those_of_the_model_that_is_there(right, monkeypatch):
+    fit = replace(right[1])
+    model, made = fit.model, []
+    monkeypatch.setattr(type(fit.problem), "linearise", made.append)
+    learned = fit.learned
+    assert not made
+    again = assemble_learned(fit.two_step, model.problem, fit.result.solution, model)
+    point = np.array([[0.5, 0.5]])
+    identity = parse_operator("u", fit.two_step.variables)
+    for one, other in zip(learned.states, again.states, strict=True):
+        assert one.variance(point, identity) == other.variance(point, identity)
 
 
 @pytest.fixture(scope="module")
