@@ -135,7 +135,8 @@ class _Search:
         if exact is not None and self.exact.is_in_plane:
             row = self._row_of_terms(exact)
             if row is not None:
-                return self._with_terms_of(exact, row).or_exact(exact)
+                joint = self._with_terms_of(exact, row)
+                return replace(joint, integrated=exact).or_exact(exact)
         _, _, first, cubic, varying = self.table[:5]
         self.exact.begin(first.hypothesis)
         family = JointFamily(self.two_step, first.hypothesis, self.context)
