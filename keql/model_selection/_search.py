@@ -13,7 +13,7 @@ from itertools import islice
 
 from keql._numerics.optimisation import Stop
 from keql._regression.two_step import fit_two_steps
-from keql.equation import PolynomialBasis, find_terms
+from keql.equation import FixedUnknownPart, PolynomialBasis, find_terms
 from keql.model_selection._annealing import (
     anneal,
     compare_lengths,
@@ -160,7 +160,7 @@ class _Search:
             self.so_far = best = self._or_cubic(best, cubic)
         if not varying.why_not:
             best = self._or_varying(best, varying)
-        return best.or_exact(exact)
+        return self._or_more_probable(best).or_exact(exact)
 
     def _row_of_terms(self, exact):
         """The hypothesis of the polynomial that exact states have.
@@ -248,7 +248,9 @@ class _Search:
         larger than noise makes it, as it is with kernels that suit the states.
         """
         fit, observations = best.joint, self.two_step.observations
-        if fit.result.interrupted or len(self.two_step.variables) == 1:
+        is_field = len(self.two_step.variables) > 1 and best.exact is None
+        is_held = isinstance(fit.problem.basis, FixedUnknownPart)
+        if fit.result.interrupted or is_held or not is_field:
             return best
         is_open = self._is_all_open(fit.hypothesis)
         few = len(observations.functions) <= self.criteria.n_functions
