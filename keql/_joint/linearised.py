@@ -259,7 +259,7 @@ class LinearisedProblem:
         return float(-loss / dispersion - half_log_determinant)
 
     def half_log_determinant_of_states(self):
-        """The part of that of C which does not depend on the features of P: of all H."""
+        """That part of it, of all H, which does not depend on the features of P."""
         total = 0.0
         for m in range(len(self.problem.blocks)):
             factor, _ = self._factor_and_features(m)

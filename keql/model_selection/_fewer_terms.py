@@ -40,9 +40,9 @@ class TermCriteria:
         Of a single equation all are.
     n_rounds, n_tried, margin : int, int, float. Sets of terms are looked for by their
         evidence so many times, each time where the best one was solved for. So many
-        neighbours of it, and sets of fewer terms, are solved for each time, if their log
-        evidence is below the highest by at most the margin: where states bend to more
-        terms, that of the true ones, linearised, was 10 too low.
+        neighbours of it, and sets of fewer terms, are solved for each time, if their
+        log evidence is below the highest by at most the margin: where states bend to
+        more terms, that of the true ones, linearised, was 10 too low.
     """
 
     gap: float = 3.0
@@ -349,9 +349,9 @@ def with_most_probable_terms(fit, context, criteria=None):
 
     States and weights are integrated out, with the kernels and the noise levels of the
     fit: how much the loss rises with fewer terms does not tell sets apart between which
-    several terms are exchanged. More probable terms are taken if the log odds are strong,
-    or if they are fewer, and observations are predicted no worse; those about as
-    probable are told.
+    several terms are exchanged. More probable terms are taken if the log odds are
+    strong, or if they are fewer, and observations are predicted no worse; those about
+    as probable are told.
 
     fit : Fit. At collocation points, with polynomials.
     context : Context. How problems are solved.
