@@ -465,7 +465,8 @@ def _doubts(selection, given):
     fit, criteria = selection.best, selection.criteria
     waves = travelling(fit.learned, criteria.unexplained)
     limits = selection.told_from_zero, selection.conserved
-    doubts = undetermined(fit.learned) + (waves or related(fit.learned, *limits))
+    states = selection.most_exact.learned
+    doubts = undetermined(fit.learned) + (waves or related(states, *limits))
     doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])

@@ -253,12 +253,36 @@ class LinearisedProblem:
         loss = self.evaluation.loss - self.step(0.0)[1]
         dispersion, parts = self.problem.dispersion, self.undamped
         half_log_determinant = np.sum(np.log(np.abs(np.diag(parts.coupling))))
-        for m in range(len(self.problem.blocks)):
-            factor, _ = self._factor_and_features(m)
-            half_log_determinant += self._half_log_determinant(m, factor)
+        half_log_determinant += self.half_log_determinant_of_states()
         n_data = sum(map(len, self.problem.precisions))
         half_log_determinant += 0.5 * n_data * np.log(dispersion)
         return float(-loss / dispersion - half_log_determinant)
+
+    def half_log_determinant_of_states(self):
+        """That part of it, of all H, which does not depend on the features of P."""
+        total = 0.0
+        for m in range(len(self.problem.blocks)):
+            factor, _ = self._factor_and_features(m)
+            total += self._half_log_determinant(m, factor)
+        return float(total)
+
+    def whitened_weights(self):
+        """A regression for the weights, states eliminated: target, effects.
+
+        Half of its squared residuals, of the target (p + 1,) and the effects (p + 1, p)
+        of the weights, is the lowest loss of the linear model with given weights,
+        without the part of their prior.
+        """
+        new, decrease = self.step(0.0)
+        precision = self.undamped.coupling @ self.undamped.coupling.T
+        right = precision @ new.weights
+        sizes, V = np.linalg.eigh(precision - np.eye(len(precision)))
+        roots = np.sqrt(np.maximum(sizes, np.finfo(float).eps * sizes[-1]))
+        target = (right @ V) / roots
+        square = 2 * (self.evaluation.loss - decrease) + new.weights @ right
+        rest = np.sqrt(max(square - target @ target, 0.0))
+        effects = np.vstack([roots[:, None] * V.T, np.zeros(len(right))])
+        return np.append(target, rest), effects
 
     def posterior_weights(self):
         """What the data say about the weights of P, whatever the states are."""

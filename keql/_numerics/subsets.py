@@ -32,8 +32,13 @@ class SubsetEvidence:
         self.n = len(target) if n is None else n
         self.square = target @ target
         # Coefficients are in units of their prior standard deviations.
-        self.scale = np.sqrt(np.diag(prior))
-        self.prior = prior / self.scale / self.scale[:, None]
+        sizes = np.sqrt(np.diag(prior))
+        self.prior = prior / sizes / sizes[:, None]
+        # Products of four columns have to be numbers: those of diverging trajectories
+        # count as smaller, which leaves them no less absurd.
+        most = np.finfo(float).max ** 0.125
+        largest = np.max(np.abs(effects), axis=0, initial=0.0)
+        self.scale = np.maximum(sizes, largest / most)
         effects = effects / self.scale
         self.precision = self.prior + effects.T @ effects
         self.right = effects.T @ target

@@ -248,6 +248,7 @@ class Selection:
     integrable : bool. Whether states can obey the equations exactly.
     criteria : Criteria. By which they were compared.
     alternative : Fit or None. Of another hypothesis, which predicts about as well.
+    integrated : Fit or None. Exact states whose terms a joint fit has.
     """
 
     joint: object = None
@@ -258,11 +259,21 @@ class Selection:
     integrable: bool = False
     criteria: Criteria = field(default_factory=Criteria)
     alternative: object = None
+    integrated: object = None
 
     @property
     def best(self):
         """The fit."""
         return self.exact or self.joint
+
+    @property
+    def most_exact(self):
+        """The fit whose states meet the equation best.
+
+        A relation of operators that holds on them may not hold on states which meet it
+        at collocation points only.
+        """
+        return self.exact or self.integrated or self.joint
 
     @property
     def error(self):
@@ -369,9 +380,9 @@ class Selection:
     def told_from_zero(self):
         """Size of a combination of operators that the data tell from zero.
 
-        In units of the size of the operators.
+        In units of the size of the operators, of the states that are most exact.
         """
-        fit, criteria = self.best, self.criteria
+        fit, criteria = self.most_exact, self.criteria
         scale = PredictionScale(fit.observations)
         in_time = fit.is_exact and len(fit.two_step.variables) == 1
         levels = fit.two_step.observation_noise

@@ -15,7 +15,7 @@ import numpy as np
 
 from keql._numerics.optimisation import Stop
 from keql._regression.two_step import fit_two_steps
-from keql.equation import PolynomialBasis, find_terms
+from keql.equation import FixedUnknownPart, PolynomialBasis, find_terms
 from keql.model_selection._annealing import (
     anneal,
     compare_lengths,
@@ -26,9 +26,11 @@ from keql.model_selection._criteria import (
     Selection,
     level_in_space,
     predicts_within_noise,
+    sees_noise,
 )
 from keql.model_selection._evolution_terms import fit_hypothesis
 from keql.model_selection._exact_states import ExactSearch
+from keql.model_selection._fewer_terms import with_most_probable_terms
 from keql.model_selection._fit import (
     JointFamily,
     fit_jointly,
@@ -147,7 +149,8 @@ class _Search:
         if exact is not None and self.exact.is_in_plane:
             row = self._row_of_terms(exact)
             if row is not None:
-                return self._with_terms_of(exact, row).or_exact(exact)
+                joint = self._with_terms_of(exact, row)
+                return replace(joint, integrated=exact).or_exact(exact)
         _, _, first, cubic, varying = self.table[:5]
         self.exact.begin(first.hypothesis)
         family = JointFamily(self.two_step, first.hypothesis, self.context)
@@ -171,7 +174,7 @@ class _Search:
             self.so_far = best = self._or_cubic(best, cubic)
         if not varying.why_not:
             best = self._or_varying(best, varying)
-        return best.or_exact(exact)
+        return self._or_more_probable(best).or_exact(exact)
 
     def _row_of_terms(self, exact):
         """The hypothesis of the polynomial that exact states have.
@@ -244,12 +247,47 @@ class _Search:
         n_restarts = self.context.settings.n_restarts if poor else 0
         fit = fit_jointly(family, *start[:3], n_restarts)
         self.so_far = best = Selection(fit, None, start.error, kernels)
-        if family.hypothesis.equation_noise is None:  # exact states are the limit
-            return best
         names = [t.name for t in self.two_step.setup.equations if t.depends_on]
-        if family.hypothesis.open_equations(names) and self._is_worth_more(best):
+        noise = family.hypothesis.equation_noise  # None: exact states are the limit
+        is_open = noise is not None and family.hypothesis.open_equations(names)
+        if is_open and self._is_worth_more(best):
             best, _ = self._or_less_noise(family, best)
-        return best
+        return self._or_more_probable(best)
+
+    def _or_more_probable(self, best):
+        """A selection, or one with other terms whose evidence is higher.
+
+        Of fields that are seen with noise, if all kernels and noise levels are found
+        from the data: with others the evidence tells of these. And if the loss is no
+        larger than noise makes it, as it is with kernels that suit the states.
+        """
+        fit, observations = best.joint, self.two_step.observations
+        is_field = len(self.two_step.variables) > 1 and best.exact is None
+        is_held = isinstance(fit.problem.basis, FixedUnknownPart)
+        if fit.result.interrupted or is_held or not is_field:
+            return best
+        is_open = self._is_all_open(fit.hypothesis)
+        few = len(observations.functions) <= self.criteria.n_functions
+        n_residuals = sum(map(len, fit.problem.precisions))
+        is_met = 2 * fit.result.loss <= n_residuals and fit.problem.dispersion == 1.0
+        noisy = sees_noise(self.two_step) and not fit.predicts_poorly(self.criteria)
+        if not (is_open and few and is_met and noisy):
+            return best
+        return replace(best, joint=with_most_probable_terms(fit, self.context))
+
+    def _is_all_open(self, hypothesis):
+        """Whether kernels, noise levels and terms are all to be found."""
+        observations = self.two_step.observations
+        names = [t.name for t in self.two_step.setup.equations if t.depends_on]
+        equations = [hypothesis.of_equation(name) for name in names]
+        operators = [operator.name for operator in observations.operators]
+        levels = [hypothesis.of_state(name).observation_noise for name in operators]
+        levels += [equation.equation_noise for equation in equations]
+        return (
+            len(hypothesis.open_states(observations.states)) == len(observations.states)
+            and all(level is None for level in levels)
+            and all(equation.n_terms == "auto" for equation in equations)
+        )
 
     def _imposed(self, hypothesis):
         """The joint problems of a hypothesis, and their solution with a first kernel.

@@ -25,6 +25,7 @@ from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import linear_response
 from keql._evolution.problem import EvolutionIterate, EvolutionProblem
 from keql._joint.problem import Conditions
+from keql._numerics.subsets import SubsetEvidence, TermOdds
 from keql._observations.data import FunctionData, Observations
 from keql._observations.imposed import Imposed
 from keql._solving.problem import make_problem
@@ -465,3 +466,24 @@ def test_log_evidence_of_both_forms_agrees_where_problems_are_nonlinear():
     models = [c.problem.linearise(c.problem.evaluate(c.start)) for c in (dual, primal)]
     dual, primal = (model.log_evidence() for model in models)
     assert primal == pytest.approx(dual, rel=1e-7)
+
+
+@pytest.mark.parametrize("form", ["dual", "primal"])
+def test_a_regression_for_the_weights_alone_has_the_evidence_of_the_whole(form):
+    """Its loss at given weights is that of the best states for them."""
+    case = case_of(f"nonlinear {form}")
+    problem = case.problem.with_dispersion(1.0)
+    model = problem.linearise(problem.evaluate(case.start))
+    target, effects = model.whitened_weights()
+    p = effects.shape[1]
+    for seed in range(3):
+        weights = np.random.default_rng(seed).standard_normal(p)
+        dw = weights - model.evaluation.iterate.weights
+        parts = model.undamped._replace(dw=dw)
+        moved = model.moved(parts, problem.penalty, 1.0)
+        loss = problem.loss(*moved) - 0.5 * weights @ weights
+        residuals = target - effects @ weights
+        assert 0.5 * residuals @ residuals == pytest.approx(loss, rel=1e-6)
+    regression = SubsetEvidence(effects, target, np.eye(p), TermOdds(np.full(p, -1)))
+    evidence = regression([*range(p)]) - model.half_log_determinant_of_states()
+    assert evidence == pytest.approx(model.log_evidence(), rel=1e-6)

@@ -206,3 +206,19 @@ def test_mixed_odds_are_the_mean_of_their_probabilities():
         np.testing.assert_allclose(odds.more(kept)[unused], more)
         less = [odds([k for k in kept if k != i]) for i in kept]
         np.testing.assert_allclose(odds.less(kept)[kept], less)
+
+
+def test_columns_of_diverging_trajectories_overflow_nowhere():
+    """Their products are above the largest number: they are improbable all the same."""
+    rng = np.random.RandomState(3)
+    effects = rng.standard_normal((10, 5)) * 10.0 ** np.array([0, 0, 90, 200, 1])
+    target, odds = rng.standard_normal(10), TermOdds(np.full(5, -1))
+    evidence = SubsetEvidence(effects, target, np.eye(5), odds)
+    assert evidence([0, 1, 2, 3, 4]) < evidence([0, 1, 2]) - 50 < evidence([0, 1]) - 100
+    table = evidence.neighbours([0, 1], np.array([2, 3, 4]))
+    assert table[-1, 1] == pytest.approx(evidence([0, 1, 3]))
+    pairs = evidence.more_pairs([0], np.array([1, 3]), np.array([2, 4]))
+    assert pairs == pytest.approx([evidence([0, 1, 2]), evidence([0, 3, 4])])
+    Q = np.linalg.qr(effects[:, [0, 2]] / [1, 1e90])
+    expected = np.linalg.solve(Q[1], Q[0].T @ target)[1] * 1e-90
+    assert evidence.values([0, 2])[1] == pytest.approx(expected, rel=0.2)

@@ -872,6 +872,52 @@ PAIRS = {
 }
 
 
+def shallow_water(speed=0.2, n=60, n_modes=64):
+    """Depth and speed of water, h_t = -(h v)_x, v_t = -v v_x - h_x, of period 2 pi.
+
+    `speed` is the height of the first wave of v; seen at n points in a box.
+    """
+    x = 2 * np.pi * np.arange(n_modes) / n_modes
+    k = np.fft.rfftfreq(n_modes, 1 / n_modes)
+
+    def slope(values):
+        return np.fft.irfft(1j * k * np.fft.rfft(values), n_modes)
+
+    def rates(t, state):
+        h, v = np.split(state, 2)
+        return np.concatenate([-slope(h * v), -v * slope(v) - slope(h)])
+
+    start = [
+        1 + 0.2 * np.cos(x) + 0.1 * np.cos(2 * x + 1),
+        speed * np.sin(x) + speed / 3 * np.cos(2 * x),
+    ]
+    solution = solve_ivp(
+        rates, (0, 2), np.concatenate(start), dense_output=True, rtol=1e-9, atol=1e-10
+    ).sol
+
+    def truth(X):
+        values = []
+        for own in np.split(solution(X[:, 0]), 2):
+            modes = np.fft.rfft(own, axis=0).T / n_modes
+            modes[:, 1:-1] *= 2
+            phases = np.exp(1j * np.outer(X[:, 1], k))
+            values.append(np.real(np.sum(phases * modes, axis=1)))
+        return np.column_stack(values)
+
+    rng = np.random.default_rng((0, 5))
+    X = rng.uniform((0, 1), (2, 5), (n, 2))
+    X_test = rng.uniform((0.06, 1.1), (1.94, 4.9), (1000, 2))
+    settings = {
+        "operators": ("h", "v", "h_x", "v_x"),
+        "known_part": ("h_t", "v_t"),
+        "variables": ("t", "x"),
+        "states": ("h", "v"),
+    }
+    right = {"h": {"h v_x": -1.0, "v h_x": -1.0}, "v": {"v v_x": -1.0, "h_x": -1.0}}
+    test = X_test, truth(X_test)
+    return SuiteProblem(settings, X, truth(X), *test, _left(right))
+
+
 # --- from the data sets of the package -----------------------------------------------
 
 
@@ -931,6 +977,61 @@ def elliptic(n=60):
     features = np.column_stack([X_test, u, np.zeros((len(u), 2))])
     parts = -(u**3)
     return SuiteProblem(settings, X, truth(X), X_test, u, terms, features, parts)
+
+
+def elliptic_with(part, terms, n=50):
+    """u_xx + u_yy = f - P on a square, f known; P = `part` of u, u_x and u_y."""
+
+    def derivatives(X):
+        a, b, c = 2 * X[:, 0] + 0.3, 3 * X[:, 1], 2 * X[:, 0] - X[:, 1]
+        return (
+            np.sin(a) * np.cos(b) + 0.5 * np.cos(c),
+            2 * np.cos(a) * np.cos(b) - np.sin(c),
+            -3 * np.sin(a) * np.sin(b) + 0.5 * np.sin(c),
+            -13 * np.sin(a) * np.cos(b) - 2.5 * np.cos(c),
+        )
+
+    def forcing(X):
+        return derivatives(X)[3] + part(*derivatives(X)[:3])
+
+    rng = np.random.default_rng(4)
+    X, X_test = rng.uniform(0, 1, (n, 2)), rng.uniform(0.05, 0.95, (1000, 2))
+    settings = {
+        "operators": ("u", "u_x", "u_y"),
+        "known_part": "u_xx + u_yy",
+        "variables": ("x", "y"),
+        "forcing": forcing,
+    }
+    values = [derivatives(points)[0] for points in (X, X_test)]
+    return SuiteProblem(
+        settings, X, values[0], X_test, values[1], {"u_xx + u_yy": terms}
+    )
+
+
+ELLIPTIC = {
+    "drift": (lambda u, p, q: 3 * p - 2 * q, {"u_x": 3.0, "u_y": -2.0}),
+    "transport": (lambda u, p, q: 3 * u * p, {"u u_x": 3.0}),
+    "both": (lambda u, p, q: 5 * u + 2 * u * q, {"u": 5.0, "u u_y": 2.0}),
+}
+
+
+def two_waves_in_a_plane(n=70):
+    """u_t = 0.3 (u_xx + u_yy), of which u_t = a u + b u_xx is as true."""
+
+    def truth(X):
+        first = np.exp(-0.807 * X[:, 0]) * np.cos(X[:, 1] + 1.3 * X[:, 2] + 0.3)
+        second = np.exp(-1.392 * X[:, 0]) * np.cos(2 * X[:, 1] + 0.8 * X[:, 2] + 1)
+        return first + 0.7 * second
+
+    rng = np.random.default_rng(8)
+    X, X_test = rng.uniform(0, (1, 2, 2), (n, 3)), rng.uniform(0.1, 0.9, (500, 3))
+    settings = {
+        "operators": ("u", "u_x", "u_y", "u_xx", "u_yy"),
+        "known_part": "u_t",
+        "variables": ("t", "x", "y"),
+    }
+    test = X_test, truth(X_test)
+    return SuiteProblem(settings, X, truth(X), *test, is_determined=False)
 
 
 def undetermined(y, operators=("u", "u_t"), known_part="u_tt"):
@@ -1011,6 +1112,13 @@ def suite(n_random):
         problems["driven", name] = partial(driven, *given)
     problems["elliptic", "cubic"] = lambda draw: elliptic()
     problems["elliptic", "cubic 1%"] = lambda draw: elliptic().with_noise(0.01, draw)
+    for name, given in ELLIPTIC.items():
+        problems["elliptic", f"{name} 2%"] = lambda draw, given=given: elliptic_with(
+            *given
+        ).with_noise(0.02, draw + 1)
+    problems["pair of fields", "shallow water 2%"] = lambda draw: (
+        shallow_water().with_noise(0.02, draw + 1)
+    )
     problems["elliptic", "darcy"] = lambda draw: of_data_set(
         make_darcy(4, n_interior=12, random_state=draw)
     )
@@ -1018,6 +1126,9 @@ def suite(n_random):
     problems["undetermined", "soliton"] = lambda draw: soliton()
     problems["undetermined", "standing wave"] = lambda draw: standing_wave()
     problems["undetermined", "one mode"] = lambda draw: one_mode()
+    problems["undetermined", "two waves in a plane"] = lambda draw: (
+        two_waves_in_a_plane()
+    )
     problems["undetermined", "two values"] = lambda draw: undetermined(noise[:2])
     problems["undetermined", "constant"] = lambda draw: undetermined(np.ones(30))
     problems["undetermined", "pure noise"] = lambda draw: undetermined(noise)

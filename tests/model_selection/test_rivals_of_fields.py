@@ -1,5 +1,6 @@
 """What equations of fields are told from: elementary functions, and other terms."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -7,15 +8,18 @@ import pytest
 from exact_states import CONTEXT, fit_exactly
 from known_equations import learn_cole_hopf
 from numpy.testing import assert_allclose
+from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.problem import make_evolution_problem
 from keql._regression.function_screening import can_be_screened
 from keql._regression.function_table import ElementarySettings, FunctionTable
 from keql._regression.two_step import Hypothesis
+from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import rivals_in_words
 from keql.kernels import Polynomial, Restriction
 from keql.model_selection._evolution_terms import TermSearchSettings, fit_exact_states
+from keql.model_selection._fewer_terms import _Path
 from keql.model_selection._from_diffusion import fit_elementary
 
 TRANSPORT = {"operators": ("u", "u_x"), "known_part": "u_t", "variables": ("t", "x")}
@@ -121,3 +125,61 @@ def test_odds_beyond_counting_are_told_as_such():
     rivals = [({"u"}, 0.0), ({"u", "v"}, 1e4), ({"v"}, -1.0)]
     text = rivals_in_words(rivals)
     assert "also v (odds above 1,000,000); v instead of u (odds 0.37)" in text
+
+
+def shallow_water(n, noise, seed):
+    """Depth and speed of a layer of water, h_t = -(h v)_x and v_t = -v v_x - h_x.
+
+    Integrated on a ring with Fourier modes, seen at n points in a part of it.
+    """
+    x, k = 2 * np.pi * np.arange(64) / 64, np.fft.rfftfreq(64, 1 / 64)
+
+    def slope(values):
+        return np.fft.irfft(1j * k * np.fft.rfft(values), 64)
+
+    def rates(t, state):
+        h, v = np.split(state, 2)
+        return np.concatenate([-slope(h * v), -v * slope(v) - slope(h)])
+
+    start = 1 + 0.2 * np.cos(x) + 0.1 * np.cos(2 * x + 1)
+    start = np.concatenate([start, 0.2 * np.sin(x) + 0.0667 * np.cos(2 * x)])
+    solution = solve_ivp(rates, (0, 2), start, dense_output=True, rtol=1e-9, atol=1e-10)
+    rng = np.random.default_rng((0, 5))
+    X, y = rng.uniform((0, 1), (2, 5), (n, 2)), []
+    for values in np.split(solution.sol(X[:, 0]), 2):
+        modes = np.fft.rfft(values, axis=0).T / 64
+        modes[:, 1:-1] *= 2
+        y.append(np.real(np.sum(np.exp(1j * np.outer(X[:, 1], k)) * modes, axis=1)))
+    y, rng = np.column_stack(y), np.random.default_rng((seed, 77))
+    return X, y + noise * np.std(y, axis=0) * rng.standard_normal(y.shape)
+
+
+WATER = {
+    "operators": ("h", "v", "h_x", "v_x"),
+    "known_part": ("h_t", "v_t"),
+    "variables": ("t", "x"),
+    "states": ("h", "v"),
+}
+
+
+def test_terms_of_fields_at_collocation_points_are_compared_by_evidence(monkeypatch):
+    """Wherever taking out one by one has ended: with eight terms that stand for two."""
+    monkeypatch.setattr(_Path, "place", lambda path: 3)
+    model = OneStepKEqL(**WATER)
+    with pytest.warns(IdentifiabilityWarning, match="do not tell the terms from"):
+        model.fit(*shallow_water(60, 0.02, 1))
+    assert set(model.equation_["h_t"].terms()) == {"h v_x", "v h_x"}
+    assert set(model.equation_["v_t"].terms()) == {"h_x", "v v_x"}
+    steps = [s for s in model.terms_path_ if np.isfinite(s.log_evidence)]
+    best = max(steps, key=lambda step: step.log_evidence)
+    first = max(steps, key=lambda step: len(step.terms))
+    assert len(best.terms) == 4 and len(first.terms) > 8
+    assert best.log_evidence > first.log_evidence + 10
+
+
+def test_evidence_of_fields_is_not_asked_beside_what_is_given():
+    """It would tell of a given noise level instead of the terms."""
+    model = OneStepKEqL(**WATER, observation_noise={"h": 0.003, "v": 0.003})
+    with warnings.catch_warnings(record=True, action="always"):
+        model.fit(*shallow_water(40, 0.02, 1))
+    assert not any(np.isfinite(step.log_evidence) for step in model.terms_path_)
