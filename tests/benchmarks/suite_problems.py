@@ -980,7 +980,10 @@ def elliptic(n=60):
 
 
 def elliptic_with(part, terms, n=50):
-    """u_xx + u_yy = f - P on a square, f known; P = `part` of u, u_x and u_y."""
+    """u_xx + u_yy = f - P on a square, f known; P = `part` of u, u_x and u_y.
+
+    `terms` are None if it is no polynomial.
+    """
 
     def derivatives(X):
         a, b, c = 2 * X[:, 0] + 0.3, 3 * X[:, 1], 2 * X[:, 0] - X[:, 1]
@@ -1002,10 +1005,13 @@ def elliptic_with(part, terms, n=50):
         "variables": ("x", "y"),
         "forcing": forcing,
     }
-    values = [derivatives(points)[0] for points in (X, X_test)]
-    return SuiteProblem(
-        settings, X, values[0], X_test, values[1], {"u_xx + u_yy": terms}
-    )
+    values, given = derivatives(X)[0], terms and {"u_xx + u_yy": terms}
+    found = derivatives(X_test)[:3]
+    problem = SuiteProblem(settings, X, values, X_test, found[0], given)
+    if terms is not None:
+        return problem
+    features = np.column_stack([X_test, *found])
+    return replace(problem, features=features, parts=part(*found))
 
 
 ELLIPTIC = {
@@ -1116,6 +1122,9 @@ def suite(n_random):
         problems["elliptic", f"{name} 2%"] = lambda draw, given=given: elliptic_with(
             *given
         ).with_noise(0.02, draw + 1)
+    problems["elliptic", "exponential"] = lambda draw: elliptic_with(
+        lambda u, p, q: 2 * np.exp(u), None, 60
+    )
     problems["pair of fields", "shallow water 2%"] = lambda draw: (
         shallow_water().with_noise(0.02, draw + 1)
     )
