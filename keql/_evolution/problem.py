@@ -31,13 +31,9 @@ from keql._evolution.boundary_prior import (
 )
 from keql._evolution.boundary_values import BoundaryValueRegression, boundary_loss
 from keql._evolution.form import order_along, order_in_time, time_axis
+from keql._evolution.fronts.integration import effects_on_observations, rates, solution
 from keql._evolution.grid import EvolutionGrid, GridSizes
-from keql._evolution.integration import (
-    effects_on_rates,
-    integrate,
-    linear_response,
-    linear_solution,
-)
+from keql._evolution.integration import integrate, linear_response
 from keql._evolution.model import (
     EvolutionEvaluation,
     EvolutionIterate,
@@ -209,7 +205,10 @@ class EvolutionProblem:
 
         `grading` is that of the steps; None: it stays.
         """
-        grid = self.grid.resized(n_steps, n_along, grading)
+        return self.on(self.grid.resized(n_steps, n_along, grading))
+
+    def on(self, grid):
+        """The same problem on another grid of the same box and states."""
         return replace(self, grid=grid, observed=_observed(grid, self.learned))
 
     def on_coarse_grid(self):
@@ -272,17 +271,33 @@ class EvolutionProblem:
         """Effects (N_m, 1 + p + c) of unknowns on the observations of each function.
 
         A list, or None if the equation cannot be integrated. The effects on the states
-        are appended to `kept`.
+        are appended to `kept`, where they are found on the way.
         """
         maps = []
         for m, observed in enumerate(self.observed):
-            response = self._response(iterate, m)
-            if response is None or not np.all(np.isfinite(response)):
+            effects = None
+            if self.grid.follows:
+                effects = self._effects(iterate, m)
+            else:
+                response = self._response(iterate, m)
+                if response is not None and np.all(np.isfinite(response)):
+                    effects = observed @ response
+            if effects is None:
                 return None
-            maps.append(observed @ response)
-            if kept is not None:
+            maps.append(effects)
+            if kept is not None and not self.grid.follows:
                 kept.append(response)
         return maps
+
+    def _effects(self, iterate, m):
+        """The same of a function on a grid that follows it; None if there are none."""
+        given = self.grid, iterate.equation, iterate.states[m], self.observed[m]
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # growth is looked at
+                effects = effects_on_observations(*given, self.forcing_of(m))
+        except np.linalg.LinAlgError:
+            return None
+        return effects if np.all(np.isfinite(effects)) else None
 
     def regression(self, iterate, maps, prior=None):
         """Weights and boundary values from the observations, with a prior as it is.
@@ -318,7 +333,7 @@ class EvolutionProblem:
             ):
                 if response is None:
                     given = self.grid, iterate.equations, state, unknowns[m]
-                    states.append(linear_solution(*given, self.forcing_of(m)))
+                    states.append(solution(*given, self.forcing_of(m)))
                 else:
                     states.append(response @ unknowns[m])
         return states
@@ -327,9 +342,13 @@ class EvolutionProblem:
         """Largest root mean square change of a state between iterates, relatively.
 
         The size of a state is that of its observations; the unit of one that was never
-        observed is free.
+        observed is free. On a grid that follows it, it is the mean of the absolute
+        change over the box: a front that moves by little changes values by much where
+        it is, and most points are there.
         """
         moved = np.concatenate(after.states) - np.concatenate(before.states)
+        if self.grid.follows:
+            return self.grid.mean(np.abs(moved)) / self.sizes[0]
         moved = moved.reshape(-1, len(self.grid.states), self.grid.n_points)
         pairs = zip(np.moveaxis(moved, 1, 0), self.sizes, strict=True)
         return max(rms(change) / size for change, size in pairs if size)
@@ -354,15 +373,13 @@ class EvolutionProblem:
         boundary values of the iterate: root mean square at the observations of the
         first few functions, in units of the noise.
         """
-        grid = self.grid
         first = replace(
             iterate,
             states=iterate.states[:n_functions],
             boundary=iterate.boundary[:n_functions],
         )
         change = self._change_from(first, *self._refined(first, factor))
-        text = f"{grid.n_steps} steps in time, {grid.n_points} points in space"
-        return text, change
+        return self.grid.text, change
 
     def _refined(self, iterate, factor):
         """The problem and the iterate on `factor` times as many steps and points."""
@@ -394,7 +411,7 @@ class EvolutionProblem:
         Each state in units of the size of its time derivative.
         """
         effects = np.concatenate(
-            [effects_on_rates(self.grid, iterate.equations, u) for u in iterate.states],
+            [rates(self.grid, iterate.equations, u) for u in iterate.states],
             axis=1,
         )
         sizes = [size_or_one(values @ iterate.weights) for values in effects]

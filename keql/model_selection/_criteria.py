@@ -182,6 +182,14 @@ def meets_data(fit, two_step, criteria):
     return predicts_within_noise(fit, two_step, criteria) and not misses
 
 
+def unresolved_change(fit, criteria):
+    """Change of exact states on a finer grid, in units of the noise; 0 if little."""
+    scale, (_, change) = PredictionScale(fit.observations), fit.resolution
+    size = change * scale.noise(fit.problem.prior.noise) / scale.size
+    is_large = change > criteria.unresolved and size > criteria.resolved
+    return change if is_large else 0.0
+
+
 def _are_monomials(terms):
     """Whether names of terms are products of whole powers of features."""
     texts = [name.rpartition(": ")[2] for name in terms]
@@ -345,13 +353,9 @@ class Selection:
 
         A text, and the change in units of the noise; 0 if it is little.
         """
-        fit, criteria = self.best, self.criteria
-        if fit.resolution is None:
+        if self.best.resolution is None:
             return "", 0.0
-        scale, (grid, change) = PredictionScale(fit.observations), fit.resolution
-        size = change * scale.noise(fit.problem.prior.noise) / scale.size
-        is_large = change > criteria.unresolved and size > criteria.resolved
-        return grid, change if is_large else 0.0
+        return self.best.resolution[0], unresolved_change(self.best, self.criteria)
 
     @property
     def told_from_zero(self):

@@ -15,14 +15,30 @@ from functools import partial
 
 import numpy as np
 
+from keql._evolution.fronts.descent import (
+    FollowingSettings,
+    are_steep,
+    can_follow,
+    follow_states,
+)
 from keql._evolution.model import joined, with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.linalg import rms
-from keql._numerics.optimisation import FullSteps, Stop, keep_best, minimise
+from keql._numerics.optimisation import (
+    FullSteps,
+    Stop,
+    keep_best,
+    minimise,
+    or_stopped,
+)
 from keql._observations.data import left_out_errors
 from keql._regression.screening import CandidateTerms
-from keql.equation import InducingBasis
-from keql.model_selection._criteria import sees_noise
+from keql.equation import with_few_weights
+from keql.model_selection._criteria import (
+    meets_data,
+    sees_noise,
+    unresolved_change,
+)
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit, JointFamily, fit_jointly
 from keql.model_selection._trajectory_terms import fit_trajectories
@@ -272,7 +288,7 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
     """
     if are_many(learned, context):
         return fit_trajectories(learned, hypothesis, context)
-    settings, learned = settings or TermSearchSettings(), _with_few_weights(learned)
+    settings, learned = settings or TermSearchSettings(), with_few_weights(learned)
     problem = make_evolution_problem(learned, hypothesis.observation_noise)
     solve = partial(solve_exactly, learned, context, settings)
     start = _start(problem, context.previous)
@@ -292,7 +308,63 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
         if search.stop is None and not search.misses_as_before(criteria):
             search.run(search.first_states(start, criteria))
         result, steps = polished(search), search.steps
-    return exact_fit(learned, hypothesis, result, steps)
+    return or_followed(exact_fit(learned, hypothesis, result, steps), two_step, context)
+
+
+def or_followed(fit, two_step, context):
+    """A fit of exact states or None, or one on a grid that follows these.
+
+    If a finer grid changes them, or exact data are missed by states that are as steep
+    as their grid allows, and are not missed as much on the other one. Terms are those
+    of the highest evidence, of all that the equation of `two_step` may have.
+    """
+    settings, limit = FollowingSettings(), np.inf
+    if fit is None or fit.result.interrupted or are_many(fit.two_step, context):
+        return fit
+    if meets_data(fit, two_step, context.criteria):
+        is_fine = not unresolved_change(fit, context.criteria)
+    else:  # they have to become more likely
+        is_fine = not are_steep(fit.problem, fit.result.solution, settings)
+        limit = fit.result.model.loss - context.criteria.rival
+    if is_fine or not can_follow(fit.problem.grid):
+        return fit
+    other = or_stopped(fit, _followed, fit, two_step, context, settings, limit)
+    if other is not None and other.result.interrupted:
+        return fit.stopped(other.result.stop)
+    return other or fit
+
+
+def _followed(fit, two_step, context, settings, limit):
+    """The fit on a grid that follows its states, or None.
+
+    It is made finer once if a finer one changes states.
+    """
+    given, sizes = (fit.problem, fit.result.solution), None
+    for _ in range(2):
+        found = follow_states(*given, limit, settings, sizes)
+        if found is None:
+            return None
+        other = _fit_near(*found, fit, two_step, context)
+        if other is None or other.result.interrupted:
+            return other
+        if not unresolved_change(other, context.criteria):
+            return other
+        given, grid = (other.problem, other.result.solution), other.problem.grid
+        sizes = [round(settings.finer * n) for n in (grid.n_steps, grid.n_along)]
+    return other
+
+
+def _fit_near(problem, iterate, fit, two_step, context):
+    """Exact states of a problem from an iterate near them, with the best terms."""
+    settings = TermSearchSettings(n_wanted=1, n_tried=3)
+    solve = partial(solve_exactly, fit.two_step, context, settings)
+    if fit.hypothesis.n_terms is None:
+        return exact_fit(fit.two_step, fit.hypothesis, solve(problem, iterate, 1.0), [])
+    given = CandidateTerms(two_step.equation), fit.hypothesis.n_terms, solve, settings
+    search = TermSearch(problem, *given)
+    if search.try_terms(problem, iterate.equation, iterate.states):
+        search.run(iterate.states)
+    return exact_fit(fit.two_step, fit.hypothesis, polished(search), search.steps)
 
 
 def fit_hypothesis(hypothesis, two_step, context, learned=None):
@@ -369,18 +441,6 @@ def _noise_of(result):
 def are_many(learned, context):
     """Whether functions are too many for all sets of terms and a fine grid."""
     return len(learned.observations.functions) > context.criteria.n_functions
-
-
-def _with_few_weights(learned):
-    """A learned model whose equations have as many weights as their kernels ask for."""
-    equations = []
-    for equation in learned.equations:
-        if isinstance(equation.basis, InducingBasis):
-            equation = copy(equation)
-            basis, weights = equation.basis.thinned(equation.weights)
-            equation.basis, equation.weights = basis, weights
-        equations.append(equation)
-    return replace(learned, equations=tuple(equations))
 
 
 def _start(problem, previous):

@@ -47,6 +47,7 @@ from keql.model_selection._evolution_terms import (
     TermSearchSettings,
     are_many,
     exact_fit,
+    or_followed,
     polished,
     solve_exactly,
 )
@@ -135,7 +136,8 @@ def fit_from_diffusion(learned, hypothesis, context, settings=None):
     search.stop = stop
     if stop is None:
         search.run(iterate.states)
-    return exact_fit(learned, hypothesis, polished(search), search.steps)
+    fit = exact_fit(learned, hypothesis, polished(search), search.steps)
+    return or_followed(fit, learned, context)
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,8 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
     given = candidates, hypothesis.n_terms, solve, search_settings
     search = TermSearch(problem, *given)
     search.run([wave(problem.grid.points.reshape(-1, 2))])
-    return exact_fit(learned, hypothesis, polished(search), search.steps)
+    fit = exact_fit(learned, hypothesis, polished(search), search.steps)
+    return or_followed(fit, learned, context)
 
 
 def fit_repeated(two_step, hypothesis, context, in_doubt):
