@@ -57,6 +57,8 @@ class TermSearchSettings:
     max_steps : int. Gauss-Newton steps of one set, and at the end.
     tol : float. Change of the states that ends the steps at the end, in units of the
         `tol` of the fit; sets are compared at ten times that change.
+    settled : float. Multiple of that change up to which steps that do not end are those
+        of rounding errors, on which states of exact data depend between observations.
     better : float. By which the log evidence of a better set is higher at least.
     rival, n_rivals : float, int. Within noise, sets of a log evidence that is lower by
         less than this, linearised at the best one, and without one of its terms, are
@@ -71,6 +73,7 @@ class TermSearchSettings:
     n_tried: int = 24
     max_steps: int = 15
     tol: float = 10.0
+    settled: float = 10.0
     better: float = 0.1
     rival: float = 3.0
     n_rivals: int = 3
@@ -315,8 +318,7 @@ def or_followed(fit, two_step, context):
     """A fit of exact states or None, or one on a grid that follows these.
 
     If a finer grid changes them, or exact data are missed by states that are as steep
-    as their grid allows, and are not missed as much on the other one. Terms are those
-    of the highest evidence, of all that the equation of `two_step` may have.
+    as their grid allows; terms are again the best of all in `two_step`.
     """
     settings, limit = FollowingSettings(), np.inf
     if fit is None or fit.result.interrupted or are_many(fit.two_step, context):
@@ -335,16 +337,15 @@ def or_followed(fit, two_step, context):
 
 
 def _followed(fit, two_step, context, settings, limit):
-    """The fit on a grid that follows its states, or None.
-
-    It is made finer once if a finer one changes states.
-    """
+    """The fit on a grid that follows its states, finer if need be; or None."""
     given, sizes = (fit.problem, fit.result.solution), None
+    report = partial(context.report, fit.two_step)
     for _ in range(2):
-        found = follow_states(*given, limit, settings, sizes)
-        if found is None:
-            return None
-        other = _fit_near(*found, fit, two_step, context)
+        found = follow_states(*given, limit, settings, sizes, report)
+        if found is None or found.interrupted:
+            return found and fit.stopped(found.stop)
+        given = found.model.problem, found.solution, two_step
+        other = fit_near(*given, fit.hypothesis, context)
         if other is None or other.result.interrupted:
             return other
         if not unresolved_change(other, context.criteria):
@@ -354,17 +355,17 @@ def _followed(fit, two_step, context, settings, limit):
     return other
 
 
-def _fit_near(problem, iterate, fit, two_step, context):
-    """Exact states of a problem from an iterate near them, with the best terms."""
-    settings = TermSearchSettings(n_wanted=1, n_tried=3)
-    solve = partial(solve_exactly, fit.two_step, context, settings)
-    if fit.hypothesis.n_terms is None:
-        return exact_fit(fit.two_step, fit.hypothesis, solve(problem, iterate, 1.0), [])
-    given = CandidateTerms(two_step.equation), fit.hypothesis.n_terms, solve, settings
+def fit_near(problem, iterate, two_step, hypothesis, context):
+    """Exact states from an iterate near them, with the best terms; or None."""
+    settings, learned = TermSearchSettings(n_wanted=1, n_tried=3), problem.learned
+    solve = partial(solve_exactly, learned, context, settings)
+    if hypothesis.n_terms is None:
+        return exact_fit(learned, hypothesis, solve(problem, iterate, 1.0), [])
+    given = CandidateTerms(two_step.equation), hypothesis.n_terms, solve, settings
     search = TermSearch(problem, *given)
     if search.try_terms(problem, iterate.equation, iterate.states):
         search.run(iterate.states)
-    return exact_fit(fit.two_step, fit.hypothesis, polished(search), search.steps)
+    return exact_fit(learned, hypothesis, polished(search), search.steps)
 
 
 def fit_hypothesis(hypothesis, two_step, context, learned=None):
@@ -460,13 +461,12 @@ def solve_exactly(learned, context, settings, problem, start, factor):
 
     `factor` is that of the tolerance at the end.
     """
-    result = minimise(
-        problem,
-        start,
-        FullSteps(factor * settings.tol * context.settings.tol),
-        max_iter=min(settings.max_steps, context.settings.max_iter),
-        report=partial(context.report, learned, problem),
-    )
+    control = FullSteps(factor * settings.tol * context.settings.tol)
+    max_iter = min(settings.max_steps, context.settings.max_iter)
+    report = partial(context.report, learned, problem)
+    result = minimise(problem, start, control, max_iter=max_iter, report=report)
+    if result is not None and not (result.interrupted or result.converged):
+        result.stop = control.settled_or(result.stop, settings.settled)
     if result is not None and result.interrupted and result.model is None:
         raise KeyboardInterrupt  # there is nothing to keep
     return result

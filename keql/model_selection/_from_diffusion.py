@@ -38,6 +38,7 @@ from keql._regression.function_table import (
 from keql._regression.periodic import repeated_states, travelling_wave
 from keql.equation import PolynomialBasis, terms_of
 from keql.model_selection._criteria import (
+    meets_data,
     predicts_within_noise,
     sees_noise,
 )
@@ -58,6 +59,7 @@ from keql.model_selection._trajectory_terms import (
     solve_trajectories,
     step_of,
 )
+from keql.model_selection._starts._early_times import fit_from_early_times
 from keql.operators import parse_operator
 
 
@@ -80,7 +82,7 @@ class DiffusionSettings:
 
 
 def or_from_diffusion(fit, learned, hypothesis, context):
-    """A fit, or one from a diffusion if there is none, or that predicts better.
+    """A fit, or a better one from a diffusion, or from the first times if data are missed.
 
     fit : Fit or None. From the states of the learned model; else as below.
     """
@@ -89,7 +91,12 @@ def or_from_diffusion(fit, learned, hypothesis, context):
         return fit
     grown = fit_from_diffusion(learned, hypothesis, context)
     if fit is None or (grown is not None and grown.error < fit.error):
-        return grown
+        fit = grown
+    if fit and (fit.result.interrupted or meets_data(fit, learned, context.criteria)):
+        return fit
+    early = or_stopped(fit, fit_from_early_times, learned, hypothesis, context)
+    if early and (fit is None or early.error < fit.error):
+        return early
     return fit
 
 

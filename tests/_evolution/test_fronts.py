@@ -1,5 +1,6 @@
 """Grids that follow fronts, against fronts in closed form."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +28,7 @@ from keql._evolution.fronts.integration import (
 from keql._evolution.fronts.layout import LayoutSettings, follow
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.problem import make_evolution_problem
+from keql.exceptions import SimulationError
 from keql.kernels import Polynomial
 from keql.model_selection._evolution_terms import CandidateTerms
 from keql.operators import parse_operator
@@ -175,8 +177,11 @@ def test_a_finer_grid_has_the_same_paths(grid):
     assert (finer.n_steps, finer.n_points) == (120, 199)
     assert_allclose(finer.paths[::2, ::2], grid.paths, atol=1e-12)
     assert_allclose(finer.edges[::2], grid.edges)
-    later = grid.with_edges(np.array([1.0, 1.1, 1.3]))
-    assert_allclose(later.paths, np.tile(grid.paths[-1], (3, 1)))
+    later = grid.with_edges(np.array([1.0, 1.01, 1.03]))
+    moved = np.diff(later.paths, axis=0) / np.diff(later.edges)[:, None]
+    assert_allclose(moved, np.tile(grid.velocities[-1], (2, 1)))
+    with pytest.raises(SimulationError, match="would meet"):
+        grid.with_edges(np.array([1.0, 9.0]))
     assert "100 points in space that follow" in grid.text
 
 
@@ -219,10 +224,67 @@ def coarse(problem):
     return problem.iterate(equation, [fronts(problem.grid.points, 0.02).ravel()])
 
 
-def test_a_viscosity_that_a_coarse_grid_does_not_resolve_is_found(problem, coarse):
-    found = follow_states(problem, coarse, np.inf, FollowingSettings(), (60, 100))
+@pytest.fixture(scope="module")
+def found(problem, coarse):
+    result = follow_states(problem, coarse, np.inf, FollowingSettings(), (60, 100))
+    assert result.converged
+    return result.model.problem, result.solution
+
+
+def test_a_viscosity_that_a_coarse_grid_does_not_resolve_is_found(found):
     problem, iterate = found
     assert_allclose(iterate.equation.terms()["u_xx"], 0.004, rtol=0.02)
     assert_allclose(iterate.equation.terms()["u u_x"], 1.0, rtol=1e-3)
     exact = fronts(problem.grid.points, 0.004).ravel()
     assert problem.grid.mean(np.abs(iterate.states[0] - exact)) < 1e-3
+
+
+def test_states_that_are_not_more_likely_are_given_up(problem, coarse):
+    settings = FollowingSettings(patience=2)
+    seen = []
+
+    def tell(problem, result):
+        seen.append((problem.grid.n_points, result.n_iter))
+
+    assert follow_states(problem, coarse, -1e9, settings, (30, 60), tell) is None
+    assert seen == 2 * [(60, 1)]
+    stopped = follow_states(
+        problem, coarse, np.inf, settings, (30, 60), lambda *_: True
+    )
+    assert stopped.interrupted
+
+
+def test_only_states_at_the_limit_of_their_grid_are_steep(problem, coarse):
+    thin = [fronts(problem.grid.points, 0.002).ravel()]
+    assert are_steep(problem, replace(coarse, states=thin), FollowingSettings())
+    wide = [fronts(problem.grid.points, 0.05).ravel()]
+    assert not are_steep(problem, replace(coarse, states=wide), FollowingSettings())
+
+
+def test_states_are_equal_on_a_grid_that_follows_them(problem, coarse):
+    followed, iterate = on_following_grid(problem, coarse, (40, 120))
+    assert_allclose(
+        followed.observed[0] @ iterate.states[0],
+        problem.observed[0] @ coarse.states[0],
+        atol=1e-3,
+    )
+    assert followed.change(iterate, iterate) == 0.0
+
+
+def test_uncertainty_and_forecasts_follow_fronts(found):
+    problem, iterate = found
+    model = problem.linearise(problem.evaluate(iterate))
+    [state] = model.posterior_states()
+    assert isinstance(state, EvolvedState)
+    points = np.random.RandomState(2).uniform(size=(200, 2))
+    u = parse_operator("u", ("t", "x"))
+    errors = state.evaluate(points, u) - fronts(points, 0.004)
+    deviations = np.sqrt(state.variance(points, u))
+    assert np.mean(np.abs(errors) < 5 * deviations + 1e-3) > 0.95
+    until = problem.grid.edges[-1] + 0.03
+    later = np.column_stack([np.full(50, until), np.linspace(0.01, 0.99, 50)])
+    forecast = Forecast(state, until)
+    assert_allclose(forecast.evaluate(later, u), fronts(later, 0.004), atol=1e-2)
+    assert np.all(forecast.variance(later, u) < 1e-2)
+    again = pickle.loads(pickle.dumps(state))
+    assert_allclose(again.evaluate(points, u), state.evaluate(points, u))

@@ -7,10 +7,12 @@ resolves.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from keql._evolution.fronts.layout import finest_part, follow
+from keql._numerics.optimisation import FullSteps, minimise
 
 
 @dataclass(frozen=True)
@@ -64,28 +66,34 @@ def on_following_grid(problem, iterate, sizes=None):
     return followed, followed.interpolate_from(problem, iterate)
 
 
-def follow_states(problem, iterate, limit, settings, sizes=None):
+def follow_states(problem, iterate, limit, settings, sizes=None, report=None):
     """Steps from an iterate, each on a grid that follows the one before.
 
     problem, iterate : EvolutionProblem, EvolutionIterate. To begin with.
     limit : float. Minus the log likelihood that has to be undercut.
     settings : FollowingSettings. How many steps there are.
     sizes : (int, int), default=None. Of the grid; None: the default ones.
+    report : callable, default=None. Called after each step with the problem and the
+        Result so far; returns True to stop.
 
-    Returns (problem, iterate), on a grid that follows the states; or None if these are
-    not found, or are not more likely.
+    Returns result : Result or None. Of the last step, which has converged or was
+        interrupted; None if states are not found, or are not more likely.
     """
     for k in range(settings.n_layouts):
         problem, iterate = on_following_grid(problem, iterate, sizes)
-        model = problem.linearise(problem.evaluate(iterate))
-        if model is None:
+        told = report and partial(report, problem)
+        control = FullSteps(settings.near)
+        result = minimise(problem, iterate, control, max_iter=1, report=told)
+        if result is None or result.model is None:
             return None
-        if k + 1 >= settings.patience and model.loss > limit:
+        if result.interrupted:
+            return result
+        is_late = result.converged or k + 1 >= settings.patience
+        if is_late and result.model.loss > limit:
             return None
-        change = problem.change(iterate, model.solution)
-        problem, iterate = model.problem, model.solution
-        if change < settings.near:
-            return on_following_grid(problem, iterate, sizes)
+        if result.converged:
+            return result
+        problem, iterate = result.model.problem, result.solution
     return None
 
 

@@ -18,8 +18,9 @@ from math import comb
 import numpy as np
 from scipy.sparse import csr_array
 
-from keql._evolution.grid import STAGES, EvolutionGrid
 from keql._evolution.fronts.stencils import stencil_weights
+from keql._evolution.grid import STAGES, EvolutionGrid
+from keql.exceptions import SimulationError
 
 
 class MovingGrid(EvolutionGrid):
@@ -58,10 +59,19 @@ class MovingGrid(EvolutionGrid):
     def with_edges(self, edges):
         """A grid with the same paths, whose steps end at other times.
 
-        Before the first time and after the last one the points stay where they are.
+        After the last time the points go on as they moved in the last step. Raises
+        SimulationError if they would meet.
         """
         grid = copy(super().with_edges(edges))
         grid.paths, grid._stencils = self.places_of(edges), None
+        later = np.maximum(edges - self.edges[-1], 0.0)
+        grid.paths += np.multiply.outer(later, self.velocities[-1])
+        if np.any(np.diff(grid.paths, axis=1) <= 0):
+            raise SimulationError(
+                "points that follow what is steep would meet: the equation cannot be "
+                f"integrated to {edges[-1]:g}. Ask for earlier times.",
+                float(self.edges[-1]),
+            )
         return grid
 
     def resized(self, n_steps, n_along, grading=None):

@@ -18,8 +18,8 @@ class LayoutSettings:
     beyond_order : int. Points that a derivative is found from, beyond the highest order
         of derivatives in space.
     share : float. Part of the points that go where the state curves, the others being
-        equidistant: half of them is the usual choice (Huang and Russell, 2011, section
-        2.4), more are needed the thinner fronts are.
+        equidistant. Beckett and Mackenzie, Applied Numerical Mathematics 35, 2000, take
+        a half; more are needed the thinner fronts are.
     growth : float. By how much the distance of points changes at most from one to the
         next, relatively.
     even : float. Part of the steps that are of equal length; in the others the state,
