@@ -82,7 +82,7 @@ class DiffusionSettings:
 
 
 def or_from_diffusion(fit, learned, hypothesis, context):
-    """A fit, or a better one from a diffusion, or from the first times if data are missed.
+    """A fit, or a better one from a diffusion, or if data are missed from first times.
 
     fit : Fit or None. From the states of the learned model; else as below.
     """

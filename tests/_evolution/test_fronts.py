@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from exact_states import CONTEXT
 from known_equations import make_equation, monomial
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp, softmax
@@ -28,11 +29,15 @@ from keql._evolution.fronts.integration import (
 from keql._evolution.fronts.layout import LayoutSettings, follow
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.problem import make_evolution_problem
+from keql._numerics.optimisation import Result, Stop
+from keql._regression.two_step import Hypothesis
 from keql.exceptions import SimulationError
 from keql.kernels import Polynomial
-from keql.model_selection._evolution_terms import CandidateTerms
+from keql.model_selection import Fit
+from keql.model_selection._evolution_terms import CandidateTerms, or_followed
 from keql.operators import parse_operator
 
+KNOWN = "u u_x", "u_xx"
 CORNERS = np.zeros(2), np.ones(2)
 LAW = monomial(2, 3) + monomial(4)
 
@@ -214,14 +219,19 @@ def problem():
     )
 
 
-@pytest.fixture(scope="module")
-def coarse(problem):
-    """States of an equation ten times as viscous, which a coarse grid resolves."""
+def iterate_of(problem, viscosity):
+    """The fronts of some viscosity, with their equation."""
     candidates = CandidateTerms(problem.learned.equation)
     powers = candidates.exponents.tolist()
     terms = [powers.index(each) for each in ([0, 0, 1, 1, 0], [0, 0, 0, 0, 1])]
-    equation = candidates.with_values(terms, np.array([-1.0, -0.02]))
-    return problem.iterate(equation, [fronts(problem.grid.points, 0.02).ravel()])
+    equation = candidates.with_values(terms, np.array([-1.0, -viscosity]))
+    return problem.iterate(equation, [fronts(problem.grid.points, viscosity).ravel()])
+
+
+@pytest.fixture(scope="module")
+def coarse(problem):
+    """States of an equation five times as viscous, which a coarse grid resolves."""
+    return iterate_of(problem, 0.02)
 
 
 @pytest.fixture(scope="module")
@@ -288,3 +298,38 @@ def test_uncertainty_and_forecasts_follow_fronts(found):
     assert np.all(forecast.variance(later, u) < 1e-2)
     again = pickle.loads(pickle.dumps(state))
     assert_allclose(again.evaluate(points, u), state.evaluate(points, u))
+
+
+def fit_of(problem, iterate):
+    """Exact states as if steps had ended at an iterate."""
+    model = problem.linearise(problem.evaluate(iterate))
+    result = Result(iterate, model.evaluation.loss, model, Stop.CONVERGED)
+    hypothesis, kernel = Hypothesis(n_terms="auto"), problem.learned.state_kernel
+    return Fit(hypothesis, problem.learned, model.problem, result, kernel)
+
+
+@pytest.mark.slow
+def test_steep_states_that_miss_exact_data_are_followed(problem):
+    fit = fit_of(problem, iterate_of(problem, 0.006))
+    other = or_followed(fit, problem.learned, CONTEXT)
+    assert other.problem.grid.follows
+    terms = other.result.solution.equation.terms()
+    assert terms["u_xx"] == pytest.approx(0.004, rel=1e-2)
+    assert terms["u u_x"] == pytest.approx(1, rel=1e-3)
+    assert np.all(np.abs([terms[n] for n in terms if n not in KNOWN]) < 1e-3)
+    assert other.error < 0.1 * fit.error
+    assert "follow" in other.resolution[0]
+
+
+def test_a_callback_stops_the_search_on_grids_that_follow(problem):
+    fit = fit_of(problem, iterate_of(problem, 0.006))
+    callback = replace(CONTEXT, report=lambda *_: True)
+    stopped = or_followed(fit, problem.learned, callback)
+    assert stopped.result.interrupted
+    assert stopped.problem is fit.problem
+
+
+def test_states_that_are_not_steep_are_not_followed(problem, coarse):
+    fit = fit_of(problem, coarse)
+    assert or_followed(fit, problem.learned, CONTEXT) is fit
+    assert or_followed(None, problem.learned, CONTEXT) is None
