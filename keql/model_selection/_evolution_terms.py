@@ -9,7 +9,6 @@ share its probability (Scott and Berger, Annals of Statistics 38, 2010), so that
 more terms are on offer, the more is asked of each.
 """
 
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
