@@ -1,5 +1,7 @@
 """Exact states of two-step solutions, as a search finds them."""
 
+from dataclasses import replace
+
 from keql._evolution.form import why_not_integrated
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.model_selection._evolution_terms import fit_exact_states
@@ -14,7 +16,9 @@ def fit_exactly(learned, equation=None, n_terms=None, noise=None, context=CONTEX
     if why_not_integrated(learned):
         return None
     hypothesis = Hypothesis(n_terms=n_terms, observation_noise=noise)
-    everything = learned if equation is None else _with(learned, equation)
+    everything = learned
+    if equation is not None:
+        everything = replace(learned, equations=(equation,))
     return fit_exact_states(everything, learned, hypothesis, context)
 
 
@@ -23,10 +27,3 @@ def grow(learned, n_terms=None):
     if why_not_integrated(learned):
         return None
     return fit_from_diffusion(learned, Hypothesis(n_terms=n_terms), CONTEXT)
-
-
-class _with:
-    """A learned model of which only the equation is asked for."""
-
-    def __init__(self, learned, equation):
-        self.equation = equation

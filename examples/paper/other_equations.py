@@ -129,9 +129,11 @@ class KuramotoSivashinsky(Spectral):
     n_initial = (44,)
     n_scattered = 150
     n_collocation = 500
+    n_steps = 600
+    n_before = 5000
 
     def __init__(self, seed):
-        super().__init__(64, 600, seed, n_before=5000)
+        super().__init__(64, self.n_steps, seed, self.n_before)
 
     def initial(self, x):
         """Long waves, 50 units of time before."""
@@ -154,6 +156,15 @@ class KuramotoSivashinsky(Spectral):
     def unknown_part(S):
         """P of features t, x, u, ..., u_xxxx."""
         return S[:, 2] * S[:, 3] + S[:, 4] + S[:, 6]
+
+
+class LongKuramotoSivashinsky(KuramotoSivashinsky):
+    """The same over twice the time, from the long waves themselves."""
+
+    box = ((0.0, 12.0), (0.0, 22.0))
+    n_scattered = 200
+    n_steps = 1200
+    n_before = 0
 
 
 class AllenCahn(Spectral):
@@ -200,6 +211,7 @@ EQUATIONS = {
     "Korteweg-de Vries": lambda seed: Solitons(),
     "Allen-Cahn, 2-d": AllenCahn,
     "Kuramoto-Sivashinsky": KuramotoSivashinsky,
+    "Kuramoto-Sivashinsky, longer": LongKuramotoSivashinsky,
 }
 # In two dimensions of space a fit takes as long as all others together.
 QUICK = ("Korteweg-de Vries", "Kuramoto-Sivashinsky")

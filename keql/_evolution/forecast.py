@@ -18,7 +18,8 @@ import numpy as np
 from scipy import linalg
 
 from keql._evolution.boundary_prior import PointsOfStates, PointsWithSlopes
-from keql._evolution.integration import integrate, linear_response, linear_solution
+from keql._evolution.fronts.integration import solution, solutions
+from keql._evolution.integration import integrate
 from keql._numerics.linalg import cholesky, size_or_one, solve_lower
 from keql._numerics.memory import in_chunks
 from keql.exceptions import SimulationError
@@ -132,18 +133,16 @@ class EvolvedState:
 
         Raises SimulationError if the linearised equation has no solution.
         """
-        growth = np.inf  # that of states which were found is as it is
+        unknowns = np.insert(self.root, 0, 0.0, axis=0)
         with np.errstate(over="ignore", invalid="ignore"):
-            response = linear_response(
-                self.grid, self.equations, self.values, max_growth=growth
-            )
-        if response is None:
+            deviations = solutions(self.grid, self.equations, self.values, unknowns)
+        if not np.all(np.isfinite(deviations)):
             raise SimulationError(
                 "small changes of the state grow beyond all numbers: its uncertainty "
                 "cannot be told. Ask for earlier times.",
                 float(self.grid.edges[0]),
             )
-        return response[..., 1:] @ self.root
+        return deviations
 
 
 def _squares(grid, deviations, points, operator):
@@ -249,7 +248,7 @@ class Forecast:
         ]
         right = np.stack([np.broadcast_to(f, len(points)) for f in right])
         with np.errstate(over="ignore", invalid="ignore"):  # Newton looks at changes
-            if len(state.equations) > 1:
+            if len(state.equations) > 1 or grid.follows:
                 given = state.equations, boundary, right, sizes_of_states(state)
                 return integrate_fields(grid, *given)
             found = integrate(grid, state.equations[0], boundary, None, right[0])
@@ -316,7 +315,7 @@ def integrate_fields(
         state = np.tile(start, 4)
         for _ in range(n_newton):
             given = here, equations, state, unknowns, forcing[:, step]
-            before, state = state, linear_solution(*given)
+            before, state = state, solution(*given)
             changed = np.max(np.abs(state - before).reshape(4, -1) / sizes)
             if not changed < wild or changed < precision:
                 break

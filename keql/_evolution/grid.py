@@ -20,6 +20,7 @@ from scipy.interpolate import BarycentricInterpolator
 from scipy.sparse import csr_array
 
 from keql._numerics.memory import in_chunks
+from keql.operators import identity_of
 
 # Where values are known in a step, in units of it: its start and the Radau points.
 STAGES = np.array([0.0, (4 - 6**0.5) / 10, (4 + 6**0.5) / 10, 1.0])
@@ -70,6 +71,8 @@ class EvolutionGrid:
         coordinates of space that are rings: such a one begins at the lower corner, has
         no ends, and one point more if their number is even. Infinity: an interval.
     """
+
+    follows = False  # points stay where they are
 
     def __init__(
         self,
@@ -133,6 +136,20 @@ class EvolutionGrid:
     def extents(self):
         """Lengths (d - 1,) of the box in space."""
         return (self.upper - self.lower)[self.space]
+
+    @property
+    def identity(self):
+        """The operator that leaves the first state as it is."""
+        return identity_of(self.states[0], self.d)
+
+    @property
+    def text(self):
+        """How fine it is, in words."""
+        return f"{self.n_steps} steps in time, {self.n_points} points in space"
+
+    def places_of(self, times):
+        """Places (len(times), n) of the points along the first coordinate of space."""
+        return np.tile(self.nodes[0], (len(times), 1))
 
     def with_edges(self, edges):
         """A grid of the same points in space, whose steps end at other times."""

@@ -14,6 +14,26 @@ Hairer and Wanner, Solving Ordinary Differential Equations II, 1996, section IV.
 from copy import copy
 
 import numpy as np
+from sklearn import get_config
+
+
+class ResponsesKept(list):
+    """Effects of unknowns on states, kept while they take little memory.
+
+    A response is some 50 MB large; without it the equation is integrated once more. All
+    together take the part `part` of scikit-learn's working memory; those of further
+    functions are None.
+    """
+
+    def __init__(self, part=0.25):
+        super().__init__()
+        self._left = part * get_config()["working_memory"] * 2**20
+
+    def append(self, response):
+        """Keep a response, or None in its place."""
+        fits = response.nbytes <= self._left
+        self._left -= response.nbytes if fits else 0
+        super().append(response if fits else None)
 
 
 def linear_response(grid, equation, state, forcing=0.0, max_growth=1e4):
@@ -32,7 +52,7 @@ def linear_response(grid, equation, state, forcing=0.0, max_growth=1e4):
         product with 1, the weights and the c boundary values is the solution; None if
         small changes of them grow beyond bounds, as if time ran backwards.
     """
-    n, n_steps, p = grid.size, grid.n_steps, _n_weights(equation)
+    n, n_steps, p = grid.size, grid.n_steps, n_weights(equation)
     n_initial, n_open = grid.order * n, 3 * len(grid.ends)
     response = np.zeros((n_steps, 4, n, 1 + p + n_initial + n_open * n_steps))
     response[0, 0, :, 1 + p : 1 + p + n] = np.eye(n)
@@ -72,7 +92,7 @@ def linear_solution(grid, equation, state, unknowns, forcing=0.0):
     The product of the linear response with `unknowns` (1 + p + c,), of which the first
     is 1, without the response; all else is as there. An array of the shape of `state`.
     """
-    n, p = grid.size, _n_weights(equation)
+    n, p = grid.size, n_weights(equation)
     boundary, known = unknowns[1 + p :], unknowns[: 1 + p]
     start, slopes = boundary[:n], boundary[n : grid.order * n]
     at_ends = boundary[grid.order * n :].reshape(grid.n_steps, -1)
@@ -93,12 +113,12 @@ def linear_solution(grid, equation, state, unknowns, forcing=0.0):
     return solution.ravel()
 
 
-def _as_tuple(equations):
+def as_tuple(equations):
     return equations if isinstance(equations, tuple) else (equations,)
 
 
-def _n_weights(equations):
-    return sum(len(equation.weights) for equation in _as_tuple(equations))
+def n_weights(equations):
+    return sum(len(equation.weights) for equation in as_tuple(equations))
 
 
 def _linear_steps(grid, equations, state, forcing):
@@ -108,7 +128,7 @@ def _linear_steps(grid, equations, state, forcing):
     its Radau points; `right` has the shape (3 size, 1 + p). Of the values at both ends,
     those that the equation leaves open follow (:func:`open_ends`).
     """
-    equations, S, n = _as_tuple(equations), len(grid.states), grid.n_points
+    equations, S, n = as_tuple(equations), len(grid.states), grid.n_points
     factors = grid.factors(equations[0].operators)
     state = grid.with_slopes(state.reshape(grid.n_steps, 4, grid.size, 1))
     slopes, right = _linearise(grid, equations, factors, state[..., 0], forcing)
@@ -314,11 +334,9 @@ def _newton_step(grid, equation, matrices, points, forcing, moving, values):
 
 
 def _linearise(grid, equations, factors, state, forcing):
-    """Slopes of equations in operators, and (f - F + psi . w, -psi), where they hold.
+    """Slopes and right-hand sides of equations at a state (:func:`linearised_at`).
 
-    F are the equations, psi their features; `state` has shape (n_steps, 3 + order,
-    size). Slopes (S, Q', n_steps, 3, n_points) and the right-hand sides (n_steps, 3
-    size, 1 + p) are ordered by the states that equations are those of.
+    `state` has shape (n_steps, 3 + order, size).
     """
     n_steps, n, names = grid.n_steps, grid.n_points, equations[0].operators
     values = np.zeros((len(names), n_steps, 3, n))
@@ -326,10 +344,22 @@ def _linearise(grid, equations, factors, state, forcing):
     for q, k, order, in_time, in_space in factors:
         part = in_time @ (state[:, :, k] @ in_space.T)
         values[q] += part / grid.steps[:, None, None] ** order
+    return linearised_at(grid, equations, values, forcing)
+
+
+def linearised_at(grid, equations, values, forcing):
+    """Slopes of equations in operators, and (f - F + psi . w, -psi), where they hold.
+
+    F are the equations, psi their features, at the values (Q', n_steps, 3, n_points) of
+    their operators at the Radau points. Slopes (S, Q', n_steps, 3, n_points) and the
+    right-hand sides (n_steps, 3 size, 1 + p) are ordered by the states that equations
+    are those of.
+    """
+    n_steps, n = grid.n_steps, grid.n_points
     points = grid.points[:, 1:].reshape(-1, grid.d)
-    S = np.column_stack([points, values.reshape(len(names), -1).T])
+    S = np.column_stack([points, values.reshape(len(values), -1).T])
     slopes = np.zeros((len(grid.states), *values.shape))
-    right = np.zeros((len(grid.states), len(S), 1 + _n_weights(equations)))
+    right = np.zeros((len(grid.states), len(S), 1 + n_weights(equations)))
     start, forcing = 1, np.broadcast_to(forcing, (len(equations), len(S)))
     for equation, f in zip(equations, forcing, strict=True):
         row, stop = evolving_state(grid, equation), start + len(equation.weights)

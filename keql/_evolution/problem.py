@@ -22,7 +22,6 @@ from itertools import zip_longest
 
 import numpy as np
 from scipy.sparse import vstack
-from sklearn import get_config
 
 from keql._evolution.boundary_prior import (
     PointsOfStates,
@@ -31,13 +30,9 @@ from keql._evolution.boundary_prior import (
 )
 from keql._evolution.boundary_values import BoundaryValueRegression
 from keql._evolution.form import order_along, order_in_time, time_axis
+from keql._evolution.fronts.integration import effects_on_observations, rates, solution
 from keql._evolution.grid import EvolutionGrid, GridSizes
-from keql._evolution.integration import (
-    effects_on_rates,
-    integrate,
-    linear_response,
-    linear_solution,
-)
+from keql._evolution.integration import ResponsesKept, integrate, linear_response
 from keql._evolution.model import (
     EvolutionEvaluation,
     EvolutionIterate,
@@ -47,25 +42,6 @@ from keql._numerics.linalg import rms, size_or_one
 from keql._observations.data import box_around
 from keql.kernels import SystemKernel
 from keql.operators import identity_of
-
-
-class ResponsesKept(list):
-    """Effects of unknowns on states, kept while they take little memory.
-
-    A response is some 50 MB large; without it the equation is integrated once more. All
-    together take the part `part` of scikit-learn's working memory; those of further
-    functions are None.
-    """
-
-    def __init__(self, part=0.25):
-        super().__init__()
-        self._left = part * get_config()["working_memory"] * 2**20
-
-    def append(self, response):
-        """Keep a response, or None in its place."""
-        fits = response.nbytes <= self._left
-        self._left -= response.nbytes if fits else 0
-        super().append(response if fits else None)
 
 
 @dataclass(frozen=True)
@@ -209,20 +185,22 @@ class EvolutionProblem:
 
         `grading` is that of the steps; None: it stays.
         """
-        grid = self.grid.resized(n_steps, n_along, grading)
+        return self.on(self.grid.resized(n_steps, n_along, grading))
+
+    def on(self, grid):
+        """The same problem on another grid of the same box and states."""
         return replace(self, grid=grid, observed=_observed(grid, self.learned))
 
     def on_coarse_grid(self, first_noise=1e-3):
         """The same problem on the grid where sets of terms are compared first.
 
-        Noise levels are found there, also those that are given: the error of the grid
-        may be far above them, and sets of terms would be told apart by it. These start
-        at `first_noise` at least, in units of the observations' size.
+        Noise levels that are given are open there, from `first_noise` on in units of
+        the values: the error of the grid, which may be far above, would tell terms.
         """
         coarse = self.with_grid(*GridSizes().of(self.grid.d)[0])
         start = first_noise * self.learned.observations.sizes()
-        priors = tuple(prior.with_open_noise(start) for prior in self.priors)
-        return replace(coarse, priors=priors)
+        priors = (prior.with_open_noise(start) for prior in self.priors)
+        return replace(coarse, priors=tuple(priors))
 
     def with_priors_of(self, other):
         """The same problem with the priors of another one; given noise levels stay."""
@@ -278,17 +256,33 @@ class EvolutionProblem:
         """Effects (N_m, 1 + p + c) of unknowns on the observations of each function.
 
         A list, or None if the equation cannot be integrated. The effects on the states
-        are appended to `kept`.
+        are appended to `kept`, where they are found on the way.
         """
         maps = []
         for m, observed in enumerate(self.observed):
-            response = self._response(iterate, m)
-            if response is None or not np.all(np.isfinite(response)):
+            effects = None
+            if self.grid.follows:
+                effects = self._effects(iterate, m)
+            else:
+                response = self._response(iterate, m)
+                if response is not None and np.all(np.isfinite(response)):
+                    effects = observed @ response
+            if effects is None:
                 return None
-            maps.append(observed @ response)
-            if kept is not None:
+            maps.append(effects)
+            if kept is not None and not self.grid.follows:
                 kept.append(response)
         return maps
+
+    def _effects(self, iterate, m):
+        """The same of a function on a grid that follows it; None if there are none."""
+        given = self.grid, iterate.equation, iterate.states[m], self.observed[m]
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # growth is looked at
+                effects = effects_on_observations(*given, self.forcing_of(m))
+        except np.linalg.LinAlgError:
+            return None
+        return effects if np.all(np.isfinite(effects)) else None
 
     def regression(self, iterate, maps, prior=None):
         """Weights and boundary values from the observations, with a prior as it is.
@@ -324,7 +318,7 @@ class EvolutionProblem:
             ):
                 if response is None:
                     given = self.grid, iterate.equations, state, unknowns[m]
-                    states.append(linear_solution(*given, self.forcing_of(m)))
+                    states.append(solution(*given, self.forcing_of(m)))
                 else:
                     states.append(response @ unknowns[m])
         return states
@@ -333,9 +327,13 @@ class EvolutionProblem:
         """Largest root mean square change of a state between iterates, relatively.
 
         The size of a state is that of its observations; the unit of one that was never
-        observed is free.
+        observed is free. On a grid that follows it, it is the mean of the absolute
+        change over the box: a front that moves by little changes values by much where
+        it is, and most points are there.
         """
         moved = np.concatenate(after.states) - np.concatenate(before.states)
+        if self.grid.follows:
+            return self.grid.mean(np.abs(moved)) / self.sizes[0]
         moved = moved.reshape(-1, len(self.grid.states), self.grid.n_points)
         pairs = zip(np.moveaxis(moved, 1, 0), self.sizes, strict=True)
         return max(rms(change) / size for change, size in pairs if size)
@@ -360,15 +358,13 @@ class EvolutionProblem:
         boundary values of the iterate: root mean square at the observations of the
         first few functions, in units of the noise.
         """
-        grid = self.grid
         first = replace(
             iterate,
             states=iterate.states[:n_functions],
             boundary=iterate.boundary[:n_functions],
         )
         change = self._change_from(first, *self._refined(first, factor))
-        text = f"{grid.n_steps} steps in time, {grid.n_points} points in space"
-        return text, change
+        return self.grid.text, change
 
     def _refined(self, iterate, factor):
         """The problem and the iterate on `factor` times as many steps and points."""
@@ -400,7 +396,7 @@ class EvolutionProblem:
         Each state in units of the size of its time derivative.
         """
         effects = np.concatenate(
-            [effects_on_rates(self.grid, iterate.equations, u) for u in iterate.states],
+            [rates(self.grid, iterate.equations, u) for u in iterate.states],
             axis=1,
         )
         sizes = [size_or_one(values @ iterate.weights) for values in effects]

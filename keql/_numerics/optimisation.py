@@ -221,6 +221,15 @@ class FullSteps:
             return trial, Stop.NO_PROGRESS
         return trial, None
 
+    def settled_or(self, stop, factor):
+        """Why steps ended, or that they have converged, up to rounding errors.
+
+        If none of the last `patience` changes is above a multiple of `tol`.
+        """
+        last = self.changes[-self.patience :]
+        small = len(last) == self.patience and max(last) < factor * self.tol
+        return Stop.CONVERGED if small and stop is not Stop.FAILED else stop
+
 
 @dataclass
 class RelaxedSteps:

@@ -36,7 +36,12 @@ from keql.equation._monomials import (
     values_of,
     weights_of,
 )
-from keql.equation._setup import EquationSetup, EquationTerms, LearnedModel
+from keql.equation._setup import (
+    EquationSetup,
+    EquationTerms,
+    LearnedModel,
+    with_few_weights,
+)
 from keql.equation._system import LearnedSystem
 
 __all__ = ["LearnedEquation", "LearnedSystem"]

@@ -1,11 +1,13 @@
 """What is known of equations before they are learned, and what was learned."""
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from keql._observations.data import Observations
 from keql._observations.inputs import Inputs
+from keql.equation._basis import InducingBasis
 from keql.equation._known import SystemKnownPart
 
 
@@ -157,3 +159,15 @@ class LearnedModel:
             right - equation.known_part(equation.training_features)
             for right, equation in zip(forcing, self.equations, strict=True)
         ]
+
+
+def with_few_weights(learned):
+    """A learned model whose equations have as many weights as their kernels ask for."""
+    equations = []
+    for equation in learned.equations:
+        if isinstance(equation.basis, InducingBasis):
+            equation = copy(equation)
+            basis, weights = equation.basis.thinned(equation.weights)
+            equation.basis, equation.weights = basis, weights
+        equations.append(equation)
+    return replace(learned, equations=tuple(equations))

@@ -266,8 +266,9 @@ def features_with_slopes(kernel, weights, directions, d):
     """A function of rows S (n, d): features (n, q), and slopes (d, n), at once.
 
     The features are combinations `directions` (p, q) of the exact features of an
-    unrestricted kernel, or these if it is None; the slopes are those of `feature_map(S) @ weights`. What does
-    not depend on the rows is found once: for many calls with the same weights.
+    unrestricted kernel, or these if it is None; the slopes are those of `feature_map(S)
+    @ weights`. What does not depend on the rows is found once: for many calls with the
+    same weights.
     """
     evaluate = None
     if isinstance(kernel, Polynomial | Dictionary):

@@ -9,20 +9,35 @@ share its probability (Scott and Berger, Annals of Statistics 38, 2010), so that
 more terms are on offer, the more is asked of each.
 """
 
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from keql._evolution.fronts.descent import (
+    FollowingSettings,
+    are_steep,
+    can_follow,
+    follow_states,
+)
 from keql._evolution.model import joined, with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.linalg import rms
-from keql._numerics.optimisation import FullSteps, Stop, keep_best, minimise
+from keql._numerics.optimisation import (
+    FullSteps,
+    Stop,
+    keep_best,
+    minimise,
+    or_stopped,
+)
 from keql._observations.data import left_out_errors
 from keql._regression.screening import CandidateTerms
-from keql.equation import InducingBasis
-from keql.model_selection._criteria import sees_noise
+from keql.equation import with_few_weights
+from keql.model_selection._criteria import (
+    meets_data,
+    sees_noise,
+    unresolved_change,
+)
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit, JointFamily, fit_jointly
 from keql.model_selection._trajectory_terms import fit_trajectories
@@ -41,6 +56,8 @@ class TermSearchSettings:
     max_steps : int. Gauss-Newton steps of one set, and at the end.
     tol : float. Change of the states that ends the steps at the end, in units of the
         `tol` of the fit; sets are compared at ten times that change.
+    settled : float. Multiple of that change up to which steps that do not end are those
+        of rounding errors, on which states of exact data depend between observations.
     better : float. By which the log evidence of a better set is higher at least.
     rival, n_rivals : float, int. Within noise, sets of a log evidence that is lower by
         less than this, linearised at the best one, and without one of its terms, are
@@ -55,6 +72,7 @@ class TermSearchSettings:
     n_tried: int = 24
     max_steps: int = 15
     tol: float = 10.0
+    settled: float = 10.0
     better: float = 0.1
     rival: float = 3.0
     n_rivals: int = 3
@@ -272,8 +290,9 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
     """
     if are_many(learned, context):
         return fit_trajectories(learned, hypothesis, context)
-    settings, learned = settings or TermSearchSettings(), _with_few_weights(learned)
-    problem = exact_problem(learned, hypothesis)
+    settings, learned = settings or TermSearchSettings(), with_few_weights(learned)
+    noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
+    problem = make_evolution_problem(learned, noise, kept=kept)
     solve = partial(solve_exactly, learned, context, settings)
     start = _start(problem, context.previous)
     if hypothesis.n_terms is None:
@@ -292,13 +311,61 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
         if search.stop is None and not search.misses_as_before(criteria):
             search.run(search.first_states(start, criteria))
         result, steps = polished(search), search.steps
-    return exact_fit(learned, hypothesis, result, steps)
+    return or_followed(exact_fit(learned, hypothesis, result, steps), two_step, context)
 
 
-def exact_problem(learned, hypothesis):
-    """The problem of exact states of a learned model, with all that is given."""
-    kept = hypothesis.state_kernel
-    return make_evolution_problem(learned, hypothesis.observation_noise, kept=kept)
+def or_followed(fit, two_step, context):
+    """A fit of exact states or None, or one on a grid that follows these.
+
+    If a finer grid changes them, or exact data are missed by states that are as steep
+    as their grid allows; terms are again the best of all in `two_step`.
+    """
+    settings, limit = FollowingSettings(), np.inf
+    if fit is None or fit.result.interrupted or are_many(fit.two_step, context):
+        return fit
+    if meets_data(fit, two_step, context.criteria):
+        is_fine = not unresolved_change(fit, context.criteria)
+    else:  # they have to become more likely
+        is_fine = not are_steep(fit.problem, fit.result.solution, settings)
+        limit = fit.result.model.loss - context.criteria.rival
+    if is_fine or not can_follow(fit.problem.grid):
+        return fit
+    other = or_stopped(fit, _followed, fit, two_step, context, settings, limit)
+    if other is not None and other.result.interrupted:
+        return fit.stopped(other.result.stop)
+    return other or fit
+
+
+def _followed(fit, two_step, context, settings, limit):
+    """The fit on a grid that follows its states, finer if need be; or None."""
+    given, sizes = (fit.problem, fit.result.solution), None
+    report = partial(context.report, fit.two_step)
+    for _ in range(2):
+        found = follow_states(*given, limit, settings, sizes, report)
+        if found is None or found.interrupted:
+            return found and fit.stopped(found.stop)
+        given = found.model.problem, found.solution, two_step
+        other = fit_near(*given, fit.hypothesis, context)
+        if other is None or other.result.interrupted:
+            return other
+        if not unresolved_change(other, context.criteria):
+            return other
+        given, grid = (other.problem, other.result.solution), other.problem.grid
+        sizes = [round(settings.finer * n) for n in (grid.n_steps, grid.n_along)]
+    return other
+
+
+def fit_near(problem, iterate, two_step, hypothesis, context):
+    """Exact states from an iterate near them, with the best terms; or None."""
+    settings, learned = TermSearchSettings(n_wanted=1, n_tried=3), problem.learned
+    solve = partial(solve_exactly, learned, context, settings)
+    if hypothesis.n_terms is None:
+        return exact_fit(learned, hypothesis, solve(problem, iterate, 1.0), [])
+    given = CandidateTerms(two_step.equation), hypothesis.n_terms, solve, settings
+    search = TermSearch(problem, *given)
+    if search.try_terms(problem, iterate.equation, iterate.states):
+        search.run(iterate.states)
+    return exact_fit(learned, hypothesis, polished(search), search.steps)
 
 
 def fit_hypothesis(hypothesis, two_step, context, learned=None):
@@ -377,18 +444,6 @@ def are_many(learned, context):
     return len(learned.observations.functions) > context.criteria.n_functions
 
 
-def _with_few_weights(learned):
-    """A learned model whose equations have as many weights as their kernels ask for."""
-    equations = []
-    for equation in learned.equations:
-        if isinstance(equation.basis, InducingBasis):
-            equation = copy(equation)
-            basis, weights = equation.basis.thinned(equation.weights)
-            equation.basis, equation.weights = basis, weights
-        equations.append(equation)
-    return replace(learned, equations=tuple(equations))
-
-
 def _start(problem, previous):
     """The iterate of the learned model, or of earlier states on the same grid."""
     states = [] if previous is None else previous.states
@@ -406,13 +461,12 @@ def solve_exactly(learned, context, settings, problem, start, factor):
 
     `factor` is that of the tolerance at the end.
     """
-    result = minimise(
-        problem,
-        start,
-        FullSteps(factor * settings.tol * context.settings.tol),
-        max_iter=min(settings.max_steps, context.settings.max_iter),
-        report=partial(context.report, learned, problem),
-    )
+    control = FullSteps(factor * settings.tol * context.settings.tol)
+    max_iter = min(settings.max_steps, context.settings.max_iter)
+    report = partial(context.report, learned, problem)
+    result = minimise(problem, start, control, max_iter=max_iter, report=report)
+    if result is not None and not (result.interrupted or result.converged):
+        result.stop = control.settled_or(result.stop, settings.settled)
     if result is not None and result.interrupted and result.model is None:
         raise KeyboardInterrupt  # there is nothing to keep
     return result

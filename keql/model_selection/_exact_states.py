@@ -9,7 +9,6 @@ from keql._numerics.optimisation import Stop, or_stopped
 from keql._observations.data import PredictionScale
 from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
-from keql.model_selection._annealing import compare_lengths, impose_gradually
 from keql.model_selection._candidates import or_driven, why_not_driven
 from keql.model_selection._criteria import (
     agree,
@@ -32,6 +31,7 @@ from keql.model_selection._from_diffusion import (
     or_from_diffusion,
     or_more_terms,
 )
+from keql.model_selection._starts._annealing import compare_lengths, impose_gradually
 from keql.model_selection._state_kernels import compare_kernels, warm_start
 from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,

@@ -21,7 +21,11 @@ from functools import partial
 
 import numpy as np
 
-from keql._evolution.problem import EvolutionProblem, IntegratedProblem
+from keql._evolution.problem import (
+    EvolutionProblem,
+    IntegratedProblem,
+    make_evolution_problem,
+)
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._numerics.optimisation import Backtracking, Result, Stop, minimise, or_stopped
 from keql._observations.data import PredictionScale
@@ -34,20 +38,22 @@ from keql._regression.function_table import (
 from keql._regression.periodic import repeated_states, travelling_wave
 from keql.equation import PolynomialBasis, terms_of
 from keql.model_selection._criteria import (
+    meets_data,
     predicts_within_noise,
     sees_noise,
 )
 from keql.model_selection._evolution_terms import (
     CandidateTerms,
-    exact_problem,
     TermSearch,
     TermSearchSettings,
     are_many,
     exact_fit,
+    or_followed,
     polished,
     solve_exactly,
 )
 from keql.model_selection._fit import Fit, given_equation_noise
+from keql.model_selection._starts._early_times import fit_from_early_times
 from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
     fit_trajectories,
@@ -76,7 +82,7 @@ class DiffusionSettings:
 
 
 def or_from_diffusion(fit, learned, hypothesis, context):
-    """A fit, or one from a diffusion if there is none, or that predicts better.
+    """A fit, or a better one from a diffusion, or if data are missed from first times.
 
     fit : Fit or None. From the states of the learned model; else as below.
     """
@@ -85,7 +91,12 @@ def or_from_diffusion(fit, learned, hypothesis, context):
         return fit
     grown = fit_from_diffusion(learned, hypothesis, context)
     if fit is None or (grown is not None and grown.error < fit.error):
-        return grown
+        fit = grown
+    if fit and (fit.result.interrupted or meets_data(fit, learned, context.criteria)):
+        return fit
+    early = or_stopped(fit, fit_from_early_times, learned, hypothesis, context)
+    if early and (fit is None or early.error < fit.error):
+        return early
     return fit
 
 
@@ -106,7 +117,8 @@ def fit_from_diffusion(learned, hypothesis, context, settings=None):
     in_one = len(learned.variables) == 2  # coordinate of space
     if not (is_polynomial and in_one) or are_many(learned, context):
         return None
-    problem = exact_problem(learned, hypothesis)
+    noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
+    problem = make_evolution_problem(learned, noise, kept=kept)
     candidates = CandidateTerms(learned.equation)
     diffusion = _diffusion_term(problem.grid, candidates)
     if diffusion is None:
@@ -125,14 +137,13 @@ def fit_from_diffusion(learned, hypothesis, context, settings=None):
     search = TermSearch(problem, candidates, n_terms, solve, search_settings)
     loss = iterate.equation.posterior.loss
     laplace = model.with_laplace_evidence()
-    laplace.problem = (
-        full  # sets of terms are compared without integrating these states
-    )
+    laplace.problem = full  # to compare sets of terms these states are not integrated
     search.record(Result(iterate, loss, laplace, Stop.CONVERGED, [loss]))
     search.stop = stop
     if stop is None:
         search.run(iterate.states)
-    return exact_fit(learned, hypothesis, polished(search), search.steps)
+    fit = exact_fit(learned, hypothesis, polished(search), search.steps)
+    return or_followed(fit, learned, context)
 
 
 @dataclass(frozen=True)
@@ -168,7 +179,8 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
         or learned.observations.periods is not None
     ):
         return None
-    problem = exact_problem(learned, hypothesis)
+    noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
+    problem = make_evolution_problem(learned, noise, kept=kept)
     if problem.grid.order > 1:
         return None
     axis = problem.grid.axis
@@ -186,7 +198,8 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
     given = candidates, hypothesis.n_terms, solve, search_settings
     search = TermSearch(problem, *given)
     search.run([wave(problem.grid.points.reshape(-1, 2))])
-    return exact_fit(learned, hypothesis, polished(search), search.steps)
+    fit = exact_fit(learned, hypothesis, polished(search), search.steps)
+    return or_followed(fit, learned, context)
 
 
 def fit_repeated(two_step, hypothesis, context, in_doubt):

@@ -16,14 +16,8 @@ import numpy as np
 from keql._numerics.optimisation import Stop
 from keql._regression.two_step import fit_two_steps
 from keql.equation import FixedUnknownPart, PolynomialBasis, find_terms
-from keql.model_selection._annealing import (
-    anneal,
-    compare_lengths,
-    impose_gradually,
-)
 from keql.model_selection._candidates import candidates
 from keql.model_selection._criteria import (
-    Selection,
     level_in_space,
     predicts_within_noise,
     sees_noise,
@@ -36,6 +30,12 @@ from keql.model_selection._fit import (
     fit_jointly,
     refit_states,
     with_better_equation,
+)
+from keql.model_selection._selection import Selection
+from keql.model_selection._starts._annealing import (
+    anneal,
+    compare_lengths,
+    impose_gradually,
 )
 from keql.model_selection._state_kernels import (
     KernelCandidate,

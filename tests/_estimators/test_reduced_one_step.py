@@ -6,9 +6,9 @@ from known_equations import cole_hopf, points_of_cole_hopf
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import IdentifiabilityWarning, ReducedOneStepKEqL, TwoStepKEqL
+from keql._joint.assembly import state_kernels
 from keql.datasets import make_darcy
 from keql.kernels import RBF, Polynomial
-from keql._joint.assembly import state_kernels
 
 T = np.linspace(0, 6, 9)[:, None]
 

@@ -7,7 +7,6 @@ import signal
 import joblib
 import numpy as np
 import pytest
-
 from sklearn import config_context
 
 from keql import OneStepKEqL

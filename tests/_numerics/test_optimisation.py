@@ -470,3 +470,17 @@ def test_scoring_finds_the_minimum_within_bounds_of_a_quadratic(seed):
     at_lower, at_upper = np.isclose(found, bounds.T, atol=1e-12)
     assert np.all(gradient[at_lower] >= 0) and np.all(gradient[at_upper] <= 0)
     assert np.allclose(gradient[~at_lower & ~at_upper], 0.0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "stop", "expected"),
+    [
+        ([1.0, 0.05, 0.02, 0.06, 0.03], Stop.MAX_ITER, Stop.CONVERGED),
+        ([0.05, 0.02, 0.2, 0.03], Stop.NO_PROGRESS, Stop.NO_PROGRESS),
+        ([0.05, 0.02, 0.03], Stop.MAX_ITER, Stop.MAX_ITER),
+        ([0.05, 0.02, 0.06, 0.03], Stop.FAILED, Stop.FAILED),
+    ],
+)
+def test_small_steps_that_do_not_end_have_converged(changes, stop, expected):
+    control = FullSteps(0.01, changes=changes)
+    assert control.settled_or(stop, 10.0) is expected

@@ -15,9 +15,9 @@ from keql._regression.two_step import (
 )
 from keql.kernels import RBF, Constant, Polynomial
 from keql.model_selection._candidates import candidates
-from keql.model_selection._criteria import Selection
 from keql.model_selection._fit import Context
 from keql.model_selection._search import _Search
+from keql.model_selection._selection import Selection
 
 POINTS = np.random.RandomState(0).uniform(size=(6, 2))
 # Coordinates, then two operators.

@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 
-from keql._numerics.linalg import solve_lower
 from keql._numerics.elementary import Elementary
+from keql._numerics.linalg import solve_lower
 from keql.equation._basis import (
     FixedUnknownPart,
     InducingBasis,

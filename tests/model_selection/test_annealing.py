@@ -12,9 +12,13 @@ from keql._regression.likelihood import maximise_likelihood
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.datasets import make_fitzhugh_nagumo
 from keql.kernels import RBF, SystemKernel
-from keql.model_selection import _annealing
-from keql.model_selection._annealing import AnnealingSettings, anneal, likely_kernel
 from keql.model_selection._fit import Context, JointFamily
+from keql.model_selection._starts import _annealing
+from keql.model_selection._starts._annealing import (
+    AnnealingSettings,
+    anneal,
+    likely_kernel,
+)
 from keql.model_selection._state_kernels import (
     KernelCandidate,
     compare_kernels,

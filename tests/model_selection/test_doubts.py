@@ -10,7 +10,7 @@ from keql._regression.likelihood import left_out_log_densities
 from keql.fit_report import not_exact
 from keql.kernels import Polynomial
 from keql.model_selection._candidates import candidates
-from keql.model_selection._criteria import Selection
+from keql.model_selection._selection import Selection
 
 
 def selection(variables=("t", "x"), n_terms="auto", integrable=True, is_exact=False):

@@ -19,11 +19,7 @@ from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
 from keql.model_selection import _evolution_terms, _exact_states, _search
 from keql.model_selection._candidates import Candidate
-from keql.model_selection._criteria import (
-    Criteria,
-    Selection,
-    predicts_within_noise,
-)
+from keql.model_selection._criteria import Criteria, predicts_within_noise
 from keql.model_selection._exact_states import ExactSearch
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Context, Fit, JointFamily
@@ -32,6 +28,7 @@ from keql.model_selection._search import (
     refit_states,
     with_better_equation,
 )
+from keql.model_selection._selection import Selection
 from keql.model_selection._state_kernels import KernelCandidate, WarmStart
 from keql.operators import identity_of, parse_operator
 

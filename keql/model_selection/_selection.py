@@ -1,0 +1,287 @@
+"""What was chosen, from what, and what the data leave open of it."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from keql._numerics.linalg import rms
+from keql._numerics.optimisation import Stop
+from keql._observations.data import PredictionScale, left_out_errors
+from keql._regression.likelihood import left_out_log_densities
+from keql.model_selection._criteria import (
+    Criteria,
+    are_monomials,
+    correlation_of_neighbours,
+    missed_in_space,
+    misses_at_random,
+    sees_noise,
+    unresolved_change,
+)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The fit that was chosen, and what it was chosen from.
+
+    joint : Fit or None. With the equation at collocation points.
+    exact : Fit or None. With exact states, if they predict better.
+    promised : float or None. The error of predictions for which the state kernel was
+        chosen.
+    kernels : list of KernelCandidate. State kernels that were compared, under the same
+        conditions.
+    not_tried : list of (str, str). Names of hypotheses, and why they were not tried.
+    integrable : bool. Whether states can obey the equations exactly.
+    criteria : Criteria. By which they were compared.
+    alternative : Fit or None. Of another hypothesis, which predicts about as well.
+    integrated : Fit or None. Exact states whose terms a joint fit has.
+    """
+
+    joint: object = None
+    exact: object = None
+    promised: float | None = None
+    kernels: list = field(default_factory=list)
+    not_tried: list = field(default_factory=list)
+    integrable: bool = False
+    criteria: Criteria = field(default_factory=Criteria)
+    alternative: object = None
+    integrated: object = None
+
+    @property
+    def best(self):
+        """The fit."""
+        return self.exact or self.joint
+
+    @property
+    def most_exact(self):
+        """The fit whose states meet the equation best.
+
+        A relation of operators that holds on them may not hold on states which meet it
+        at collocation points only.
+        """
+        return self.exact or self.integrated or self.joint
+
+    @property
+    def error(self):
+        """Root mean square error of its predictions of observations."""
+        return self.best.error
+
+    @property
+    def explains_little(self):
+        """Whether errors of prediction are as large as the states vary.
+
+        Noise levels that are found may be those of a signal that was not seen; those
+        that are given are believed. Rows count alike, whatever their weights.
+        """
+        fit, alike = self.best, []
+        if self._noise_given:
+            return False
+        for data in fit.observations.functions:
+            alike.append(replace(data, weights=np.ones_like(data.weights)))
+        observations = replace(fit.observations, functions=alike)
+        errors = left_out_errors(fit.model, observations)
+        spread = PredictionScale(observations).spread
+        return spread > 0 and rms(errors) > self.criteria.explains * spread
+
+    @property
+    def misses(self):
+        """By how many times more than noise allows a fit misses; 0 if it does not.
+
+        Of an equation at collocation points, residuals are compared with the noise
+        levels, or errors of prediction if these are poor; where there are exact
+        trajectories and terms were searched for, errors of prediction with the noise
+        that two steps find without an equation; unless they are as random as noise is,
+        which two steps may take for a motion, or so small and systematic that nothing
+        is noise. Errors of exact states in space are large
+        where nothing is seen of what comes in: instead, where two steps find no noise,
+        the noise that remains beside the equation is compared with theirs. Noise that
+        is given is believed.
+        """
+        fit, criteria = self.best, self.criteria
+        scale = PredictionScale(fit.observations)
+        noise = scale.noise(fit.two_step.observation_noise)
+        if self._noise_given or fit.is_driven:
+            return 0.0
+        allowed = criteria.missed_if_exact * scale.size
+        in_time = self.integrable and len(fit.two_step.variables) == 1
+        sees, systematic = sees_noise(fit.two_step), False
+        if in_time and fit.is_exact:
+            residuals = fit.model.evaluation.residuals
+            correlation = correlation_of_neighbours(residuals, fit.observations)
+            systematic = correlation > criteria.systematic
+            sees = sees and not self._is_not_noise(correlation, scale.size)
+        if sees:
+            allowed = criteria.missed * noise
+        if in_time and fit.is_exact and not sees:
+            if systematic:
+                allowed = criteria.nothing_missed * scale.size
+            if fit.has_functions:
+                allowed = criteria.functions_miss * scale.size
+        if in_time and fit.hypothesis.n_terms and fit.error > allowed:
+            return 0.0 if self._looks_like_noise(scale.size) else fit.error / allowed
+        if fit.is_exact:
+            return 0.0 if in_time else missed_in_space(fit, fit.two_step, criteria)
+        poor = fit.predicts_poorly(criteria) and noise > 0
+        factor = fit.error / noise if poor else fit.problem.dispersion**0.5
+        return factor if factor > criteria.missed else 0.0
+
+    @property
+    def better_without(self):
+        """By how much observations are more probable without the equation, or 0.
+
+        Each given all others, a factor in the mean, of the values of a single state
+        whose exact states in space are compared with two steps: an equation that holds
+        predicts no worse than none. It does if the log densities differ by more than
+        two standard errors. Densities of exact data tell of rounding and resolution.
+        """
+        fit, two_step = self.best, self.best.two_step
+        alone = len(two_step.observations.states) == two_step.observations.n_operators
+        alone = alone and two_step.observations.n_operators == 1
+        if not (alone and fit.is_exact and len(two_step.variables) > 1):
+            return 0.0
+        if self._noise_given or not sees_noise(two_step):
+            return 0.0
+        level = float(np.ravel(two_step.observation_noise)[0])
+        functions = two_step.observations.functions
+        without = left_out_log_densities(two_step.state_kernel, level, functions)
+        change = without - fit.result.model.regression.left_out_log_densities()
+        is_clear = np.sum(change) > 2 * np.std(change) * len(change) ** 0.5
+        return float(np.exp(np.mean(change))) if is_clear else 0.0
+
+    @property
+    def unresolved(self):
+        """How finely exact states are integrated, and what a finer grid changes.
+
+        A text, and the change in units of the noise; 0 if it is little.
+        """
+        if self.best.resolution is None:
+            return "", 0.0
+        return self.best.resolution[0], unresolved_change(self.best, self.criteria)
+
+    @property
+    def told_from_zero(self):
+        """Size of a combination of operators that the data tell from zero.
+
+        In units of the size of the operators, of the states that are most exact.
+        """
+        fit, criteria = self.most_exact, self.criteria
+        scale = PredictionScale(fit.observations)
+        in_time = fit.is_exact and len(fit.two_step.variables) == 1
+        levels = fit.two_step.observation_noise
+        if fit.is_exact:
+            levels = np.reshape(fit.problem.prior.noise, -1)
+        error = scale.noise(levels) / scale.size / np.sum(scale.counts) ** 0.5
+        least = criteria.missed_if_exact if in_time else criteria.related
+        most = max(least, criteria.unexplained)  # also of noise that is given
+        return float(np.clip(criteria.related_errors * error, least, most))
+
+    @property
+    def conserved(self):
+        """Size of a polynomial of trajectories that counts as zero; 0 of others."""
+        in_time = self.best.is_exact and len(self.best.two_step.variables) == 1
+        return self.criteria.conserved if in_time else 0.0
+
+    def _is_not_noise(self, correlation, size):
+        """Whether what two steps take for noise is what an equation does not explain.
+
+        Where exact states have a kink in some derivative, smooth functions leave little
+        residuals, as noise does: but these, and those of another form of the equation,
+        are alike at neighbouring times. Nor are residuals of two steps noise if the
+        equation leaves far less: many functions bend to random ones, too.
+        """
+        fit, criteria = self.best, self.criteria
+        if not fit.error < criteria.approximate * size:
+            return False
+        if not fit.has_functions:
+            return correlation > criteria.systematic
+        levels = fit.problem.prior.noise, fit.two_step.observation_noise
+        own, other = map(PredictionScale(fit.observations).noise, levels)
+        return correlation > criteria.random or own < other / criteria.missed
+
+    def _looks_like_noise(self, size):
+        """Whether trajectories miss observations at random, and by more than little."""
+        fit, criteria = self.best, self.criteria
+        if not fit.is_exact or fit.error < criteria.approximate * size:
+            return False
+        return misses_at_random(fit, criteria)
+
+    @property
+    def _noise_given(self):
+        """Whether the noise of an observed operator is given."""
+        fit = self.best
+        names = [operator.name for operator in fit.observations.operators]
+        given = [fit.hypothesis.of_state(name).observation_noise for name in names]
+        return any(level is not None for level in given)
+
+    @property
+    def disagreement(self):
+        """By how much P of the alternative differs where the states of the fit are.
+
+        Relative to the size of P; zero if it is not more than the criterion, or if the
+        fit is not of a single equation.
+        """
+        fit, other = self.best, self.alternative
+        if other is None or fit.is_exact or len(fit.learned.equations) > 1:
+            return 0.0
+        (equation,), (rival,) = fit.learned.equations, other.learned.equations
+        S = equation.training_features
+        difference = rms(equation.unknown_part(S) - rival.unknown_part(S))
+        part = difference / (rms(equation.unknown_part(S)) or 1.0)
+        return part if part > self.criteria.disagree else 0.0
+
+    @property
+    def rivals(self):
+        """Terms that explain the data about as well, if terms were chosen by evidence.
+
+        A list of (terms, log odds): those of the fit, with the log odds zero, and
+        others, the most probable first, if they are as probable as the criterion says.
+        Of very many functions some are near to anything: polynomials in place of them
+        are told unless the evidence is decisive.
+        """
+        evidence = self.best.log_evidences
+        chosen = frozenset(self.best.term_names if evidence else ())
+        if chosen not in evidence:
+            return []
+        odds = {terms: value - evidence[chosen] for terms, value in evidence.items()}
+        ranked = sorted(odds.items(), key=lambda item: -item[1])
+        polynomial = self.criteria.rival
+        if self.best.has_functions:
+            polynomial = self.criteria.wider
+        near = [
+            (terms, o)
+            for terms, o in ranked
+            if o > -(polynomial if are_monomials(terms) else self.criteria.rival)
+        ]
+        return [(chosen, 0.0), *((t, o) for t, o in near if t != chosen)]
+
+    @property
+    def misses_exact_fields(self):
+        """Whether fields that could be exact are not: none found, or worse ones.
+
+        Terms that were chosen with equations at collocation points may then be there
+        for what states do between these.
+        """
+        fit = self.best
+        is_field = len(fit.two_step.variables) > 1
+        chosen = fit.hypothesis.n_terms is not None
+        return bool(is_field and chosen and self.integrable and not fit.is_exact)
+
+    def or_better(self, other, factor=1.0):
+        """This, or another one with smaller errors, `factor` times its own at most."""
+        if other.joint.result.interrupted:
+            return replace(self, joint=self.joint.stopped(other.joint.result.stop))
+        lost = self.joint.result.converged and not other.joint.result.converged
+        better = other.error < factor * self.error and not lost
+        return other if better else self
+
+    def stopped(self):
+        """The selection as the outcome of a search that was interrupted."""
+        if self.exact is not None:
+            return replace(self, exact=self.exact.stopped(Stop.KEYBOARD))
+        return replace(self, joint=self.joint.stopped(Stop.KEYBOARD))
+
+    def or_exact(self, exact, factor=1.0):
+        """This, or exact states with smaller errors, `factor` times its own at most."""
+        if exact is None or self.joint.result.interrupted:
+            return self
+        better = exact.error < factor * self.error
+        return replace(self, exact=exact) if better else self
