@@ -224,11 +224,11 @@ class FullSteps:
     def settled_or(self, stop, factor):
         """Why steps ended, or that they have converged, up to rounding errors.
 
-        If none of the last `patience` changes is above a multiple of `tol`.
+        If they go back and forth, and none of the last `patience` changes is above a
+        multiple of `tol`.
         """
-        last = self.changes[-self.patience :]
-        small = len(last) == self.patience and max(last) < factor * self.tol
-        return Stop.CONVERGED if small and stop is not Stop.FAILED else stop
+        small = max(self.changes[-self.patience :], default=np.inf) < factor * self.tol
+        return Stop.CONVERGED if small and stop is Stop.NO_PROGRESS else stop
 
 
 @dataclass

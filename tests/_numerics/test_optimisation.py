@@ -475,9 +475,9 @@ def test_scoring_finds_the_minimum_within_bounds_of_a_quadratic(seed):
 @pytest.mark.parametrize(
     ("changes", "stop", "expected"),
     [
-        ([1.0, 0.05, 0.02, 0.06, 0.03], Stop.MAX_ITER, Stop.CONVERGED),
+        ([1.0, 0.05, 0.02, 0.06, 0.03], Stop.NO_PROGRESS, Stop.CONVERGED),
         ([0.05, 0.02, 0.2, 0.03], Stop.NO_PROGRESS, Stop.NO_PROGRESS),
-        ([0.05, 0.02, 0.03], Stop.MAX_ITER, Stop.MAX_ITER),
+        ([0.05, 0.02, 0.06, 0.03], Stop.MAX_ITER, Stop.MAX_ITER),
         ([0.05, 0.02, 0.06, 0.03], Stop.FAILED, Stop.FAILED),
     ],
 )
