@@ -174,7 +174,7 @@ class Layout:
 
         Returns on_y, on_weights : ndarray of shape (n, D, D), (n, D, sum of p_e).
         """
-        n, E, D = *slopes.shape[:2], len(self.known)
+        (n, E), D = slopes.shape[:2], len(self.known)
         right = np.zeros((n, E, D + sum(part.shape[1] for part in features)))
         start = D
         for e, (gradient, part) in enumerate(zip(gradients, features, strict=True)):
