@@ -46,11 +46,13 @@ def with_advice_once(sentences, advice="Observe more, or with less noise, or "):
     return found
 
 
-def exhausted(fit, least=10):
-    """Equations of a Fit that took all terms on offer, each in a sentence.
+def exhausted(fit, least=10, share=0.7):
+    """Equations of a Fit that took all terms on offer, or most, each in a sentence.
 
     A sum of all products comes near to any smooth function. Only of at least so many
-    terms does it say something.
+    terms does it say something. At collocation points, where an equation is met to its
+    noise, the part `share` of them does: a quadratic polynomial with eight of ten terms
+    was as good as an exponential function there.
     """
     sentences, learned = [], fit.learned
     for terms, equation, wide in zip(
@@ -64,10 +66,11 @@ def exhausted(fit, least=10):
             continue
         n_offered = len(all_.products)
         n_used = np.sum(own.coefficients @ equation.weights != 0)
-        if least <= n_offered == n_used:
+        n_many = n_offered if fit.is_exact else share * n_offered
+        if n_offered >= least and n_used >= n_many:
             name = f" {terms.name}" if learned.setup.is_system else ""
             sentences.append(
-                f"the equation{name} has all of the {n_offered} terms that "
+                f"the equation{name} has {n_used} of the {n_offered} terms that "
                 "were tried, which together come near to many functions: it may be of "
                 "another form. Try an equation_kernel of another form or a higher "
                 "degree, or observe states that differ more"

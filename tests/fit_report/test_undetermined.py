@@ -1,5 +1,6 @@
 """Equations of a system that the data do not determine."""
 
+from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -162,11 +163,26 @@ def test_orbits_that_differ_have_no_energy_in_common():
 
 
 @pytest.mark.parametrize("least, n_terms", [(3, "auto"), (4, "auto"), (3, 3)])
-def test_equations_of_all_terms_are_in_doubt(least, n_terms):
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_equations_of_all_terms_are_in_doubt(is_exact, least, n_terms):
     """Unless these are few, or all of them were asked for."""
     learned = learn()
     given = SimpleNamespace(of_equation=lambda name: SimpleNamespace(n_terms=n_terms))
-    fit = SimpleNamespace(learned=learned, two_step=learned, hypothesis=given)
-    found = exhausted(fit, least)
+    fit = {"learned": learned, "two_step": learned, "hypothesis": given}
+    found = exhausted(SimpleNamespace(**fit, is_exact=is_exact), least)
     assert len(found) == (2 if (least, n_terms) == (3, "auto") else 0)
-    assert all("has all of the 3 terms that were tried" in text for text in found)
+    assert all("has 3 of the 3 terms that were tried" in text for text in found)
+
+
+@pytest.mark.parametrize("share, is_exact, n", [(0.6, False, 1), (0.7, False, 0)])
+def test_equations_of_most_terms_are_in_doubt_at_collocation_points(share, is_exact, n):
+    learned = learn()
+    smaller = [copy(equation) for equation in learned.equations]
+    smaller[0].weights = smaller[0].weights * [1.0, 1.0, 0.0]
+    for equation in smaller[1:]:
+        equation.weights = np.zeros(3)
+    fewer = replace(learned, equations=smaller)
+    given = SimpleNamespace(of_equation=lambda name: SimpleNamespace(n_terms="auto"))
+    fit = {"learned": fewer, "two_step": learned, "hypothesis": given}
+    assert len(exhausted(SimpleNamespace(**fit, is_exact=is_exact), 3, share)) == n
+    assert not exhausted(SimpleNamespace(**fit, is_exact=True), 3, share)
