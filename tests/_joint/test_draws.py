@@ -73,13 +73,18 @@ def test_draws_have_the_units_of_the_observations(form):
     np.testing.assert_allclose(*drawn, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("form", ["dual", "primal"])
-def test_a_thinned_problem_is_the_problem_at_its_points(form):
+def thinned(form):
+    """A problem, the same at four points of each function, and an iterate of that."""
     _, whole, start = problem_of(form)
     few = SubsampledProblem(whole, 4)
     rng = np.random.RandomState(1)
     coefficients = [rng.normal(size=b.n_unknowns) for b in few.problem.blocks]
-    iterate = few.problem.iterate(coefficients, start.weights)
+    return whole, few, few.problem.iterate(coefficients, start.weights)
+
+
+@pytest.mark.parametrize("form", ["dual", "primal"])
+def test_a_thinned_problem_is_the_problem_at_its_points(form):
+    whole, few, iterate = thinned(form)
     here = few.problem.evaluate(iterate)
     there = whole.evaluate(few.widen(iterate))
     for m, rows in enumerate(few.points):
@@ -105,15 +110,11 @@ def test_a_thinned_problem_is_the_problem_at_its_points(form):
 
 @pytest.mark.parametrize("form", ["dual", "primal"])
 def test_a_state_of_the_points_kept_is_narrowed_as_it_is(form):
-    _, whole, start = problem_of(form)
-    few = SubsampledProblem(whole, 4)
-    rng = np.random.RandomState(1)
-    coefficients = [rng.normal(size=b.n_unknowns) for b in few.problem.blocks]
-    iterate = few.problem.iterate(coefficients, start.weights)
+    whole, few, iterate = thinned(form)
     back = few.narrow(few.widen(iterate))
-    for before, after in zip(coefficients, back.coefficients, strict=True):
+    for before, after in zip(iterate.coefficients, back.coefficients, strict=True):
         np.testing.assert_array_equal(after, before)
-    np.testing.assert_array_equal(back.weights, start.weights)
+    np.testing.assert_array_equal(back.weights, iterate.weights)
 
 
 def test_a_state_of_other_points_is_narrowed_to_one_near_its_values():

@@ -16,6 +16,7 @@ from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import extent_of, size_or_one
 from keql._numerics.optimisation import Damping
 from keql._observations.data import left_out_errors
+from keql._regression.hidden import with_fixed_bounds
 from keql._regression.likelihood import maximise_likelihood
 from keql.kernels import RBF, Constant, SystemKernel, as_kernel, map_states
 from keql.model_selection._state_kernels import (
@@ -154,7 +155,7 @@ def likely_kernel(observations, variables, settings):
             hidden = RBF(settings.hidden * shared, period=observations.periods)
             kernels[state] = Constant(1.0, "fixed") * hidden
     kernels = {state: kernels[state] for state in observations.states}
-    fixed = {state: _fixed(kernel) for state, kernel in kernels.items()}
+    fixed = {state: with_fixed_bounds(kernel) for state, kernel in kernels.items()}
     return SystemKernel(fixed) if len(fixed) > 1 else fixed[observations.states[0]]
 
 
@@ -162,12 +163,6 @@ def _length_scales(kernel):
     parameters = kernel.get_params()
     (name,) = [key for key in parameters if key.rpartition("__")[2] == "length_scale"]
     return np.ravel(parameters[name])
-
-
-def _fixed(kernel):
-    """The kernel with all hyperparameters fixed."""
-    names = [key for key in kernel.get_params() if key.endswith("_bounds")]
-    return kernel.set_params(**dict.fromkeys(names, "fixed"))
 
 
 def _rescaled(kernel, factor):
