@@ -146,7 +146,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         Standard deviation sigma_P of the equation's residual in units of the forcing,
         ``{equation: float}`` if they differ. Without a state kernel, ordinary
         differential equations are driven by white noise of spectral density sigma_P^2
-        times the mean distance of collocation points. None: a thousandth of the root
+        times the mean distance of collocation points. Up to a hundredth of the size of
+        what the equation explains it counts as one that holds, and states that obey it
+        exactly are tried as well. None: a thousandth of the root
         mean square of the unknown part, or, along with a state kernel that is not
         given, a tenth of that if observations are predicted better, or what the
         residuals are if they are far below it.

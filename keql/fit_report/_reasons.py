@@ -85,10 +85,11 @@ def why_equation_noise(model, search, names):
     if model.equations is not None:
         given = {name: equation.noise for name, equation in model.equations}
     if not isinstance(given, dict):
-        return _why_free_noise(model, search) if given is None else "given"
+        given = dict.fromkeys(names, given)
     own = [name for name in names if given.get(name) is not None]
     if len(own) == len(names):
-        return "given"
+        small = "none: exact states obey the equation far within the level that is given"
+        return small if _are_exact(search) and any(given.values()) else "given"
     start = f"given for {', '.join(own)}; of the others " if own else ""
     return start + _why_free_noise(model, search)
 
@@ -99,10 +100,15 @@ def how_driven(fit):
     return f"driven by white noise of the {size} size" if fit.is_driven else ""
 
 
+def _are_exact(search):
+    """Whether states obey the equation, and no noise drives them."""
+    return search.exact_error is not None and not search.driven
+
+
 def _why_free_noise(model, search):
     if search.driven:
         return "found with states and terms, as the likeliest level"
-    if search.exact_error is not None:
+    if _are_exact(search):
         return "none, as exact states obey the equation"
     if not hasattr(model, "loss_curve_"):
         return "fitted along with the equation kernel"

@@ -20,6 +20,7 @@ from keql._estimators.one_step import EarlierSolution
 from keql._evolution.boundary_values import BoundaryValueRegression
 from keql._evolution.forecast import EvolvedState
 from keql._evolution.form import IntegrationLimits, time_axis, why_not_integrated
+from keql._numerics.linalg import rms
 from keql._observations.data import box_around
 from keql._regression.hidden import with_fixed_bounds
 from keql._regression.two_step import FitSettings, Hypothesis
@@ -314,6 +315,32 @@ def test_what_the_user_says_is_not_overruled(learned, changes, settings, reason)
     assert table[0].hypothesis.constraint == "integration"
     assert reason in table[0].why_not and bool(table[0].why_not) == bool(reason)
     assert table[2].hypothesis.constraint == "collocation" and not table[2].why_not
+
+
+@pytest.mark.parametrize("part, is_exact", [(5e-3, True), (5e-2, False)])
+def test_states_are_exact_beside_noise_of_an_equation_that_holds(
+    learned, part, is_exact
+):
+    level = part * rms(learned.targets[0])
+    given = Hypothesis(equation_noise=level, state_kernel=RBF(1.0), n_terms="auto")
+    reason = candidates(learned, given, FitSettings())[0].why_not
+    assert reason.startswith("" if is_exact else "equation_noise says")
+    assert bool(reason) != is_exact
+
+
+def test_a_fit_beside_noise_of_an_equation_that_holds_is_that_without_it():
+    X = points_of_cole_hopf(30)
+    settings = SETTINGS | {"optimizer": "fmin_l_bfgs_b"}
+    noisy = {"observation_noise": 1e-5, "equation_noise": 1e-4}
+    first, model = (
+        OneStepKEqL(**settings | given).fit(X, cole_hopf(*X.T))
+        for given in ({"observation_noise": 1e-5}, noisy)
+    )
+    assert isinstance(model.states_[0], EvolvedState) and model.equation_noise_ == 0
+    assert "far within the level that is given" in " ".join(
+        str(model.fit_report_).split()
+    )
+    assert_allclose(model.predict(X), first.predict(X), rtol=1e-9)
 
 
 def test_steps_that_do_not_converge_are_not_taken(learned):

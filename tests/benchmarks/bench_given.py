@@ -1,7 +1,8 @@
 """The more one says, the better: every combination of what may be given.
 
 Duffing's, Lorenz's, Burgers' and Darcy's equations with n_terms="auto", exact and with
-noise: the state kernel, the equation kernel and the noise level are given or left open.
+noise: the state kernel, the equation kernel and the noise levels, of observations and of
+the equations, are given or left open.
 All that is given is right, or, for the state kernel, at least not unreasonable, so that
 no state error should be above twice that with nothing given, unless the fit warns.
 
@@ -33,8 +34,9 @@ def main():
             problem, y, given = PROBLEMS[name](level)
             least = None
             for chosen in product((False, True), repeat=3):
-                pairs = zip(given.items(), chosen, strict=True)
-                settings = {key: value for (key, value), use in pairs if use}
+                pairs = zip(given, chosen, strict=True)
+                used = [settings for settings, use in pairs if use]
+                settings = {key: own[key] for own in used for key in own}
                 error, warned, seconds = one_fit(problem, y, settings)
                 least = error if least is None else least
                 ratio = error / least
@@ -57,11 +59,12 @@ def read_options():
 def duffing(noise):
     """Duffing's equation; the state kernel is the published one."""
     data = make_duffing(60, t_max=20.0, n_collocation=300)
-    given = {
-        "state_kernel": RationalQuadratic(2**-0.5, 1.0, "fixed", "fixed"),
-        "equation_kernel": Polynomial(3),
+    kernel = RationalQuadratic(2**-0.5, 1.0, "fixed", "fixed")
+    levels = {
         "observation_noise": noise * np.std(data.y) or 1e-8,
+        "equation_noise": data.kernels["equation_noise"],
     }
+    given = {"state_kernel": kernel}, {"equation_kernel": Polynomial(3)}, levels
     return data, with_noise(data.y, noise), given
 
 
@@ -69,14 +72,13 @@ def lorenz(noise):
     """Lorenz's equations; a state kernel that bends as fast as the states do."""
     data = make_lorenz(200, t_end=4.0)
     sizes = np.std(data.y, axis=0)
-    given = {
-        "state_kernel": 10.0**2 * RBF(0.3, "fixed"),
-        "equation_kernel": Polynomial(2),
-        "observation_noise": {
-            name: noise * size or 1e-6
-            for name, size in zip(("x", "y", "z"), sizes, strict=True)
-        },
+    pairs = zip(("x", "y", "z"), sizes, strict=True)
+    levels = {
+        "observation_noise": {name: noise * size or 1e-6 for name, size in pairs},
+        "equation_noise": dict.fromkeys(("x_t", "y_t", "z_t"), 1e-3),
     }
+    kernel = 10.0**2 * RBF(0.3, "fixed")
+    given = {"state_kernel": kernel}, {"equation_kernel": Polynomial(2)}, levels
     return data, with_noise(data.y, noise), given
 
 
@@ -85,10 +87,12 @@ def published(make, *size):
 
     def problem(noise):
         data = make(*size, random_state=1)
-        names = "state_kernel", "equation_kernel", "observation_noise"
-        given = {name: data.kernels[name] for name in names}
+        levels = {"equation_noise": data.kernels["equation_noise"]}
+        levels["observation_noise"] = data.kernels["observation_noise"]
         if noise:
-            given["observation_noise"] = noise * np.std(data.y)
+            levels["observation_noise"] = noise * np.std(data.y)
+        names = "state_kernel", "equation_kernel"
+        given = *({name: data.kernels[name]} for name in names), levels
         return data, with_noise(data.y, noise), given
 
     return problem
