@@ -129,7 +129,7 @@ def test_burgers_boundary(show):
     assert two_step > 0.5 > 1e-3 > one_step
     learned = coefficients(re.findall(r"    u_t = (.*)", printed)[-1])
     assert set(learned) == {"u u_x", "u_xx"}
-    assert len(re.findall(r"\d+ terms +loss", printed)) == 10
+    assert len(re.findall(r"\d+ terms +log evidence", printed)) > 4
     assert len(figure.axes) == 6  # three maps, each with a bar
 
 

@@ -46,8 +46,8 @@ print(f"{len(data.X)} observations, {len(data.collocation_points)} collocation p
 # it varies, that of the equation that it is a polynomial of degree two, and the noise
 # levels how exactly the observations and the equation are to be met. The two-step
 # method interpolates, differentiates and then looks for an equation. The one-step
-# method looks for the state and the equation at once, and for the
-# terms that are needed.
+# method looks for the state and the equation at once, and for the terms that are
+# needed; states obey the equation exactly here, as its noise is small.
 
 settings = {
     **data.problem,
@@ -72,13 +72,15 @@ for name, model in models.items():
 # Why these terms
 # ---------------
 #
-# The path shows the fits on the way from ten terms to few. The loss of the fits hardly
-# rises until two terms are left; to take out one of these costs hundreds of times more
-# than the other eight together. Nothing was said about how many terms there are.
+# The path has the sets of terms that were solved for, with states that obey them
+# exactly. The evidence, the probability of the observations with all states and
+# coefficients averaged out, tells them apart; superfluous terms lower it. Nothing was
+# said about how many terms there are.
 
+best = max(step.log_evidence for step in models["one-step"].terms_path_)
 for step in models["one-step"].terms_path_:
-    terms = ", ".join(step.terms) if len(step.terms) < 5 else "..."
-    print(f"{len(step.terms):2d} terms  loss {step.loss:10.3g}  {terms}")
+    less, terms = best - step.log_evidence, ", ".join(step.terms)
+    print(f"{len(step.terms):2d} terms  log evidence lower by {less:7.1f}  {terms}")
 
 # %%
 # The picture

@@ -258,7 +258,8 @@ class EvolutionProblem:
         A list, or None if the equation cannot be integrated. The effects on the states
         are appended to `kept`, where they are found on the way.
         """
-        maps = []
+        # Products of four effects have to be numbers, in units of small noise as well.
+        maps, most = [], np.finfo(float).max ** 0.125
         for m, observed in enumerate(self.observed):
             effects = None
             if self.grid.follows:
@@ -267,7 +268,7 @@ class EvolutionProblem:
                 response = self._response(iterate, m)
                 if response is not None and np.all(np.isfinite(response)):
                     effects = observed @ response
-            if effects is None:
+            if effects is None or not np.max(np.abs(effects), initial=0.0) < most:
                 return None
             maps.append(effects)
             if kept is not None and not self.grid.follows:

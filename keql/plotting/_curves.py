@@ -19,7 +19,8 @@ class LossCurveDisplay(common.Display):
     loss_curve : array-like of shape (n_steps + 1,)
         The loss at the start and after each step.
     damping_curve : array-like of shape (n_steps,), default=None
-        The damping of each step.
+        The damping of each step. Full steps, such as those of exact states, have none,
+        and no axes for it.
 
     Attributes
     ----------
@@ -94,9 +95,11 @@ class LossCurveDisplay(common.Display):
         yscale = "linear" if is_flat else "log"
         ax.set(xlabel="accepted step", ylabel="loss", yscale=yscale)
         ax.xaxis.get_major_locator().set_params(integer=True)
-        if self.damping_curve is not None and len(self.damping_curve):
+        damping = np.asarray(
+            [] if self.damping_curve is None else self.damping_curve, dtype=float
+        )
+        if np.any(damping > 0):
             self.damping_ax_ = other = ax.twinx()
-            damping = np.asarray(self.damping_curve, dtype=float)
             steps, settings = np.arange(1, len(damping) + 1), {"color": common.SECOND}
             lines += other.plot(steps, damping, "--", label="damping", **settings)
             other.set(ylabel="damping", yscale="log")

@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+from functools import partial
 
 import joblib
 import numpy as np
@@ -102,11 +103,12 @@ def test_the_estimator_takes_the_workers_if_jobs_are_asked_for(client, monkeypat
             made.append(self)
 
     monkeypatch.setattr("keql._joint.cluster.ClusterProblem", Spy)
-    alone = model("auto").fit(X, Y)
+    make = partial(model, "auto", n_terms=None)
+    alone = make().fit(X, Y)
     with joblib.parallel_config("dask", client=client):
-        model("auto").fit(X, Y)
+        make().fit(X, Y)
         assert not made
-        fitted = model("auto", n_jobs=2).fit(X, Y)
+        fitted = make(n_jobs=2).fit(X, Y)
     assert [len(own) for own in made[0].members] == [2, 3]
     np.testing.assert_allclose(fitted.predict(X), alone.predict(X), rtol=1e-10)
     assert fitted.equation_.terms() == pytest.approx(

@@ -365,6 +365,7 @@ def test_burgers_from_its_boundary():
         "state_kernel": data.kernels["state_kernel"],
         "observation_noise": 1e-7,
         "equation_noise": 1e-5,
+        "solver": "dual",
     }
     kernel = data.kernels["equation_kernel"]
     model = OneStepKEqL(**settings, equation_kernel=kernel).fit(data.X, data.y)

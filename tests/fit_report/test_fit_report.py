@@ -484,7 +484,7 @@ def test_given_states_too_rough_to_tell_derivatives_warn(length, is_told):
         equation_kernel=Polynomial(2),
         observation_noise=1e-5,
         equation_noise=1e-4,
-        n_terms=None,
+        solver="dual",
         n_restarts=0,
     )
     told = pytest.warns(IdentifiabilityWarning, match="do not tell their coefficients")

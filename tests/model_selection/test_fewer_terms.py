@@ -29,6 +29,7 @@ def duffing(**params):
         equation_kernel=Polynomial(3),
         observation_noise=1e-5,
         equation_noise=1e-4,
+        solver="dual",
         **params,
     )
     return model.fit(data.X, data.y)

@@ -319,7 +319,8 @@ def test_nothing_to_show():
 
 
 def test_loss_curve():
-    model = oscillator(state_kernel=RBF(1.0), observation_noise=1e-3).fit(T, Y)
+    given = {"state_kernel": RBF(1.0), "observation_noise": 1e-3, "n_terms": None}
+    model = oscillator(**given).fit(T, Y)
     assert model.n_iter_ > 1
     display = LossCurveDisplay.from_estimator(model)
     loss = lines(display.ax_)["loss"].get_xydata()
@@ -332,6 +333,8 @@ def test_loss_curve():
     assert short.damping_ax_ is None and short.ax_.get_yscale() == "linear"
     long = LossCurveDisplay.from_predictions([20.0, 1.0])
     assert long.ax_.get_yscale() == "log"
+    full = LossCurveDisplay.from_predictions([2.0, 1.0, 0.9], [0.0, 0.0])
+    assert full.damping_ax_ is None  # steps that are not damped
 
 
 def test_parity_without_forcing(model):
