@@ -88,9 +88,7 @@ def why_equation_noise(model, search, names):
         given = dict.fromkeys(names, given)
     own = [name for name in names if given.get(name) is not None]
     if len(own) == len(names):
-        small = (
-            "none: exact states obey the equation far within the level that is given"
-        )
+        small = "none: states obey the equation far within the level that is given"
         return small if _are_exact(search) and any(given.values()) else "given"
     start = f"given for {', '.join(own)}; of the others " if own else ""
     return start + _why_free_noise(model, search)
