@@ -2,8 +2,9 @@
 
 Duffing's, Lorenz's, Burgers' and Darcy's equations with n_terms="auto", exact and with
 noise: the state kernel, the equation kernel and the noise levels, of observations and
-of the equations, are given or left open. All that is given is right, or, for the state kernel, at least not unreasonable, so that
-no state error should be above twice that with nothing given, unless the fit warns.
+of the equations, are given or left open. All that is given is right, or, for the state
+kernel, at least not unreasonable, so that no state error should be above twice that
+with nothing given, unless the fit warns.
 
     python tests/benchmarks/bench_given.py --problems duffing
 """
