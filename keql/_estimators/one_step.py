@@ -33,6 +33,7 @@ from keql.fit_report import (
     travelling,
     undetermined,
     unresolved,
+    wider_rivals_in_words,
     with_advice_once,
 )
 from keql.model_selection import (
@@ -386,7 +387,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.loss_curve_, self.damping_curve_ = result.loss_curve, result.damping_curve
         self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.message_, self.misfit_ = result.message, fit.misfit
-        self.restarts_, self.terms_path_ = fit.restarts, fit.terms_path
+        self.restarts_ = fit.restarts
+        # Their equations, which share features of all states, are not kept.
+        self.terms_path_ = [step._replace(equations=()) for step in fit.terms_path]
         limits = energies(fit.learned, selection.conserved)
         summary = summary_of(selection, (*doubts, *limits))
         self.fit_report_ = describe_fit(self, fit.learned, summary)
@@ -470,6 +473,7 @@ def _doubts(selection, given):
     doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
+    doubts += wider_rivals_in_words(set(fit.term_names), selection.wider_rivals)
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     if selection.misses:
         times = f"{multiple(selection.misses)} times what"

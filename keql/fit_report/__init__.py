@@ -18,6 +18,7 @@ from keql.fit_report._undetermined import (
     undetermined,
     unexplained,
     unresolved,
+    wider_rivals_in_words,
     with_advice_once,
 )
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from keql._numerics.linalg import rms
+from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.likelihood import left_out_log_densities
@@ -17,6 +17,7 @@ from keql.model_selection._criteria import (
     sees_noise,
     unresolved_change,
 )
+from keql.model_selection._fewer_terms import most_probable
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,28 @@ class Selection:
         return [(chosen, 0.0), *((t, o) for t, o in near if t != chosen)]
 
     @property
+    def wider_rivals(self):
+        """Terms of wider hypotheses that the data alone do not tell from those found.
+
+        The odds against these hypotheses are what is believed before data are seen, and
+        not what data say. A list of (terms, part), as many as `rivals` would have
+        without these odds, of polynomials which differ from the equations that were
+        found where states are, by a part of their size above the criterion.
+        """
+        steps = most_probable(self.best.terms_path)
+        chosen = frozenset(self.best.term_names)
+        if chosen not in steps:
+            return []
+        own, told = steps[chosen], {frozenset(terms) for terms, _ in self.rivals}
+        found = []
+        for terms, step in steps.items():
+            odds = step.prior_odds - own.prior_odds
+            near = step.log_evidence + odds > own.log_evidence - self.criteria.rival
+            if odds > 0 and near and terms not in told and are_monomials(terms):
+                found.append((terms, _difference(step.equations, self.best.learned)))
+        return [pair for pair in found if pair[1] > self.criteria.disagree]
+
+    @property
     def misses_exact_fields(self):
         """Whether fields that could be exact are not: none found, or worse ones.
 
@@ -285,3 +308,17 @@ class Selection:
             return self
         better = exact.error < factor * self.error
         return replace(self, exact=exact) if better else self
+
+
+def _difference(equations, learned):
+    """The largest difference of unknown parts from learned ones where states are.
+
+    Relative to the size of each; 0 if there are no other equations.
+    """
+    parts = [0.0]
+    for other, equation in zip(equations, learned.equations, strict=False):
+        if len(equation.weights):
+            S = equation.training_features
+            own = equation.unknown_part(S)
+            parts.append(rms(other.unknown_part(S) - own) / size_or_one(own))
+    return max(parts)

@@ -7,9 +7,10 @@ import pytest
 
 from keql import OneStepKEqL
 from keql._regression.likelihood import left_out_log_densities
-from keql.fit_report import not_exact
+from keql.fit_report import not_exact, wider_rivals_in_words
 from keql.kernels import Polynomial
 from keql.model_selection._candidates import candidates
+from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._selection import Selection
 
 
@@ -122,3 +123,45 @@ def test_terms_in_the_coordinates_are_tried_of_single_fields(changes, reason):
     assert reason in found and bool(reason) == bool(found)
     if len(changes.get("variables", "tx")) > 1:
         assert given["exact states, quartic polynomial"]
+
+
+def line(slope):
+    """The equation P = slope u where states are from 0 to 2."""
+    return SimpleNamespace(
+        weights=np.array([slope]),
+        training_features=np.linspace(0, 2, 9)[:, None],
+        unknown_part=lambda S: slope * S[:, 0],
+    )
+
+
+@pytest.mark.parametrize(
+    "name, gain, slope, odds, told",
+    [
+        ("u^2", -7.5, 1.2, 7.0, True),
+        ("u^2", -10.5, 1.2, 7.0, False),  # the data exclude it
+        ("u^2", -7.5, 1.05, 7.0, False),  # it says the same
+        ("u^2", -7.5, 1.2, 0.0, False),  # of the same hypothesis
+        ("exp(u)", -7.5, 1.2, 7.0, False),  # of very many some are near to anything
+    ],
+)
+def test_what_only_prior_odds_exclude_is_told(name, gain, slope, odds, told):
+    """Of wider hypotheses, if the equation differs where states are."""
+    steps = [
+        TermsStep(("u",), 0, 0, 0, 0.0, equations=(line(1.0),)),
+        TermsStep((name,), 0, 0, 0, gain, None, odds, (line(slope),)),
+    ]
+    fit = SimpleNamespace(
+        terms_path=steps,
+        log_evidences={frozenset(step.terms): step.log_evidence for step in steps},
+        term_names=["u"],
+        has_functions=False,
+        learned=SimpleNamespace(equations=(line(1.0),)),
+    )
+    found = Selection(exact=fit).wider_rivals
+    assert [terms for terms, _ in found] == ([{name}] if told else [])
+    sentences = wider_rivals_in_words({"u"}, found)
+    assert len(sentences) == told
+    if told:
+        assert found[0][1] == pytest.approx(slope - 1)
+        assert "differ by up to 20 %" in sentences[0]
+        assert "where states are: u^2 instead of u." in sentences[0]
