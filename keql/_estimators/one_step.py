@@ -23,6 +23,7 @@ from keql.fit_report import (
     describe_fit,
     energies,
     exhausted,
+    missed,
     multiple,
     not_exact,
     percent,
@@ -475,14 +476,7 @@ def _doubts(selection, given):
     doubts += exhausted(fit) + ([rivals] if rivals else [])
     doubts += wider_rivals_in_words(set(fit.term_names), selection.wider_rivals)
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
-    if selection.misses:
-        times = f"{multiple(selection.misses)} times what"
-        doubts.append(
-            "observations and equations are missed by "
-            f"{times if selection.misses > 1.5 else 'more than'} their noise allows: "
-            "terms of an equation are not among those that were tried. Try more "
-            "operators, or an equation_kernel of another form"
-        )
+    doubts += missed(selection.misses, selection.lacks_fit, criteria.chance)
     if selection.disagreement:
         other, part = selection.alternative, percent(selection.disagreement, 1)
         doubts.append(

@@ -268,16 +268,22 @@ class BoundaryValueRegression:
             start += len(L)
         return precisions
 
-    @cached_property
-    def _with_expected_noise(self):
-        """The regression with the noise that is expected where it is not given."""
-        prior, n_left = self.prior, np.zeros(len(self.sizes))
+    @property
+    def n_left(self):
+        """Observations of each level (J,) less what they determine."""
+        n_left = np.zeros(len(self.sizes))
         for data, levels, precisions in zip(
             self.functions, self.levels, self._precisions, strict=True
         ):
-            left = prior.variances(data) * precisions
+            left = self.prior.variances(data) * precisions
             n_left += np.bincount(levels, left, len(n_left))
-        noise = expected_noise(prior.noise, n_left, prior.free_noise)
+        return n_left
+
+    @cached_property
+    def _with_expected_noise(self):
+        """The regression with the noise that is expected where it is not given."""
+        prior = self.prior
+        noise = expected_noise(prior.noise, self.n_left, prior.free_noise)
         if np.array_equal(noise, prior.noise):
             return self
         return self.with_prior(replace(prior, noise=noise))

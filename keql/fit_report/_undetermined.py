@@ -1,13 +1,12 @@
 """Equations that the data do not determine, or do not tell from others."""
 
 from collections import Counter
-from math import exp, log
 
 import numpy as np
 
 from keql._numerics.linalg import rms
 from keql.equation import number, terms_of, text_product
-from keql.fit_report._report import percent
+from keql.fit_report._report import multiple, percent
 from keql.operators import parse_operator
 
 
@@ -319,6 +318,32 @@ def not_exact(is_missed, better_without):
     return sentences
 
 
+def missed(factor, noise, chance):
+    """A sentence if observations or equations are missed by more than noise.
+
+    factor : float. How many times what the noise allows; 0 if it is not more.
+    noise : float. The noise beside the equation, in units of that without one, if that
+        is more than chance; 0 if it is not.
+    chance : float. Probability of noise alone, up to which it is told.
+    """
+    if factor:
+        times = f"{multiple(factor)} times what" if factor > 1.5 else "more than"
+        return [
+            f"observations and equations are missed by {times} their noise allows: "
+            "terms of an equation are not among those that were tried. Try more "
+            "operators, or an equation_kernel of another form"
+        ]
+    if noise:
+        return [
+            f"observations are missed by {noise:.2f} times what states without an "
+            "equation miss, which noise alone does in less than "
+            f"{percent(chance, 1.0)} of all fits: terms of the equation may be "
+            "missing, or others. Try more operators, or an equation_kernel of another "
+            "form"
+        ]
+    return []
+
+
 def unresolved(grid, change):
     """A sentence if exact states change by more than noise on a finer grid.
 
@@ -422,58 +447,3 @@ def _is_found(kernel):
         for each in kernel.hyperparameters
         if each.name.endswith("constant_value") and not each.fixed
     )
-
-
-def rivals_in_words(rivals, most=3):
-    """Other terms that explain the data about as well, as a sentence, or empty.
-
-    rivals : list of (set of str, float). Terms and log odds, those of the fit first.
-    most : int. How many are told.
-    """
-    if len(rivals) < 2:
-        return ""
-    (chosen, _), *others = rivals
-    texts = [f"{_difference(t, chosen)} ({_odds(o)})" for t, o in others[:most]]
-    if len(others) > most:
-        texts.append(f"{len(others) - most} more")
-    return (
-        f"the data do not tell the terms from others: {'; '.join(texts)}. Observe "
-        "more, or with less noise, or say more of the equation"
-    )
-
-
-def wider_rivals_in_words(chosen, rivals, most=3):
-    """Terms of wider hypotheses that the data alone do not exclude, in a list.
-
-    chosen : set of str. The terms of the fit.
-    rivals : list of (set of str, float). Other terms, and by what part of its size
-        their equation differs.
-    most : int. How many are told.
-    """
-    if not rivals:
-        return []
-    texts = [_difference(terms, chosen) for terms, _ in rivals[:most]]
-    if len(rivals) > most:
-        texts.append(f"{len(rivals) - most} more")
-    part = percent(max(part for _, part in rivals), 1.0)
-    return [
-        "of equations of a wider kind, which count as improbable before data are seen, "
-        f"the data alone do not exclude some that differ by up to {part} from this one "
-        f"where states are: {'; '.join(texts)}. Observe more, or with less noise, or "
-        "give an equation_kernel"
-    ]
-
-
-def _odds(log_odds, most=1e6):
-    """Odds as text, those beyond `most` as such."""
-    if log_odds > log(most):
-        return f"odds above {most:,.0f}"
-    return f"odds {exp(log_odds):.2g}"
-
-
-def _difference(terms, chosen):
-    """What a set of terms has in place of another, in words."""
-    more, less = sorted(terms - chosen), sorted(chosen - terms)
-    if more and less:
-        return f"{', '.join(more)} instead of {', '.join(less)}"
-    return f"also {', '.join(more)}" if more else f"without {', '.join(less)}"
