@@ -20,6 +20,7 @@ from keql.equation import LearnedSystem, number
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
     at_points,
+    coarse,
     describe_fit,
     energies,
     exhausted,
@@ -474,9 +475,10 @@ def _doubts(selection, given):
     doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
-    doubts += wider_rivals_in_words(set(fit.term_names), selection.wider_rivals)
+    doubts += wider_rivals_in_words(selection.wider_rivals)
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     doubts += missed(selection.misses, selection.lacks_fit, criteria.chance)
+    doubts += coarse(selection.error_between)
     if selection.disagreement:
         other, part = selection.alternative, percent(selection.disagreement, 1)
         doubts.append(

@@ -23,20 +23,20 @@ def rivals_in_words(rivals, most=3):
     )
 
 
-def wider_rivals_in_words(chosen, rivals, most=3):
+def wider_rivals_in_words(rivals, most=3):
     """Terms of wider hypotheses that the data alone do not exclude, in a list.
 
-    chosen : set of str. The terms of the fit.
-    rivals : list of (set of str, float). Other terms, and by what part of its size
-        their equation differs.
+    rivals : list of (set of str, float). Terms, and by what part of its size their
+        equation differs from that of the fit, whose terms come first.
     most : int. How many are told.
     """
-    if not rivals:
+    if len(rivals) < 2:
         return []
-    texts = [_difference(terms, chosen) for terms, _ in rivals[:most]]
-    if len(rivals) > most:
-        texts.append(f"{len(rivals) - most} more")
-    part = percent(max(part for _, part in rivals), 1.0)
+    (chosen, _), *others = rivals
+    texts = [_difference(terms, chosen) for terms, _ in others[:most]]
+    if len(others) > most:
+        texts.append(f"{len(others) - most} more")
+    part = percent(max(part for _, part in others), 1.0)
     return [
         "of equations of a wider kind, which count as improbable before data are seen, "
         f"the data alone do not exclude some that differ by up to {part} from this one "

@@ -344,6 +344,20 @@ def missed(factor, noise, chance):
     return []
 
 
+def coarse(error):
+    """A sentence if observations are predicted from one another with a large error.
+
+    error : float. In units of their size; 0 if it is small.
+    """
+    if not error:
+        return []
+    return [
+        "observations are met, but each is predicted from all others and the equation "
+        f"with an error of {percent(error, 1.0)} of their size, far above the noise: "
+        "states between them are not known better. Observe more"
+    ]
+
+
 def unresolved(grid, change):
     """A sentence if exact states change by more than noise on a finer grid.
 

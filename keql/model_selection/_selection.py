@@ -156,6 +156,23 @@ class Selection:
         return float(largest)
 
     @property
+    def error_between(self):
+        """Error of predictions far above the noise, at collocation points; 0 if not.
+
+        In units of the size of the observations, of kernels that are found. Between
+        observations states are known no better, however closely they meet these and
+        the equation.
+        """
+        fit, criteria = self.best, self.criteria
+        states, scale = fit.observations.states, PredictionScale(fit.observations)
+        is_open = len(fit.hypothesis.open_states(states)) == len(states)
+        if fit.is_exact or self._noise_given or not is_open:
+            return 0.0
+        noise = scale.noise(fit.two_step.observation_noise)
+        least = max(criteria.exact_size * scale.size, criteria.missed * noise)
+        return fit.error / scale.size if fit.error > least else 0.0
+
+    @property
     def better_without(self):
         """By how much observations are more probable without the equation, or 0.
 
@@ -289,26 +306,28 @@ class Selection:
         """Terms of wider hypotheses that the data alone do not tell from those found.
 
         The odds against these hypotheses are what is believed before data are seen, and
-        not what data say. A list of (terms, part), as many as `rivals` would have
-        without these odds, of polynomials which differ from the equations that were
-        found where states are, by a part of their size above the criterion. Of fields
-        only: products of four operators, or of time, were never the truth where an
-        ordinary differential equation has them as rivals.
+        not what data say. A list of (terms, part): those of the fit, with the part
+        zero, and as many as `rivals` would have without these odds, of polynomials
+        which differ from the equations that were found where states are, by a part of
+        their size above the criterion. Of fields only: products of four operators, or
+        of time, were never the truth where an ordinary differential equation has them
+        as rivals.
         """
         if len(self.best.two_step.variables) < 2:
             return []
         steps = most_probable(self.best.terms_path)
-        chosen = frozenset(self.best.term_names)
+        chosen = frozenset(self.best.term_names if steps else ())
         if chosen not in steps:
             return []
         own, told = steps[chosen], {frozenset(terms) for terms, _ in self.rivals}
-        found = []
+        found = [(chosen, 0.0)]
         for terms, step in steps.items():
             odds = step.prior_odds - own.prior_odds
             near = step.log_evidence + odds > own.log_evidence - self.criteria.rival
             if odds > 0 and near and terms not in told and are_monomials(terms):
                 found.append((terms, _difference(step.equations, self.best.learned)))
-        return [pair for pair in found if pair[1] > self.criteria.disagree]
+        least = self.criteria.disagree
+        return [found[0], *(pair for pair in found[1:] if pair[1] > least)]
 
     @property
     def misses_exact_fields(self):

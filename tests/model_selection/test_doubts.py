@@ -9,7 +9,7 @@ from scipy import stats
 
 from keql import OneStepKEqL
 from keql._regression.likelihood import left_out_log_densities, smoothing_residuals
-from keql.fit_report import missed, not_exact, wider_rivals_in_words
+from keql.fit_report import coarse, missed, not_exact, wider_rivals_in_words
 from keql.kernels import Polynomial
 from keql.model_selection._candidates import candidates
 from keql.model_selection._fewer_terms import TermsStep
@@ -161,10 +161,11 @@ def test_what_only_prior_odds_exclude_is_told(name, gain, slope, odds, told):
         two_step=SimpleNamespace(variables=("t", "x")),
     )
     found = Selection(exact=fit).wider_rivals
+    sentences = wider_rivals_in_words(found)
+    assert found.pop(0) == ({"u"}, 0)
     assert [terms for terms, _ in found] == ([{name}] if told else [])
     fit.two_step.variables = ("t",)  # products of four, or of time, are told by odds
     assert Selection(exact=fit).wider_rivals == []
-    sentences = wider_rivals_in_words({"u"}, found)
     assert len(sentences) == told
     if told:
         assert found[0][1] == pytest.approx(slope - 1)
@@ -240,3 +241,38 @@ def test_what_is_said_of_observations_that_are_missed():
     assert "in less than 2 % of all fits" in text
     (text,) = missed(3.0, 1.26, 0.02)  # which is said alone
     assert text.startswith("observations and equations are missed by 3 times")
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({}, True),
+        ({"error": 0.002}, False),  # predicts well
+        ({"noise": 0.004}, False),  # no better than noise allows
+        ({"is_exact": True}, False),
+        ({"given": 0.001}, False),  # noise that is given is believed
+        ({"open_states": ()}, False),  # and so is a kernel
+    ],
+)
+def test_observations_that_do_not_tell_states_between_them(changes, told, noisy_waves):
+    """Each is predicted with an error of 1 % of its size, three times noise of 0.3 %."""
+    values = {"error": 0.01, "noise": 0.001, "is_exact": False, "given": None}
+    values = {**values, "open_states": ("u", "v"), **changes}
+    observations = noisy_waves[1].observations
+    hypothesis = SimpleNamespace(
+        open_states=lambda _: values["open_states"],
+        of_state=lambda _: SimpleNamespace(observation_noise=values["given"]),
+    )
+    noise = values["noise"] * observations.sizes()
+    fit = SimpleNamespace(
+        error=values["error"],
+        is_exact=values["is_exact"],
+        observations=observations,
+        hypothesis=hypothesis,
+        two_step=SimpleNamespace(observation_noise=noise),
+    )
+    error = Selection(joint=fit).error_between
+    assert error == (0.01 if told else 0)
+    sentences = coarse(error)
+    assert len(sentences) == told
+    assert not told or "with an error of 1 % of their size" in sentences[0]
