@@ -29,7 +29,7 @@ class Criteria:
         size of its known part and forcing, above which a part of it is not explained.
         Right equations were met to 0.75 % at most, wrong ones missed by 2.4 % at least.
     chance : float. Probability of noise alone, up to which residuals beside an equation
-        that exceed those without one are told: one in fifty. It was 0.07 at least of
+        that exceed those without one are told: one in fifty. It was 0.06 at least of
         right equations, 0.014 and 0.011 of two wrong ones.
     disagree : float. Difference of two equations that predict about as well, relative
         to their size, above which it is told.
