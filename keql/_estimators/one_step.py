@@ -230,9 +230,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         What was tried, with the loss, misfit and number of steps that it led to:
         `draws` states with few of the collocation points, or the whole problem from
         another `start` than the two-step solution.
-    terms_path_ : list of (terms, loss, misfit, error, log_evidence, coefficients)
-        Fits with fewer and fewer terms; empty if all are kept. The last two entries,
-        of exact states only, are the log evidence of the terms and what they come to.
+    terms_path_ : list of (terms, loss, misfit, error, log_evidence, coefficients, ...)
+        Fits with fewer and fewer terms; empty if all are kept. The log evidence of the
+        terms, what they come to, and the `prior_odds` against wider hypotheses that the
+        evidence has, are of exact states only.
     fit_report_ : FitReport
         What was chosen and why, how well data and equation are met, and what looks
         wrong; to be printed.
