@@ -478,7 +478,7 @@ def _doubts(selection, given):
     doubts += exhausted(fit) + ([rivals] if rivals else [])
     doubts += wider_rivals_in_words(selection.wider_rivals)
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
-    doubts += missed(selection.misses, selection.lacks_fit, criteria.chance)
+    doubts += missed(selection.misses)
     doubts += coarse(selection.error_between)
     if selection.disagreement:
         other, part = selection.alternative, percent(selection.disagreement, 1)

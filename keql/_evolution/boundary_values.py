@@ -268,22 +268,16 @@ class BoundaryValueRegression:
             start += len(L)
         return precisions
 
-    @property
-    def n_left(self):
-        """Observations of each level (J,) less what they determine."""
-        n_left = np.zeros(len(self.sizes))
-        for data, levels, precisions in zip(
-            self.functions, self.levels, self._precisions, strict=True
-        ):
-            left = self.prior.variances(data) * precisions
-            n_left += np.bincount(levels, left, len(n_left))
-        return n_left
-
     @cached_property
     def _with_expected_noise(self):
         """The regression with the noise that is expected where it is not given."""
-        prior = self.prior
-        noise = expected_noise(prior.noise, self.n_left, prior.free_noise)
+        prior, n_left = self.prior, np.zeros(len(self.sizes))
+        for data, levels, precisions in zip(
+            self.functions, self.levels, self._precisions, strict=True
+        ):
+            left = prior.variances(data) * precisions
+            n_left += np.bincount(levels, left, len(n_left))
+        noise = expected_noise(prior.noise, n_left, prior.free_noise)
         if np.array_equal(noise, prior.noise):
             return self
         return self.with_prior(replace(prior, noise=noise))

@@ -238,13 +238,6 @@ class InitialValueRegression:
             errors.append(missed / left / roots)
         return errors
 
-    @property
-    def n_left(self):
-        """Observations of each operator (J,) less what they determine."""
-        left = np.concatenate([1 - own for own in self._leverages])
-        index = np.concatenate([own.index for own in self.rows])
-        return np.bincount(index, left, len(self.prior.noise))
-
     def posterior_weights(self):
         """What the observations say about the weights, whatever the initial values."""
         lower = self._with_expected_noise._solved[1].T / self.prior.scale
@@ -260,8 +253,10 @@ class InitialValueRegression:
     @cached_property
     def _with_expected_noise(self):
         """The regression with the noise that is expected where it is not given."""
-        prior = self.prior
-        noise = expected_noise(prior.noise, self.n_left, prior.free_noise)
+        prior, left = self.prior, [1 - own for own in self._leverages]
+        index = np.concatenate([own.index for own in self.rows])
+        n_left = np.bincount(index, np.concatenate(left), len(prior.noise))
+        noise = expected_noise(prior.noise, n_left, prior.free_noise)
         if np.array_equal(noise, prior.noise):
             return self
         return self._with(replace(prior, noise=noise))

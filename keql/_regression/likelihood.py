@@ -60,32 +60,6 @@ def left_out_log_densities(kernel, noise, functions):
     return np.concatenate(found)
 
 
-def smoothing_residuals(two_step, j):
-    """Residuals of the states of two steps from observations of one of the states.
-
-    two_step : LearnedModel. With the kernels of states, and noise levels.
-    j : int. The position of the operator, which is a state itself.
-
-    Returns square, n, n_square : float. The sum of squares, in units of unit weight,
-    and the traces of the matrix R that makes residuals of the values, and of R R^T,
-    which is the expected sum for noise of unit variance.
-    """
-    observations, square, n, n_square = two_step.observations, 0.0, 0.0, 0.0
-    own = getattr(two_step.state_kernel, "kernels", None)
-    name = observations.operators[j].name
-    kernel = two_step.state_kernel if own is None else own[name]
-    level = float(np.ravel(two_step.observation_noise)[j])
-    for data in observations.functions:
-        rows = data.index == j
-        variances = level**2 / data.weights[rows]
-        K = kernel(data.points[rows])
-        K[np.diag_indices_from(K)] += variances
-        R = variances[:, None] * inverse_from_cholesky(cholesky(K))
-        square += float(np.sum(data.weights[rows] * (R @ data.values[rows]) ** 2))
-        n, n_square = n + float(np.trace(R)), n_square + float(np.sum(R * R.T))
-    return square, n, n_square
-
-
 def log_densities(alpha, precisions):
     """Normal log densities (n,) of errors alpha / precisions."""
     return 0.5 * (np.log(precisions / (2 * pi)) - alpha**2 / precisions)

@@ -318,30 +318,19 @@ def not_exact(is_missed, better_without):
     return sentences
 
 
-def missed(factor, noise, chance):
-    """A sentence if observations or equations are missed by more than noise.
+def missed(factor):
+    """A sentence if observations or equations are missed by more than noise allows.
 
-    factor : float. How many times what the noise allows; 0 if it is not more.
-    noise : float. The noise beside the equation, in units of that without one, if that
-        is more than chance; 0 if it is not.
-    chance : float. Probability of noise alone, up to which it is told.
+    factor : float. How many times what it allows; 0 if it is not more.
     """
-    if factor:
-        times = f"{multiple(factor)} times what" if factor > 1.5 else "more than"
-        return [
-            f"observations and equations are missed by {times} their noise allows: "
-            "terms of an equation are not among those that were tried. Try more "
-            "operators, or an equation_kernel of another form"
-        ]
-    if noise:
-        return [
-            f"observations are missed by {noise:.2f} times what states without an "
-            "equation miss, which noise alone does in less than "
-            f"{percent(chance, 1.0)} of all fits: terms of the equation may be "
-            "missing, or others. Try more operators, or an equation_kernel of another "
-            "form"
-        ]
-    return []
+    if not factor:
+        return []
+    times = f"{multiple(factor)} times what" if factor > 1.5 else "more than"
+    return [
+        f"observations and equations are missed by {times} their noise allows: "
+        "terms of an equation are not among those that were tried. Try more "
+        "operators, or an equation_kernel of another form"
+    ]
 
 
 def coarse(error):

@@ -28,9 +28,6 @@ class Criteria:
     unexplained : float. Residual of an equation at collocation points, in units of the
         size of its known part and forcing, above which a part of it is not explained.
         Right equations were met to 0.75 % at most, wrong ones missed by 2.4 % at least.
-    chance : float. Probability of noise alone, up to which residuals beside an equation
-        that exceed those without one are told: one in fifty. It was 0.06 at least of
-        right equations, 0.014 and 0.011 of two wrong ones.
     disagree : float. Difference of two equations that predict about as well, relative
         to their size, above which it is told.
     rival : float. Log odds up to which equations with other terms are told beside the
@@ -111,7 +108,6 @@ class Criteria:
     predicts_well: float = 0.1
     explains: float = 0.6
     unexplained: float = 0.02
-    chance: float = 0.02
     disagree: float = 0.1
     rival: float = 3.0
     wider: float = 7.0

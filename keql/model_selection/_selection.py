@@ -3,12 +3,11 @@
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy import stats
 
 from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale, left_out_errors
-from keql._regression.likelihood import left_out_log_densities, smoothing_residuals
+from keql._regression.likelihood import left_out_log_densities
 from keql.model_selection._criteria import (
     Criteria,
     are_monomials,
@@ -125,35 +124,6 @@ class Selection:
         poor = fit.predicts_poorly(criteria) and noise > 0
         factor = fit.error / noise if poor else fit.problem.dispersion**0.5
         return factor if factor > criteria.missed else 0.0
-
-    @property
-    def lacks_fit(self):
-        """The noise beside exact states, in units of that without an equation, or 0.
-
-        Two steps find noise beside states that obey no equation. What is missed by more
-        beside one is due to the equation if an F test of the additional residuals says
-        so (Hastie and Tibshirani, Generalized Additive Models, 1990, section 3.9), of
-        any state that is observed itself. Noise that is given is believed.
-        """
-        fit, observations = self.best, self.best.observations
-        if not fit.is_exact or fit.is_driven or self._noise_given:
-            return 0.0
-        if not (fit.hypothesis.n_terms and sees_noise(fit.two_step)):
-            return 0.0
-        n_left, largest = fit.model.regression.n_left, 0.0
-        seen = [L.name for L in observations.operators]
-        for j, name in enumerate(seen):
-            if name not in observations.states:
-                continue
-            square, n, n_square = smoothing_residuals(fit.two_step, j)
-            own = _sum_of_squares(fit.model.evaluation.residuals, observations, j)
-            more = n_left[j] - n_square
-            if not (more > 0 and own > square and n_square > 0):
-                continue
-            ratio = (own - square) / more / (square / n_square)
-            if stats.f.sf(ratio, more, n_square) * len(seen) < self.criteria.chance:
-                largest = max(largest, (own / n_left[j] / (square / n)) ** 0.5)
-        return float(largest)
 
     @property
     def error_between(self):
@@ -375,10 +345,3 @@ def _difference(equations, learned):
             own = equation.unknown_part(S)
             parts.append(rms(other.unknown_part(S) - own) / size_or_one(own))
     return max(parts)
-
-
-def _sum_of_squares(residuals, observations, j):
-    """Of the residuals (n,) of one observed operator, in units of unit weight."""
-    weights = np.concatenate([data.weights for data in observations.functions])
-    index = np.concatenate([data.index for data in observations.functions])
-    return float(np.sum((weights * residuals**2)[index == j]))
