@@ -20,9 +20,11 @@ from keql.equation import LearnedSystem, number
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
     at_points,
+    coarse,
     describe_fit,
     energies,
     exhausted,
+    missed,
     multiple,
     not_exact,
     percent,
@@ -33,6 +35,7 @@ from keql.fit_report import (
     travelling,
     undetermined,
     unresolved,
+    wider_rivals_in_words,
     with_advice_once,
 )
 from keql.model_selection import (
@@ -229,9 +232,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         What was tried, with the loss, misfit and number of steps that it led to:
         `draws` states with few of the collocation points, or the whole problem from
         another `start` than the two-step solution.
-    terms_path_ : list of (terms, loss, misfit, error, log_evidence, coefficients)
-        Fits with fewer and fewer terms; empty if all are kept. The last two entries,
-        of exact states only, are the log evidence of the terms and what they come to.
+    terms_path_ : list of (terms, loss, misfit, error, log_evidence, coefficients, ...)
+        Fits with fewer and fewer terms; empty if all are kept. The log evidence of the
+        terms, what they come to, and the `prior_odds` against wider hypotheses that the
+        evidence has, are of exact states only.
     fit_report_ : FitReport
         What was chosen and why, how well data and equation are met, and what looks
         wrong; to be printed.
@@ -388,7 +392,9 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         self.loss_curve_, self.damping_curve_ = result.loss_curve, result.damping_curve
         self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.message_, self.misfit_ = result.message, fit.misfit
-        self.restarts_, self.terms_path_ = fit.restarts, fit.terms_path
+        self.restarts_ = fit.restarts
+        # Their equations, which share features of all states, are not kept.
+        self.terms_path_ = [step._replace(equations=()) for step in fit.terms_path]
         limits = energies(fit.learned, selection.conserved)
         summary = summary_of(selection, (*doubts, *limits))
         self.fit_report_ = describe_fit(self, fit.learned, summary)
@@ -472,15 +478,10 @@ def _doubts(selection, given):
     doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
+    doubts += wider_rivals_in_words(selection.wider_rivals)
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
-    if selection.misses:
-        times = f"{multiple(selection.misses)} times what"
-        doubts.append(
-            "observations and equations are missed by "
-            f"{times if selection.misses > 1.5 else 'more than'} their noise allows: "
-            "terms of an equation are not among those that were tried. Try more "
-            "operators, or an equation_kernel of another form"
-        )
+    doubts += missed(selection.misses)
+    doubts += coarse(selection.error_between)
     if selection.disagreement:
         other, part = selection.alternative, percent(selection.disagreement, 1)
         doubts.append(

@@ -7,13 +7,15 @@ from keql.fit_report._describe import (
     summary_of,
 )
 from keql.fit_report._report import FitReport, multiple, percent
+from keql.fit_report._rivals import rivals_in_words, wider_rivals_in_words
 from keql.fit_report._undetermined import (
+    coarse,
     energies,
     exhausted,
+    missed,
     not_exact,
     pulled_to_zero,
     related,
-    rivals_in_words,
     travelling,
     undetermined,
     unexplained,

@@ -1,13 +1,12 @@
 """Equations that the data do not determine, or do not tell from others."""
 
 from collections import Counter
-from math import exp, log
 
 import numpy as np
 
 from keql._numerics.linalg import rms
 from keql.equation import number, terms_of, text_product
-from keql.fit_report._report import percent
+from keql.fit_report._report import multiple, percent
 from keql.operators import parse_operator
 
 
@@ -319,6 +318,35 @@ def not_exact(is_missed, better_without):
     return sentences
 
 
+def missed(factor):
+    """A sentence if observations or equations are missed by more than noise allows.
+
+    factor : float. How many times what it allows; 0 if it is not more.
+    """
+    if not factor:
+        return []
+    times = f"{multiple(factor)} times what" if factor > 1.5 else "more than"
+    return [
+        f"observations and equations are missed by {times} their noise allows: "
+        "terms of an equation are not among those that were tried. Try more "
+        "operators, or an equation_kernel of another form"
+    ]
+
+
+def coarse(error):
+    """A sentence if observations are predicted from one another with a large error.
+
+    error : float. In units of their size; 0 if it is small.
+    """
+    if not error:
+        return []
+    return [
+        "observations are met, but each is predicted from all others and the equation "
+        f"with an error of {percent(error, 1.0)} of their size, far above the noise: "
+        "states between them are not known better. Observe more"
+    ]
+
+
 def unresolved(grid, change):
     """A sentence if exact states change by more than noise on a finer grid.
 
@@ -422,36 +450,3 @@ def _is_found(kernel):
         for each in kernel.hyperparameters
         if each.name.endswith("constant_value") and not each.fixed
     )
-
-
-def rivals_in_words(rivals, most=3):
-    """Other terms that explain the data about as well, as a sentence, or empty.
-
-    rivals : list of (set of str, float). Terms and log odds, those of the fit first.
-    most : int. How many are told.
-    """
-    if len(rivals) < 2:
-        return ""
-    (chosen, _), *others = rivals
-    texts = [f"{_difference(t, chosen)} ({_odds(o)})" for t, o in others[:most]]
-    if len(others) > most:
-        texts.append(f"{len(others) - most} more")
-    return (
-        f"the data do not tell the terms from others: {'; '.join(texts)}. Observe "
-        "more, or with less noise, or say more of the equation"
-    )
-
-
-def _odds(log_odds, most=1e6):
-    """Odds as text, those beyond `most` as such."""
-    if log_odds > log(most):
-        return f"odds above {most:,.0f}"
-    return f"odds {exp(log_odds):.2g}"
-
-
-def _difference(terms, chosen):
-    """What a set of terms has in place of another, in words."""
-    more, less = sorted(terms - chosen), sorted(chosen - terms)
-    if more and less:
-        return f"{', '.join(more)} instead of {', '.join(less)}"
-    return f"also {', '.join(more)}" if more else f"without {', '.join(less)}"

@@ -175,9 +175,9 @@ class TermSearch:
         self.tried.add(terms)
         loss = -result.model.log_evidence() - self.candidates.log_odds(terms)
         errors = left_out_errors(result.model, self.problem.learned.observations)
-        found = result.solution.equation.terms()
+        found, equations = result.solution.equation.terms(), result.solution.equations
         figures = result.loss, result.model.regression.misfit, rms(errors), -loss
-        self.steps.append(TermsStep(tuple(found), *figures, found))
+        self.steps.append(TermsStep(tuple(found), *figures, found, 0.0, equations))
         allowed = self.n_terms in ("auto", len(terms))
         if allowed and loss < self.loss - self.settings.better:
             self.best, self.loss = result, loss

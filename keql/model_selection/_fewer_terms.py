@@ -68,6 +68,8 @@ class TermsStep(NamedTuple):
     log_evidence : float. Log probability of the terms given the observations, up to a
         constant; not a number where it was not computed.
     coefficients : dict of str to float. Of exact states: as they are printed.
+    prior_odds : float. Log odds against a wider hypothesis that the log evidence has.
+    equations : tuple of LearnedEquation. Of exact states: as they were solved for.
     """
 
     terms: tuple
@@ -76,6 +78,8 @@ class TermsStep(NamedTuple):
     error: float
     log_evidence: float = np.nan
     coefficients: dict | None = None
+    prior_odds: float = 0.0
+    equations: tuple = ()
 
 
 def most_probable(steps):

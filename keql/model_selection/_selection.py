@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from keql._numerics.linalg import rms
+from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.likelihood import left_out_log_densities
@@ -17,6 +17,7 @@ from keql.model_selection._criteria import (
     sees_noise,
     unresolved_change,
 )
+from keql.model_selection._fewer_terms import most_probable
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,23 @@ class Selection:
         poor = fit.predicts_poorly(criteria) and noise > 0
         factor = fit.error / noise if poor else fit.problem.dispersion**0.5
         return factor if factor > criteria.missed else 0.0
+
+    @property
+    def error_between(self):
+        """Error of predictions far above the noise, at collocation points; 0 if not.
+
+        In units of the size of the observations, of kernels that are found. Between
+        observations states are known no better, however closely they meet these and
+        the equation.
+        """
+        fit, criteria = self.best, self.criteria
+        states, scale = fit.observations.states, PredictionScale(fit.observations)
+        is_open = len(fit.hypothesis.open_states(states)) == len(states)
+        if fit.is_exact or self._noise_given or not is_open:
+            return 0.0
+        noise = scale.noise(fit.two_step.observation_noise)
+        least = max(criteria.exact_size * scale.size, criteria.missed * noise)
+        return fit.error / scale.size if fit.error > least else 0.0
 
     @property
     def better_without(self):
@@ -254,6 +272,34 @@ class Selection:
         return [(chosen, 0.0), *((t, o) for t, o in near if t != chosen)]
 
     @property
+    def wider_rivals(self):
+        """Terms of wider hypotheses that the data alone do not tell from those found.
+
+        The odds against these hypotheses are what is believed before data are seen, and
+        not what data say. A list of (terms, part): those of the fit, with the part
+        zero, and as many as `rivals` would have without these odds, of polynomials
+        which differ from the equations that were found where states are, by a part of
+        their size above the criterion. Of fields only: products of four operators, or
+        of time, were never the truth where an ordinary differential equation has them
+        as rivals.
+        """
+        if len(self.best.two_step.variables) < 2:
+            return []
+        steps = most_probable(self.best.terms_path)
+        chosen = frozenset(self.best.term_names if steps else ())
+        if chosen not in steps:
+            return []
+        own, told = steps[chosen], {frozenset(terms) for terms, _ in self.rivals}
+        found = [(chosen, 0.0)]
+        for terms, step in steps.items():
+            odds = step.prior_odds - own.prior_odds
+            near = step.log_evidence + odds > own.log_evidence - self.criteria.rival
+            if odds > 0 and near and terms not in told and are_monomials(terms):
+                found.append((terms, _difference(step.equations, self.best.learned)))
+        least = self.criteria.disagree
+        return [found[0], *(pair for pair in found[1:] if pair[1] > least)]
+
+    @property
     def misses_exact_fields(self):
         """Whether fields that could be exact are not: none found, or worse ones.
 
@@ -285,3 +331,17 @@ class Selection:
             return self
         better = exact.error < factor * self.error
         return replace(self, exact=exact) if better else self
+
+
+def _difference(equations, learned):
+    """The largest difference of unknown parts from learned ones where states are.
+
+    Relative to the size of each; 0 if there are no other equations.
+    """
+    parts = [0.0]
+    for other, equation in zip(equations, learned.equations, strict=False):
+        if len(equation.weights):
+            S = equation.training_features
+            own = equation.unknown_part(S)
+            parts.append(rms(other.unknown_part(S) - own) / size_or_one(own))
+    return max(parts)

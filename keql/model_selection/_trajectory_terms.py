@@ -451,7 +451,8 @@ class _TermSearch:
         told = score if result.converged else np.nan
         found = self.table.printed(result.solution.equations)
         figures = result.loss, result.model.regression.misfit, rms(errors), told
-        self.steps.append(TermsStep(names, *figures, found))
+        equations = result.solution.equations
+        self.steps.append(TermsStep(names, *figures, found, 0.0, equations))
         if score > self.score or result.interrupted:
             self.best, self.score, self.kept = result, score, kept
         if score > self.best_converged[1] and result.converged:

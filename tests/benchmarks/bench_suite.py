@@ -25,6 +25,7 @@ from collections import Counter, defaultdict
 import numpy as np
 from joblib import Parallel, delayed
 from suite_problems import suite
+from unseen_problems import unseen
 
 from keql import OneStepKEqL
 
@@ -38,7 +39,7 @@ def main():
     options = read_options()
     problems = {
         key: make
-        for key, make in suite(options.random).items()
+        for key, make in (suite(options.random) | unseen()).items()
         if options.families is None or key[0].startswith(tuple(options.families))
         if options.names is None or key[1].startswith(tuple(options.names))
     }

@@ -1,5 +1,6 @@
 """Which fits are in doubt, whatever they were found by."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 
 from keql import OneStepKEqL
 from keql._regression.likelihood import left_out_log_densities
-from keql.fit_report import not_exact
+from keql.fit_report import coarse, missed, not_exact, wider_rivals_in_words
 from keql.kernels import Polynomial
 from keql.model_selection._candidates import candidates
+from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._selection import Selection
 
 
@@ -122,3 +124,93 @@ def test_terms_in_the_coordinates_are_tried_of_single_fields(changes, reason):
     assert reason in found and bool(reason) == bool(found)
     if len(changes.get("variables", "tx")) > 1:
         assert given["exact states, quartic polynomial"]
+
+
+def line(slope):
+    """The equation P = slope u where states are from 0 to 2."""
+    return SimpleNamespace(
+        weights=np.array([slope]),
+        training_features=np.linspace(0, 2, 9)[:, None],
+        unknown_part=lambda S: slope * S[:, 0],
+    )
+
+
+@pytest.mark.parametrize(
+    "name, gain, slope, odds, told",
+    [
+        ("u^2", -7.5, 1.2, 7.0, True),
+        ("u^2", -10.5, 1.2, 7.0, False),  # the data exclude it
+        ("u^2", -7.5, 1.05, 7.0, False),  # it says the same
+        ("u^2", -7.5, 1.2, 0.0, False),  # of the same hypothesis
+        ("exp(u)", -7.5, 1.2, 7.0, False),  # of very many some are near to anything
+    ],
+)
+def test_what_only_prior_odds_exclude_is_told(name, gain, slope, odds, told):
+    """Of wider hypotheses, if the equation differs where states are."""
+    steps = [
+        TermsStep(("u",), 0, 0, 0, 0.0, equations=(line(1.0),)),
+        TermsStep((name,), 0, 0, 0, gain, None, odds, (line(slope),)),
+    ]
+    fit = SimpleNamespace(
+        terms_path=steps,
+        log_evidences={frozenset(step.terms): step.log_evidence for step in steps},
+        term_names=["u"],
+        has_functions=False,
+        learned=SimpleNamespace(equations=(line(1.0),)),
+        two_step=SimpleNamespace(variables=("t", "x")),
+    )
+    found = Selection(exact=fit).wider_rivals
+    sentences = wider_rivals_in_words(found)
+    assert found.pop(0) == ({"u"}, 0)
+    assert [terms for terms, _ in found] == ([{name}] if told else [])
+    fit.two_step.variables = ("t",)  # products of four, or of time, are told by odds
+    assert Selection(exact=fit).wider_rivals == []
+    assert len(sentences) == told
+    if told:
+        assert found[0][1] == pytest.approx(slope - 1)
+        assert "differ by up to 20 %" in sentences[0]
+        assert "where states are: u^2 instead of u." in sentences[0]
+
+
+def test_what_is_said_of_observations_that_are_missed():
+    assert missed(0.0) == []
+    assert "are missed by more than their noise allows" in missed(1.2)[0]
+    assert "are missed by 3 times what their noise allows" in missed(3.0)[0]
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({}, True),
+        ({"error": 0.002}, False),  # predicts well
+        ({"noise": 0.005}, False),  # no better than noise allows
+        ({"is_exact": True}, False),
+        ({"given": 0.001}, False),  # noise that is given is believed
+        ({"open_states": ()}, False),  # and so is a kernel
+    ],
+)
+def test_observations_that_do_not_tell_states_between_them(changes, told):
+    """Each is predicted with an error of 1 % of its size, far above noise of 0.1 %."""
+    values = {"error": 0.01, "noise": 0.001, "is_exact": False, "given": None}
+    values = {**values, "open_states": ("u", "v"), **changes}
+    t = np.linspace(0, 10, 40)
+    model = OneStepKEqL(("u", "v"), ("u_t", "v_t"), variables="t", states=("u", "v"))
+    y = np.column_stack([np.sin(t), np.cos(t)])
+    observations = model._learn_in_two_steps(t[:, None], y, None).observations
+    hypothesis = SimpleNamespace(
+        open_states=lambda _: values["open_states"],
+        of_state=lambda _: SimpleNamespace(observation_noise=values["given"]),
+    )
+    noise = values["noise"] * observations.sizes()
+    fit = SimpleNamespace(
+        error=values["error"],
+        is_exact=values["is_exact"],
+        observations=observations,
+        hypothesis=hypothesis,
+        two_step=SimpleNamespace(observation_noise=noise),
+    )
+    error = Selection(joint=fit).error_between
+    assert error == (0.01 if told else 0)
+    sentences = coarse(error)
+    assert len(sentences) == told
+    assert not told or "with an error of 1 % of their size" in sentences[0]

@@ -647,6 +647,8 @@ def test_noisy_trajectories_need_odds_for_more(has_functions, gain, monkeypatch)
     assert (left is other) == (gain > limit)
     if left is None:  # told beside the terms that stay, at their odds
         assert kept.log_evidences[frozenset(wide)] == pytest.approx(10 + gain - limit)
+        told = {step.terms: step.prior_odds for step in kept.terms_path}
+        assert told == {simple: 0.0, wide: limit}
         assert exact._is_compared(other.hypothesis, kept)
         # Of a still wider hypothesis the terms are known to be less probable.
         again = known(wide, {wide: 99.0})
