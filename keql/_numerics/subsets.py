@@ -7,7 +7,7 @@ import numpy as np
 from scipy import linalg
 from scipy.special import betaln
 
-from keql._numerics.linalg import cholesky, solve_lower
+from keql._numerics.linalg import cholesky, inverse_lower, solve_lower
 
 
 class SubsetEvidence:
@@ -176,28 +176,89 @@ class SubsetEvidence:
 class HighestEvidence:
     """The highest of several evidences of each set, which differ in their priors.
 
-    evidences : list of SubsetEvidence. Of one regression.
+    The arguments are those of :class:`SubsetEvidence`, but for the `precisions` (g, q):
+    coefficients are independent of each other before data are seen, and have those of
+    one of g priors. What is found of a set is found for all priors at once.
     """
 
-    def __init__(self, evidences):
-        self.evidences = evidences
+    def __init__(self, effects, target, precisions, odds, levels=(1.0, 1.0), n=None):
+        given = odds, levels, n
+        self.each = [
+            SubsetEvidence(effects, target, np.diag(own), *given) for own in precisions
+        ]
+        self.odds, self.square = odds, self.each[0].square
+        self._fit, self._factors = self.each[0]._fit, {}
+        # Priors are unit matrices: coefficients are in units of their deviations.
+        self.precision = np.array([own.precision for own in self.each])
+        self.right = np.array([own.right for own in self.each])
 
     def __call__(self, kept):
         """The log evidence of a set."""
-        return max(evidence(kept) for evidence in self.evidences)
+        return float(np.max(self._of_each(kept)) + self.odds(kept))
 
     def many(self, sets, rest=()):
-        """The log evidence (m,) of many sets, each with the columns of `rest`."""
-        return np.max([each.many(sets, rest) for each in self.evidences], axis=0)
+        """The log evidence (m,) of many sets, each with the columns of `rest`.
+
+        As of :meth:`SubsetEvidence.many`.
+        """
+        scores, rest = np.empty(len(sets)), list(rest)
+        sizes, own = np.array([*map(len, sets)]), sorted({i for s in sets for i in s})
+        parts = [self._eliminated(g, rest, own) for g in range(len(self.each))]
+        for size in np.unique(sizes):
+            rows = np.flatnonzero(sizes == size)
+            kept = np.array([sets[i] for i in rows], dtype=int)
+            values = [_values_of_sets(kept, own, *part, self._fit) for part in parts]
+            everywhere = np.tile(np.array(rest, dtype=int), (len(rows), 1))
+            odds = self.odds.many(np.hstack([everywhere, kept]))
+            scores[rows] = np.max(values, axis=0) + odds
+        return scores
+
+    def _eliminated(self, g, rest, own):
+        """What is left for one prior in columns `own` beside those of `rest`.
+
+        The diagonal of the precision of all columns, its rest, the right-hand side, the
+        square that is not explained, and the log volume of `rest`.
+        """
+        L, _, z = (each[g] for each in self._solve(rest))
+        precision = self.precision[g]
+        left, V = _eliminated(precision, L, rest, own)
+        right = self.right[g][own] - V.T @ z
+        volume = np.sum(np.log(np.diag(L)))
+        return np.diag(precision), left, right, self.square - z @ z, volume
 
     def less(self, kept):
         """The log evidence (k,) of a set without each of its columns."""
-        return np.max([each.less(kept) for each in self.evidences], axis=0)
+        L, inverse, z = self._solve(kept)
+        costs, variances = self._costs(inverse, z)
+        volume = _log_volume(L)[:, None] + 0.5 * np.log(variances)
+        square = self.square - np.sum(z**2, axis=1)
+        fit = self._fit(square[:, None] + 2 * costs)
+        return np.max(fit - volume, axis=0) + self.odds.less(kept)[kept]
 
     def neighbours(self, kept, added):
-        """Those of all sets that differ by one column, or by an exchange."""
-        tables = [each.neighbours(kept, added) for each in self.evidences]
-        return np.max(tables, axis=0)
+        """Those of all sets that differ by one column, or by an exchange.
+
+        As of :meth:`SubsetEvidence.neighbours`.
+        """
+        table = np.empty((len(kept) + 1, len(added) + 1))
+        table[:-1, -1], table[-1, -1] = self.less(kept), self(kept)
+        table[-1, :-1] = self.more(kept, added)
+        for i in range(len(kept)):
+            table[i, :-1] = self.more(kept[:i] + kept[i + 1 :], added)
+        return table
+
+    def more(self, kept, added):
+        """The log evidence (m,) of a set with each of other columns."""
+        L, inverse, z = self._solve(kept)
+        V = inverse @ self.precision[:, kept][:, :, added]
+        diagonal = np.diagonal(self.precision, axis1=1, axis2=2)[:, added]
+        least = np.finfo(float).eps * diagonal
+        rest = np.maximum(diagonal - np.sum(V**2, axis=1), least)
+        along = self.right[:, added] - np.einsum("gkm,gk->gm", V, z)
+        volume = _log_volume(L)[:, None] + 0.5 * np.log(rest)
+        square = self.square - np.sum(z**2, axis=1)
+        fit = self._fit(square[:, None] - along**2 / rest)
+        return np.max(fit - volume, axis=0) + self.odds.more(kept)[added]
 
     def values(self, kept):
         """The most probable coefficients of a set."""
@@ -205,10 +266,55 @@ class HighestEvidence:
 
     def costs(self, kept):
         """By how much the loss rises without each column, all others kept."""
-        return self._best(kept).costs(kept)
+        _, inverse, z = self._solve(kept)
+        best = np.argmax(self._of_each(kept))
+        return self._costs(inverse, z)[0][best]
+
+    def _of_each(self, kept):
+        """The log evidence (g,) of a set for each prior, without the odds of the set."""
+        L, _, z = self._solve(kept)
+        return self._fit(self.square - np.sum(z**2, axis=1)) - _log_volume(L)
 
     def _best(self, kept):
-        return max(self.evidences, key=lambda evidence: evidence(kept))
+        return self.each[int(np.argmax(self._of_each(kept)))]
+
+    @staticmethod
+    def _costs(inverse, z):
+        """Rises (g, k) of the loss without each column, and posterior variances."""
+        values = np.einsum("gij,gi->gj", inverse, z)
+        variances = np.sum(inverse**2, axis=1)
+        return 0.5 * values**2 / variances, variances
+
+    def _solve(self, kept, most=64):
+        """Factors L of the posterior precisions, their inverses, and L^-1 right."""
+        key = tuple(kept)
+        if key not in self._factors:
+            if len(self._factors) >= most:
+                self._factors.clear()
+            kept = list(kept)
+            matrices = self.precision[:, kept][:, :, kept]
+            try:
+                L = np.linalg.cholesky(matrices)
+            except np.linalg.LinAlgError:  # some need jitter
+                L = np.array([cholesky(own) for own in matrices])
+            inverse = np.array([inverse_lower(own) for own in L]) if kept else L
+            z = np.einsum("gij,gj->gi", inverse, self.right[:, kept])
+            self._factors[key] = L, inverse, z
+        return self._factors[key]
+
+
+def _values_of_sets(kept, own, diagonal, left, right, square, volume, fit):
+    """The log evidence (m,) of sets (m, k) of the columns `own`, without their odds.
+
+    What :meth:`HighestEvidence.many` has found for one prior; -inf of columns that
+    depend on each other.
+    """
+    at = np.searchsorted(own, kept)
+    blocks = left[at[:, :, None], at[:, None, :]]
+    factors, found = _cholesky_of_each(blocks, diagonal[kept])
+    x = np.linalg.solve(factors, right[at][:, :, None])[:, :, 0]
+    values = fit(square - np.sum(x**2, axis=1)) - _log_volume(factors) - volume
+    return np.where(found, values, -np.inf)
 
 
 def linear_evidence(effects, target, root):
@@ -241,6 +347,11 @@ def _half_log_volume(L, prior):
     diagonals = (np.diagonal(factor, axis1=-2, axis2=-1) for factor in (L, prior))
     posterior, prior = (np.sum(np.log(each), axis=-1) for each in diagonals)
     return posterior - prior
+
+
+def _log_volume(L):
+    """Half the log determinants (g,) of matrices with the factors L (g, k, k)."""
+    return np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), axis=1)
 
 
 def _inverse_squares(L):

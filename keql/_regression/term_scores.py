@@ -12,7 +12,6 @@ from scipy import linalg
 from keql._numerics.subsets import (
     HighestEvidence,
     MixedOdds,
-    SubsetEvidence,
     TermOdds,
     linear_evidence,
 )
@@ -324,9 +323,7 @@ class TermScores:
         given = features @ self.single / unit, target / unit
         precisions = self._precisions(model, model.iterate.equations)
         odds = odds or self.odds
-        return HighestEvidence(
-            [SubsetEvidence(*given, np.diag(own), odds, *how) for own in precisions]
-        )
+        return HighestEvidence(*given, precisions, odds, *how)
 
     def solved(self, model, kept, to_values, equations):
         """The score of a set of terms that was solved for.
@@ -396,7 +393,8 @@ class TermSets:
                 best, highest = kept, score(kept)
         while True:
             offers = islice(self.neighbours(best, score, offered), self.n_compared)
-            offer = max(offers, key=score, default=best)
+            offers = [*offers] or [best]
+            offer = offers[int(np.argmax(score.many(offers)))]
             if not score(offer) > highest + 1e-9:
                 return best
             best, highest = offer, score(offer)

@@ -116,10 +116,15 @@ class TermSearch:
         """Whether exact data are missed as much as on a coarse grid, with equal terms.
 
         Then the grid is not what is missing, and to compare sets of terms once more on
-        the finer one leads to the same.
+        the finer one leads to the same. So it does if steps with these terms do not
+        converge there, though a finer grid changes their states by less than they miss.
         """
-        if self.coarse is None or self.best is None or sees_noise(self.problem.learned):
+        if self.coarse is None or sees_noise(self.problem.learned):
             return False
+        if self.best is None:
+            problem, solution = self.coarse.model.problem, self.coarse.solution
+            _, change = problem.resolution(solution)  # in units of what is missed
+            return self._misses(self.coarse, criteria) and change < criteria.unresolved
         noise, before = _noise_of(self.best), _noise_of(self.coarse)
         as_before = np.any(noise > criteria.clearly_better * before)
         return self._misses(self.best, criteria) and bool(as_before)

@@ -371,7 +371,8 @@ class _TermSearch:
         before, first = self.score, self.sets.best(score)
         others = self.sets.neighbours(self.kept, score)
         others = (o for o in others if tuple(o) not in self.tried and o != first)
-        ranked = [(score(o), o) for o in islice(others, self.settings.n_compared)]
+        others = [*islice(others, self.settings.n_compared)]
+        ranked = [*zip(score.many(others).tolist(), others, strict=True)]
         ranked += self._with_few_terms(score, [first, *(o for _, o in ranked)])
         ranked, here = sorted(ranked, reverse=True), score(self.kept)
         nearest = [here, *(each for each, _ in ranked[:1])]
@@ -400,10 +401,13 @@ class _TermSearch:
             rest = [i for i in self.kept if table.groups[i] != e]
             sizes = [fewest] if table.is_fixed(e) else range(1, len(own) + 1)
             subsets = small_subsets(own, sizes, self.settings.n_small)
-            sets = (tuple(sorted([*rest, *subset])) for subset in subsets)
-            ranked += zip(score.many(subsets, rest), sets, strict=True)
-        left = [pair for pair in sorted(ranked, reverse=True) if pair[1] not in tried]
-        return [(value, [*kept]) for value, kept in left[: self.settings.n_compared]]
+            values = score.many(subsets, rest)
+            n_best = self.settings.n_compared + len(tried)
+            best = np.argsort(-values, kind="stable")[:n_best]
+            sets = (tuple(sorted([*rest, *subsets[k]])) for k in best)
+            pairs = zip(values[best].tolist(), sets, strict=True)
+            ranked += [(value, [*kept]) for value, kept in pairs if kept not in tried]
+        return sorted(ranked, reverse=True)[: self.settings.n_compared]
 
     def _within(self, ranked, highest):
         """The sets of (score, set), best first, that are within the margin."""

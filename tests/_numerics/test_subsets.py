@@ -162,19 +162,25 @@ def test_the_highest_evidence_is_that_of_the_prior_that_suits_a_set():
     rng = np.random.default_rng(3)
     effects, target = rng.normal(size=(20, 6)), 10 * rng.normal(size=20)
     odds = TermOdds(np.zeros(6, dtype=int))
-    each = [SubsetEvidence(effects, target, np.eye(6) / s**2, odds) for s in (0.1, 9)]
-    score = HighestEvidence(each)
-    sets = [*small_subsets(range(6), range(1, 7), 100)]
+    precisions = [np.full(6, 1 / s**2) for s in (0.1, 9)]
+    each = [SubsetEvidence(effects, target, np.diag(own), odds) for own in precisions]
+    score = HighestEvidence(effects, target, precisions, odds)
+    sets = [*small_subsets(range(6), range(7), 100)]
     expected = [max(one([*kept]) for one in each) for kept in sets]
     np.testing.assert_allclose([score([*kept]) for kept in sets], expected)
     np.testing.assert_allclose(score.many(sets), expected)
     kept, added = [0, 3, 4], [1, 2, 5]
+    others = [*small_subsets(added, range(4), 100)]
+    expected = [max(one([*kept, *more]) for one in each) for more in others]
+    np.testing.assert_allclose(score.many(others, kept), expected)
     table = score.neighbours(kept, added)
+    tables = [one.neighbours(kept, added) for one in each]
+    np.testing.assert_allclose(table, np.max(tables, axis=0))
     np.testing.assert_allclose(table[:-1, -1], score.less(kept))
     assert table[0, 1] == pytest.approx(score([2, 3, 4]))
     best = max(each, key=lambda one: one(kept))
     np.testing.assert_array_equal(score.values(kept), best.values(kept))
-    np.testing.assert_array_equal(score.costs(kept), best.costs(kept))
+    np.testing.assert_allclose(score.costs(kept), best.costs(kept))
 
 
 def test_linear_evidence_is_that_of_the_target(regression):

@@ -70,6 +70,9 @@ class AnyScore:
     def __call__(self, kept):
         return self.function(kept)
 
+    def many(self, sets):
+        return np.array([self(kept) for kept in sets])
+
     def less(self, kept):
         return np.array([self([i for i in kept if i != j]) for j in kept])
 
