@@ -50,56 +50,11 @@ class SubsetEvidence:
         volume = _half_log_volume(L, self._factor("prior", kept))
         return self._fit(self.square - z @ z) - volume + self.odds(kept)
 
-    def many(self, sets, rest=()):
-        """The log evidence (m,) of many sets, each with the columns of `rest` as well.
-
-        These are eliminated first, so that the sets' own columns are all that is
-        factorised for each. Columns that depend on each other are no set: -inf.
-        """
-        scores, rest = np.empty(len(sets)), list(rest)
-        sizes, own = np.array([*map(len, sets)]), sorted({i for s in sets for i in s})
-        L, z = self._solve(rest)
-        square, shared = self.square - z @ z, self._factor("prior", rest)
-        precision, V = _eliminated(self.precision, L, rest, own)
-        prior, _ = _eliminated(self.prior, shared, rest, own)
-        right = self.right[own] - V.T @ z
-        for size in np.unique(sizes):
-            rows = np.flatnonzero(sizes == size)
-            kept = np.array([sets[i] for i in rows], dtype=int)
-            at = np.searchsorted(own, kept)
-            block = at[:, :, None], at[:, None, :]
-            (factor, found), (of_prior, known) = (
-                _cholesky_of_each(left[block], np.diag(whole)[kept])
-                for left, whole in ((precision, self.precision), (prior, self.prior))
-            )
-            x = np.linalg.solve(factor, right[at][:, :, None])[:, :, 0]
-            fit = self._fit(square - np.sum(x**2, axis=1))
-            volume = _half_log_volume(factor, of_prior) + _half_log_volume(L, shared)
-            everywhere = np.tile(np.array(rest, dtype=int), (len(rows), 1))
-            kept = np.hstack([everywhere, kept])
-            values = fit - volume + self.odds.many(kept)
-            scores[rows] = np.where(found & known, values, -np.inf)
-        return scores
-
     def values(self, kept):
         """The most probable coefficients of a set."""
         L, z = self._solve(kept)
         values = solve_lower(L, z, transposed=True)
         return values / self.scale[kept]
-
-    def costs(self, kept):
-        """By how much the loss rises without each column, all others kept."""
-        return self._costs(*self._solve(kept))[0]
-
-    def less(self, kept):
-        """The log evidence (k,) of a set without each of its columns."""
-        L, z = self._solve(kept)
-        costs, variances = self._costs(L, z)
-        prior = self._factor("prior", kept)
-        volume = _half_log_volume(L, prior)
-        volume = volume + 0.5 * np.log(variances / _inverse_squares(prior))
-        fit = self._fit(self.square - z @ z + 2 * costs)
-        return fit - volume + self.odds.less(kept)[kept]
 
     def more(self, kept, added):
         """The log evidence (m,) of a set with each of other columns."""
@@ -132,26 +87,6 @@ class SubsetEvidence:
         return (
             self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[first]
         )
-
-    def neighbours(self, kept, added):
-        """The log evidence of all sets that differ by one column, or by an exchange.
-
-        An array (k + 1, m + 1) for the k columns kept and m others that may be added:
-        in row i is what the i-th is taken out of, in column j what the j-th is added
-        to; the last ones are those of no column, their entry the set itself.
-        """
-        table = np.empty((len(kept) + 1, len(added) + 1))
-        table[:-1, -1], table[-1, -1] = self.less(kept), self(kept)
-        table[-1, :-1] = self.more(kept, added)
-        for i in range(len(kept)):
-            table[i, :-1] = self.more(kept[:i] + kept[i + 1 :], added)
-        return table
-
-    def _costs(self, L, z):
-        """Rises of the loss without each column, and their posterior variances."""
-        values = solve_lower(L, z, transposed=True)
-        variances = _inverse_squares(L)
-        return 0.5 * values**2 / variances, variances
 
     def _fit(self, square):
         """Log likelihood of squared residuals, with the noise that suits them."""
@@ -197,9 +132,10 @@ class HighestEvidence:
         return float(np.max(self._of_each(kept)) + self.odds(kept))
 
     def many(self, sets, rest=()):
-        """The log evidence (m,) of many sets, each with the columns of `rest`.
+        """The log evidence (m,) of many sets, each with the columns of `rest` as well.
 
-        As of :meth:`SubsetEvidence.many`.
+        These are eliminated first, so that the sets' own columns are all that is
+        factorised for each. Columns that depend on each other are no set: -inf.
         """
         scores, rest = np.empty(len(sets)), list(rest)
         sizes, own = np.array([*map(len, sets)]), sorted({i for s in sets for i in s})
@@ -236,9 +172,11 @@ class HighestEvidence:
         return np.max(fit - volume, axis=0) + self.odds.less(kept)[kept]
 
     def neighbours(self, kept, added):
-        """Those of all sets that differ by one column, or by an exchange.
+        """The log evidence of all sets that differ by one column, or by an exchange.
 
-        As of :meth:`SubsetEvidence.neighbours`.
+        An array (k + 1, m + 1) for the k columns kept and m others that may be added:
+        in row i is what the i-th is taken out of, in column j what the j-th is added
+        to; the last ones are those of no column, their entry the set itself.
         """
         table = np.empty((len(kept) + 1, len(added) + 1))
         table[:-1, -1], table[-1, -1] = self.less(kept), self(kept)
@@ -271,7 +209,7 @@ class HighestEvidence:
         return self._costs(inverse, z)[0][best]
 
     def _of_each(self, kept):
-        """The log evidence (g,) of a set for each prior, without the odds of the set."""
+        """The log evidence (g,) of a set for each prior, without odds."""
         L, _, z = self._solve(kept)
         return self._fit(self.square - np.sum(z**2, axis=1)) - _log_volume(L)
 
@@ -352,12 +290,6 @@ def _half_log_volume(L, prior):
 def _log_volume(L):
     """Half the log determinants (g,) of matrices with the factors L (g, k, k)."""
     return np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), axis=1)
-
-
-def _inverse_squares(L):
-    """The diagonal of the inverse of L L^T."""
-    inverse = solve_lower(L, np.eye(len(L)))
-    return np.sum(inverse**2, axis=0)
 
 
 def _schur(matrix, L, kept, added):

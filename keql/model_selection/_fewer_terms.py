@@ -32,8 +32,7 @@ class TermCriteria:
     hopeless : float. Where their number is open, terms are taken out until the loss is
         this many times that with all terms.
     patience : int. Or until so many fits in a row predict worse than that with all
-        terms: such fits are not chosen, and one of fewer terms after three of them was
-        in none of the families of the suite.
+        terms: such fits are not chosen, and after two there was a better one once.
     damping : float. The first damping after a term is taken out, relative to the loss:
         the states are near.
     few : int. Of more terms than this several are taken out at once, as long as each of

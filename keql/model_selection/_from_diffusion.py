@@ -38,6 +38,7 @@ from keql.model_selection._evolution_terms import (
     TermSearchSettings,
     are_many,
     exact_fit,
+    fit_hypothesis,
     or_followed,
     polished,
     solve_exactly,
@@ -190,6 +191,20 @@ def _among_more_terms(fit, learned, hypothesis, context, n_tried=3):
     is_new = search.best is not None and search.best is not fit.result
     result = polished(search) if is_new else search.best
     return exact_fit(learned, hypothesis, result, search.steps)
+
+
+def or_simpler(fit, hypothesis, two_step, context):
+    """Exact states, or those of a simpler hypothesis if these meet the data, too.
+
+    They are looked for from the states of the fit, with the terms that the equation of
+    the LearnedModel `two_step` may have.
+    """
+    learned = replace(fit.learned, equations=two_step.equations)
+    given = hypothesis, two_step, context, learned
+    other = or_stopped(fit, fit_hypothesis, *given)
+    if other is not None and other.result.interrupted:
+        return fit.stopped(other.result.stop)
+    return other if other and meets_data(other, two_step, context.criteria) else fit
 
 
 def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):

@@ -325,7 +325,7 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_exact_states, "fit_from_wave", lambda *_: None)
     monkeypatch.setattr(_exact_states, "or_more_terms", lambda fit, *_: fit)
     monkeypatch.setattr(_exact_states, "meets_data", predicts_within_noise)
-    monkeypatch.setattr(ExactSearch, "_or_simpler", lambda _, fit, row: fit)
+    monkeypatch.setattr(_exact_states, "or_simpler", lambda fit, *_: fit)
     monkeypatch.setattr(ExactSearch, "_or_functions", lambda _, fit: fit)
     monkeypatch.setattr(_exact_states, "replace", with_changes)
     monkeypatch.setattr(_search, "replace", with_changes)
@@ -510,7 +510,7 @@ def test_a_wider_equation_is_taken_if_clearly_better(errors, chosen, monkeypatch
 
     Errors are in units of the size of the observations.
     """
-    search, _ = make_search(monkeypatch)
+    search, _ = make_search(monkeypatch, [Found(0.05)])  # from two steps
     *rows, functions, driven = search.exact.table
     functions = replace(functions, why_not="not of these")
     search.exact.table = [*rows, functions, driven]
@@ -524,7 +524,12 @@ def test_a_wider_equation_is_taken_if_clearly_better(errors, chosen, monkeypatch
 
 @pytest.mark.parametrize(
     "errors, chosen, grown",
-    [((0.001,), 0, 0), ((0.1, 0.001), 1, 0), ((0.1, 0.09), 0, 1), ((0.1, 0.05), 1, 1)],
+    [
+        ((0.001,), 0, 0),
+        ((0.09, 0.001), 1, 0),
+        ((0.09, 0.08), 0, 1),
+        ((0.09, 0.05), 1, 1),
+    ],
 )
 def test_cubic_terms_are_tried_before_other_starts(errors, chosen, grown, monkeypatch):
     """A diffusion that led to nothing better is not begun with again."""
@@ -545,8 +550,24 @@ def test_cubic_terms_are_tried_before_other_starts(errors, chosen, grown, monkey
     assert asked == found[:grown]
 
 
+@pytest.mark.parametrize("poor", [0.2, None])
+def test_other_starts_come_first_where_two_steps_lead_nowhere(poor, monkeypatch):
+    """Cubic terms are left out if exact data are met from a diffusion."""
+    names = "quadratic", "cubic", "joint", "varying", "functions", "driven"
+    first = None if poor is None else Found(poor)
+    search, _ = make_search(monkeypatch, [first, Found(0.0)])
+    search.exact.table = [
+        Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")
+        for i, name in enumerate(names)
+    ]
+    grown = Found(0.001)
+    monkeypatch.setattr(_exact_states, "or_from_diffusion", lambda *_: grown)
+    assert search.exact._exact_states() is grown
+    assert ("cubic", "a simpler equation predicts well") in search.exact.not_tried
+
+
 def test_cubic_terms_grow_where_quadratic_ones_have_grown(monkeypatch):
-    found, better = [Found(0.1), Found(0.09)], [Found(0.08), Found(0.02)]
+    found, better = [Found(0.09), Found(0.085)], [Found(0.08), Found(0.02)]
     search, _ = make_search(monkeypatch, found)
     search.exact.table = [
         Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")

@@ -68,8 +68,8 @@ def fit_from_diffusion(learned, hypothesis, context, settings=None):
     in_one = len(learned.variables) == 2  # coordinate of space
     if not (is_polynomial and in_one) or are_many(learned, context):
         return None
-    noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
-    problem = make_evolution_problem(learned, noise, kept=kept)
+    given = learned, hypothesis.observation_noise
+    problem = make_evolution_problem(*given, kept=hypothesis.state_kernel)
     candidates = CandidateTerms(learned.equation)
     diffusion = _diffusion_term(problem.grid, candidates)
     if diffusion is None:
@@ -90,18 +90,29 @@ def fit_from_diffusion(learned, hypothesis, context, settings=None):
     laplace = model.with_laplace_evidence()
     laplace.problem = full  # to compare sets of terms these states are not integrated
     pair = Result(iterate, loss, laplace, Stop.CONVERGED, [loss])
-    if stop is None and not sees_noise(learned):
-        fit = exact_fit(learned, hypothesis, pair, [])
-        found = or_followed(fit, learned, context)
-        is_met = found is not fit and meets_data(found, learned, context.criteria)
-        if found.result.interrupted or is_met:
-            return found
+    found = None if stop is not None else _followed(pair, learned, hypothesis, context)
+    if found is not None:
+        return found
     search.record(pair)
     search.stop = stop
     if stop is None:
         search.run(iterate.states)
     fit = exact_fit(learned, hypothesis, polished(search), search.steps)
     return or_followed(fit, learned, context)
+
+
+def _followed(pair, learned, hypothesis, context):
+    """Exact states on a grid that follows those of a pair of terms, or None.
+
+    Where exact data are missed by states that are as steep as their grid allows: among
+    other terms on such a grid none would be found that meet them.
+    """
+    if sees_noise(learned):
+        return None
+    fit = exact_fit(learned, hypothesis, pair, [])
+    found = or_followed(fit, learned, context)
+    is_met = found is not fit and meets_data(found, learned, context.criteria)
+    return found if found.result.interrupted or is_met else None
 
 
 def _best_pair(problem, candidates, diffusion, context, settings):
