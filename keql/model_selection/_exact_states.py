@@ -25,6 +25,7 @@ from keql.model_selection._from_diffusion import (
     fit_elementary,
     fit_from_wave,
     fit_repeated,
+    leads_nowhere,
     or_from_diffusion,
     or_more_terms,
     or_simpler,
@@ -426,9 +427,8 @@ class ExactSearch:
             self.leave_out([row], "a simpler equation predicts well")
             return best
         other = self._exact_from_anywhere(row.hypothesis)
-        if not (best and other):
-            return best or other
-        is_better = other.error < self.criteria.clearly_better * best.error
+        clearly = self.criteria.clearly_better
+        is_better = not best or (other and other.error < clearly * best.error)
         return other if is_better else best
 
     def _exact_from_two_steps(self, *rows):
@@ -436,7 +436,7 @@ class ExactSearch:
 
         Of terms that are chosen, cubic ones and those in the coordinates, in the order
         of the rows, are tried before other states are looked for, which takes longer,
-        unless none from two steps predict exact data; before the last row elementary
+        unless those of two steps lead nowhere; before the last row elementary
         functions, which take less, if one is `near`.
         """
         exact = not sees_noise(self.two_step)
@@ -448,8 +448,8 @@ class ExactSearch:
                 fit = self._or_functions(self.so_far, near)
                 if fit and (fit.result.interrupted or meets_data(fit, *self.known)):
                     return fit
-            _, fit = self._from_two_steps(row.hypothesis)
-            if i == 0 and exact and (fit is None or self.in_doubt(fit.error)):
+            two_step, fit = self._from_two_steps(row.hypothesis)
+            if i == 0 and exact and leads_nowhere(fit, two_step, self.in_doubt):
                 fit = self._exact_from_anywhere(row.hypothesis)
             if fit and fit.result.interrupted:
                 return fit

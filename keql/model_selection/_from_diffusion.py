@@ -90,6 +90,25 @@ class WaveSettings:
     n_rounds: int = 1
 
 
+def leads_nowhere(fit, two_step, in_doubt):
+    """Whether exact states do not tell where an equation is to be looked for.
+
+    There are none, or they predict poorly and obey an equation without a derivative of
+    the highest order in space: few values are soon met by what is carried along or
+    grows in its place, from whose states no equation of what spreads is found.
+
+    fit : Fit or None. From the states of two steps.
+    two_step : LearnedModel. With the equation of all terms there may be.
+    in_doubt : callable. Whether an error of predictions is too large.
+    """
+    if fit is None or not isinstance(two_step.equation.basis, PolynomialBasis):
+        return fit is None
+    candidates = CandidateTerms(two_step.equation)
+    leading = candidates.leading_terms(fit.problem.grid.space)
+    chosen = candidates.terms_of(fit.result.solution.equation)
+    return in_doubt(fit.error) and not leading & {*chosen}
+
+
 def fit_from_wave(learned, hypothesis, context, settings=None):
     """Exact states of a single travelling wave, or None if the data are not of one.
 

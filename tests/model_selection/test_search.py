@@ -303,6 +303,10 @@ class FakeFamily:
         return None, None
 
 
+def predicts_poorly(fit, two_step, in_doubt):
+    return fit is None or in_doubt(fit.error)
+
+
 def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     """A search whose fits come from its family, and exact states from a list."""
     exact, tries = iter(exact), []
@@ -324,6 +328,7 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_exact_states, "fit_hypothesis", lambda *_: next(exact, None))
     monkeypatch.setattr(_exact_states, "fit_from_wave", lambda *_: None)
     monkeypatch.setattr(_exact_states, "or_more_terms", lambda fit, *_: fit)
+    monkeypatch.setattr(_exact_states, "leads_nowhere", predicts_poorly)
     monkeypatch.setattr(_exact_states, "meets_data", predicts_within_noise)
     monkeypatch.setattr(_exact_states, "or_simpler", lambda fit, *_: fit)
     monkeypatch.setattr(ExactSearch, "_or_functions", lambda _, fit: fit)
