@@ -600,6 +600,26 @@ def test_a_diffusion_that_leads_to_less_than_cubic_terms_is_left(monkeypatch):
     assert next(grown).error == 0.01  # not looked for
 
 
+@pytest.mark.parametrize("error, n_tried", [(1e-9, 0), (1e-3, 1)])
+def test_what_meets_exact_data_is_compared_with_no_more_terms(
+    error, n_tried, monkeypatch
+):
+    """Also where two steps, which know no equation, take a part of them for noise."""
+    search, _ = make_search(monkeypatch)
+    search.exact.two_step.observation_noise = np.array([0.1])
+    rows, tried, fit = (
+        [Hypothesis(n_terms="auto", name=n) for n in "ab"],
+        [],
+        Found(error),
+    )
+    fit.hypothesis, fit.is_driven = rows[0], False
+    monkeypatch.setattr(search.exact, "two_steps", lambda row: tried.append(row))
+    monkeypatch.setattr(_exact_states, "fit_trajectories", lambda *_: None)
+    search.exact.table[4:5] = [replace(search.exact.table[4], why_not="not of these")]
+    assert search.exact._or_more_terms(fit, rows, []) is fit
+    assert len(tried) == n_tried
+
+
 def test_what_joint_problems_say_is_found_once(monkeypatch):
     search, _ = make_search(monkeypatch)
     first, cubic = (SimpleNamespace(equation_kernel=object()) for _ in range(2))
