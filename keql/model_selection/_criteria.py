@@ -51,7 +51,8 @@ class Criteria:
         observations and of the noise that two steps find, up to which nothing else is
         tried.
     nothing_missed : float. The same of trajectories if two steps find no noise, in
-        units of the size of the observations.
+        units of the size of the observations; and, whatever noise these find, up to
+        which trajectories are compared with no others.
     functions_miss : float. The same with elementary functions: those of another form
         come as near as 1e-9, with their inner parameters, where states cover a small
         range. Right ones met exact data to 1e-11, one to 3e-10 (see the developer
