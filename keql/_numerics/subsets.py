@@ -34,11 +34,7 @@ class SubsetEvidence:
         # Coefficients are in units of their prior standard deviations.
         sizes = np.sqrt(np.diag(prior))
         self.prior = prior / sizes / sizes[:, None]
-        # Products of four columns have to be numbers: those of diverging trajectories
-        # count as smaller, which leaves them no less absurd.
-        most = np.finfo(float).max ** 0.125
-        largest = np.max(np.abs(effects), axis=0, initial=0.0)
-        self.scale = np.maximum(sizes, largest / most)
+        self.scale = _scales(sizes, effects)
         effects = effects / self.scale
         self.precision = self.prior + effects.T @ effects
         self.right = effects.T @ target
@@ -89,9 +85,7 @@ class SubsetEvidence:
         )
 
     def _fit(self, square):
-        """Log likelihood of squared residuals, with the noise that suits them."""
-        level = np.clip(square / self.n, *np.square(self.levels))
-        return -0.5 * (self.n * np.log(level) + square / level)
+        return _log_likelihood(square, self.n, self.levels)
 
     def _solve(self, kept):
         """Factor of the posterior precision, and the target in its columns."""
@@ -117,15 +111,15 @@ class HighestEvidence:
     """
 
     def __init__(self, effects, target, precisions, odds, levels=(1.0, 1.0), n=None):
-        given = odds, levels, n
-        self.each = [
-            SubsetEvidence(effects, target, np.diag(own), *given) for own in precisions
-        ]
-        self.odds, self.square = odds, self.each[0].square
-        self._fit, self._factors = self.each[0]._fit, {}
+        self.odds, self.levels = odds, levels
+        self.n = len(target) if n is None else n
+        self.square, self._factors = target @ target, {}
         # Priors are unit matrices: coefficients are in units of their deviations.
-        self.precision = np.array([own.precision for own in self.each])
-        self.right = np.array([own.right for own in self.each])
+        self.scale = _scales(np.sqrt(precisions), effects)
+        scaled = [effects / scale for scale in self.scale]
+        self.precision = np.array([own.T @ own for own in scaled])
+        np.einsum("gii->gi", self.precision)[:] += 1.0
+        self.right = np.array([own.T @ target for own in scaled])
 
     def __call__(self, kept):
         """The log evidence of a set."""
@@ -139,7 +133,7 @@ class HighestEvidence:
         """
         scores, rest = np.empty(len(sets)), list(rest)
         sizes, own = np.array([*map(len, sets)]), sorted({i for s in sets for i in s})
-        parts = [self._eliminated(g, rest, own) for g in range(len(self.each))]
+        parts = [self._eliminated(g, rest, own) for g in range(len(self.right))]
         for size in np.unique(sizes):
             rows = np.flatnonzero(sizes == size)
             kept = np.array([sets[i] for i in rows], dtype=int)
@@ -200,7 +194,9 @@ class HighestEvidence:
 
     def values(self, kept):
         """The most probable coefficients of a set."""
-        return self._best(kept).values(kept)
+        _, inverse, z = self._solve(kept)
+        best = np.argmax(self._of_each(kept))
+        return (inverse[best].T @ z[best]) / self.scale[best][kept]
 
     def costs(self, kept):
         """By how much the loss rises without each column, all others kept."""
@@ -208,13 +204,13 @@ class HighestEvidence:
         best = np.argmax(self._of_each(kept))
         return self._costs(inverse, z)[0][best]
 
+    def _fit(self, square):
+        return _log_likelihood(square, self.n, self.levels)
+
     def _of_each(self, kept):
         """The log evidence (g,) of a set for each prior, without odds."""
         L, _, z = self._solve(kept)
         return self._fit(self.square - np.sum(z**2, axis=1)) - _log_volume(L)
-
-    def _best(self, kept):
-        return self.each[int(np.argmax(self._of_each(kept)))]
 
     @staticmethod
     def _costs(inverse, z):
@@ -278,6 +274,22 @@ def small_subsets(members, sizes, most):
             break
         subsets += combinations(members, size)
     return subsets
+
+
+def _scales(sizes, effects):
+    """By what columns are divided: their sizes (..., q), or more.
+
+    Products of four columns have to be numbers: those of diverging trajectories count
+    as smaller, which leaves them no less absurd.
+    """
+    most = np.finfo(float).max ** 0.125
+    return np.maximum(sizes, np.max(np.abs(effects), axis=0, initial=0.0) / most)
+
+
+def _log_likelihood(square, n, levels):
+    """That of squared residuals of n observations, with the noise that suits them."""
+    level = np.clip(square / n, *np.square(levels))
+    return -0.5 * (n * np.log(level) + square / level)
 
 
 def _half_log_volume(L, prior):

@@ -189,7 +189,7 @@ def test_the_highest_evidence_is_that_of_the_prior_that_suits_a_set():
     np.testing.assert_allclose(table[:-1, -1], score.less(kept))
     assert table[0, 1] == pytest.approx(score([2, 3, 4]))
     best = max(each, key=lambda one: one(kept))
-    np.testing.assert_array_equal(score.values(kept), best.values(kept))
+    np.testing.assert_allclose(score.values(kept), best.values(kept))
     rises = [of_one_prior(effects, target, np.diag(own), odds) for own in precisions]
     chosen = int(each[1] is best)
     np.testing.assert_allclose(score.costs(kept), rises[chosen].costs(kept))
