@@ -70,8 +70,10 @@ class TrajectorySearchSettings:
     part : float. The same in units of the noise, if that is more: with terms that the
         data hardly tell apart the last steps are long in coming, and say nothing.
     n_resolutions : int. How often steps in time are divided where they are too long.
-    hopeless : float. Error of predictions, in units of the standard deviation of the
-        observations, from which on the search is given up.
+    hopeless, lost : float. Error of predictions, in units of the standard deviation of
+        the observations, from which on the search is given up: of any best terms so
+        far, and of such whose steps go round, which say less of what is near. The
+        latter is `explains` of the Criteria.
     divides_early : bool. Whether steps are divided during the search, or at its end.
     tries_fewer : bool. Whether ever fewer terms are tried if the best lead nowhere.
     n_simpler : int. Of sets with fewer terms than the best one that are within the
@@ -94,6 +96,7 @@ class TrajectorySearchSettings:
     part: float = 3e-3
     n_resolutions: int = 3
     hopeless: float = 0.9
+    lost: float = 0.6
     divides_early: bool = True
     tries_fewer: bool = False
     n_simpler: int = 0

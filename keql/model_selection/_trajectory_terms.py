@@ -24,7 +24,7 @@ from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._joint.assembly import joint_basis, joint_weights
 from keql._numerics.linalg import rms, size_or_one
-from keql._numerics.optimisation import RelaxedSteps, keep_best, minimise
+from keql._numerics.optimisation import RelaxedSteps, Stop, keep_best, minimise
 from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.elementary import with_digits
@@ -270,10 +270,10 @@ class _TermSearch:
     def _is_hopeless(self):
         """Whether the best terms so far do not predict at all."""
         observations = self.problem.learned.observations
-        errors = left_out_errors(self.best.model, observations)
-        return (
-            rms(errors) > self.settings.hopeless * PredictionScale(observations).spread
-        )
+        error = rms(left_out_errors(self.best.model, observations))
+        goes_round = self.best.stop is Stop.NO_PROGRESS
+        limit = self.settings.lost if goes_round else self.settings.hopeless
+        return error > limit * PredictionScale(observations).spread
 
     def refresh(self):
         """Search again with the best prior of boundary values, while there is another.

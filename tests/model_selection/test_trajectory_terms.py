@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +13,14 @@ from keql import Equation, IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._evolution.initial_values import InitialValueRegression
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._joint.assembly import joint_basis
+from keql._numerics.optimisation import Stop
+from keql._observations.data import PredictionScale
 from keql._regression.screening import ScreeningSettings, with_most_probable_terms
 from keql._regression.term_scores import TermTable
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.equation import find_terms
 from keql.kernels import RBF, Polynomial
+from keql.model_selection import _trajectory_terms
 from keql.model_selection._fit import Context
 from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
@@ -429,3 +433,24 @@ def test_terms_that_are_equal_on_exact_data_are_not_told_by_rounding_errors():
     truth = {"a_t": {"a": -1.0}, "b_t": {"a": 1.0, "b": -0.4}, "c_t": {"b": 0.4}}
     for name, terms in truth.items():
         assert equation[name].terms() == pytest.approx(terms)
+
+
+@pytest.mark.parametrize(
+    "error, stop, is_hopeless",
+    [
+        (1.0, Stop.CONVERGED, True),
+        (0.7, Stop.CONVERGED, False),
+        (0.7, Stop.MAX_ITER, False),
+        (0.7, Stop.NO_PROGRESS, True),
+        (0.5, Stop.NO_PROGRESS, False),
+    ],
+)
+def test_terms_whose_steps_go_round_lead_on_only_if_they_explain_much(
+    error, stop, is_hopeless, two_step, monkeypatch
+):
+    search = search_of(two_step, "auto")
+    spread = PredictionScale(two_step.observations).spread
+    errors = np.full(20, error * spread)
+    monkeypatch.setattr(_trajectory_terms, "left_out_errors", lambda *_: errors)
+    search.best = SimpleNamespace(model=None, stop=stop)
+    assert search._is_hopeless() == is_hopeless
