@@ -149,7 +149,7 @@ class HighestEvidence:
         The diagonal of the precision of all columns, its rest, the right-hand side, the
         square that is not explained, and the log volume of `rest`.
         """
-        L, _, z = (each[g] for each in self._solve(rest))
+        L, z = (each[g] for each in self._solve(rest))
         precision = self.precision[g]
         left, V = _eliminated(precision, L, rest, own)
         right = self.right[g][own] - V.T @ z
@@ -158,8 +158,9 @@ class HighestEvidence:
 
     def less(self, kept):
         """The log evidence (k,) of a set without each of its columns."""
-        L, inverse, z = self._solve(kept)
-        costs, variances = self._costs(inverse, z)
+        L, z = self._solve(kept)
+        costs, variances = zip(*map(_costs, L, z), strict=True)
+        costs, variances = np.array(costs), np.array(variances)
         volume = _log_volume(L)[:, None] + 0.5 * np.log(variances)
         square = self.square - np.sum(z**2, axis=1)
         fit = self._fit(square[:, None] + 2 * costs)
@@ -181,8 +182,8 @@ class HighestEvidence:
 
     def more(self, kept, added):
         """The log evidence (m,) of a set with each of other columns."""
-        L, inverse, z = self._solve(kept)
-        V = inverse @ self.precision[:, kept][:, :, added]
+        L, z = self._solve(kept)
+        V = np.array([*map(solve_lower, L, self.precision[:, kept][:, :, added])])
         diagonal = np.diagonal(self.precision, axis1=1, axis2=2)[:, added]
         least = np.finfo(float).eps * diagonal
         rest = np.maximum(diagonal - np.sum(V**2, axis=1), least)
@@ -194,33 +195,27 @@ class HighestEvidence:
 
     def values(self, kept):
         """The most probable coefficients of a set."""
-        _, inverse, z = self._solve(kept)
+        L, z = self._solve(kept)
         best = np.argmax(self._of_each(kept))
-        return (inverse[best].T @ z[best]) / self.scale[best][kept]
+        values = solve_lower(L[best], z[best], transposed=True)
+        return values / self.scale[best][kept]
 
     def costs(self, kept):
         """By how much the loss rises without each column, all others kept."""
-        _, inverse, z = self._solve(kept)
+        L, z = self._solve(kept)
         best = np.argmax(self._of_each(kept))
-        return self._costs(inverse, z)[0][best]
+        return _costs(L[best], z[best])[0]
 
     def _fit(self, square):
         return _log_likelihood(square, self.n, self.levels)
 
     def _of_each(self, kept):
         """The log evidence (g,) of a set for each prior, without odds."""
-        L, _, z = self._solve(kept)
+        L, z = self._solve(kept)
         return self._fit(self.square - np.sum(z**2, axis=1)) - _log_volume(L)
 
-    @staticmethod
-    def _costs(inverse, z):
-        """Rises (g, k) of the loss without each column, and posterior variances."""
-        values = np.einsum("gij,gi->gj", inverse, z)
-        variances = np.sum(inverse**2, axis=1)
-        return 0.5 * values**2 / variances, variances
-
     def _solve(self, kept, most=64):
-        """Factors L of the posterior precisions, their inverses, and L^-1 right."""
+        """Factors L of the posterior precisions, and L^-1 right for each."""
         key = tuple(kept)
         if key not in self._factors:
             if len(self._factors) >= most:
@@ -231,9 +226,9 @@ class HighestEvidence:
                 L = np.linalg.cholesky(matrices)
             except np.linalg.LinAlgError:  # some need jitter
                 L = np.array([cholesky(own) for own in matrices])
-            inverse = np.array([inverse_lower(own) for own in L]) if kept else L
-            z = np.einsum("gij,gj->gi", inverse, self.right[:, kept])
-            self._factors[key] = L, inverse, z
+            # An inverse would magnify errors where columns depend on each other.
+            z = np.array([*map(solve_lower, L, self.right[:, kept])])
+            self._factors[key] = L, z
         return self._factors[key]
 
 
@@ -297,6 +292,13 @@ def _half_log_volume(L, prior):
     diagonals = (np.diagonal(factor, axis1=-2, axis2=-1) for factor in (L, prior))
     posterior, prior = (np.sum(np.log(each), axis=-1) for each in diagonals)
     return posterior - prior
+
+
+def _costs(L, z):
+    """Rises of the loss without each column, and their posterior variances."""
+    values = solve_lower(L, z, transposed=True)
+    variances = np.sum(inverse_lower(L) ** 2, axis=0)
+    return 0.5 * values**2 / variances, variances
 
 
 def _log_volume(L):
