@@ -454,3 +454,25 @@ def test_terms_whose_steps_go_round_lead_on_only_if_they_explain_much(
     monkeypatch.setattr(_trajectory_terms, "left_out_errors", lambda *_: errors)
     search.best = SimpleNamespace(model=None, stop=stop)
     assert search._is_hopeless() == is_hopeless
+
+
+def test_terms_of_a_rigid_body_whose_energies_are_conserved():
+    """Sets of many terms depend on each other: rounding errors might explain data."""
+    t = np.linspace(0, 15, 50)
+
+    def rates(_, s):
+        return [-s[1] * s[2], 1.2 * s[0] * s[2], -0.5 * s[0] * s[1]]
+
+    given = {"t_eval": t, "rtol": 1e-12, "atol": 1e-12}
+    y = solve_ivp(rates, (0, 15), [1.0, 0.3, 0.8], "DOP853", **given).y.T
+    model = OneStepKEqL(
+        operators=("p", "q", "r"),
+        known_part=("p_t", "q_t", "r_t"),
+        states=("p", "q", "r"),
+        variables=("t",),
+    )
+    with pytest.warns(IdentifiabilityWarning):  # by the conserved quantities
+        model.fit(t[:, None], y)
+    terms = [model.equation_[name].terms() for name in ("p_t", "q_t", "r_t")]
+    assert [{*own} for own in terms] == [{"q r"}, {"p r"}, {"p q"}]
+    assert terms[1]["p r"] == pytest.approx(1.2, rel=1e-9)
