@@ -6,7 +6,7 @@ from keql._evolution.form import why_not_integrated
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.model_selection._evolution_terms import fit_exact_states
 from keql.model_selection._fit import Context
-from keql.model_selection._from_diffusion import fit_from_diffusion
+from keql.model_selection._starts._diffusion import fit_from_diffusion
 
 CONTEXT = Context(FitSettings(), lambda *_: False)
 

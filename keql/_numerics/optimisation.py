@@ -191,6 +191,15 @@ class Damping:
         return None, Stop.STALLED if self.rejections > self.max_rejections else None
 
 
+def make_no_progress(changes, patience, falling):
+    """Whether the least of the last `patience` changes is about that of those before.
+
+    Not below the part `falling` of it.
+    """
+    last, n = changes[-2 * patience :], patience
+    return len(last) == 2 * n and min(last[n:]) > falling * min(last[:n])
+
+
 @dataclass
 class FullSteps:
     """Undamped steps, for problems near their solution.
@@ -216,10 +225,8 @@ class FullSteps:
         if change < self.tol:
             return trial, Stop.CONVERGED
         self.changes.append(change)
-        last, n = self.changes[-2 * self.patience :], self.patience
-        if len(last) == 2 * n and min(last[n:]) > self.falling * min(last[:n]):
-            return trial, Stop.NO_PROGRESS
-        return trial, None
+        stuck = make_no_progress(self.changes, self.patience, self.falling)
+        return trial, Stop.NO_PROGRESS if stuck else None
 
     def settled_or(self, stop, factor):
         """Why steps ended, or that they have converged, up to rounding errors.
@@ -238,7 +245,9 @@ class RelaxedSteps:
     A step is halved, to the part `shortest` at least, whenever the change that the full
     one makes has not fallen to the part `falling` of the one before. They have
     converged when a full step changes the iterate by less than `tol`, relatively
-    (`problem.change`); `problem.interpolate` goes part of the way.
+    (`problem.change`); `problem.interpolate` goes part of the way. They are given up as
+    full steps are, with more `patience`: short steps that converge need more of them,
+    and those around a cycle had been as short as they get for a hundred steps.
     """
 
     tol: float
@@ -246,20 +255,24 @@ class RelaxedSteps:
     falling: float = 0.9
     damping: float = 0.0
     fraction: float = 1.0
-    last: float = float("inf")
+    patience: int = 12
+    changes: list = field(default_factory=list)
 
     def advance(self, model):
         """Take the step: the evaluation there, and why to stop, if so."""
         problem, here = model.problem, model.evaluation.iterate
         iterate, _ = model.step(0.0)
         change = problem.change(here, iterate)
-        if change > self.falling * self.last:
+        if self.changes and change > self.falling * self.changes[-1]:
             self.fraction = max(self.fraction / 2, self.shortest)
-        self.last = change
+        self.changes.append(change)
         if self.fraction < 1:
             iterate = problem.interpolate(here, iterate, self.fraction)
         trial = problem.evaluate(iterate)
-        return trial, Stop.CONVERGED if change < self.tol else None
+        if change < self.tol:
+            return trial, Stop.CONVERGED
+        stuck = make_no_progress(self.changes, self.patience, self.falling)
+        return trial, Stop.NO_PROGRESS if stuck else None
 
 
 @dataclass

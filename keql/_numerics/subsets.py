@@ -7,7 +7,7 @@ import numpy as np
 from scipy import linalg
 from scipy.special import betaln
 
-from keql._numerics.linalg import cholesky, solve_lower
+from keql._numerics.linalg import cholesky, inverse_lower, solve_lower
 
 
 class SubsetEvidence:
@@ -34,11 +34,7 @@ class SubsetEvidence:
         # Coefficients are in units of their prior standard deviations.
         sizes = np.sqrt(np.diag(prior))
         self.prior = prior / sizes / sizes[:, None]
-        # Products of four columns have to be numbers: those of diverging trajectories
-        # count as smaller, which leaves them no less absurd.
-        most = np.finfo(float).max ** 0.125
-        largest = np.max(np.abs(effects), axis=0, initial=0.0)
-        self.scale = np.maximum(sizes, largest / most)
+        self.scale = _scales(sizes, effects)
         effects = effects / self.scale
         self.precision = self.prior + effects.T @ effects
         self.right = effects.T @ target
@@ -50,56 +46,11 @@ class SubsetEvidence:
         volume = _half_log_volume(L, self._factor("prior", kept))
         return self._fit(self.square - z @ z) - volume + self.odds(kept)
 
-    def many(self, sets, rest=()):
-        """The log evidence (m,) of many sets, each with the columns of `rest` as well.
-
-        These are eliminated first, so that the sets' own columns are all that is
-        factorised for each. Columns that depend on each other are no set: -inf.
-        """
-        scores, rest = np.empty(len(sets)), list(rest)
-        sizes, own = np.array([*map(len, sets)]), sorted({i for s in sets for i in s})
-        L, z = self._solve(rest)
-        square, shared = self.square - z @ z, self._factor("prior", rest)
-        precision, V = _eliminated(self.precision, L, rest, own)
-        prior, _ = _eliminated(self.prior, shared, rest, own)
-        right = self.right[own] - V.T @ z
-        for size in np.unique(sizes):
-            rows = np.flatnonzero(sizes == size)
-            kept = np.array([sets[i] for i in rows], dtype=int)
-            at = np.searchsorted(own, kept)
-            block = at[:, :, None], at[:, None, :]
-            (factor, found), (of_prior, known) = (
-                _cholesky_of_each(left[block], np.diag(whole)[kept])
-                for left, whole in ((precision, self.precision), (prior, self.prior))
-            )
-            x = np.linalg.solve(factor, right[at][:, :, None])[:, :, 0]
-            fit = self._fit(square - np.sum(x**2, axis=1))
-            volume = _half_log_volume(factor, of_prior) + _half_log_volume(L, shared)
-            everywhere = np.tile(np.array(rest, dtype=int), (len(rows), 1))
-            kept = np.hstack([everywhere, kept])
-            values = fit - volume + self.odds.many(kept)
-            scores[rows] = np.where(found & known, values, -np.inf)
-        return scores
-
     def values(self, kept):
         """The most probable coefficients of a set."""
         L, z = self._solve(kept)
         values = solve_lower(L, z, transposed=True)
         return values / self.scale[kept]
-
-    def costs(self, kept):
-        """By how much the loss rises without each column, all others kept."""
-        return self._costs(*self._solve(kept))[0]
-
-    def less(self, kept):
-        """The log evidence (k,) of a set without each of its columns."""
-        L, z = self._solve(kept)
-        costs, variances = self._costs(L, z)
-        prior = self._factor("prior", kept)
-        volume = _half_log_volume(L, prior)
-        volume = volume + 0.5 * np.log(variances / _inverse_squares(prior))
-        fit = self._fit(self.square - z @ z + 2 * costs)
-        return fit - volume + self.odds.less(kept)[kept]
 
     def more(self, kept, added):
         """The log evidence (m,) of a set with each of other columns."""
@@ -133,30 +84,8 @@ class SubsetEvidence:
             self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[first]
         )
 
-    def neighbours(self, kept, added):
-        """The log evidence of all sets that differ by one column, or by an exchange.
-
-        An array (k + 1, m + 1) for the k columns kept and m others that may be added:
-        in row i is what the i-th is taken out of, in column j what the j-th is added
-        to; the last ones are those of no column, their entry the set itself.
-        """
-        table = np.empty((len(kept) + 1, len(added) + 1))
-        table[:-1, -1], table[-1, -1] = self.less(kept), self(kept)
-        table[-1, :-1] = self.more(kept, added)
-        for i in range(len(kept)):
-            table[i, :-1] = self.more(kept[:i] + kept[i + 1 :], added)
-        return table
-
-    def _costs(self, L, z):
-        """Rises of the loss without each column, and their posterior variances."""
-        values = solve_lower(L, z, transposed=True)
-        variances = _inverse_squares(L)
-        return 0.5 * values**2 / variances, variances
-
     def _fit(self, square):
-        """Log likelihood of squared residuals, with the noise that suits them."""
-        level = np.clip(square / self.n, *np.square(self.levels))
-        return -0.5 * (self.n * np.log(level) + square / level)
+        return _log_likelihood(square, self.n, self.levels)
 
     def _solve(self, kept):
         """Factor of the posterior precision, and the target in its columns."""
@@ -176,39 +105,145 @@ class SubsetEvidence:
 class HighestEvidence:
     """The highest of several evidences of each set, which differ in their priors.
 
-    evidences : list of SubsetEvidence. Of one regression.
+    The arguments are those of :class:`SubsetEvidence`, but for the `precisions` (g, q):
+    coefficients are independent of each other before data are seen, and have those of
+    one of g priors. What is found of a set is found for all priors at once.
     """
 
-    def __init__(self, evidences):
-        self.evidences = evidences
+    def __init__(self, effects, target, precisions, odds, levels=(1.0, 1.0), n=None):
+        self.odds, self.levels = odds, levels
+        self.n = len(target) if n is None else n
+        self.square, self._factors = target @ target, {}
+        # Priors are unit matrices: coefficients are in units of their deviations.
+        self.scale = _scales(np.sqrt(precisions), effects)
+        scaled = [effects / scale for scale in self.scale]
+        self.precision = np.array([own.T @ own for own in scaled])
+        np.einsum("gii->gi", self.precision)[:] += 1.0
+        self.right = np.array([own.T @ target for own in scaled])
 
     def __call__(self, kept):
         """The log evidence of a set."""
-        return max(evidence(kept) for evidence in self.evidences)
+        return float(np.max(self._of_each(kept)) + self.odds(kept))
 
     def many(self, sets, rest=()):
-        """The log evidence (m,) of many sets, each with the columns of `rest`."""
-        return np.max([each.many(sets, rest) for each in self.evidences], axis=0)
+        """The log evidence (m,) of many sets, each with the columns of `rest` as well.
+
+        These are eliminated first, so that the sets' own columns are all that is
+        factorised for each. Columns that depend on each other are no set: -inf.
+        """
+        scores, rest = np.empty(len(sets)), list(rest)
+        sizes, own = np.array([*map(len, sets)]), sorted({i for s in sets for i in s})
+        parts = [self._eliminated(g, rest, own) for g in range(len(self.right))]
+        for size in np.unique(sizes):
+            rows = np.flatnonzero(sizes == size)
+            kept = np.array([sets[i] for i in rows], dtype=int)
+            values = [_values_of_sets(kept, own, *part, self._fit) for part in parts]
+            everywhere = np.tile(np.array(rest, dtype=int), (len(rows), 1))
+            odds = self.odds.many(np.hstack([everywhere, kept]))
+            scores[rows] = np.max(values, axis=0) + odds
+        return scores
+
+    def _eliminated(self, g, rest, own):
+        """What is left for one prior in columns `own` beside those of `rest`.
+
+        The diagonal of the precision of all columns, its rest, the right-hand side, the
+        square that is not explained, and the log volume of `rest`.
+        """
+        L, z = (each[g] for each in self._solve(rest))
+        precision = self.precision[g]
+        left, V = _eliminated(precision, L, rest, own)
+        right = self.right[g][own] - V.T @ z
+        volume = np.sum(np.log(np.diag(L)))
+        return np.diag(precision), left, right, self.square - z @ z, volume
 
     def less(self, kept):
         """The log evidence (k,) of a set without each of its columns."""
-        return np.max([each.less(kept) for each in self.evidences], axis=0)
+        L, z = self._solve(kept)
+        costs, variances = zip(*map(_costs, L, z), strict=True)
+        costs, variances = np.array(costs), np.array(variances)
+        volume = _log_volume(L)[:, None] + 0.5 * np.log(variances)
+        square = self.square - np.sum(z**2, axis=1)
+        fit = self._fit(square[:, None] + 2 * costs)
+        return np.max(fit - volume, axis=0) + self.odds.less(kept)[kept]
 
     def neighbours(self, kept, added):
-        """Those of all sets that differ by one column, or by an exchange."""
-        tables = [each.neighbours(kept, added) for each in self.evidences]
-        return np.max(tables, axis=0)
+        """The log evidence of all sets that differ by one column, or by an exchange.
+
+        An array (k + 1, m + 1) for the k columns kept and m others that may be added:
+        in row i is what the i-th is taken out of, in column j what the j-th is added
+        to; the last ones are those of no column, their entry the set itself.
+        """
+        table = np.empty((len(kept) + 1, len(added) + 1))
+        table[:-1, -1], table[-1, -1] = self.less(kept), self(kept)
+        table[-1, :-1] = self.more(kept, added)
+        for i in range(len(kept)):
+            table[i, :-1] = self.more(kept[:i] + kept[i + 1 :], added)
+        return table
+
+    def more(self, kept, added):
+        """The log evidence (m,) of a set with each of other columns."""
+        L, z = self._solve(kept)
+        V = np.array([*map(solve_lower, L, self.precision[:, kept][:, :, added])])
+        diagonal = np.diagonal(self.precision, axis1=1, axis2=2)[:, added]
+        least = np.finfo(float).eps * diagonal
+        rest = np.maximum(diagonal - np.sum(V**2, axis=1), least)
+        along = self.right[:, added] - np.einsum("gkm,gk->gm", V, z)
+        volume = _log_volume(L)[:, None] + 0.5 * np.log(rest)
+        square = self.square - np.sum(z**2, axis=1)
+        fit = self._fit(square[:, None] - along**2 / rest)
+        return np.max(fit - volume, axis=0) + self.odds.more(kept)[added]
 
     def values(self, kept):
         """The most probable coefficients of a set."""
-        return self._best(kept).values(kept)
+        L, z = self._solve(kept)
+        best = np.argmax(self._of_each(kept))
+        values = solve_lower(L[best], z[best], transposed=True)
+        return values / self.scale[best][kept]
 
     def costs(self, kept):
         """By how much the loss rises without each column, all others kept."""
-        return self._best(kept).costs(kept)
+        L, z = self._solve(kept)
+        best = np.argmax(self._of_each(kept))
+        return _costs(L[best], z[best])[0]
 
-    def _best(self, kept):
-        return max(self.evidences, key=lambda evidence: evidence(kept))
+    def _fit(self, square):
+        return _log_likelihood(square, self.n, self.levels)
+
+    def _of_each(self, kept):
+        """The log evidence (g,) of a set for each prior, without odds."""
+        L, z = self._solve(kept)
+        return self._fit(self.square - np.sum(z**2, axis=1)) - _log_volume(L)
+
+    def _solve(self, kept, most=64):
+        """Factors L of the posterior precisions, and L^-1 right for each."""
+        key = tuple(kept)
+        if key not in self._factors:
+            if len(self._factors) >= most:
+                self._factors.clear()
+            kept = list(kept)
+            matrices = self.precision[:, kept][:, :, kept]
+            try:
+                L = np.linalg.cholesky(matrices)
+            except np.linalg.LinAlgError:  # some need jitter
+                L = np.array([cholesky(own) for own in matrices])
+            # An inverse would magnify errors where columns depend on each other.
+            z = np.array([*map(solve_lower, L, self.right[:, kept])])
+            self._factors[key] = L, z
+        return self._factors[key]
+
+
+def _values_of_sets(kept, own, diagonal, left, right, square, volume, fit):
+    """The log evidence (m,) of sets (m, k) of the columns `own`, without their odds.
+
+    What :meth:`HighestEvidence.many` has found for one prior; -inf of columns that
+    depend on each other.
+    """
+    at = np.searchsorted(own, kept)
+    blocks = left[at[:, :, None], at[:, None, :]]
+    factors, found = _cholesky_of_each(blocks, diagonal[kept])
+    x = np.linalg.solve(factors, right[at][:, :, None])[:, :, 0]
+    values = fit(square - np.sum(x**2, axis=1)) - _log_volume(factors) - volume
+    return np.where(found, values, -np.inf)
 
 
 def linear_evidence(effects, target, root):
@@ -236,6 +271,22 @@ def small_subsets(members, sizes, most):
     return subsets
 
 
+def _scales(sizes, effects):
+    """By what columns are divided: their sizes (..., q), or more.
+
+    Products of four columns have to be numbers: those of diverging trajectories count
+    as smaller, which leaves them no less absurd.
+    """
+    most = np.finfo(float).max ** 0.125
+    return np.maximum(sizes, np.max(np.abs(effects), axis=0, initial=0.0) / most)
+
+
+def _log_likelihood(square, n, levels):
+    """That of squared residuals of n observations, with the noise that suits them."""
+    level = np.clip(square / n, *np.square(levels))
+    return -0.5 * (n * np.log(level) + square / level)
+
+
 def _half_log_volume(L, prior):
     """Half the log ratio of the determinants of posterior and prior precisions."""
     diagonals = (np.diagonal(factor, axis1=-2, axis2=-1) for factor in (L, prior))
@@ -243,10 +294,16 @@ def _half_log_volume(L, prior):
     return posterior - prior
 
 
-def _inverse_squares(L):
-    """The diagonal of the inverse of L L^T."""
-    inverse = solve_lower(L, np.eye(len(L)))
-    return np.sum(inverse**2, axis=0)
+def _costs(L, z):
+    """Rises of the loss without each column, and their posterior variances."""
+    values = solve_lower(L, z, transposed=True)
+    variances = np.sum(inverse_lower(L) ** 2, axis=0)
+    return 0.5 * values**2 / variances, variances
+
+
+def _log_volume(L):
+    """Half the log determinants (g,) of matrices with the factors L (g, k, k)."""
+    return np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), axis=1)
 
 
 def _schur(matrix, L, kept, added):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from keql._numerics.linalg import rms
+from keql._numerics.optimisation import make_no_progress
 from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.function_columns import FunctionColumns
@@ -221,7 +222,7 @@ class ElementarySearch:
         if len(values) != len(terms):
             values = np.zeros(len(terms))
         weights = self._with_slopes(terms, values)
-        last, fraction, score = np.inf, 1.0, -np.inf
+        changes, fraction, score = [], 1.0, -np.inf
         for step in range(settings.max_steps):
             here = replace(iterate, equations=self._equations(terms, weights))
             model = problem.linearise(problem.evaluate(here))
@@ -230,9 +231,11 @@ class ElementarySearch:
             problem = model.problem
             tol = self._tolerance(problem)  # of the noise that is found with the terms
             change = problem.change(here, model.solution)
-            if change > 0.9 * last:
+            if changes and change > 0.9 * changes[-1]:
                 fraction = max(fraction / 2, 1 / 16)
-            last = change
+            changes.append(change)
+            if make_no_progress(changes, settings.patience, 0.9):
+                return None
             found = model.regression.weights
             if not np.all(np.isfinite(found)):
                 return None

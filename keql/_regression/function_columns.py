@@ -36,6 +36,8 @@ class FunctionColumns:
         named = [i for i, t in enumerate(self.terms) if t is not None]
         self.singles = np.array([i for i in named if i not in self.slopes], dtype=int)
         self.pairs = np.array([i for i in named if i in self.slopes], dtype=int)
+        slopes = [self.slopes[i] for i in self.pairs.tolist()]
+        self.slopes_of_pairs = np.array(slopes, dtype=int)
 
     def is_own(self, i):
         """Whether a column is one of the terms that the problem is linearised at."""
@@ -79,9 +81,11 @@ class FunctionColumns:
         """Sets (score, positions) with a term more, the best of each kind."""
         best = {}
         for base in bases:
-            singles = np.setdiff1d(self.singles, base)
-            pairs = np.setdiff1d(self.pairs, base)
-            slopes = np.array([self.slopes[i] for i in pairs], dtype=int)
+            is_left = np.ones(len(self.terms), dtype=bool)
+            is_left[list(base)] = False
+            singles = self.singles[is_left[self.singles]]
+            pairs = self.pairs[is_left[self.pairs]]
+            slopes = self.slopes_of_pairs[is_left[self.pairs]]
             values = np.concatenate(
                 [
                     self.evidence.more(list(base), singles),
@@ -89,7 +93,7 @@ class FunctionColumns:
                 ]
             )
             added = np.concatenate([singles, pairs])
-            for j in np.argsort(-values)[:40]:
+            for j in np.argsort(-values)[:40].tolist():
                 i = int(added[j])
                 kind = self.kinds[i], base
                 if kind not in best or best[kind][0] < values[j]:

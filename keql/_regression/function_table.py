@@ -38,7 +38,8 @@ class ElementarySettings:
     tol : float. Change of the states at which steps end, relative to their size.
     part : float. The same in units of the noise, if that is more.
     patience, margin : int, float. After so many steps a set is given up whose log
-        evidence is lower than that of the best by this.
+        evidence is lower than that of the best by this; and if the least change of the
+        states in as many steps is about that of as many before.
     first_look : int. After so many it is given up if it will not come near to that by
         then, its log evidence rising twice as fast in each step.
     dispensable : float. By which the log evidence without a term, linearised, is lower

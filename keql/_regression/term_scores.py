@@ -12,7 +12,6 @@ from scipy import linalg
 from keql._numerics.subsets import (
     HighestEvidence,
     MixedOdds,
-    SubsetEvidence,
     TermOdds,
     linear_evidence,
 )
@@ -71,8 +70,10 @@ class TrajectorySearchSettings:
     part : float. The same in units of the noise, if that is more: with terms that the
         data hardly tell apart the last steps are long in coming, and say nothing.
     n_resolutions : int. How often steps in time are divided where they are too long.
-    hopeless : float. Error of predictions, in units of the standard deviation of the
-        observations, from which on the search is given up.
+    hopeless, lost : float. Error of predictions, in units of the standard deviation of
+        the observations, from which on the search is given up: of any best terms so
+        far, and of such whose steps go round, which say less of what is near. The
+        latter is `explains` of the Criteria.
     divides_early : bool. Whether steps are divided during the search, or at its end.
     tries_fewer : bool. Whether ever fewer terms are tried if the best lead nowhere.
     n_simpler : int. Of sets with fewer terms than the best one that are within the
@@ -95,6 +96,7 @@ class TrajectorySearchSettings:
     part: float = 3e-3
     n_resolutions: int = 3
     hopeless: float = 0.9
+    lost: float = 0.6
     divides_early: bool = True
     tries_fewer: bool = False
     n_simpler: int = 0
@@ -324,9 +326,7 @@ class TermScores:
         given = features @ self.single / unit, target / unit
         precisions = self._precisions(model, model.iterate.equations)
         odds = odds or self.odds
-        return HighestEvidence(
-            [SubsetEvidence(*given, np.diag(own), odds, *how) for own in precisions]
-        )
+        return HighestEvidence(*given, precisions, odds, *how)
 
     def solved(self, model, kept, to_values, equations):
         """The score of a set of terms that was solved for.
@@ -396,7 +396,8 @@ class TermSets:
                 best, highest = kept, score(kept)
         while True:
             offers = islice(self.neighbours(best, score, offered), self.n_compared)
-            offer = max(offers, key=score, default=best)
+            offers = [*offers] or [best]
+            offer = offers[int(np.argmax(score.many(offers)))]
             if not score(offer) > highest + 1e-9:
                 return best
             best, highest = offer, score(offer)

@@ -53,7 +53,8 @@ class Criteria:
         `missed`, are told: those of right ones with exact data were 1e-4 at most, and
         1.4e-2 where states between observations were found to 5e-3 only.
     nothing_missed : float. The same of trajectories if two steps find no noise, in
-        units of the size of the observations.
+        units of the size of the observations; and, whatever noise these find, up to
+        which trajectories are compared with no others.
     functions_miss : float. The same with elementary functions: those of another form
         come as near as 1e-9, with their inner parameters, where states cover a small
         range. Right ones met exact data to 1e-11, one to 3e-10 (see the developer

@@ -33,11 +33,7 @@ from keql._numerics.optimisation import (
 from keql._observations.data import left_out_errors
 from keql._regression.screening import CandidateTerms
 from keql.equation import with_few_weights
-from keql.model_selection._criteria import (
-    meets_data,
-    sees_noise,
-    unresolved_change,
-)
+from keql.model_selection._criteria import meets_data, sees_noise, unresolved_change
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit, JointFamily, fit_jointly
 from keql.model_selection._trajectory_terms import fit_trajectories
@@ -84,8 +80,7 @@ class TermSearch:
     problem : EvolutionProblem. The problem of exact states.
     candidates : CandidateTerms. The terms that the equation may have.
     n_terms : int or "auto". How many there must be.
-    solve : callable. Of an evolution problem, an iterate and a tolerance: a Result, or
-        None.
+    solve : callable. Of a problem, an iterate and a tolerance: a Result, or None.
     settings : TermSearchSettings. How far the search goes.
     only_leading : bool, default=False. Whether one of the terms has to have a
         derivative of the highest order in space.
@@ -113,16 +108,21 @@ class TermSearch:
         self.has_best_prior, self.coarse = False, None
 
     def misses_as_before(self, criteria):
-        """Whether exact data are missed as much as on a coarse grid, with equal terms.
+        """Whether exact data are missed as on a coarse grid, by equal terms.
 
-        Then the grid is not what is missing, and to compare sets of terms once more on
-        the finer one leads to the same.
+        Then the grid is not what is missing, and to compare sets of terms on the finer
+        one leads to the same. So it does if steps do not converge there, though a finer
+        grid changes the coarse states by less than they miss.
         """
-        if self.coarse is None or self.best is None or sees_noise(self.problem.learned):
+        coarse = self.coarse
+        if coarse is None or sees_noise(self.problem.learned):
             return False
-        noise, before = _noise_of(self.best), _noise_of(self.coarse)
-        as_before = np.any(noise > criteria.clearly_better * before)
-        return self._misses(self.best, criteria) and bool(as_before)
+        if self.best is None:
+            _, change = coarse.model.problem.resolution(coarse.solution)
+            return self._misses(coarse, criteria) and change < criteria.unresolved
+        least = criteria.clearly_better * _noise_of(coarse)
+        misses = self._misses(self.best, criteria)
+        return misses and bool(np.any(_noise_of(self.best) > least))
 
     def first_states(self, start, criteria):
         """States from which sets are compared first: those of a first iterate.
@@ -133,13 +133,13 @@ class TermSearch:
         coarse = self.coarse
         if coarse is None or self.best or self._misses(coarse, criteria):
             return start.states
-        known = coarse.model.problem, coarse.solution
-        return self.problem.interpolate_from(*known).states
+        given = coarse.model.problem, coarse.solution
+        return self.problem.interpolate_from(*given).states
 
     def _misses(self, result, criteria):
         """Whether data are missed by far more than two steps miss them."""
-        noise = self.problem.learned.observation_noise
-        return bool(np.any(_noise_of(result) > criteria.interpolated * noise))
+        limit = criteria.interpolated * self.problem.learned.observation_noise
+        return bool(np.any(_noise_of(result) > limit))
 
     def on(self, problem, only_leading=False):
         """The search anew, for a problem on another grid."""

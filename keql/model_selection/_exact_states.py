@@ -19,17 +19,16 @@ from keql.model_selection._criteria import (
     predicts_within_noise,
     sees_noise,
 )
-from keql.model_selection._evolution_terms import (
-    are_many,
-    fit_hypothesis,
-)
+from keql.model_selection._evolution_terms import are_many, fit_hypothesis
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import (
     fit_elementary,
     fit_from_wave,
     fit_repeated,
+    leads_nowhere,
     or_from_diffusion,
     or_more_terms,
+    or_simpler,
 )
 from keql.model_selection._starts._annealing import compare_lengths, impose_gradually
 from keql.model_selection._state_kernels import compare_kernels, warm_start
@@ -47,7 +46,8 @@ class ExactSearch:
     context : Context. How problems are solved.
 
     not_tried : list of (str, str). Names of hypotheses, and why they were left out.
-    direct : dict. By name of hypothesis, two steps and the Fit from there, or None.
+    direct, spread : dict. By name of hypothesis, two steps and the Fit from there, or
+        None; and the Fit from there or from a diffusion, or None.
     wave : Fit or None. Exact states of a single travelling wave, if data are of one.
     spreads : bool. Whether a diffusion has led to better states, or may.
     """
@@ -57,7 +57,7 @@ class ExactSearch:
         self.criteria, self.known = context.criteria, (two_step, context.criteria)
         self.size = PredictionScale(two_step.observations).size
         self.table, self.agreed, self.spreads = table, False, True
-        self.direct, self.wave, self.so_far = {}, None, None
+        self.direct, self.spread, self.wave, self.so_far = {}, {}, None, None
         self.tries_noise, self.is_driven = False, False
         self.found = {}  # what was found of families of joint problems
         self.compared = []  # hypotheses, and results that were compared with theirs
@@ -284,11 +284,12 @@ class ExactSearch:
     def _or_more_terms(self, fit, rows, wider):
         """Trajectories that predict as well as noise allows, or others with more terms.
 
-        By their evidence: errors of prediction hardly tell terms within the noise. The
-        wider hypotheses are less probable before data are seen.
+        By their evidence: errors of prediction hardly tell terms within noise, of which
+        there may be none. The wider hypotheses are less probable before data are seen.
         """
         names = [row.name for row in (*rows, *wider)]
-        if fit.hypothesis.name not in names:  # elementary functions
+        is_met = fit.error < self.criteria.nothing_missed * self.size
+        if is_met or fit.hypothesis.name not in names:  # elementary functions
             return fit
         place = names.index(fit.hypothesis.name)
         higher = [row for row in rows[place + 1 :] if row.n_terms is not None]
@@ -426,44 +427,40 @@ class ExactSearch:
             self.leave_out([row], "a simpler equation predicts well")
             return best
         other = self._exact_from_anywhere(row.hypothesis)
-        if not (best and other):
-            return best or other
-        is_better = other.error < self.criteria.clearly_better * best.error
+        clearly = self.criteria.clearly_better
+        is_better = not best or (other and other.error < clearly * best.error)
         return other if is_better else best
 
     def _exact_from_two_steps(self, *rows):
         """Exact states from those of two steps if they predict well; or None.
 
         Of terms that are chosen, cubic ones and those in the coordinates, in the order
-        of the rows, are tried before other states are looked for, which takes longer;
-        before the last row elementary functions, which take less, if one is `near`.
+        of the rows, are tried before other states are looked for, which takes longer,
+        unless those of two steps lead nowhere; before the last row elementary
+        functions, which take less, if one is `near`.
         """
+        exact = not sees_noise(self.two_step)
         for i, row in enumerate(rows):
             if row.why_not or (i and row.hypothesis.n_terms is None):
                 continue
-            if i == len(rows) - 1 and not sees_noise(self.two_step):
+            if i == len(rows) - 1 and exact:
                 near = self.criteria.approximate * self.size
                 fit = self._or_functions(self.so_far, near)
                 if fit and (fit.result.interrupted or meets_data(fit, *self.known)):
                     return fit
-            _, fit = self._from_two_steps(row.hypothesis)
+            two_step, fit = self._from_two_steps(row.hypothesis)
+            if i == 0 and exact and leads_nowhere(fit, two_step, self.in_doubt):
+                fit = self._exact_from_anywhere(row.hypothesis)
             if fit and fit.result.interrupted:
                 return fit
             if fit and meets_data(fit, *self.known):
-                left = rows[i + 1 : -1] if sees_noise(self.two_step) else rows[i + 1 :]
+                left = rows[i + 1 :] if exact else rows[i + 1 : -1]
                 self.leave_out(left, "a simpler equation predicts well")
-                return self._or_simpler(fit, rows[0]) if i else fit
+                if i == 0:
+                    return fit
+                given = rows[0].hypothesis, self.two_steps(rows[0].hypothesis)
+                return or_simpler(fit, *given, self.context)
         return None
-
-    def _or_simpler(self, fit, row):
-        """Exact states, or those of a simpler hypothesis, found from them."""
-        two_step = self.two_steps(row.hypothesis)
-        learned = replace(fit.learned, equations=two_step.equations)
-        given = row.hypothesis, two_step, self.context, learned
-        other = or_stopped(fit, fit_hypothesis, *given)
-        if other is not None and other.result.interrupted:
-            return fit.stopped(other.result.stop)
-        return other if other and meets_data(other, *self.known) else fit
 
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor.
@@ -473,10 +470,13 @@ class ExactSearch:
         two_step, best = self._from_two_steps(hypothesis)
         if (best and meets_data(best, *self.known)) or not self.spreads:
             return best
-        known = self.so_far
-        found = or_from_diffusion(best, two_step, hypothesis, self.context)
-        self.spreads = not (found and known) or found.error < known.error
-        return self._keep(found)
+        if hypothesis.name not in self.spread:
+            found = or_from_diffusion(best, two_step, hypothesis, self.context)
+            self.spread[hypothesis.name] = self._keep(found)
+        found, known = self.spread[hypothesis.name], self.so_far
+        is_better = found is not best and found and found.error <= known.error
+        self.spreads = found is None or is_better
+        return found
 
     def _from_two_steps(self, hypothesis):
         """The two-step solution of a hypothesis, and a Fit from there or None."""

@@ -11,7 +11,7 @@ from keql._joint.assembly import joint_basis
 from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Damping, Stop
-from keql._numerics.subsets import HighestEvidence, SubsetEvidence
+from keql._numerics.subsets import HighestEvidence
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.term_scores import (
     TermSets,
@@ -31,6 +31,8 @@ class TermCriteria:
         standard errors.
     hopeless : float. Where their number is open, terms are taken out until the loss is
         this many times that with all terms.
+    patience : int. Or until so many fits in a row predict worse than that with all
+        terms: such fits are not chosen, and after two there was a better one once.
     damping : float. The first damping after a term is taken out, relative to the loss:
         the states are near.
     few : int. Of more terms than this several are taken out at once, as long as each of
@@ -49,6 +51,7 @@ class TermCriteria:
     worse: float = 2.0
     significant: float = 2.0
     hopeless: float = 1e3
+    patience: int = 3
     damping: float = 1e-6
     few: int = 12
     tol: float = 1e-4
@@ -203,12 +206,16 @@ class _Path:
         return polished
 
     def _is_decided(self):
-        """Whether fewer terms of a system would not be chosen whatever they come to."""
-        if not (self.table.is_open and self.table.is_system):
+        """Whether fewer terms would not be chosen whatever they come to."""
+        if not self.table.is_open:
             return False
         if self.within_noise and self._first_rise() is not None:
             return True
-        return _is_worse(self.errors[-1], self.errors[0], self.criteria)
+        n = 1 if self.table.is_system else self.criteria.patience
+        given = self.errors[0], self.criteria
+        return len(self.errors) > n and all(
+            _is_worse(errors, *given) for errors in self.errors[-n:]
+        )
 
     def _first_rise(self):
         return first_rise(*self._figures())
@@ -482,10 +489,8 @@ class _ByEvidence:
         units = np.sqrt(np.sum(values**2, axis=0)) / np.array(scales)[groups]
         units = np.maximum(units, np.finfo(float).tiny)
         given = effects @ self.single, target
-        precisions = [np.diag((units / size) ** 2) for size in self.prior.sizes]
-        return HighestEvidence(
-            [SubsetEvidence(*given, own, self.odds) for own in precisions]
-        )
+        precisions = [(units / size) ** 2 for size in self.prior.sizes]
+        return HighestEvidence(*given, precisions, self.odds)
 
     def chosen(self, first, odds):
         """The best set if it beats the first one by log odds, or has fewer terms.

@@ -165,9 +165,8 @@ class _Search:
                 family, kernels = other, others
         if exact is not None and not self.exact.in_doubt(exact.error):
             if kernels[0].error > self.criteria.clearly_better * exact.error:
-                self.exact.leave_out(
-                    [first, cubic, varying], "exact states predict better"
-                )
+                reason = "exact states predict better"
+                self.exact.leave_out([first, cubic, varying], reason)
                 return Selection(exact=exact)
         self.so_far = best = self._with_best_kernel(family, kernels)
         if family.hypothesis is first.hypothesis and not cubic.why_not:
@@ -221,7 +220,7 @@ class _Search:
         do not predict within the noise; and state kernels are compared as for a single
         equation where predictions are poor.
         """
-        _, _, first, cubic, varying = self.table[:5]
+        first, cubic, varying = self.table[2:5]
         self.exact.leave_out([varying], "it is tried for single equations only")
         family, start = self._imposed(first.hypothesis)
         other = None
@@ -314,8 +313,7 @@ class _Search:
             return best
         two_step = self.exact.two_steps(row.hypothesis)
         family = JointFamily(two_step, row.hypothesis, self.context)
-        kernel, values = fit.two_step.state_kernel, fit.result.solution.values
-        other = fit_jointly(family, *family.at(kernel, values))
+        other = self._with_fewer_terms_if_better(fit, family)
         if other.result.interrupted:
             return replace(best, joint=fit.stopped(other.result.stop))
         fewer = other.n_weights < fit.n_weights
@@ -324,6 +322,23 @@ class _Search:
         if clearly * other.error < fit.error:
             best = replace(best, alternative=other)
         return replace(best, joint=fit)
+
+    def _with_fewer_terms_if_better(self, fit, family):
+        """The joint fit of a wider equation, from the states of a fit.
+
+        A true one predicts exact data clearly better with all of its terms already:
+        those of another one are not taken out, which takes long.
+        """
+        given = fit.two_step.state_kernel, fit.result.solution.values
+        two_step, problem, start = family.at(*given)
+        if not sees_noise(self.two_step) and family.hypothesis.n_terms is not None:
+            everything = replace(family.hypothesis, n_terms=None)
+            whole = JointFamily(two_step, everything, self.context)
+            other = fit_jointly(whole, two_step, problem, start)
+            if other.result.interrupted or not self._is_clearly_better(other, fit):
+                return other
+            start = other.result.solution
+        return fit_jointly(family, two_step, problem, start)
 
     def _or_varying(self, best, row):
         """A selection, or one with varying coefficients if it is clearly better."""
@@ -358,9 +373,8 @@ class _Search:
             if family.hypothesis.equation_noise is None and self._is_worth_more(best):
                 best, noise = self._or_less_noise(family, best)
             if self._is_worth_more(best):
-                best = self._or_kernel_of_two_steps(
-                    replace(family, equation_noise=noise), best
-                )
+                own = replace(family, equation_noise=noise)
+                best = self._or_kernel_of_two_steps(own, best)
             if self._is_worth_more(best):
                 best = self._or_held_equation(family, best)
             joint = best.joint.with_residual_dispersion(self.criteria)
@@ -477,12 +491,8 @@ class _Search:
         than at its own level of noise.
         """
         fit = best.joint
-        held = JointFamily(
-            fit.two_step,
-            family.hypothesis,
-            self.context,
-            unknown_part=fit.unknown_part(self.criteria),
-        )
+        given = fit.two_step, family.hypothesis, self.context
+        held = JointFamily(*given, unknown_part=fit.unknown_part(self.criteria))
         kernels = compare_kernels(held, fit.result.solution.values)
         start = warm_start(kernels[0], held)
         states = refit_states(fit, *start[:3], self.context)

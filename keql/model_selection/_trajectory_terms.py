@@ -24,7 +24,7 @@ from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._joint.assembly import joint_basis, joint_weights
 from keql._numerics.linalg import rms, size_or_one
-from keql._numerics.optimisation import RelaxedSteps, keep_best, minimise
+from keql._numerics.optimisation import RelaxedSteps, Stop, keep_best, minimise
 from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.elementary import with_digits
@@ -270,10 +270,10 @@ class _TermSearch:
     def _is_hopeless(self):
         """Whether the best terms so far do not predict at all."""
         observations = self.problem.learned.observations
-        errors = left_out_errors(self.best.model, observations)
-        return (
-            rms(errors) > self.settings.hopeless * PredictionScale(observations).spread
-        )
+        error = rms(left_out_errors(self.best.model, observations))
+        goes_round = self.best.stop is Stop.NO_PROGRESS
+        limit = self.settings.lost if goes_round else self.settings.hopeless
+        return error > limit * PredictionScale(observations).spread
 
     def refresh(self):
         """Search again with the best prior of boundary values, while there is another.
@@ -371,7 +371,8 @@ class _TermSearch:
         before, first = self.score, self.sets.best(score)
         others = self.sets.neighbours(self.kept, score)
         others = (o for o in others if tuple(o) not in self.tried and o != first)
-        ranked = [(score(o), o) for o in islice(others, self.settings.n_compared)]
+        others = [*islice(others, self.settings.n_compared)]
+        ranked = [*zip(score.many(others).tolist(), others, strict=True)]
         ranked += self._with_few_terms(score, [first, *(o for _, o in ranked)])
         ranked, here = sorted(ranked, reverse=True), score(self.kept)
         nearest = [here, *(each for each, _ in ranked[:1])]
@@ -400,10 +401,13 @@ class _TermSearch:
             rest = [i for i in self.kept if table.groups[i] != e]
             sizes = [fewest] if table.is_fixed(e) else range(1, len(own) + 1)
             subsets = small_subsets(own, sizes, self.settings.n_small)
-            sets = (tuple(sorted([*rest, *subset])) for subset in subsets)
-            ranked += zip(score.many(subsets, rest), sets, strict=True)
-        left = [pair for pair in sorted(ranked, reverse=True) if pair[1] not in tried]
-        return [(value, [*kept]) for value, kept in left[: self.settings.n_compared]]
+            values = score.many(subsets, rest)
+            n_best = self.settings.n_compared + len(tried)
+            best = np.argsort(-values, kind="stable")[:n_best]
+            sets = (tuple(sorted([*rest, *subsets[k]])) for k in best)
+            pairs = zip(values[best].tolist(), sets, strict=True)
+            ranked += [(value, [*kept]) for value, kept in pairs if kept not in tried]
+        return sorted(ranked, reverse=True)[: self.settings.n_compared]
 
     def _within(self, ranked, highest):
         """The sets of (score, set), best first, that are within the margin."""

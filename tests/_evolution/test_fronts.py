@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy.special import logsumexp, softmax
 
 from keql import TwoStepKEqL
 from keql._evolution.forecast import EvolvedState, Forecast
+from keql._evolution.fronts import descent
 from keql._evolution.fronts.descent import (
     FollowingSettings,
     are_steep,
@@ -260,6 +262,24 @@ def test_states_that_are_not_more_likely_are_given_up(problem, coarse):
         problem, coarse, np.inf, settings, (30, 60), lambda *_: True
     )
     assert stopped.interrupted
+
+
+@pytest.mark.parametrize("losses, n", [((5.0, 7.0), 2), ((9.0, 8.0, 7.0, 6.0), 4)])
+def test_states_that_become_less_likely_are_given_up_at_once(
+    losses, n, problem, coarse, monkeypatch
+):
+    """Others when the patience ends: they are no more likely than they have to be."""
+    tried = []
+
+    def step(problem, iterate, control, max_iter, report):
+        model = SimpleNamespace(problem=problem, loss=losses[len(tried)])
+        tried.append(model)
+        return Result(iterate, 0.0, model)
+
+    monkeypatch.setattr(descent, "minimise", step)
+    settings = FollowingSettings(patience=4)
+    assert follow_states(problem, coarse, 0.0, settings, (30, 60)) is None
+    assert len(tried) == n
 
 
 def test_only_states_at_the_limit_of_their_grid_are_steep(problem, coarse):

@@ -12,6 +12,7 @@ from keql._numerics.optimisation import (
     Damping,
     FullSteps,
     Interruption,
+    RelaxedSteps,
     Stop,
     minimise_by_scoring,
 )
@@ -484,3 +485,51 @@ def test_scoring_finds_the_minimum_within_bounds_of_a_quadratic(seed):
 def test_small_steps_that_do_not_end_have_converged(changes, stop, expected):
     control = FullSteps(0.01, changes=changes)
     assert control.settled_or(stop, 10.0) is expected
+
+
+class Circling:
+    """A problem and its own model, whose full steps change it by what is given."""
+
+    def __init__(self, changes):
+        self.changes, self.fractions = iter(changes), []
+        self.problem, self.evaluation = self, SimpleNamespace(iterate=0.0, loss=1.0)
+
+    def evaluate(self, iterate):
+        return self.evaluation
+
+    def linearise(self, evaluation):
+        return self
+
+    def step(self, damping):
+        return 1.0, 0.0
+
+    def change(self, before, after):
+        return next(self.changes)
+
+    def interpolate(self, start, end, fraction):
+        self.fractions.append(fraction)
+        return fraction * end
+
+
+@pytest.mark.parametrize(
+    "falling, stop, n_iter",
+    [
+        (1.0, Stop.NO_PROGRESS, 8),
+        (0.98, Stop.NO_PROGRESS, 8),  # to 0.92 in four steps
+        (0.95, Stop.CONVERGED, 91),  # slowly
+    ],
+)
+def test_steps_that_go_round_are_given_up(falling, stop, n_iter):
+    problem = Circling(1.0 * falling ** np.arange(200))
+    control = RelaxedSteps(1e-2, patience=4)
+    result = optimisation.minimise(problem, 0.0, control, max_iter=150)
+    assert (result.stop, result.n_iter) == (stop, n_iter)
+    assert min(problem.fractions) == 1 / 16
+
+
+def test_steps_that_find_their_way_late_are_not_given_up():
+    """As around a cycle that they leave before the patience ends."""
+    changes = [*10 * [1.0], *(0.1 ** np.arange(5))]
+    control = RelaxedSteps(1e-3, patience=8)
+    result = optimisation.minimise(Circling(changes), 0.0, control, max_iter=150)
+    assert result.converged and result.n_iter == 15

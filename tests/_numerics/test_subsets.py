@@ -31,6 +31,11 @@ def regression():
     return effects, target, root.T @ root
 
 
+def of_one_prior(effects, target, prior, *how):
+    """The highest of one evidence, that of independent coefficients."""
+    return HighestEvidence(effects, target, [np.diag(prior)], *how)
+
+
 def evidence_of(effects, target, prior, kept, levels):
     """From the normal distribution of the target, with the best level of noise."""
     own, precision = effects[:, kept], prior[np.ix_(kept, kept)]
@@ -57,7 +62,7 @@ def test_evidence_is_that_of_the_target(regression, kept, levels):
 @pytest.mark.parametrize("levels", LEVELS)
 @pytest.mark.parametrize("kept", [[1, 7], [2, 3, 7], [0, 1, 4, 5, 6, 7]])
 def test_neighbours_are_sets_with_their_own_evidence(regression, kept, levels):
-    score = SubsetEvidence(*regression, TermOdds(KINDS), levels)
+    score = of_one_prior(*regression, TermOdds(KINDS), levels)
     added = np.setdiff1d(np.arange(8), kept)
     table = score.neighbours(kept, added)
     for i, out in enumerate([*kept, None]):
@@ -81,6 +86,10 @@ def test_coefficients_and_costs(regression):
 
     values, loss = solve(kept)
     np.testing.assert_allclose(score.values(kept), values, rtol=1e-6)
+    prior = np.diag(np.diag(prior))
+    score = of_one_prior(effects, target, prior, TermOdds(KINDS))
+    values, loss = solve(kept)
+    np.testing.assert_allclose(score.values(kept), values, rtol=1e-6)
     without = [solve([i for i in kept if i != j])[1] - loss for j in kept]
     np.testing.assert_allclose(score.costs(kept), without, rtol=1e-6)
 
@@ -98,7 +107,7 @@ def test_odds_with_a_term_more_or_less():
 def test_many_sets_at_once():
     rng = np.random.default_rng(3)
     effects, target = rng.normal(size=(20, 6)), rng.normal(size=20)
-    score = SubsetEvidence(effects, target, np.eye(6), TermOdds(np.zeros(6, dtype=int)))
+    score = of_one_prior(effects, target, np.eye(6), TermOdds(np.zeros(6, dtype=int)))
     sets = [*small_subsets(range(6), range(1, 7), 100)]
     assert len(sets) == 63
     one_by_one = [score(list(kept)) for kept in sets]
@@ -111,7 +120,7 @@ def test_many_sets_at_once():
 @pytest.mark.parametrize("rest", [(), (0, 7), (7, 5, 3)])
 def test_many_sets_beside_columns_that_all_have(regression, rest):
     effects, target, prior = regression
-    score = SubsetEvidence(effects, target, prior, TermOdds(KINDS), LEVELS[0])
+    score = of_one_prior(effects, target, prior, TermOdds(KINDS), LEVELS[0])
     sets = [own for size in range(4) for own in combinations([1, 2, 4, 6], size)]
     expected = [score(sorted([*rest, *own])) for own in sets]
     np.testing.assert_allclose(score.many(sets, rest), expected, rtol=1e-8)
@@ -122,7 +131,7 @@ def test_sets_of_columns_that_depend_on_each_other_have_an_evidence():
     effects = rng.standard_normal((12, 4)) * 1e9
     effects = np.column_stack([effects, effects[:, 0] + effects[:, 1]])
     odds = TermOdds(np.zeros(5))
-    score = SubsetEvidence(effects, effects[:, 2], np.eye(5), odds, LEVELS[0])
+    score = of_one_prior(effects, effects[:, 2], np.eye(5), odds, LEVELS[0])
     best, other = score.many([(2,), (0, 1, 4)])
     assert np.isfinite(other) and best > other + 20
 
@@ -131,10 +140,10 @@ def test_sets_without_an_evidence_are_none():
     """As rounding errors leave them, negative definite; the other sets keep theirs."""
     rng = np.random.RandomState(1)
     effects = rng.standard_normal((12, 4))
-    score = SubsetEvidence(effects, effects[:, 2], np.eye(4), TermOdds(np.zeros(4)))
+    score = of_one_prior(effects, effects[:, 2], np.eye(4), TermOdds(np.zeros(4)))
     sets = [(0, 1), (0, 3), (2,)]
     before = score.many(sets)
-    score.precision[3, 3] = -1.0
+    score.precision[0, 3, 3] = -1.0
     found = score.many(sets)
     assert found[1] == -np.inf
     np.testing.assert_allclose(found[[0, 2]], before[[0, 2]], rtol=1e-12)
@@ -147,7 +156,7 @@ def test_sets_that_nearly_depend_on_columns_that_all_have():
     near = shared @ rng.standard_normal((3, 4)) + 1e-12 * rng.standard_normal((40, 4))
     effects, target = 1e12 * np.hstack([shared, near]), rng.standard_normal(40)
     odds = TermOdds(np.zeros(7, dtype=int))
-    score = SubsetEvidence(effects, target, np.eye(7), odds)
+    score = of_one_prior(effects, target, np.eye(7), odds)
     sets = [*combinations(range(3, 7), 3)]
     assert np.all(np.isfinite(score.many(sets, rest=(0, 1, 2))))
 
@@ -162,19 +171,28 @@ def test_the_highest_evidence_is_that_of_the_prior_that_suits_a_set():
     rng = np.random.default_rng(3)
     effects, target = rng.normal(size=(20, 6)), 10 * rng.normal(size=20)
     odds = TermOdds(np.zeros(6, dtype=int))
-    each = [SubsetEvidence(effects, target, np.eye(6) / s**2, odds) for s in (0.1, 9)]
-    score = HighestEvidence(each)
-    sets = [*small_subsets(range(6), range(1, 7), 100)]
+    precisions = [np.full(6, 1 / s**2) for s in (0.1, 9)]
+    each = [SubsetEvidence(effects, target, np.diag(own), odds) for own in precisions]
+    score = HighestEvidence(effects, target, precisions, odds)
+    sets = [*small_subsets(range(6), range(7), 100)]
     expected = [max(one([*kept]) for one in each) for kept in sets]
     np.testing.assert_allclose([score([*kept]) for kept in sets], expected)
     np.testing.assert_allclose(score.many(sets), expected)
     kept, added = [0, 3, 4], [1, 2, 5]
+    others = [*small_subsets(added, range(4), 100)]
+    expected = [max(one([*kept, *more]) for one in each) for more in others]
+    np.testing.assert_allclose(score.many(others, kept), expected)
     table = score.neighbours(kept, added)
+    for i, j in np.ndindex(table.shape):
+        own = [*kept[:i], *kept[i + 1 :], *added[j : j + 1]]
+        assert table[i, j] == pytest.approx(max(one(own) for one in each))
     np.testing.assert_allclose(table[:-1, -1], score.less(kept))
     assert table[0, 1] == pytest.approx(score([2, 3, 4]))
     best = max(each, key=lambda one: one(kept))
-    np.testing.assert_array_equal(score.values(kept), best.values(kept))
-    np.testing.assert_array_equal(score.costs(kept), best.costs(kept))
+    np.testing.assert_allclose(score.values(kept), best.values(kept))
+    rises = [of_one_prior(effects, target, np.diag(own), odds) for own in precisions]
+    chosen = int(each[1] is best)
+    np.testing.assert_allclose(score.costs(kept), rises[chosen].costs(kept))
 
 
 def test_linear_evidence_is_that_of_the_target(regression):
@@ -215,7 +233,9 @@ def test_columns_of_diverging_trajectories_overflow_nowhere():
     target, odds = rng.standard_normal(10), TermOdds(np.full(5, -1))
     evidence = SubsetEvidence(effects, target, np.eye(5), odds)
     assert evidence([0, 1, 2, 3, 4]) < evidence([0, 1, 2]) - 50 < evidence([0, 1]) - 100
-    table = evidence.neighbours([0, 1], np.array([2, 3, 4]))
+    more = evidence.more([0, 1], np.array([2, 3, 4]))
+    assert more[1] == pytest.approx(evidence([0, 1, 3]))
+    table = of_one_prior(effects, target, np.eye(5), odds).neighbours([0, 1], [2, 3, 4])
     assert table[-1, 1] == pytest.approx(evidence([0, 1, 3]))
     pairs = evidence.more_pairs([0], np.array([1, 3]), np.array([2, 4]))
     assert pairs == pytest.approx([evidence([0, 1, 2]), evidence([0, 3, 4])])

@@ -250,3 +250,27 @@ def test_exact_data_that_are_missed_alike_are_not_searched_again(levels, again):
     assert search.misses_as_before(Criteria()) != again
     learned.observation_noise = np.array([1e-2])  # of noisy data
     assert not search.misses_as_before(Criteria())
+
+
+@pytest.mark.parametrize("change, again", [(0.1, False), (10.0, True), (np.nan, True)])
+def test_a_finer_grid_is_left_if_it_would_not_change_what_is_missed(change, again):
+    """Steps with the terms of the coarse grid did not converge there.
+
+    The change of the coarse states on a finer grid is in units of what they miss.
+    """
+    observations = SimpleNamespace(sizes=lambda: np.array([1.0]))
+    learned = SimpleNamespace(
+        observation_noise=np.array([1e-5]), observations=observations
+    )
+    search = TermSearch.__new__(TermSearch)
+    search.problem, search.best = SimpleNamespace(learned=learned), None
+    prior = SimpleNamespace(noise=1e-2)
+    on_coarse = SimpleNamespace(prior=prior, resolution=lambda _: ("", change))
+    search.coarse = SimpleNamespace(
+        model=SimpleNamespace(problem=on_coarse), solution=None
+    )
+    assert search.misses_as_before(Criteria()) != again
+    prior.noise = 3e-5  # data are met there
+    assert not search.misses_as_before(Criteria())
+    search.coarse = None
+    assert not search.misses_as_before(Criteria())

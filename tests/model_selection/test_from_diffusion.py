@@ -1,6 +1,7 @@
 """Equations that grow from a diffusion where no other start leads to them."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from keql.datasets import make_burgers
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.model_selection import _from_diffusion
-from keql.model_selection._from_diffusion import or_more_terms
+from keql.model_selection._evolution_terms import CandidateTerms
+from keql.model_selection._from_diffusion import leads_nowhere, or_more_terms
+from keql.model_selection._starts import _diffusion
 from keql.operators import parse_operator
 
 SETTINGS = {
@@ -71,6 +74,51 @@ def test_sign_and_units_do_not_matter():
 def test_all_terms_are_kept_if_none_is_to_go(two_step):
     equation = grow(two_step).learned.equation
     assert len(equation.terms()) == len(FEW)
+
+
+def test_what_is_carried_along_leads_nowhere(two_step, grown):
+    """If it predicts poorly; an equation of what spreads says where others are."""
+
+    def poor(error):
+        return error > 0.1
+
+    def fit(place, error):
+        equation = CandidateTerms(two_step.equation).with_values([place], np.ones(1))
+        result = SimpleNamespace(solution=SimpleNamespace(equation=equation))
+        return SimpleNamespace(error=error, problem=grown.problem, result=result)
+
+    names = list(CandidateTerms(two_step.equation).exponents.sum(axis=1))
+    assert names.count(1) == 1  # u_xx alone is of degree one
+    spreads = names.index(1)
+    carried = next(i for i in range(3) if i != spreads)
+    assert leads_nowhere(None, two_step, poor)
+    assert leads_nowhere(fit(carried, 0.2), two_step, poor)
+    assert not leads_nowhere(fit(carried, 0.05), two_step, poor)
+    assert not leads_nowhere(fit(spreads, 0.2), two_step, poor)
+
+
+@pytest.mark.parametrize(
+    "error, sees, taken",
+    [(1e-6, False, True), (0.5, False, False), (1e-6, True, False)],
+)
+def test_a_pair_whose_fronts_are_followed_is_the_last(
+    error, sees, taken, two_step, grown, monkeypatch
+):
+    """If exact data are met then; else terms are searched on the grid that stays."""
+    asked, followed = [], SimpleNamespace(result=SimpleNamespace(interrupted=False))
+
+    def follow(fit, learned, context):
+        asked.append(fit)
+        return followed if len(asked) == 1 else fit
+
+    monkeypatch.setattr(_diffusion, "or_followed", follow)
+    monkeypatch.setattr(_diffusion, "sees_noise", lambda _: sees)
+    monkeypatch.setattr(_diffusion, "meets_data", lambda *_: error < 0.1)
+    found = grow(two_step, "auto")
+    assert (found is followed) == (taken or sees)
+    assert len(asked) == (1 if taken or sees else 2)
+    pair = not sees
+    assert (len(asked[0].terms_path) == 0) == pair, "no set of terms was compared yet"
 
 
 @pytest.mark.parametrize(

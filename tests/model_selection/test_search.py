@@ -303,6 +303,10 @@ class FakeFamily:
         return None, None
 
 
+def predicts_poorly(fit, two_step, in_doubt):
+    return fit is None or in_doubt(fit.error)
+
+
 def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     """A search whose fits come from its family, and exact states from a list."""
     exact, tries = iter(exact), []
@@ -324,8 +328,9 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_exact_states, "fit_hypothesis", lambda *_: next(exact, None))
     monkeypatch.setattr(_exact_states, "fit_from_wave", lambda *_: None)
     monkeypatch.setattr(_exact_states, "or_more_terms", lambda fit, *_: fit)
+    monkeypatch.setattr(_exact_states, "leads_nowhere", predicts_poorly)
     monkeypatch.setattr(_exact_states, "meets_data", predicts_within_noise)
-    monkeypatch.setattr(ExactSearch, "_or_simpler", lambda _, fit, row: fit)
+    monkeypatch.setattr(_exact_states, "or_simpler", lambda fit, *_: fit)
     monkeypatch.setattr(ExactSearch, "_or_functions", lambda _, fit: fit)
     monkeypatch.setattr(_exact_states, "replace", with_changes)
     monkeypatch.setattr(_search, "replace", with_changes)
@@ -510,7 +515,7 @@ def test_a_wider_equation_is_taken_if_clearly_better(errors, chosen, monkeypatch
 
     Errors are in units of the size of the observations.
     """
-    search, _ = make_search(monkeypatch)
+    search, _ = make_search(monkeypatch, [Found(0.05)])  # from two steps
     *rows, functions, driven = search.exact.table
     functions = replace(functions, why_not="not of these")
     search.exact.table = [*rows, functions, driven]
@@ -524,7 +529,12 @@ def test_a_wider_equation_is_taken_if_clearly_better(errors, chosen, monkeypatch
 
 @pytest.mark.parametrize(
     "errors, chosen, grown",
-    [((0.001,), 0, 0), ((0.1, 0.001), 1, 0), ((0.1, 0.09), 0, 1), ((0.1, 0.05), 1, 1)],
+    [
+        ((0.001,), 0, 0),
+        ((0.09, 0.001), 1, 0),
+        ((0.09, 0.08), 0, 1),
+        ((0.09, 0.05), 1, 1),
+    ],
 )
 def test_cubic_terms_are_tried_before_other_starts(errors, chosen, grown, monkeypatch):
     """A diffusion that led to nothing better is not begun with again."""
@@ -545,8 +555,24 @@ def test_cubic_terms_are_tried_before_other_starts(errors, chosen, grown, monkey
     assert asked == found[:grown]
 
 
+@pytest.mark.parametrize("poor", [0.2, None])
+def test_other_starts_come_first_where_two_steps_lead_nowhere(poor, monkeypatch):
+    """Cubic terms are left out if exact data are met from a diffusion."""
+    names = "quadratic", "cubic", "joint", "varying", "functions", "driven"
+    first = None if poor is None else Found(poor)
+    search, _ = make_search(monkeypatch, [first, Found(0.0)])
+    search.exact.table = [
+        Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")
+        for i, name in enumerate(names)
+    ]
+    grown = Found(0.001)
+    monkeypatch.setattr(_exact_states, "or_from_diffusion", lambda *_: grown)
+    assert search.exact._exact_states() is grown
+    assert ("cubic", "a simpler equation predicts well") in search.exact.not_tried
+
+
 def test_cubic_terms_grow_where_quadratic_ones_have_grown(monkeypatch):
-    found, better = [Found(0.1), Found(0.09)], [Found(0.08), Found(0.02)]
+    found, better = [Found(0.09), Found(0.085)], [Found(0.08), Found(0.02)]
     search, _ = make_search(monkeypatch, found)
     search.exact.table = [
         Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")
@@ -572,6 +598,26 @@ def test_a_diffusion_that_leads_to_less_than_cubic_terms_is_left(monkeypatch):
     monkeypatch.setattr(_exact_states, "or_from_diffusion", lambda *_: next(grown))
     assert search.exact._exact_states().error == 0.06  # no cubic one is clearly better
     assert next(grown).error == 0.01  # not looked for
+
+
+@pytest.mark.parametrize("error, n_tried", [(1e-9, 0), (1e-3, 1)])
+def test_what_meets_exact_data_is_compared_with_no_more_terms(
+    error, n_tried, monkeypatch
+):
+    """Also where two steps, which know no equation, take a part of them for noise."""
+    search, _ = make_search(monkeypatch)
+    search.exact.two_step.observation_noise = np.array([0.1])
+    rows, tried, fit = (
+        [Hypothesis(n_terms="auto", name=n) for n in "ab"],
+        [],
+        Found(error),
+    )
+    fit.hypothesis, fit.is_driven = rows[0], False
+    monkeypatch.setattr(search.exact, "two_steps", lambda row: tried.append(row))
+    monkeypatch.setattr(_exact_states, "fit_trajectories", lambda *_: None)
+    search.exact.table[4:5] = [replace(search.exact.table[4], why_not="not of these")]
+    assert search.exact._or_more_terms(fit, rows, []) is fit
+    assert len(tried) == n_tried
 
 
 def test_what_joint_problems_say_is_found_once(monkeypatch):

@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +13,14 @@ from keql import Equation, IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._evolution.initial_values import InitialValueRegression
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._joint.assembly import joint_basis
+from keql._numerics.optimisation import Stop
+from keql._observations.data import PredictionScale
 from keql._regression.screening import ScreeningSettings, with_most_probable_terms
 from keql._regression.term_scores import TermTable
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.equation import find_terms
 from keql.kernels import RBF, Polynomial
+from keql.model_selection import _trajectory_terms
 from keql.model_selection._fit import Context
 from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
@@ -69,6 +73,9 @@ class AnyScore:
 
     def __call__(self, kept):
         return self.function(kept)
+
+    def many(self, sets):
+        return np.array([self(kept) for kept in sets])
 
     def less(self, kept):
         return np.array([self([i for i in kept if i != j]) for j in kept])
@@ -426,3 +433,46 @@ def test_terms_that_are_equal_on_exact_data_are_not_told_by_rounding_errors():
     truth = {"a_t": {"a": -1.0}, "b_t": {"a": 1.0, "b": -0.4}, "c_t": {"b": 0.4}}
     for name, terms in truth.items():
         assert equation[name].terms() == pytest.approx(terms)
+
+
+@pytest.mark.parametrize(
+    "error, stop, is_hopeless",
+    [
+        (1.0, Stop.CONVERGED, True),
+        (0.7, Stop.CONVERGED, False),
+        (0.7, Stop.MAX_ITER, False),
+        (0.7, Stop.NO_PROGRESS, True),
+        (0.5, Stop.NO_PROGRESS, False),
+    ],
+)
+def test_terms_whose_steps_go_round_lead_on_only_if_they_explain_much(
+    error, stop, is_hopeless, two_step, monkeypatch
+):
+    search = search_of(two_step, "auto")
+    spread = PredictionScale(two_step.observations).spread
+    errors = np.full(20, error * spread)
+    monkeypatch.setattr(_trajectory_terms, "left_out_errors", lambda *_: errors)
+    search.best = SimpleNamespace(model=None, stop=stop)
+    assert search._is_hopeless() == is_hopeless
+
+
+def test_terms_of_a_rigid_body_whose_energies_are_conserved():
+    """Sets of many terms depend on each other: rounding errors might explain data."""
+    t = np.linspace(0, 15, 50)
+
+    def rates(_, s):
+        return [-s[1] * s[2], 1.2 * s[0] * s[2], -0.5 * s[0] * s[1]]
+
+    given = {"t_eval": t, "rtol": 1e-12, "atol": 1e-12}
+    y = solve_ivp(rates, (0, 15), [1.0, 0.3, 0.8], "DOP853", **given).y.T
+    model = OneStepKEqL(
+        operators=("p", "q", "r"),
+        known_part=("p_t", "q_t", "r_t"),
+        states=("p", "q", "r"),
+        variables=("t",),
+    )
+    with pytest.warns(IdentifiabilityWarning):  # by the conserved quantities
+        model.fit(t[:, None], y)
+    terms = [model.equation_[name].terms() for name in ("p_t", "q_t", "r_t")]
+    assert [{*own} for own in terms] == [{"q r"}, {"p r"}, {"p q"}]
+    assert terms[1]["p r"] == pytest.approx(1.2, rel=1e-9)

@@ -24,7 +24,7 @@ class FollowingSettings:
         states at the limit of a grid, and 1e-3 of those of a resolved front.
     n_layouts : int. Steps at most, after each of which points are laid out.
     patience : int. Of these, after which the likelihood has to be higher than it was on
-        the grid before.
+        the grid before; sooner if it falls from a step to the next.
     near : float. Change of the states in a step, in the mean over the box and in units
         of their size, from which on the points are where they are needed.
     finer : float. By which the numbers of steps and points grow if a finer grid changes
@@ -79,6 +79,7 @@ def follow_states(problem, iterate, limit, settings, sizes=None, report=None):
     Returns result : Result or None. Of the last step, which has converged or was
         interrupted; None if states are not found, or are not more likely.
     """
+    last = np.inf
     for k in range(settings.n_layouts):
         problem, iterate = on_following_grid(problem, iterate, sizes)
         told = report and partial(report, problem)
@@ -88,12 +89,13 @@ def follow_states(problem, iterate, limit, settings, sizes=None, report=None):
             return None
         if result.interrupted:
             return result
-        is_late = result.converged or k + 1 >= settings.patience
-        if is_late and result.model.loss > limit:
+        loss = result.model.loss
+        is_late = result.converged or k + 1 >= settings.patience or loss > last
+        if is_late and loss > limit:
             return None
         if result.converged:
             return result
-        problem, iterate = result.model.problem, result.solution
+        problem, iterate, last = result.model.problem, result.solution, loss
     return None
 
 
