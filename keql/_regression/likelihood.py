@@ -100,7 +100,14 @@ def maximise_likelihood(
         return kernel.clone_with_theta(theta[: kernel.n_dims]), level
 
     def objective(theta, eval_gradient=True):
-        value, gradient = _likelihood(*unpack(theta), functions, spectra, eval_gradient)
+        if spectra is None:
+            found = log_marginal_likelihood(*unpack(theta), functions, eval_gradient)
+            value, gradient = found if eval_gradient else (found, None)
+        else:  # no kernel is made of theta
+            level = np.exp(theta[-1]) if noise is None else noise
+            value, gradient = _spectral_likelihood(
+                theta[: kernel.n_dims], level, spectra
+            )
         # With n log(size) neither the value nor the stopping rule knows the unit.
         value = -value - n_values * log(size)
         return (value, -gradient[is_free]) if eval_gradient else value
@@ -136,14 +143,6 @@ def fit_given_kernel(kernel, noise, functions, *, decisive=7.0, **how):
     gain = log_marginal_likelihood(other, higher, functions)
     gain -= log_marginal_likelihood(fitted, noise, functions)
     return (other if gain > decisive else fitted), noise
-
-
-def _likelihood(kernel, noise, functions, spectra, eval_gradient):
-    """:func:`log_marginal_likelihood` and its gradient, from spectra if they exist."""
-    if spectra is not None:
-        return _spectral_likelihood(kernel, noise, spectra)
-    found = log_marginal_likelihood(kernel, noise, functions, eval_gradient)
-    return found if eval_gradient else (found, None)
 
 
 def _best_of_starts(objective, optimizer, starts, bounds):
@@ -200,19 +199,22 @@ def _spectrum(kernel, data):
     return eigenvalues, rotated, log_det
 
 
-def _spectral_likelihood(kernel, noise, spectra):
-    """:func:`log_marginal_likelihood` and its gradient, in linear time."""
-    value, gradient, n_dims = 0.0, np.zeros(2), kernel.n_dims
+def _spectral_likelihood(theta, noise, spectra):
+    """:func:`log_marginal_likelihood` and its gradient, in linear time.
+
+    `theta` are the free hyperparameters of the kernel, none or that of its variance.
+    """
+    value, gradient, variance = 0.0, np.zeros(2), np.exp(np.sum(theta))
     for eigenvalues, rotated, log_det in spectra:
         variances = np.empty((2, len(rotated)))  # of the function, and of the noise
-        variances[0] = eigenvalues * (np.exp(kernel.theta[0]) if n_dims else 1.0)
+        variances[0] = eigenvalues * variance
         # That of rounding errors where no noise is given: features may be few.
         variances[1] = (noise or np.finfo(float).eps * np.linalg.norm(rotated)) ** 2
         total = variances.sum(axis=0)
         squares = rotated**2 / total
         value += 0.5 * (log_det - np.sum(squares + np.log(2 * pi * total)))
         gradient += variances @ ((squares - 1) / total) * [0.5, 1.0]
-    return value, gradient[1 - n_dims :]
+    return value, gradient[1 - len(theta) :]
 
 
 def fit_state(kernel, noise, data):
