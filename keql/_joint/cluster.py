@@ -7,7 +7,6 @@ workers do are pure functions of what they did before: what is lost with a worke
 computed again by others.
 """
 
-import itertools
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
@@ -16,7 +15,7 @@ from sklearn import config_context, get_config
 
 from keql._joint.dual import DualBlock, make_dual_blocks
 from keql._joint.linearised import Elimination
-from keql._joint.problem import Conditions, Iterate
+from keql._joint.problem import Conditions, Iterate, ranges_of_equal_sums
 from keql._numerics.memory import keep_freed_memory
 from keql._numerics.optimisation import minimise
 
@@ -83,7 +82,8 @@ class ClusterProblem:
         sizes = np.array([len(own) for own in problem.precisions], dtype=float)
         n_parts = min(n_workers, len(problem.blocks))
         self.members = ranges_of_equal_sums(sizes**3, n_parts)
-        blank = replace(problem, blocks=[], precisions=[], map_blocks=map, client=None)
+        blank = replace(problem, blocks=[], precisions=[], client=None)
+        blank = replace(blank, map_blocks=map, n_threads=1)
         working_memory = get_config()["working_memory"]
         self.parts = [
             # Each worker has one, unless it has been lost.
@@ -163,17 +163,6 @@ class ClusterModel:
         )
         new = ClusterIterate(problem, moved, w + dw, reached)
         return new, self.evaluation.loss - promised
-
-
-def ranges_of_equal_sums(costs, n_ranges):
-    """Ranges of positions whose costs have about equal sums, none of them empty."""
-    n, total = len(costs), np.sum(costs)
-    wanted = total * np.arange(1, n_ranges) / n_ranges
-    ends = np.searchsorted(np.cumsum(costs) - costs / 2, wanted)
-    order = np.arange(1, n_ranges)
-    ends = np.maximum.accumulate(np.maximum(ends, order) - order) + order
-    ends = np.minimum(ends, n - n_ranges + order)
-    return [range(*pair) for pair in itertools.pairwise([0, *ends.tolist(), n])]
 
 
 @dataclass

@@ -82,8 +82,7 @@ def maximise_likelihood(
     :class:`sklearn.gaussian_process.GaussianProcessRegressor`, takes `(obj_func,
     initial_theta, bounds)` and returns `(theta, minimum)`; None keeps the kernel, and
     sets an unknown noise level to the lower end of its range. An Interruption keeps the
-    best so far. Returns a clone with the optimal hyperparameters, and the noise level:
-    a standard deviation, like `noise`.
+    best so far. Returns a clone with the best ones, and the noise's standard deviation.
     """
     size = size_of(functions)
     n_values = sum(len(data.values) for data in functions)
@@ -95,19 +94,12 @@ def maximise_likelihood(
         return clone(kernel), noise
     spectra = _spectra(kernel, functions)
 
-    def unpack(theta):
-        level = np.exp(theta[-1]) if noise is None else noise
-        return kernel.clone_with_theta(theta[: kernel.n_dims]), level
+    def split(theta):
+        return theta[: kernel.n_dims], np.exp(theta[-1]) if noise is None else noise
 
     def objective(theta, eval_gradient=True):
-        if spectra is None:
-            found = log_marginal_likelihood(*unpack(theta), functions, eval_gradient)
-            value, gradient = found if eval_gradient else (found, None)
-        else:  # no kernel is made of theta
-            level = np.exp(theta[-1]) if noise is None else noise
-            value, gradient = _spectral_likelihood(
-                theta[: kernel.n_dims], level, spectra
-            )
+        given = kernel, *split(theta), functions, spectra, eval_gradient
+        value, gradient = _likelihood(*given)
         # With n log(size) neither the value nor the stopping rule knows the unit.
         value = -value - n_values * log(size)
         return (value, -gradient[is_free]) if eval_gradient else value
@@ -121,7 +113,8 @@ def maximise_likelihood(
     else:
         starts = [start, *random_starts(bounds, **restarts)]
         given = _best_of_starts, objective, optimizer, starts, bounds
-    return unpack(interruption.best(*given)[0])
+    theta, level = split(interruption.best(*given)[0])
+    return kernel.clone_with_theta(theta), level
 
 
 def fit_given_kernel(kernel, noise, functions, *, decisive=7.0, **how):
@@ -143,6 +136,18 @@ def fit_given_kernel(kernel, noise, functions, *, decisive=7.0, **how):
     gain = log_marginal_likelihood(other, higher, functions)
     gain -= log_marginal_likelihood(fitted, noise, functions)
     return (other if gain > decisive else fitted), noise
+
+
+def _likelihood(kernel, theta, noise, functions, spectra, eval_gradient):
+    """:func:`log_marginal_likelihood` of hyperparameters `theta`, and its gradient.
+
+    From spectra, if they exist, without a kernel that is made of theta.
+    """
+    if spectra is not None:
+        return _spectral_likelihood(theta, noise, spectra)
+    kernel = kernel.clone_with_theta(theta)
+    found = log_marginal_likelihood(kernel, noise, functions, eval_gradient)
+    return found if eval_gradient else (found, None)
 
 
 def _best_of_starts(objective, optimizer, starts, bounds):

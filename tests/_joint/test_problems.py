@@ -421,9 +421,9 @@ def test_blocks_in_parallel_give_the_same_step():
 
     evaluation = problem.evaluate(case.iterate)
     expected, _ = problem.linearise(evaluation).step(0.1)
-    problem.map_blocks = backwards
+    problem = replace(problem, map_blocks=backwards, n_threads=2)
     new, _ = problem.linearise(evaluation).step(0.1)
-    assert 3 in calls
+    assert set(calls) == {2}
     np.testing.assert_array_equal(new.weights, expected.weights)
     for ours, theirs in zip(new.values, expected.values, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -558,9 +558,10 @@ def test_what_is_not_kept_is_computed_again(equation, known, damping):
     problem = case.problem
     evaluation = problem.evaluate(case.iterate)
     kept = DualModel(problem, evaluation)
-    assert kept.matrices is not None
+    assert kept.matrices is None and kept.undamped.factors is not None
     for n_jobs in (None, 2):
-        problem = replace(problem, map_blocks=partial(parallel_map, n_jobs))
+        how = {"map_blocks": partial(parallel_map, n_jobs), "n_threads": n_jobs or 1}
+        problem = replace(problem, **how)
         with config_context(working_memory=0):
             lean = DualModel(problem, evaluation)
         assert lean.matrices is None and lean.undamped.factors is None
