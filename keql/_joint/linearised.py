@@ -81,11 +81,11 @@ class LinearisedProblem:
 
     A subclass says how the state of function `m` is eliminated, from a matrix that it
     makes with `_matrix(m, tangent, features)`, then the weights, and what follows for
-    one function. One that `_can_recompute` makes the matrices of several functions when
-    their states are eliminated, while these are in the processor's cache, and keeps the
-    factors only. Where all of these together would take more memory than scikit-learn's
-    `working_memory`, it keeps none of them, but for those of functions that are worked
-    on: what is needed again is computed again.
+    one function. One that `_can_recompute` makes the matrices of many functions when
+    their states are eliminated, a few at a time, and keeps the factors only. Where all
+    of these together would take more memory than scikit-learn's `working_memory`, it
+    keeps none of them, but for those of functions that are worked on: what is needed
+    again is computed again.
     """
 
     _can_recompute = False
@@ -95,7 +95,8 @@ class LinearisedProblem:
         self.tangents = problem.map_parts(self._tangents_of)
         self.features = self.matrices = None
         self.keeps_factors = self._all_fit()
-        if not self._can_recompute or len(problem.blocks) == 1:
+        is_kept = len(problem.blocks) == 1 or problem.is_small and self.keeps_factors
+        if is_kept or not self._can_recompute:
             pairs = problem.map_parts(self._features_and_matrices)
             self.features, self.matrices = zip(*pairs, strict=True)
 

@@ -283,14 +283,20 @@ class JointProblem:
         squares = np.concatenate(self.precisions) * residuals**2
         return float(np.mean(squares)) / self.dispersion
 
+    @property
+    def is_small(self):
+        """Whether the equation can be evaluated for all functions at once."""
+        return sum(len(block.forcing) for block in self.blocks) <= self.most_rows
+
     @cached_property
     def parts(self):
         """Functions that are worked on together: ranges of positions.
 
-        At least one for each thread, if there are so many functions.
+        If these are more than one, one at least for each thread.
         """
         sizes = np.array([len(block.forcing) for block in self.blocks], dtype=float)
-        n_parts = max(self.n_threads, math.ceil(np.sum(sizes) / self.most_rows))
+        n_parts = math.ceil(np.sum(sizes) / self.most_rows)
+        n_parts = 1 if self.is_small else max(self.n_threads, n_parts)
         return ranges_of_equal_sums(sizes, min(n_parts, len(sizes)))
 
     def map_parts(self, function):
