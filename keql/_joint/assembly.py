@@ -28,6 +28,7 @@ def make_problem(
     equation_noise,
     state_penalty,
     map_blocks,
+    n_threads=1,
     client=None,
     relative_equation_noise=1e-3,
     smallest_noise=1e-9,
@@ -40,7 +41,7 @@ def make_problem(
     in units of the forcing; nan stands for `relative_equation_noise` times the root
     mean square of the unknown part. Noise levels are at least `smallest_noise`,
     relative to the data and to the unknown part, and those of known constraints are of
-    this size. `map_blocks` applies a function to each block.
+    this size. `map_blocks` applies a function to each block, in `n_threads`.
     """
     setup, functions = two_step.setup, two_step.observations.functions
     smallest = smallest_noise * two_step.observations.sizes()
@@ -66,6 +67,7 @@ def make_problem(
         state_penalty,
         linear_model,
         map_blocks,
+        n_threads,
         client=client,
     )
 

@@ -7,8 +7,7 @@ workers do are pure functions of what they did before: what is lost with a worke
 computed again by others.
 """
 
-import itertools
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn import config_context, get_config
 
 from keql._joint.dual import DualBlock, make_dual_blocks
 from keql._joint.linearised import Elimination
-from keql._joint.problem import Conditions, Iterate
+from keql._joint.problem import Conditions, Iterate, ranges_of_equal_sums
 from keql._numerics.memory import keep_freed_memory
 from keql._numerics.optimisation import minimise
 
@@ -83,7 +82,8 @@ class ClusterProblem:
         sizes = np.array([len(own) for own in problem.precisions], dtype=float)
         n_parts = min(n_workers, len(problem.blocks))
         self.members = ranges_of_equal_sums(sizes**3, n_parts)
-        blank = replace(problem, blocks=[], precisions=[], map_blocks=map, client=None)
+        blank = replace(problem, blocks=[], precisions=[], client=None)
+        blank = replace(blank, map_blocks=map, n_threads=1)
         working_memory = get_config()["working_memory"]
         self.parts = [
             # Each worker has one, unless it has been lost.
@@ -103,9 +103,8 @@ class ClusterProblem:
         return self.client.submit(function, *arguments, pure=False, **where)
 
     def on_parts(self, function, parts, *arguments):
-        """Futures of a function of each part, or of several things that it has."""
-        parts = parts if isinstance(parts[0], tuple) else [(each,) for each in parts]
-        return [self._submit(function, *each, *arguments) for each in parts]
+        """Futures of a function of each part."""
+        return [self._submit(function, each, *arguments) for each in parts]
 
     def gathered(self, function, parts, *arguments):
         """What a function returns for each part."""
@@ -155,11 +154,9 @@ class ClusterModel:
         problem, linear_model = self.problem, self.problem.whole.linear_model
         parts, w = self.evaluation.parts, self.evaluation.weights
         scales = problem.whole.penalty + damping, 1.0 + damping
-        kept = problem.on_parts(_eliminated, parts, *scales)
-        merged = linear_model.merged(problem.gathered(_summary_of, kept))
+        merged = linear_model.merged(problem.gathered(_summary_of, parts, *scales))
         _, dw = linear_model.solve_for_weights(scales[1], w, merged)
-        pairs = list(zip(parts, kept, strict=True))
-        moved = problem.on_parts(_moved, pairs, dw, *scales)
+        moved = problem.on_parts(_moved, parts, dw, *scales)
         losses = problem.gathered(_losses_of, moved)
         promised, reached = (
             problem.total(own, w + dw) for own in zip(*losses, strict=True)
@@ -168,30 +165,21 @@ class ClusterModel:
         return new, self.evaluation.loss - promised
 
 
-def ranges_of_equal_sums(costs, n_ranges):
-    """Ranges of positions whose costs have about equal sums, none of them empty."""
-    n, total = len(costs), np.sum(costs)
-    wanted = total * np.arange(1, n_ranges) / n_ranges
-    ends = np.searchsorted(np.cumsum(costs) - costs / 2, wanted)
-    order = np.arange(1, n_ranges)
-    ends = np.maximum.accumulate(np.maximum(ends, order) - order) + order
-    ends = np.minimum(ends, n - n_ranges + order)
-    return [range(*pair) for pair in itertools.pairwise([0, *ends.tolist(), n])]
-
-
 @dataclass
 class PartOfProblem:
     """Some of the functions, on a worker: their problem, and where their states are.
 
     `promised` is the loss that a linear model promised for the `evaluation`. The linear
-    model there is kept, but not sent: it is made again wherever the part is moved to.
-    The worker has the `working_memory` of scikit-learn that the fit has elsewhere.
+    model there is kept, and the states that are eliminated until they are moved, but
+    neither is sent: they are made again wherever the part is moved to. The worker has
+    the `working_memory` of scikit-learn that the fit has elsewhere.
     """
 
     problem: object
     evaluation: object
     promised: float
     working_memory: int
+    eliminated: dict = field(default_factory=dict, compare=False)
 
     @cached_property
     def model(self):
@@ -199,8 +187,16 @@ class PartOfProblem:
         with config_context(working_memory=self.working_memory):
             return self.problem.linearise(self.evaluation)
 
+    def eliminate_states(self, a, b):
+        """What is kept of each function, and what the weights need."""
+        if (a, b) not in self.eliminated:
+            with config_context(working_memory=self.working_memory):
+                self.eliminated = {(a, b): self.model.eliminate_states(a, b)}
+        return self.eliminated[a, b]
+
     def __getstate__(self):
-        return {name: own for name, own in vars(self).items() if name != "model"}
+        kept = {name: own for name, own in vars(self).items() if name != "model"}
+        return kept | {"eliminated": {}}
 
 
 def _sent(block):
@@ -236,20 +232,16 @@ def _iterate_of(part):
     return part.evaluation.iterate
 
 
-def _eliminated(part, a, b):
-    """What is kept of each function, and what the weights need."""
-    with config_context(working_memory=part.working_memory):
-        return part.model.eliminate_states(a, b)
+def _summary_of(part, a, b):
+    """What the weights need of the functions, whose states are eliminated."""
+    return part.eliminate_states(a, b)[1]
 
 
-def _summary_of(eliminated):
-    return eliminated[1]
-
-
-def _moved(part, eliminated, dw, a, b):
+def _moved(part, dw, a, b):
     """The part after a step."""
-    parts = Elimination(*eliminated[0], None, dw)
-    new, residuals = part.model.moved(parts, a, b)
+    kept, _ = part.eliminate_states(a, b)
+    part.eliminated = {}
+    new, residuals = part.model.moved(Elimination(*kept, None, dw), a, b)
     promised = float(part.problem.loss(new, residuals))
     evaluation = part.problem.evaluate(new)
     return replace(part, evaluation=evaluation, promised=promised)

@@ -81,9 +81,11 @@ class LinearisedProblem:
 
     A subclass says how the state of function `m` is eliminated, from a matrix that it
     makes with `_matrix(m, tangent, features)`, then the weights, and what follows for
-    one function. Where all matrices together would take more memory than scikit-learn's
-    `working_memory`, one that `_can_recompute` keeps none of them, but for those of
-    functions that are worked on: what is needed again is computed again.
+    one function. One that `_can_recompute` makes the matrices of many functions when
+    their states are eliminated, a few at a time, and keeps the factors only. Where all
+    of these together would take more memory than scikit-learn's `working_memory`, it
+    keeps none of them, but for those of functions that are worked on: what is needed
+    again is computed again.
     """
 
     _can_recompute = False
@@ -92,7 +94,9 @@ class LinearisedProblem:
         self.problem, self.evaluation = problem, evaluation
         self.tangents = problem.map_parts(self._tangents_of)
         self.features = self.matrices = None
-        if not self._can_recompute or self._all_fit():
+        self.keeps_factors = self._all_fit()
+        is_kept = len(problem.blocks) == 1 or problem.is_small and self.keeps_factors
+        if is_kept or not self._can_recompute:
             pairs = problem.map_parts(self._features_and_matrices)
             self.features, self.matrices = zip(*pairs, strict=True)
 
@@ -101,15 +105,15 @@ class LinearisedProblem:
         return self.problem.map_blocks(function, range(len(self.problem.blocks)))
 
     def _all_fit(self):
-        """Whether there is memory for the matrices and factors of all functions.
+        """Whether there is memory for the factors of all functions.
 
-        For each there are two square ones of the size of its data, and two with the
-        features of P. Of a single function they are kept in any case.
+        For each there are a square one of the size of its data, and one with the
+        features of P.
         """
         p = len(self.evaluation.iterate.weights)
         sizes = np.array([len(r) for r in self.evaluation.residuals], dtype=float)
-        n_bytes = 8 * np.sum(2 * sizes * (sizes + p))
-        return len(sizes) == 1 or n_bytes <= get_config()["working_memory"] * 2**20
+        n_bytes = 8 * np.sum(sizes * (sizes + p))
+        return bool(n_bytes <= get_config()["working_memory"] * 2**20)
 
     def _tangents_of(self, members):
         problem, evaluation = self.problem, self.evaluation
@@ -147,11 +151,19 @@ class LinearisedProblem:
         Equations for the weights follow from the summary by `solve_for_weights`; those
         of several problems are put together by `merged`.
         """
-        if self.matrices is None:
+        if self.matrices is not None:
+            parts = self._map(partial(self._eliminate_state, a, b))
+        elif self.keeps_factors:
+            parts = self.problem.map_parts(partial(self._eliminate_together, a, b))
+        else:
             return (None, None, None), self._summary_without_keeping(a, b)
-        parts = self._map(partial(self._eliminate_state, a, b))
         factors, features, right, *rest = zip(*parts, strict=True)
         return (factors, features, right), self._summary(features, right, *rest)
+
+    def _eliminate_together(self, a, b, members):
+        """The same of several functions, with matrices that are not kept."""
+        made = zip(members, self._features_and_matrices(members), strict=True)
+        return [self._eliminate_state(a, b, m, own) for m, own in made]
 
     def _factor_and_features(self, m):
         """Those of the :class:`Elimination` without damping."""

@@ -14,6 +14,7 @@ How a state is represented, and how a Levenberg-Marquardt step is computed, is t
 """
 
 import itertools
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -180,6 +181,17 @@ def same_points(points, others):
     return points is others or np.array_equal(points, others)
 
 
+def ranges_of_equal_sums(costs, n_ranges):
+    """Ranges of positions whose costs have about equal sums, none of them empty."""
+    n, total = len(costs), np.sum(costs)
+    wanted = total * np.arange(1, n_ranges) / n_ranges
+    ends = np.searchsorted(np.cumsum(costs) - costs / 2, wanted)
+    order = np.arange(1, n_ranges)
+    ends = np.maximum.accumulate(np.maximum(ends, order) - order) + order
+    ends = np.minimum(ends, n - n_ranges + order)
+    return [range(*pair) for pair in itertools.pairwise([0, *ends.tolist(), n])]
+
+
 @dataclass(frozen=True)
 class Iterate:
     """States and equation.
@@ -212,10 +224,10 @@ class JointProblem:
     `known_part` is Pbar. `precisions` has the inverse variances (N_m + K_m,) of the
     residuals of each function; `penalty` is lambda. `linear_model` makes the linearised
     problem from the problem and an evaluation; `map_blocks` applies a function to each
-    block, possibly in parallel. All variances, of noise and priors, are to be
-    multiplied by `dispersion`: it does not change the solution, but how certain it is.
-    The `client` is that of a cluster on which the problem is minimised; None: here. The
-    equation is evaluated at about `most_rows` points at once.
+    block, or part of them, possibly in `n_threads`. All variances, of noise and priors,
+    are to be multiplied by `dispersion`: it does not change the solution, but how
+    certain it is. The `client` is that of a cluster on which the problem is minimised;
+    None: here. The equation is evaluated at about `most_rows` points at once.
     """
 
     blocks: list
@@ -226,9 +238,10 @@ class JointProblem:
     penalty: float
     linear_model: type
     map_blocks: object = map
+    n_threads: int = 1
     dispersion: float = 1.0
     client: object = None
-    most_rows: int = 2048
+    most_rows: int = 4096
     is_exact = False
     process = None
 
@@ -270,17 +283,21 @@ class JointProblem:
         squares = np.concatenate(self.precisions) * residuals**2
         return float(np.mean(squares)) / self.dispersion
 
+    @property
+    def is_small(self):
+        """Whether the equation can be evaluated for all functions at once."""
+        return sum(len(block.forcing) for block in self.blocks) <= self.most_rows
+
     @cached_property
     def parts(self):
-        """Functions whose features are evaluated together: ranges of positions."""
-        starts, size = [0], 0
-        for m, block in enumerate(self.blocks):
-            size += len(block.forcing)
-            if size > self.most_rows and m > starts[-1]:
-                starts.append(m)
-                size = len(block.forcing)
-        pairs = itertools.pairwise([*starts, len(self.blocks)])
-        return [range(start, stop) for start, stop in pairs]
+        """Functions that are worked on together: ranges of positions.
+
+        If these are more than one, one at least for each thread.
+        """
+        sizes = np.array([len(block.forcing) for block in self.blocks], dtype=float)
+        n_parts = math.ceil(np.sum(sizes) / self.most_rows)
+        n_parts = 1 if self.is_small else max(self.n_threads, n_parts)
+        return ranges_of_equal_sums(sizes, min(n_parts, len(sizes)))
 
     def map_parts(self, function):
         """What a function of several positions returns for each of them, a list."""

@@ -15,16 +15,17 @@ def cholesky(A, jitter_exponents=range(-15, -7)):
     units, and far below what data can tell. Only the lower triangle of A is read.
     Raises LinAlgError if the largest jitter does not suffice or an entry is not finite.
     """
+    factor = cholesky_in_place(np.array(A, order="C"))
+    if factor is not None:
+        return factor
+    _refuse_infinite(A, np.tril(A))
     mean = np.trace(A) / max(1, len(A))
-    for jitter in (0.0, *(10.0**k for k in jitter_exponents)):
+    for jitter in (10.0**k for k in jitter_exponents):
         L = np.array(A, order="C")
-        if jitter:
-            L[np.diag_indices_from(L)] += jitter * mean
+        np.einsum("ii->i", L)[:] += jitter * mean
         factor = cholesky_in_place(L)
         if factor is not None:
             return factor
-        if jitter == 0.0:
-            _refuse_infinite(A, np.tril(A))
     raise np.linalg.LinAlgError(
         f"a covariance matrix of size {len(A)} is not positive definite, even with "
         f"{jitter:g} of its mean diagonal added: raise the noise level, or "
@@ -183,14 +184,15 @@ def solve_cholesky(L, B):
 def inverse_from_cholesky(L, block=5000):
     """All entries (n, n) of (L L^T)^-1, for traces of its products with full matrices.
 
-    Systems are solved with the factor itself, never with this. It is made of rows by
-    the `block`: see :func:`cholesky_in_place`.
+    Systems are solved with the factor itself, never with this. Above the diagonal of L
+    are zeros. It is made of rows by the `block`: see :func:`cholesky_in_place`.
     """
     n = len(L)
     if n <= block:
         upper, _ = lapack.dpotri(L.T, lower=0)
-        lower = np.tril(upper.T)
-        return lower + np.tril(lower, -1).T
+        inverse = upper + upper.T
+        np.einsum("ii->i", inverse)[:] *= 0.5
+        return inverse
     factor, inverse = np.zeros((n, n)), np.empty((n, n))
     for begin in range(0, n, block):
         own = np.eye(n - begin, min(block, n - begin))

@@ -17,14 +17,21 @@ def parallel_map(n_jobs, function, items):
     never more than it is allowed outside. There are several maps in each step of a fit,
     and joblib takes 30 ms to start one. A cluster has its own threads.
     """
-    if n_jobs in (None, 1) or client_of_cluster(n_jobs) is not None:
+    n_threads = n_threads_of(n_jobs)
+    if n_threads == 1:
         return map(function, items)
-    n_threads = effective_n_jobs(n_jobs)
     blas = _threadpool_controller().select(user_api="blas")
     allowed = [library.num_threads for library in blas.lib_controllers]
     limit = min([max(1, cpu_count() // n_threads), *allowed])
     with blas.limit(limits=limit), ThreadPoolExecutor(n_threads) as threads:
         return list(threads.map(function, items))
+
+
+def n_threads_of(n_jobs):
+    """Number of threads of a :func:`parallel_map`."""
+    if n_jobs in (None, 1) or client_of_cluster(n_jobs) is not None:
+        return 1
+    return effective_n_jobs(n_jobs)
 
 
 def client_of_cluster(n_jobs):

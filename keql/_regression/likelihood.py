@@ -82,8 +82,7 @@ def maximise_likelihood(
     :class:`sklearn.gaussian_process.GaussianProcessRegressor`, takes `(obj_func,
     initial_theta, bounds)` and returns `(theta, minimum)`; None keeps the kernel, and
     sets an unknown noise level to the lower end of its range. An Interruption keeps the
-    best so far. Returns a clone with the optimal hyperparameters, and the noise level:
-    a standard deviation, like `noise`.
+    best so far. Returns a clone with the best ones, and the noise's standard deviation.
     """
     size = size_of(functions)
     n_values = sum(len(data.values) for data in functions)
@@ -95,12 +94,12 @@ def maximise_likelihood(
         return clone(kernel), noise
     spectra = _spectra(kernel, functions)
 
-    def unpack(theta):
-        level = np.exp(theta[-1]) if noise is None else noise
-        return kernel.clone_with_theta(theta[: kernel.n_dims]), level
+    def split(theta):
+        return theta[: kernel.n_dims], np.exp(theta[-1]) if noise is None else noise
 
     def objective(theta, eval_gradient=True):
-        value, gradient = _likelihood(*unpack(theta), functions, spectra, eval_gradient)
+        given = kernel, *split(theta), functions, spectra, eval_gradient
+        value, gradient = _likelihood(*given)
         # With n log(size) neither the value nor the stopping rule knows the unit.
         value = -value - n_values * log(size)
         return (value, -gradient[is_free]) if eval_gradient else value
@@ -114,7 +113,8 @@ def maximise_likelihood(
     else:
         starts = [start, *random_starts(bounds, **restarts)]
         given = _best_of_starts, objective, optimizer, starts, bounds
-    return unpack(interruption.best(*given)[0])
+    theta, level = split(interruption.best(*given)[0])
+    return kernel.clone_with_theta(theta), level
 
 
 def fit_given_kernel(kernel, noise, functions, *, decisive=7.0, **how):
@@ -138,10 +138,14 @@ def fit_given_kernel(kernel, noise, functions, *, decisive=7.0, **how):
     return (other if gain > decisive else fitted), noise
 
 
-def _likelihood(kernel, noise, functions, spectra, eval_gradient):
-    """:func:`log_marginal_likelihood` and its gradient, from spectra if they exist."""
+def _likelihood(kernel, theta, noise, functions, spectra, eval_gradient):
+    """:func:`log_marginal_likelihood` of hyperparameters `theta`, and its gradient.
+
+    From spectra, if they exist, without a kernel that is made of theta.
+    """
     if spectra is not None:
-        return _spectral_likelihood(kernel, noise, spectra)
+        return _spectral_likelihood(theta, noise, spectra)
+    kernel = kernel.clone_with_theta(theta)
     found = log_marginal_likelihood(kernel, noise, functions, eval_gradient)
     return found if eval_gradient else (found, None)
 
@@ -200,19 +204,22 @@ def _spectrum(kernel, data):
     return eigenvalues, rotated, log_det
 
 
-def _spectral_likelihood(kernel, noise, spectra):
-    """:func:`log_marginal_likelihood` and its gradient, in linear time."""
-    value, gradient, n_dims = 0.0, np.zeros(2), kernel.n_dims
+def _spectral_likelihood(theta, noise, spectra):
+    """:func:`log_marginal_likelihood` and its gradient, in linear time.
+
+    `theta` are the free hyperparameters of the kernel, none or that of its variance.
+    """
+    value, gradient, variance = 0.0, np.zeros(2), np.exp(np.sum(theta))
     for eigenvalues, rotated, log_det in spectra:
         variances = np.empty((2, len(rotated)))  # of the function, and of the noise
-        variances[0] = eigenvalues * (np.exp(kernel.theta[0]) if n_dims else 1.0)
+        variances[0] = eigenvalues * variance
         # That of rounding errors where no noise is given: features may be few.
         variances[1] = (noise or np.finfo(float).eps * np.linalg.norm(rotated)) ** 2
         total = variances.sum(axis=0)
         squares = rotated**2 / total
         value += 0.5 * (log_det - np.sum(squares + np.log(2 * pi * total)))
         gradient += variances @ ((squares - 1) / total) * [0.5, 1.0]
-    return value, gradient[1 - n_dims :]
+    return value, gradient[1 - len(theta) :]
 
 
 def fit_state(kernel, noise, data):

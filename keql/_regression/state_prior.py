@@ -251,17 +251,20 @@ class StatePrior:
     def _evaluate(self, theta, data, gradient):
         """Negative log likelihood of one function; adds its gradient to `gradient`."""
         part = self._named(theta)
-        smooth, rough, distance = _parts_of_covariance(part, data)
-        K = smooth + rough + self.offset
+        smooth, rough, *scaled = _parts_of_covariance(part, data)
+        K = smooth + rough
+        K += self.offset
         variances = self._noise(part) ** 2 / data.weights
-        K[np.diag_indices_from(K)] += variances
+        np.einsum("ii->i", K)[:] += variances
         L = cholesky(K)
         weights = solve_cholesky(L, data.values)
         if gradient is not None:
             # Derivative with respect to the entries of K, as in eq. 5.9 of Rasmussen
             # and Williams, Gaussian Processes for Machine Learning, 2006.
-            slope = 0.5 * (inverse_from_cholesky(L) - np.outer(weights, weights))
-            added = _chain_rule(part, data, slope, smooth, rough, distance)
+            slope = inverse_from_cholesky(L)
+            slope -= np.outer(weights, weights)
+            slope *= 0.5
+            added = _chain_rule(part, data, slope, smooth, rough, *scaled)
             if self.known_noise is None:
                 added["noise"] = 2 * np.diag(slope) @ variances
             for name, values in added.items():
@@ -270,7 +273,7 @@ class StatePrior:
 
 
 def _parts_of_covariance(part, data):
-    """The smooth and the rough part, and the scaled distance of the latter."""
+    """The smooth and the rough part; the scaled distance of the latter, its log1p."""
     smooth = np.full(data.squares[0].shape, 2 * part["smooth size"][0])
     distance = np.zeros_like(smooth)
     alpha = np.exp(part["alpha"][0])
@@ -280,11 +283,12 @@ def _parts_of_covariance(part, data):
         distance += squares * (0.5 * np.exp(-2 * second) / alpha)
     z = (data.points - part["center"]) * np.exp(-part["width"])
     amplitude = part["rough size"][0] - 0.5 * np.sum(z**2, axis=1)
-    rough = np.add.outer(amplitude, amplitude) - alpha * np.log1p(distance)
-    return np.exp(smooth, out=smooth), np.exp(rough, out=rough), distance
+    logs = np.log1p(distance)
+    rough = np.add.outer(amplitude, amplitude) - alpha * logs
+    return np.exp(smooth, out=smooth), np.exp(rough, out=rough), distance, logs
 
 
-def _chain_rule(part, data, slope, smooth, rough, distance):
+def _chain_rule(part, data, slope, smooth, rough, distance, logs):
     """Derivatives with respect to theta, from that with respect to the covariance."""
     smooth, rough = slope * smooth, slope * rough
     inner = rough / (1 + distance)
@@ -296,8 +300,7 @@ def _chain_rule(part, data, slope, smooth, rough, distance):
         "smooth length": [np.vdot(smooth, squares) for squares in data.squares]
         * np.exp(-2 * part["smooth length"]),
         "rough size": 2 * rows.sum(),
-        "alpha": alpha
-        * (np.vdot(inner, distance) - np.vdot(rough, np.log1p(distance))),
+        "alpha": alpha * (np.vdot(inner, distance) - np.vdot(rough, logs)),
         "rough length": [np.vdot(inner, squares) for squares in data.squares]
         * np.exp(-2 * part["rough length"]),
         "width": 2 * rows @ z**2,

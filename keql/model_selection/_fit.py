@@ -23,7 +23,7 @@ from keql._joint.starts import (
 )
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import Damping, Result, Stop
-from keql._numerics.parallel import client_of_cluster, parallel_map
+from keql._numerics.parallel import client_of_cluster, n_threads_of, parallel_map
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import FixedUnknownPart, averaged
@@ -364,6 +364,7 @@ class JointFamily:
             equation_noise=noise,
             state_penalty=settings.state_penalty,
             map_blocks=partial(parallel_map, settings.n_jobs),
+            n_threads=n_threads_of(settings.n_jobs),
             client=client_of_cluster(settings.n_jobs),
         )
         weights = joint_weights(two_step.equations)

@@ -11,12 +11,8 @@ import pytest
 from sklearn import config_context
 
 from keql import OneStepKEqL
-from keql._joint.cluster import (
-    ClusterProblem,
-    PartOfProblem,
-    minimise_joint,
-    ranges_of_equal_sums,
-)
+from keql._joint.cluster import ClusterProblem, PartOfProblem, minimise_joint
+from keql._joint.problem import ranges_of_equal_sums
 from keql._numerics.optimisation import Damping
 from keql.kernels import RBF, Polynomial
 from keql.model_selection._fit import Context, JointFamily
@@ -122,6 +118,9 @@ def test_a_part_keeps_its_model_but_does_not_send_it():
     part = PartOfProblem(problem, evaluation, np.nan, working_memory=1024)
     size = len(pickle.dumps(part))
     assert part.model is part.model
+    eliminated = part.eliminate_states(11.0, 11.0)
+    assert part.eliminate_states(11.0, 11.0) is eliminated
+    assert part.eliminate_states(3.0, 3.0) is not eliminated
     assert len(pickle.dumps(part)) == size
     moved = pickle.loads(pickle.dumps(part))
     steps = [each.model.step(10.0) for each in (part, moved)]
@@ -134,12 +133,11 @@ def test_workers_have_the_working_memory_of_the_fit(client):
     with config_context(working_memory=0):
         parts = ClusterProblem(problem, 2).evaluate(start).parts
     for part in parts:
-        kept = client.submit(_kept_matrices, part, pure=False).result()
-        assert kept is None
+        assert client.submit(_keeps_factors, part, pure=False).result() is False
 
 
-def _kept_matrices(part):
-    return part.model.matrices
+def _keeps_factors(part):
+    return part.model.keeps_factors
 
 
 @pytest.mark.parametrize(
