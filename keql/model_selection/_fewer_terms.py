@@ -13,11 +13,7 @@ from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Damping, Stop
 from keql._numerics.subsets import HighestEvidence
 from keql._observations.data import PredictionScale, left_out_errors
-from keql._regression.term_scores import (
-    TermSets,
-    TermTable,
-    TrajectorySearchSettings,
-)
+from keql._regression.term_scores import TermSets, TermTable, TrajectorySearchSettings
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from keql._regression.function_table import (
     kind_of,
 )
 from keql._regression.periodic import repeated_states, travelling_wave
-from keql.equation import PolynomialBasis, terms_of
+from keql.equation import PolynomialBasis, terms_of, text_product
 from keql.model_selection._criteria import (
     meets_data,
     predicts_within_noise,
@@ -43,6 +43,7 @@ from keql.model_selection._evolution_terms import (
     polished,
     solve_exactly,
 )
+from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit, given_equation_noise
 from keql.model_selection._starts._diffusion import fit_from_diffusion
 from keql.model_selection._starts._early_times import fit_from_early_times
@@ -50,7 +51,6 @@ from keql.model_selection._trajectory_terms import (
     TrajectorySearchSettings,
     fit_trajectories,
     solve_trajectories,
-    step_of,
 )
 from keql.operators import parse_operator
 
@@ -342,8 +342,8 @@ def _fit_of_terms(found, best, search, two_step, hypothesis, context):
     for refined in sorted(others, key=lambda r: r.score):
         kinds[frozenset(map(kind_of, refined.terms))] = refined
     told = kinds.values()
-    path = [step_of(refined, two_step) for refined in (best, first, *told)]
-    path[0] = path[0]._replace(terms=step_of(found, two_step).terms)
+    path = [_step_of(refined, two_step) for refined in (best, first, *told)]
+    path[0] = path[0]._replace(terms=_step_of(found, two_step).terms)
     return Fit(
         hypothesis,
         learned,
@@ -363,3 +363,14 @@ def _speed(learned, axis):
         slopes.append(learned.states[0].evaluate(data.points, slope))
     in_time, in_space = slopes[axis], slopes[1 - axis]
     return -(in_time @ in_space) / (in_space @ in_space or 1.0)
+
+
+def _step_of(refined, two_step):
+    """What a set of terms came to, for the report."""
+    setup, names = two_step.setup, []
+    for term in with_digits(refined):
+        name = text_product(term.function.product)
+        prefix = f"{setup.equations[term.equation].name}: " if setup.is_system else ""
+        names.append(prefix + name)
+    r = refined.model.regression
+    return TermsStep(tuple(names), r.loss, r.misfit, refined.error, refined.score)

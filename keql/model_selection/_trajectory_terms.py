@@ -27,7 +27,6 @@ from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import RelaxedSteps, Stop, keep_best, minimise
 from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
-from keql._regression.elementary import with_digits
 from keql._regression.screening import with_most_probable_terms
 from keql._regression.term_scores import (
     TermScores,
@@ -35,7 +34,7 @@ from keql._regression.term_scores import (
     TermTable,
     TrajectorySearchSettings,
 )
-from keql.equation import WeightPosterior, text_product
+from keql.equation import WeightPosterior
 from keql.model_selection._criteria import sees_noise
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit, given_equation_noise
@@ -488,14 +487,3 @@ class _TermSearch:
             equation.basis, equation.weights = own, part
             equations.append(equation)
         return tuple(equations)
-
-
-def step_of(refined, two_step):
-    """What a set of terms came to, for the report."""
-    setup, names = two_step.setup, []
-    for term in with_digits(refined):
-        name = text_product(term.function.product)
-        prefix = f"{setup.equations[term.equation].name}: " if setup.is_system else ""
-        names.append(prefix + name)
-    r = refined.model.regression
-    return TermsStep(tuple(names), r.loss, r.misfit, refined.error, refined.score)

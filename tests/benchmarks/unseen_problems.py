@@ -2,7 +2,7 @@
 
 The families of `suite_problems` have guided the package for long. These were made to
 find wrong equations that come back in silence: functions that are not on offer, inputs
-that nobody names, noise that is not normal, and fields whose coefficients are functions.
+that nobody names, noise that is not normal, fields whose coefficients are functions.
 """
 
 from dataclasses import replace

@@ -1,6 +1,5 @@
 """Which fits are in doubt, whatever they were found by."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
