@@ -313,7 +313,8 @@ class _Search:
             return best
         two_step = self.exact.two_steps(row.hypothesis)
         family = JointFamily(two_step, row.hypothesis, self.context)
-        other = self._with_fewer_terms_if_better(fit, family)
+        kernel, values = fit.two_step.state_kernel, fit.result.solution.values
+        other = fit_jointly(family, *family.at(kernel, values))
         if other.result.interrupted:
             return replace(best, joint=fit.stopped(other.result.stop))
         fewer = other.n_weights < fit.n_weights
@@ -322,23 +323,6 @@ class _Search:
         if clearly * other.error < fit.error:
             best = replace(best, alternative=other)
         return replace(best, joint=fit)
-
-    def _with_fewer_terms_if_better(self, fit, family):
-        """The joint fit of a wider equation, from the states of a fit.
-
-        A true one predicts exact data clearly better with all of its terms already:
-        those of another one are not taken out, which takes long.
-        """
-        given = fit.two_step.state_kernel, fit.result.solution.values
-        two_step, problem, start = family.at(*given)
-        if not sees_noise(self.two_step) and family.hypothesis.n_terms is not None:
-            everything = replace(family.hypothesis, n_terms=None)
-            whole = JointFamily(two_step, everything, self.context)
-            other = fit_jointly(whole, two_step, problem, start)
-            if other.result.interrupted or not self._is_clearly_better(other, fit):
-                return other
-            start = other.result.solution
-        return fit_jointly(family, two_step, problem, start)
 
     def _or_varying(self, best, row):
         """A selection, or one with varying coefficients if it is clearly better."""
