@@ -27,8 +27,6 @@ class TermCriteria:
         standard errors.
     hopeless : float. Where their number is open, terms are taken out until the loss is
         this many times that with all terms.
-    patience : int. Or until so many fits in a row predict worse than that with all
-        terms: such fits are not chosen, and after two there was a better one once.
     damping : float. The first damping after a term is taken out, relative to the loss:
         the states are near.
     few : int. Of more terms than this several are taken out at once, as long as each of
@@ -47,7 +45,6 @@ class TermCriteria:
     worse: float = 2.0
     significant: float = 2.0
     hopeless: float = 1e3
-    patience: int = 3
     damping: float = 1e-6
     few: int = 12
     tol: float = 1e-4
@@ -202,16 +199,12 @@ class _Path:
         return polished
 
     def _is_decided(self):
-        """Whether fewer terms would not be chosen whatever they come to."""
-        if not self.table.is_open:
+        """Whether fewer terms of a system would not be chosen whatever they come to."""
+        if not (self.table.is_open and self.table.is_system):
             return False
         if self.within_noise and self._first_rise() is not None:
             return True
-        n = 1 if self.table.is_system else self.criteria.patience
-        given = self.errors[0], self.criteria
-        return len(self.errors) > n and all(
-            _is_worse(errors, *given) for errors in self.errors[-n:]
-        )
+        return _is_worse(self.errors[-1], self.errors[0], self.criteria)
 
     def _first_rise(self):
         return first_rise(*self._figures())

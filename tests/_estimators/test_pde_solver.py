@@ -337,6 +337,7 @@ def pendulum():
         equation_kernel=Polynomial(1),
         observation_noise=1e-5,
         equation_noise=1e-4,
+        solver="dual",
     )
     return model.fit(t, np.sin(2 * t.ravel()))
 

@@ -1,5 +1,7 @@
 """Searches of scikit-learn: what they can vary, and where they run."""
 
+from functools import partial
+
 import joblib
 import numpy as np
 import pandas as pd
@@ -123,7 +125,7 @@ def test_scorers_with_metadata_routing():
 @pytest.mark.parametrize("name", CHOICES)
 def test_each_parameter_in_the_joint_problem(name):
     search = GridSearchCV(
-        learner(OneStepKEqL, n_restarts=0, tol=1e-3),
+        learner(OneStepKEqL, solver="dual", n_restarts=0, tol=1e-3),
         {name: CHOICES[name]},
         scoring=SCORING,
         refit="equation",
@@ -297,7 +299,8 @@ def test_threads_of_a_fit_share_the_cores(n_cores, outside, monkeypatch):
 def test_callbacks_in_a_search():
     callback = pytest.importorskip("sklearn.callback", reason="not before 1.9")
     recorder = TaskRecorder()
-    model = learner(OneStepKEqL, n_restarts=0, tol=1e-2).set_callbacks(recorder)
+    make = partial(learner, OneStepKEqL, solver="dual", n_restarts=0, tol=1e-2)
+    model = make().set_callbacks(recorder)
     search = GridSearchCV(
         model,
         {"observation_noise": [1e-4, 1e-3]},
@@ -312,9 +315,7 @@ def test_callbacks_in_a_search():
         ("OneStepKEqL", "step"),
     }
     # Those of the search see its own tasks, and change nothing either.
-    plain = clone(search).set_params(
-        estimator=learner(OneStepKEqL, **{"n_restarts": 0, "tol": 1e-2})
-    )
+    plain = clone(search).set_params(estimator=make())
     monitor = callback.ScoringMonitor(scoring="r2")
     plain.set_callbacks(monitor).fit(table(), VALUES)
     np.testing.assert_array_equal(

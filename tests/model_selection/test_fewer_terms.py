@@ -1,7 +1,5 @@
 """Fits with fewer terms."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from scipy.linalg import expm
@@ -10,12 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from keql import OneStepKEqL
 from keql.datasets import make_burgers, make_duffing
 from keql.kernels import RBF, Constant, Polynomial
-from keql.model_selection._fewer_terms import (
-    TermCriteria,
-    _Path,
-    first_rise,
-    largest_gap,
-)
+from keql.model_selection._fewer_terms import TermCriteria, first_rise, largest_gap
 
 DATA = make_burgers(60, collocation_shape=(12, 15), random_state=0)
 SETTINGS = dict(
@@ -40,25 +33,6 @@ def duffing(**params):
         **params,
     )
     return model.fit(data.X, data.y)
-
-
-@pytest.mark.parametrize("is_system, patience", [(True, 1), (False, 3)])
-def test_terms_are_taken_out_until_predictions_stay_worse(is_system, patience):
-    """Worse once may be a poor minimum: with fewer terms there may be a better one."""
-    path = _Path.__new__(_Path)
-    path.table = SimpleNamespace(is_open=True, is_system=is_system)
-    path.criteria, path.within_noise = TermCriteria(), False
-    well, worse = np.full(20, 1.0), np.full(20, 3.0)
-    path.errors = [well, worse, well]
-    assert not path._is_decided()
-    for n in range(1, 4):
-        path.errors.append(worse)
-        assert path._is_decided() == (n >= patience)
-    path.errors = 5 * [well]
-    assert not path._is_decided()
-    path.table.is_open = False  # as many terms as are asked for
-    path.errors += 5 * [worse]
-    assert not path._is_decided()
 
 
 def test_gap_is_the_first_rise_far_above_all_before():
