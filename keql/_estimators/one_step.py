@@ -149,12 +149,12 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         Standard deviation sigma_P of the equation's residual in units of the forcing,
         ``{equation: float}`` if they differ. Without a state kernel, ordinary
         differential equations are driven by white noise of spectral density sigma_P^2
-        times the mean distance of collocation points. Up to a hundredth of the size of
-        what the equation explains it counts as one that holds, and states that obey it
-        exactly are tried as well. None: a thousandth of the root
-        mean square of the unknown part, or, along with a state kernel that is not
-        given, a tenth of that if observations are predicted better, or what the
-        residuals are if they are far below it.
+        times the mean distance of collocation points; so they are beside one, and
+        fields that obey their equation exactly are tried, up to a hundredth of the root
+        mean square of what the equation explains. None: a thousandth of that of the
+        unknown part, or, along with a state kernel that is not given, a tenth of that
+        if observations are predicted better, or what the residuals are if they are far
+        below it.
     state_penalty, n_inducing : float, int, default=1.0, 500
         Weight lambda of the squared RKHS norm of the states, and the number of inducing
         points of P, drawn from the two-step features; a polynomial kernel has exact

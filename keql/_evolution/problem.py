@@ -38,7 +38,7 @@ from keql._evolution.model import (
     EvolutionIterate,
     EvolutionModel,
 )
-from keql._numerics.linalg import rms, size_or_one
+from keql._numerics.linalg import largest_factor, rms, size_or_one
 from keql._observations.data import box_around
 from keql.kernels import SystemKernel
 from keql.operators import identity_of
@@ -258,8 +258,7 @@ class EvolutionProblem:
         A list, or None if the equation cannot be integrated. The effects on the states
         are appended to `kept`, where they are found on the way.
         """
-        # Products of four effects have to be numbers, in units of small noise as well.
-        maps, most = [], np.finfo(float).max ** 0.125
+        maps, most = [], largest_factor()
         for m, observed in enumerate(self.observed):
             effects = None
             if self.grid.follows:

@@ -240,6 +240,11 @@ def rms(values):
     return float(largest * np.sqrt(np.mean((values / largest) ** 2)))
 
 
+def largest_factor():
+    """The size up to which products of four numbers are finite, squared as well."""
+    return np.finfo(float).max ** 0.125
+
+
 def size_or_one(values):
     """Root mean square of values by which others are divided; 1 if all are zero."""
     return rms(values) or 1.0

@@ -7,7 +7,12 @@ import numpy as np
 from scipy import linalg
 from scipy.special import betaln
 
-from keql._numerics.linalg import cholesky, inverse_lower, solve_lower
+from keql._numerics.linalg import (
+    cholesky,
+    inverse_lower,
+    largest_factor,
+    solve_lower,
+)
 
 
 class SubsetEvidence:
@@ -277,8 +282,8 @@ def _scales(sizes, effects):
     Products of four columns have to be numbers: those of diverging trajectories count
     as smaller, which leaves them no less absurd.
     """
-    most = np.finfo(float).max ** 0.125
-    return np.maximum(sizes, np.max(np.abs(effects), axis=0, initial=0.0) / most)
+    largest = np.max(np.abs(effects), axis=0, initial=0.0)
+    return np.maximum(sizes, largest / largest_factor())
 
 
 def _log_likelihood(square, n, levels):
