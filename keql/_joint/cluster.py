@@ -5,10 +5,15 @@ and keeps states, matrices and factors. Of a step only what the weights of P nee
 of size p x p over functions, is fetched, and the step of the weights is sent. All that
 workers do are pure functions of what they did before: what is lost with a worker is
 computed again by others.
+
+The data of functions, and states from elsewhere, are sent in parcels: a message to the
+scheduler that holds all of a part would be tens of megabytes, of which dask warns.
 """
 
+import pickle
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from sklearn import config_context, get_config
@@ -75,7 +80,12 @@ class ClusterProblem:
 
     Functions that follow each other, which take about the time that those of other
     parts take, are a part: they are worked on together as they are without a cluster.
+
+    A message holds `parcel_bytes` and one function at most. The figure decides nothing
+    but the number of messages; dask warns of those above ten megabytes.
     """
+
+    parcel_bytes = 2**20
 
     def __init__(self, problem, n_workers):
         self.whole, self.client = problem, problem.client
@@ -90,8 +100,10 @@ class ClusterProblem:
             self._submit(
                 _part_of,
                 blank,
-                [_sent(problem.blocks[m]) for m in own],
-                [problem.precisions[m] for m in own],
+                self._parcels(
+                    [(_sent(problem.blocks[m]), problem.precisions[m]) for m in own],
+                    worker,
+                ),
                 working_memory,
                 workers=[worker],
                 allow_other_workers=True,
@@ -101,6 +113,16 @@ class ClusterProblem:
 
     def _submit(self, function, *arguments, **where):
         return self.client.submit(function, *arguments, pure=False, **where)
+
+    def _parcels(self, items, worker=None):
+        """Futures of lists of the items, one for each message."""
+        sizes = np.array([len(pickle.dumps(each)) for each in items])
+        number = np.cumsum(sizes) // self.parcel_bytes
+        where = {"workers": worker, "allow_other_workers": worker is not None}
+        return [
+            self._submit(list, [items[m] for m in np.flatnonzero(number == n)], **where)
+            for n in np.unique(number)
+        ]
 
     def on_parts(self, function, parts, *arguments):
         """Futures of a function of each part."""
@@ -118,8 +140,9 @@ class ClusterProblem:
             self._submit(
                 _part_at,
                 part,
-                [iterate.coefficients[m] for m in own],
-                [iterate.values[m] for m in own],
+                self._parcels(
+                    [(iterate.coefficients[m], iterate.values[m]) for m in own]
+                ),
                 iterate.weights,
             )
             for part, own in zip(self.parts, self.members, strict=True)
@@ -207,9 +230,10 @@ def _sent(block):
     return block.kernel, Conditions(*given)
 
 
-def _part_of(blank, sent, precisions, working_memory):
+def _part_of(blank, parcels, working_memory):
     """The problem of some of the functions, not evaluated anywhere."""
     keep_freed_memory()
+    sent, precisions = map(list, zip(*chain.from_iterable(parcels), strict=True))
     if isinstance(sent[0], tuple):
         with config_context(working_memory=working_memory):
             sent = make_dual_blocks(*map(list, zip(*sent, strict=True)))
@@ -217,8 +241,9 @@ def _part_of(blank, sent, precisions, working_memory):
     return PartOfProblem(problem, None, np.nan, working_memory)
 
 
-def _part_at(part, coefficients, values, weights):
+def _part_at(part, parcels, weights):
     """The part at an iterate."""
+    coefficients, values = map(list, zip(*chain.from_iterable(parcels), strict=True))
     iterate = Iterate(coefficients, values, weights)
     return replace(part, evaluation=part.problem.evaluate(iterate))
 

@@ -17,6 +17,7 @@ from keql._numerics.optimisation import Damping
 from keql.kernels import RBF, Polynomial
 from keql.model_selection._fit import Context, JointFamily
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 T = np.linspace(0, 4, 9)
@@ -88,6 +89,24 @@ def test_workers_find_the_same_solution_and_send_sums_only(solver, client, monke
     p = len(start.weights)
     assert len(sizes) == 2 * (2 * result.n_iter + 2)
     assert max(sizes[:-2]) < 8 * p * (p + 1) + 600
+
+
+def test_no_message_holds_all_functions(client, monkeypatch):
+    """Dask warns of large messages, and a warning is an error here."""
+    problem, start = problem_of("dual")
+    alone = problem.evaluate(start)
+    problem.client = client
+    # More than a message with one of the functions, and less than one with three.
+    threshold = {"distributed.admin.large-graph-warning-threshold": "3kB"}
+    with dask.config.set(threshold):
+        monkeypatch.setattr(ClusterProblem, "parcel_bytes", 1)
+        evaluation = ClusterProblem(problem, 2).evaluate(start)
+        monkeypatch.undo()
+        with pytest.warns(UserWarning, match="large graph"):
+            ClusterProblem(problem, 2).evaluate(start)
+    assert evaluation.loss == pytest.approx(alone.loss, rel=1e-12)
+    for ours, theirs in zip(evaluation.values, start.values, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_the_estimator_takes_the_workers_if_jobs_are_asked_for(client, monkeypatch):
