@@ -313,6 +313,12 @@ class _Parser:
 
     def __call__(self, name):
         with naming("operators"):
+            known = (*self.inputs, *self.variables)
+            if name in known and name not in self.states:
+                raise ValueError(
+                    f"{name!r} is the name of an input or a coordinate, on which "
+                    "equations may depend anyway: leave it out."
+                )
             return parse_operator(name, self.variables, self.states)
 
     def known_part(self, given):

@@ -461,8 +461,9 @@ def _doubts(selection, given):
 
     The Hypothesis `given` is what the user says.
     """
+    scale = PredictionScale(selection.best.observations)
     if selection.explains_little:
-        spread = PredictionScale(selection.best.observations).spread
+        spread = scale.spread
         return [
             "the fit explains little: each observation is predicted from all others "
             f"with an error of {selection.error / spread:.2g} times their standard "
@@ -480,7 +481,8 @@ def _doubts(selection, given):
     doubts += exhausted(fit) + ([rivals] if rivals else [])
     doubts += wider_rivals_in_words(selection.wider_rivals)
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
-    doubts += missed(selection.misses)
+    error = selection.error / scale.size if fit.is_exact else 0.0
+    doubts += missed(selection.misses, error)
     doubts += coarse(selection.error_between)
     if selection.disagreement:
         other, part = selection.alternative, percent(selection.disagreement, 1)

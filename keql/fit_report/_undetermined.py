@@ -318,18 +318,29 @@ def not_exact(is_missed, better_without):
     return sentences
 
 
-def missed(factor):
+def missed(factor, error=0.0):
     """A sentence if observations or equations are missed by more than noise allows.
 
     factor : float. How many times what it allows; 0 if it is not more.
+    error : float. By what part of their size exact states miss observations: these
+        alone can be missed, and the noise that they show beside each other may be less
+        than the errors of measurement. 0 of states that are not exact.
     """
     if not factor:
         return []
     times = f"{multiple(factor)} times what" if factor > 1.5 else "more than"
+    what = f"observations and equations are missed by {times} their noise allows"
+    why, advice = "", ""
+    if error:
+        what = (
+            f"observations are missed by {percent(error, 1.0)} of their size, {times} "
+            "neighbouring ones show of their noise"
+        )
+        why = ", or errors of measurement are larger than they seem"
+        advice = "; or give observation_noise, which is believed"
     return [
-        f"observations and equations are missed by {times} their noise allows: "
-        "terms of an equation are not among those that were tried. Try more "
-        "operators, or an equation_kernel of another form"
+        f"{what}: terms of an equation are not among those that were tried{why}. Try "
+        f"more operators, or an equation_kernel of another form{advice}"
     ]
 
 

@@ -342,8 +342,17 @@ def test_a_scaler_before_an_estimator_scales_its_derivatives(output):
 
 def test_a_scaler_that_drops_names_does_not_pass_in_silence():
     pipeline = make_pipeline(StandardScaler(), make(TwoStepKEqL))
-    with pytest.raises(ValueError, match="'u_xx' names an unknown variable.* x0"):
+    with pytest.raises(ValueError, match="'u_xx' names an unknown variable.* x0.*give them"):
         pipeline.fit(POINTS, VALUES)
+
+
+def test_what_equations_may_depend_on_anyway_is_no_operator():
+    T = np.linspace(0, 1, 20)[:, None]
+    for operators in (("u", "dose"), ("u", "t")):
+        model = TwoStepKEqL(operators, known_part="u_t", variables=("t",))
+        model.set_params(inputs={"dose": 2.0})
+        with pytest.raises(ValueError, match=f"'{operators[1]}' is the name of an inp"):
+            model.fit(T, np.exp(-T[:, 0]))
 
 
 def test_no_scaler_is_needed():

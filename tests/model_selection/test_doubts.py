@@ -175,6 +175,9 @@ def test_what_is_said_of_observations_that_are_missed():
     assert missed(0.0) == []
     assert "are missed by more than their noise allows" in missed(1.2)[0]
     assert "are missed by 3 times what their noise allows" in missed(3.0)[0]
+    (sentence,) = missed(3.0, 0.11)
+    assert "missed by 11 % of their size, 3 times what neighbouring ones" in sentence
+    assert "observation_noise" in sentence
 
 
 @pytest.mark.parametrize(
