@@ -51,7 +51,7 @@ def _of_equation(learned, e, is_exact, criteria):
     operators = setup.operators[: setup.n_operators]
     n_columns = len(setup.unknown_names(learned.variables))
     columns = range(n_columns - len(operators), n_columns)
-    places = _places_of(learned, e, criteria)
+    places = places_of(learned, e, criteria)
     S = equation.training_features[np.concatenate([own for _, own, _ in places])]
     errors = np.zeros((len(operators), len(S)))
     if not is_exact:
@@ -64,7 +64,7 @@ def _of_equation(learned, e, is_exact, criteria):
     return identify(terms.names, terms.values, slopes, errors, criteria)
 
 
-def _places_of(learned, e, criteria):
+def places_of(learned, e, criteria):
     """Some rows of an equation: function, positions among its features, and points."""
     setup = learned.setup
     places = []

@@ -23,8 +23,11 @@ class ReportCriteria:
     bounds to rounding. A combination of terms says something if it exceeds `signal`
     times what the errors of the features alone make of it (standard deviations), and,
     for terms of unit size, `rounding`. It names terms of at least the part `named_part`
-    of the largest. Errors of features are evaluated at `n_rows` rows in all, of
-    `n_functions` functions: enough for a root mean square, and cheap beside a fit.
+    of the largest. Operators of which a combination is the part `related` of their size
+    at most, and within `signal` times its own standard deviation, are related: the
+    least of fields that determine their equations was 0.08. Errors of features are
+    evaluated at `n_rows` rows in all, of `n_functions` functions: enough for a root
+    mean square, and cheap beside a fit.
     """
 
     far_above_noise: float = 2.0
@@ -34,6 +37,7 @@ class ReportCriteria:
     signal: float = 2.0
     rounding: float = 1e-10
     named_part: float = 0.3
+    related: float = 0.05
     n_rows: int = 100
     n_functions: int = 4
 

@@ -1,12 +1,16 @@
 """Equations that the data do not determine, or do not tell from others."""
 
 from collections import Counter
+from functools import partial, reduce
+from operator import add, mul
+from typing import NamedTuple
 
 import numpy as np
 
 from keql._numerics.linalg import rms
 from keql.equation import number, terms_of, text_product
-from keql.fit_report._report import multiple, percent
+from keql.fit_report._identify import places_of
+from keql.fit_report._report import ReportCriteria, multiple, percent
 from keql.operators import parse_operator
 
 
@@ -128,12 +132,19 @@ def related(learned, most, conserved=0.0, named=0.05):
     conserved : float. The same of products, of operators without their mean and in
         units of their standard deviation; 0: none are looked for.
     named : float. Operators of at least this part of the largest are named.
-    """
 
-    def find(names, S, n_states):
-        linear = _linear_relation([None, *names], S, most, named)
+    Larger combinations count as zero, too, if they are small and within the errors of
+    the states, as the ReportCriteria say.
+    """
+    criteria = ReportCriteria()
+
+    def find(names, S, n_states, deviation):
+        linear = _linear_relation([None, *names], S, max(most, criteria.related), named)
+        if linear and linear.size > most:
+            errors = criteria.signal * deviation(linear.factors[1:])
+            linear = linear if linear.size < errors else None
         if linear:
-            return [linear]
+            return [linear[:3]]
         return [r for r in _conserved(names, S, conserved) if n_states(r[1]) > 1]
 
     return [
@@ -150,7 +161,7 @@ def energies(learned, most):
     The arguments are those of :func:`related`, `most` the conserved one.
     """
 
-    def find(names, S, n_states):
+    def find(names, S, n_states, _):
         return [r for r in _conserved(names, S, most) if n_states(r[1]) == 1]
 
     return [
@@ -164,8 +175,9 @@ def energies(learned, most):
 def _relations(learned, find):
     """What is found among the operators of each equation that has one of them.
 
-    find : callable. Of names of operators, their values (n, q), and a function that
-        counts the states in a set of names: a list of (text, names, size).
+    find : callable. Of names of operators, their values (n, q), a function that counts
+        the states in a set of names, and one of factors (q,), which returns the
+        standard deviation of the combination: a list of (text, names, size).
 
     Returns relations : list of (str, str). What holds to which part, and the equations.
     """
@@ -182,24 +194,47 @@ def _relations(learned, find):
     def n_states(names):
         return len({state for name in names for state in states[name]})
 
-    for part, equation in zip(setup.equations, learned.equations, strict=True):
+    for e, (part, equation) in enumerate(
+        zip(setup.equations, learned.equations, strict=True)
+    ):
         if not part.depends_on:
             continue
         own = [first + q for q in part.depends_on]
-        S = equation.training_features[:, own]
-        for text, members, size in find([columns[i] for i in own], S, n_states):
+        S, names = equation.training_features[:, own], [columns[i] for i in own]
+        deviation = partial(_deviation, learned, e)
+        for text, members, size in find(names, S, n_states, deviation):
             if members & _operators_in(equation, columns):
                 text = f"{text} to {percent(size, 1.0)}"
                 sentences.setdefault(text, []).append(part.name)
     return [(text, " or ".join(names)) for text, names in sentences.items()]
 
 
-def _linear_relation(names, S, most, named):
-    """What columns S (n, q) and a constant, named None, have in common; or None.
+def _deviation(learned, e, factors):
+    """Standard deviation of operators of equation `e`, times factors, at its points."""
+    operators = [
+        learned.setup.operators[q] for q in learned.setup.equations[e].depends_on
+    ]
+    combined = reduce(add, map(mul, factors, operators))
+    places = places_of(learned, e, ReportCriteria())
+    found = [learned.states[m].variance(points, combined) for m, _, points in places]
+    return float(np.mean(np.concatenate(found)) ** 0.5)
 
-    Returns text, members, size : str, set, float. The relation, the names in it, and
-    the root mean square of what is not zero.
+
+class _LinearRelation(NamedTuple):
+    """A combination of columns that is zero, or nearly.
+
+    A `text`, the names of its `members`, the root mean square `size` of what is not
+    zero, and the `factors` of all columns, by which they are multiplied in it.
     """
+
+    text: str
+    members: set
+    size: float
+    factors: np.ndarray
+
+
+def _linear_relation(names, S, most, named):
+    """What columns S (n, q) and a constant, named None, have in common; or None."""
     values = np.column_stack([np.ones(len(S)), S])
     sizes = np.sqrt(np.mean(values**2, axis=0))
     used = np.flatnonzero(sizes > 0)
@@ -214,7 +249,9 @@ def _linear_relation(names, S, most, named):
     factors = combinations[-1] / sizes[used]
     own = [names[i] for i in used]
     text = _solved_for_last(own, factors, members)
-    return text, {own[i] for i in members}, float(found[-1])
+    every = np.zeros(len(sizes))
+    every[used] = factors
+    return _LinearRelation(text, {own[i] for i in members}, float(found[-1]), every)
 
 
 def _solved_for_last(names, factors, members):

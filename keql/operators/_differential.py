@@ -355,7 +355,8 @@ def _advice(variables):
     """What to do about names, of columns perhaps, that no operator can contain."""
     if all(re.fullmatch(r"x\d+", name) for name in variables):
         example = ("t", "x", "y", "z")[: len(variables)]
-        return f" Columns of an array have no names: give them, as in variables={example!r}."
+        advice = f"give them, as in variables={example!r}."
+        return f" Columns of an array have no names: {advice}"
     wrong = [name for name in variables if not re.fullmatch(r"\w+", name)]
     if not wrong:
         return ""

@@ -342,7 +342,9 @@ def test_a_scaler_before_an_estimator_scales_its_derivatives(output):
 
 def test_a_scaler_that_drops_names_does_not_pass_in_silence():
     pipeline = make_pipeline(StandardScaler(), make(TwoStepKEqL))
-    with pytest.raises(ValueError, match="'u_xx' names an unknown variable.* x0.*give them"):
+    with pytest.raises(
+        ValueError, match="'u_xx' names an unknown variable.* x0.*give them"
+    ):
         pipeline.fit(POINTS, VALUES)
 
 
