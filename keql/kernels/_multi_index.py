@@ -15,6 +15,8 @@ def as_multi_index(a, d, name="a"):
     """
     if a is None:
         return (0,) * d
+    if type(a) is tuple and len(a) == d and all(type(n) is int and n >= 0 for n in a):
+        return a  # as nearly all of them are: they are read very often
     given = a
     a = tuple(np.ravel(as_numbers(a, name)).tolist())
     a = tuple(int(order) if order % 1 == 0 else -1 for order in a)
