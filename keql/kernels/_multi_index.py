@@ -72,3 +72,15 @@ def sum_of_products(terms, first, second, shape):
             product_of_both *= factor
         total = product_of_both if total is None else np.add(total, product_of_both)
     return np.zeros(shape) if total is None else total
+
+
+def times_variance(first, second, on_first, X, Y, pairs):
+    """Derivatives of the product of two kernels, one of which has no argument.
+
+    That one is evaluated at one pair of points. It is the first if none of `on_first`,
+    the columns that this depends on, is true.
+    """
+    variance, other = (second, first) if any(on_first) else (first, second)
+    zero = (0,) * X.shape[1]
+    [value] = variance._derivatives(X[:1], Y[:1], [(zero, zero)])
+    return [value * each for each in other._derivatives(X, Y, pairs)]
