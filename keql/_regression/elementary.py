@@ -171,22 +171,31 @@ class ElementarySearch:
         return best
 
     def _pruned(self, best):
-        """Terms without those whose loss raises the evidence."""
+        """Terms without those whose loss raises the evidence.
+
+        Of many the most dispensable ones are enough, if one of these can go; whether
+        all others are needed is asked where none can.
+        """
         while len(best.terms) > 1:
-            values, dispensable = best.values, self._dispensable(best)
             fewer = [
-                ([t for t in best.terms if t is not out], np.delete(values, i))
-                for i, out in enumerate(best.terms)
-                if dispensable[i]
+                (
+                    [t for j, t in enumerate(best.terms) if j != i],
+                    np.delete(best.values, i),
+                )
+                for i in self._dispensable(best)
             ]
-            found = self._best_of(best.model.problem, fewer, best.iterate, best)
+            found, n = best, self.settings.n_tried
+            for offers in (fewer[:n], fewer[n:]):
+                if found is best and not self.is_stopped:
+                    given = best.model.problem, offers, best.iterate
+                    found = self._best_of(*given, best)
             if found is best:
                 break
             best = found
         return best
 
     def _dispensable(self, best):
-        """Whether evidence may be near that of the best without each of its terms.
+        """Terms without which evidence may be near that of the best, the highest first.
 
         By its linearised problem, in which noise is of maximum likelihood: far lower
         evidence is no matter of what steps from there would change.
@@ -208,7 +217,8 @@ class ElementarySearch:
         without = (
             [k for k, j in enumerate(columns) if j != i] for i in range(len(best.terms))
         )
-        return [bool(evidence(kept) > least) for kept in without]
+        found = [(evidence(kept), i) for i, kept in enumerate(without)]
+        return [i for value, i in sorted(found, reverse=True) if value > least]
 
     # --- what is solved for -------------------------------------------------------
 

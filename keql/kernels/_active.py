@@ -213,10 +213,13 @@ class ActiveKernel(Kernel):
         return kernel
 
     def _derivatives(self, X, Y, pairs):
-        columns = self._columns(X.shape[1])
-        inactive = ~self.depends_on(X.shape[1])
-        vanish = [np.any(np.add(a, b)[inactive]) for a, b in pairs]
-        indices = [tuple(tuple(np.take(a, columns)) for a in pair) for pair in pairs]
+        d = X.shape[1]
+        columns = self._columns(d).tolist()
+        inactive = np.flatnonzero(~self.depends_on(d)).tolist()
+        if not inactive and columns == [*range(d)]:
+            return self._active_derivatives(X, Y, pairs)
+        vanish = [any(a[i] or b[i] for i in inactive) for a, b in pairs]
+        indices = [tuple(tuple(a[i] for i in columns) for a in pair) for pair in pairs]
         active = [pair for pair, zero in zip(indices, vanish, strict=True) if not zero]
         values = iter(())
         if active:

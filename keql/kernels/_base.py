@@ -17,6 +17,7 @@ from keql.kernels._multi_index import (
     leibniz,
     merge_monomials,
     sum_of_products,
+    times_variance,
 )
 
 
@@ -429,21 +430,20 @@ class Product(_Pair, sklearn_kernels.Product):
         total = np.zeros((len(S), self.n_features(d)))
         for factor, a1, a2 in leibniz(as_multi_index(a, d), *on):
             first, second = self.k1.feature_map(S, a1), self.k2.feature_map(S, a2)
-            products = first[:, :, None] * second[:, None, :]
-            total += factor * products.reshape(total.shape)
+            total += factor * (first[:, :, None] * second[:, None]).reshape(total.shape)
         return total
 
     def _derivatives(self, X, Y, pairs):
-        d = X.shape[1]
-        on = [np.tile(kernel.depends_on(d), 2) for kernel in (self.k1, self.k2)]
-        # The multi-index (a, b) of 2d orders is split between the two factors.
-        splits = [list(leibniz(a + b, *on)) for a, b in pairs]
+        d, kernels = X.shape[1], (self.k1, self.k2)
+        on = [np.tile(kernel.depends_on(d), 2) for kernel in kernels]
+        if not all(map(np.any, on)):
+            return times_variance(*kernels, on[0], X, Y, pairs)
+        splits = [list(leibniz(a + b, *on)) for a, b in pairs]  # between the factors
         first, second = (
             by_index(kernel, X, Y, {split[k] for terms in splits for split in terms})
-            for k, kernel in ((1, self.k1), (2, self.k2))
+            for k, kernel in enumerate(kernels, 1)
         )
-        shape = len(X), len(Y)
-        return [sum_of_products(terms, first, second, shape) for terms in splits]
+        return [sum_of_products(t, first, second, (len(X), len(Y))) for t in splits]
 
 
 class Exponentiation(Kernel, sklearn_kernels.Exponentiation):

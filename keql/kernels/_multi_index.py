@@ -15,6 +15,8 @@ def as_multi_index(a, d, name="a"):
     """
     if a is None:
         return (0,) * d
+    if type(a) is tuple and len(a) == d and all(type(n) is int and n >= 0 for n in a):
+        return a  # as nearly all of them are: they are read very often
     given = a
     a = tuple(np.ravel(as_numbers(a, name)).tolist())
     a = tuple(int(order) if order % 1 == 0 else -1 for order in a)
@@ -70,3 +72,15 @@ def sum_of_products(terms, first, second, shape):
             product_of_both *= factor
         total = product_of_both if total is None else np.add(total, product_of_both)
     return np.zeros(shape) if total is None else total
+
+
+def times_variance(first, second, on_first, X, Y, pairs):
+    """Derivatives of the product of two kernels, one of which has no argument.
+
+    That one is evaluated at one pair of points. It is the first if none of `on_first`,
+    the columns that this depends on, is true.
+    """
+    variance, other = (second, first) if any(on_first) else (first, second)
+    zero = (0,) * X.shape[1]
+    [value] = variance._derivatives(X[:1], Y[:1], [(zero, zero)])
+    return [value * each for each in other._derivatives(X, Y, pairs)]

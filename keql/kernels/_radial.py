@@ -2,6 +2,7 @@
 
 from itertools import product
 from math import comb, exp, factorial, lgamma, log, pi, prod, sqrt
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class _Radial(AnisotropicKernel):
 
     def _active_derivatives(self, X, Y, pairs):
         scale = self._per_column("length_scale", X.shape[1])
-        totals = [tuple(int(order) for order in np.add(a, b)) for a, b in pairs]
+        totals = [tuple(map(add, a, b)) for a, b in pairs]
         factors = [
             (-1) ** sum(b) / prod(scale ** np.array(n))
             for n, (_, b) in zip(totals, pairs, strict=True)
