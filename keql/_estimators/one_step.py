@@ -477,7 +477,7 @@ def _doubts(selection, given):
     states = selection.most_exact.learned
     doubts = undetermined(fit.learned) + (waves or related(states, *limits))
     scales = pulled_to_zero(given, fit.learned)
-    doubts += scales or pulled(given, fit, criteria.pulled)
+    doubts += scales or pulled(given, fit, criteria.pulled, criteria.rival)
     doubts += unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])

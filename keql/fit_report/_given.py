@@ -41,7 +41,7 @@ def pulled_to_zero(hypothesis, learned, narrow=0.01, n_rows=50):
     return sentences
 
 
-def pulled(hypothesis, fit, most):
+def pulled(hypothesis, fit, most, odds):
     """Equations whose given scale changes P far more than data do, each in a sentence.
 
     The weights of P have a normal prior, and those that the data determine are of the
@@ -55,6 +55,7 @@ def pulled(hypothesis, fit, most):
     fit : Fit. With states at collocation points.
     most : float. Root mean square of the change of P where states are, with the prior
         of that variance, in units of its size, from which on it is told.
+    odds : float. Log odds of that variance to the one given, from which on it counts.
     """
     is_held = not fit.is_exact and isinstance(fit.problem.basis, FixedUnknownPart)
     if fit.is_exact or is_held or fit.learned.setup is None:
@@ -64,8 +65,8 @@ def pulled(hypothesis, fit, most):
         given = hypothesis.of_equation(terms.name).equation_kernel
         if given is None or not _is_scale_given(given, equation):
             continue
-        variance, change = _likeliest_scale(equation, fit.problem.dispersion)
-        if variance > 1 and change > most:
+        variance, gain, change = _likeliest_scale(equation, fit.problem.dispersion)
+        if variance > 1 and gain > odds and change > most:
             sentences.append(
                 f"the scale of equation_kernel is {multiple(variance**0.5)} times too "
                 "small for the weights that the data determine, which are pulled to "
@@ -90,10 +91,10 @@ def _is_scale_given(given, equation):
 
 
 def _likeliest_scale(equation, dispersion):
-    """The likeliest variance of the prior of the weights, and what P changes with it.
+    """The likeliest variance of the prior of the weights, and what changes with it.
 
-    In units of the variance that they have, and of the size of P where states are; to
-    first order in the change of the precision of the prior.
+    In units of the variance that they have; its log odds to that one; and the change of
+    P in units of its size where states are, to first order in that of the precision.
     """
     posterior = equation.posterior.with_dispersion(1 / dispersion)
     precision = posterior.factor @ posterior.factor.T
@@ -102,13 +103,14 @@ def _likeliest_scale(equation, dispersion):
     n_determined = np.sum(1 - 1 / sizes)
     weights = directions.T @ posterior.weights
     if not n_determined or not np.any(weights):
-        return 1.0, 0.0
+        return 1.0, 0.0, 0.0
     variance = weights @ weights / n_determined
+    gain = 0.5 * n_determined * (variance - 1 - np.log(variance))
     lost = 1 - 1 / variance  # precision
     change = directions @ (lost * weights / (sizes - lost))
     S = equation.training_features[:, : equation.n_unknown_features]
     P = [equation.basis.values(S, each) for each in (posterior.weights, change)]
-    return float(variance), rms(P[1]) / size_or_one(P[0])
+    return float(variance), float(gain), rms(P[1]) / size_or_one(P[0])
 
 
 def _is_found(kernel):

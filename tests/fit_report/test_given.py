@@ -79,11 +79,14 @@ def test_the_likeliest_scale_of_weights_with_equal_precisions():
         fit = SimpleNamespace(is_exact=False, problem=problem, learned=learned)
         given = SimpleNamespace(equation_kernel=kernel)
         hypothesis = SimpleNamespace(of_equation=lambda name, given=given: given)
-        (text,) = pulled(hypothesis, fit, Criteria().pulled)
+        gain = 0.5 * 4.5 * (16 - 1 - np.log(16))  # 4.5 weights are determined
+        (text,) = pulled(hypothesis, fit, Criteria().pulled, 0.99 * gain)
         change = 100 * (4 / (4 - 15 / 16) - 1)
         assert "is 4 times too small" in text
         assert f"P would differ by {change:.2g} % where" in text
         assert text.endswith("multiply the kernel by 16")
-        assert pulled(hypothesis, fit, 1.1 * change / 100) == []
-        equation.equation_kernel = Constant(1.0, "fixed") * kernel  # not as given
-        assert pulled(hypothesis, fit, 0.0) == []
+        assert pulled(hypothesis, fit, 1.1 * change / 100, 0.0) == []
+        assert pulled(hypothesis, fit, 0.0, 1.01 * gain) == []
+        # A scale that the kernel was given besides is none that the user gives.
+        equation.equation_kernel = Constant(1.0, "fixed") * kernel
+        assert pulled(hypothesis, fit, 0.0, 0.0) == []
