@@ -28,6 +28,7 @@ from keql.fit_report import (
     multiple,
     not_exact,
     percent,
+    pulled,
     pulled_to_zero,
     related,
     rivals_in_words,
@@ -476,7 +477,9 @@ def _doubts(selection, given):
     limits = selection.told_from_zero, selection.conserved
     states = selection.most_exact.learned
     doubts = undetermined(fit.learned) + (waves or related(states, *limits))
-    doubts += pulled_to_zero(given, fit.learned) + unresolved(*selection.unresolved)
+    scales = pulled_to_zero(given, fit.learned)
+    doubts += scales or pulled(given, fit, criteria.pulled, criteria.rival)
+    doubts += unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
     doubts += wider_rivals_in_words(selection.wider_rivals)

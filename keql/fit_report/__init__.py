@@ -6,6 +6,7 @@ from keql.fit_report._describe import (
     describe_fit,
     summary_of,
 )
+from keql.fit_report._given import pulled, pulled_to_zero
 from keql.fit_report._report import FitReport, multiple, percent
 from keql.fit_report._rivals import rivals_in_words, wider_rivals_in_words
 from keql.fit_report._undetermined import (
@@ -14,7 +15,6 @@ from keql.fit_report._undetermined import (
     exhausted,
     missed,
     not_exact,
-    pulled_to_zero,
     related,
     travelling,
     undetermined,

@@ -16,7 +16,13 @@ from keql._regression.two_step import (
     polynomial_kernel,
     varying_coefficient_kernel,
 )
-from keql.model_selection._criteria import correlation_of_neighbours, sees_noise
+from keql.equation import PolynomialBasis
+from keql.model_selection._criteria import (
+    correlation_of_neighbours,
+    level_in_space,
+    predicts_within_noise,
+    sees_noise,
+)
 from keql.model_selection._fewer_terms import most_probable
 from keql.model_selection._trajectory_terms import units_of_noise
 
@@ -70,6 +76,46 @@ def candidates(two_step, given, settings):
         _elementary(two_step, given, not_exact or kernel_given),
         _driven(two_step, given, cubic if not exact_cubic_not else first, not_exact),
     ]
+
+
+def without_equation_noise(two_step, given, settings):
+    """The table without the noise that is given of the equations of fields.
+
+    None if that is not all that keeps their states from being exact, or if the number
+    of their terms is not open.
+    """
+    names = [t.name for t in two_step.setup.equations if t.depends_on is not None]
+    is_open = all(given.of_equation(name).n_terms == "auto" for name in names)
+    if len(two_step.variables) < 2 or not is_open:
+        return None
+    if not _why_not_exact(two_step, given, settings):
+        return None
+    table = candidates(two_step, replace(given, equation_noise=None), settings)
+    return None if table[0].why_not else table
+
+
+def row_of_terms(exact, table, two_step, criteria):
+    """The Candidate of a table that has the polynomial of exact states.
+
+    None if they do not predict within the noise, nor leave no more than it: their
+    terms may be those of what a coarse grid does not resolve.
+    """
+    if not isinstance(exact.learned.equation.basis, PolynomialBasis):
+        return None
+    leaves = level_in_space(exact, two_step)
+    predicts = predicts_within_noise(exact, two_step, criteria)
+    if not predicts and leaves > criteria.exact_noise:
+        return None
+    names = {f"exact states, {row.hypothesis.name}": row for row in table[2:4]}
+    row = names.get(exact.hypothesis.name)
+    return None if row is None or row.why_not else row
+
+
+def with_terms_of(exact, hypothesis):
+    """A hypothesis of a single equation that has the terms of exact states, and all."""
+    [terms] = exact.two_step.setup.equations
+    kernel = exact.learned.equation.basis.kernel
+    return replace(hypothesis, equation_kernel={terms.name: kernel}, n_terms=None)
 
 
 def _elementary(two_step, given, why_not, most_states=2):

@@ -28,6 +28,9 @@ class Criteria:
     unexplained : float. Residual of an equation at collocation points, in units of the
         size of its known part and forcing, above which a part of it is not explained.
         Right equations were met to 0.75 % at most, wrong ones missed by 2.4 % at least.
+    pulled : float. Change of P where states are, in units of its size, with the
+        likeliest scale in place of one that is given and too small, above which it is
+        told: from 0.07 on states were two to four times as far off, up to 0.045 not.
     disagree : float. Difference of two equations that predict about as well, relative
         to their size, above which it is told.
     rival : float. Log odds up to which equations with other terms are told beside the
@@ -109,6 +112,7 @@ class Criteria:
     predicts_well: float = 0.1
     explains: float = 0.6
     unexplained: float = 0.02
+    pulled: float = 0.05
     disagree: float = 0.1
     rival: float = 3.0
     wider: float = 7.0

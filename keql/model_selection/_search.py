@@ -16,12 +16,13 @@ import numpy as np
 from keql._numerics.optimisation import Stop
 from keql._regression.two_step import fit_two_steps
 from keql.equation import FixedUnknownPart, PolynomialBasis, find_terms
-from keql.model_selection._candidates import candidates
-from keql.model_selection._criteria import (
-    level_in_space,
-    predicts_within_noise,
-    sees_noise,
+from keql.model_selection._candidates import (
+    candidates,
+    row_of_terms,
+    with_terms_of,
+    without_equation_noise,
 )
+from keql.model_selection._criteria import sees_noise
 from keql.model_selection._evolution_terms import fit_hypothesis
 from keql.model_selection._exact_states import ExactSearch
 from keql.model_selection._fewer_terms import with_most_probable_terms
@@ -66,7 +67,8 @@ def search(two_step, given, context):
     is_open = given.open_states(two_step.observations.states)
     if not is_open or context.settings.optimizer is None:
         return _with_given_kernels(two_step, given, table, context)
-    return _Search(two_step, table, context).run()
+    exact = without_equation_noise(two_step, known, context.settings)
+    return _Search(two_step, table, context, exact).run()
 
 
 def _with_known_kernels(given, two_step):
@@ -84,23 +86,29 @@ def _with_given_kernels(two_step, given, table, context):
     These start from the states that observations alone suggest, and are taken if they
     convince, or predict clearly better: who gives a kernel does not lose them.
     """
-    if table[0].why_not:
+    known = _with_known_kernels(given, two_step)
+    beside_noise = without_equation_noise(two_step, known, context.settings)
+    if table[0].why_not and not beside_noise:
         return Selection(fit_hypothesis(given, two_step, context))
     learned, settings = two_step, context.settings
     described = learned.observations, learned.variables, learned.setup
     open_ = fit_two_steps(replace(given, state_kernel=None), *described, settings)
     if open_.is_stopped:  # what was given is the best so far
         raise KeyboardInterrupt
-    known = _with_known_kernels(given, two_step)
-    search = ExactSearch(open_, candidates(open_, known, settings), context)
+    rows = candidates(open_, known, settings) if not beside_noise else beside_noise
+    search = ExactSearch(open_, rows, context)
     exact = search.run()
     if exact is not None:  # what is given is what the fit has
         learned = replace(exact.problem.learned, state_kernel=learned.state_kernel)
         exact = replace(exact, problem=replace(exact.problem, learned=learned))
-    if exact is not None and search.is_enough(exact):
+    if exact is not None and search.is_enough(exact) and not beside_noise:
         selection = Selection(exact=exact)
     else:
-        joint = Selection(fit_hypothesis(given, two_step, context))
+        own = given
+        if exact and beside_noise and row_of_terms(exact, rows, *search.known):
+            own = with_terms_of(exact, given)
+        joint = Selection(fit_hypothesis(own, two_step, context))
+        joint = joint.with_rivals_of(exact) if beside_noise else joint
         selection = joint.or_exact(exact, context.criteria.clearly_better)
     said = {"not_tried": search.not_tried, "criteria": context.criteria}
     return replace(selection, integrable=True, **said)
@@ -109,17 +117,20 @@ def _with_given_kernels(two_step, given, table, context):
 class _Search:
     """The order in which hypotheses are tried, and when nothing else is."""
 
-    def __init__(self, two_step, table, context):
+    def __init__(self, two_step, table, context, for_terms=None):
         self.two_step, self.context = two_step, context
         self.criteria, self.table = context.criteria, table
-        self.exact = ExactSearch(two_step, table, context)
+        # Exact states beside given noise of the equations say which terms there are.
+        self.for_terms = for_terms is not None
+        self.exact = ExactSearch(two_step, for_terms or table, context)
         self.so_far = None  # the best Selection until now
         self.from_terms = {}  # errors of joint fits, and exact states from there
 
     def run(self):
         """The selection."""
         exact = self.exact.run()
-        if exact is not None and self.exact.is_enough(exact):
+        enough = exact is not None and self.exact.is_enough(exact)
+        if enough and not self.for_terms:
             self.exact.leave_out(self.table[2:5], "exact states predict well enough")
             selection = Selection(exact=exact)
         else:
@@ -127,14 +138,14 @@ class _Search:
         return replace(
             selection,
             not_tried=self.exact.not_tried,
-            integrable=not self.table[0].why_not,
+            integrable=not self.exact.table[0].why_not,
             criteria=self.criteria,
         )
 
     def _joint_or_stopped(self, exact):
         """The same, or the exact states so far if it is interrupted."""
         try:
-            return self._joint(exact)
+            return (self._beside_noise if self.for_terms else self._joint)(exact)
         except KeyboardInterrupt:
             if self.so_far is not None:
                 return self.so_far.or_exact(exact).stopped()
@@ -147,7 +158,7 @@ class _Search:
         if self.two_step.setup.is_system:
             return self._joint_system().or_exact(exact)
         if exact is not None and self.exact.is_in_plane:
-            row = self._row_of_terms(exact)
+            row = row_of_terms(exact, self.table, *self.exact.known)
             if row is not None:
                 joint = self._with_terms_of(exact, row)
                 return replace(joint, integrated=exact).or_exact(exact)
@@ -175,21 +186,21 @@ class _Search:
             best = self._or_varying(best, varying)
         return self._or_more_probable(best).or_exact(exact)
 
-    def _row_of_terms(self, exact):
-        """The hypothesis of the polynomial that exact states have.
+    def _beside_noise(self, exact):
+        """The joint fit with given noise of the equations of fields.
 
-        None if they do not predict within the noise, nor leave no more than it: their
-        terms may be those of what a coarse grid does not resolve.
+        It has the terms of exact states, if these predict within the noise of the
+        observations: how much the loss rises without a term says little where equations
+        may be missed, and the evidence of equations at collocation points finds more
+        terms there. Exact states are taken if they predict clearly better: then the
+        noise of the equations is smaller than what is given.
         """
-        if not isinstance(exact.learned.equation.basis, PolynomialBasis):
-            return None
-        predicts = predicts_within_noise(exact, *self.exact.known)
-        leaves = level_in_space(exact, self.two_step)
-        if not predicts and leaves > self.criteria.exact_noise:
-            return None
-        names = {f"exact states, {r.hypothesis.name}": r for r in self.table[2:4]}
-        row = names.get(exact.hypothesis.name)
-        return None if row is None or row.why_not else row
+        row = None
+        if exact is not None and not self.two_step.setup.is_system:
+            row = row_of_terms(exact, self.table, *self.exact.known)
+        best = self._with_terms_of(exact, row) if row else self._joint(None)
+        best = best.with_rivals_of(exact)
+        return best.or_exact(exact, self.criteria.clearly_better)
 
     def _with_terms_of(self, exact, row):
         """The joint fit with the terms of exact states, which have no others.
@@ -200,11 +211,7 @@ class _Search:
         observations, but with terms to choose from it bends to superfluous ones.
         """
         self.exact.leave_out(self.table[2:5], "the terms are those of exact states")
-        [terms] = self.two_step.setup.equations
-        kernel = exact.learned.equation.basis.kernel
-        hypothesis = replace(
-            row.hypothesis, equation_kernel={terms.name: kernel}, n_terms=None
-        )
+        hypothesis = with_terms_of(exact, row.hypothesis)
         family = JointFamily(self.exact.two_steps(hypothesis), hypothesis, self.context)
         kernels = compare_kernels(family)
         start = warm_start(kernels[0], family)
@@ -415,6 +422,8 @@ class _Search:
         They are not looked for again from a joint fit with equal terms that predicts no
         clearly better than one which has led to some.
         """
+        if self.for_terms:
+            return None
         equations = fit.learned.equations
         if not all(isinstance(e.basis, PolynomialBasis) for e in equations):
             return self.exact.from_joint_fit(family, fit)

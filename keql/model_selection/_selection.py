@@ -309,7 +309,15 @@ class Selection:
         fit = self.best
         is_field = len(fit.two_step.variables) > 1
         chosen = fit.hypothesis.n_terms is not None
-        return bool(is_field and chosen and self.integrable and not fit.is_exact)
+        missed = self.integrable and not fit.is_exact and self.integrated is None
+        return bool(is_field and chosen and missed)
+
+    def with_rivals_of(self, exact):
+        """This, or with the rivals of exact states that have its terms, or None."""
+        if exact is None or {*exact.term_names} != {*self.joint.term_names}:
+            return self
+        joint = replace(self.joint, terms_path=exact.terms_path)
+        return replace(self, joint=joint, integrated=exact)
 
     def or_better(self, other, factor=1.0):
         """This, or another one with smaller errors, `factor` times its own at most."""

@@ -1,5 +1,6 @@
 """Which fits are in doubt, whatever they were found by."""
 
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,9 +8,11 @@ import pytest
 
 from keql import OneStepKEqL
 from keql._regression.likelihood import left_out_log_densities
+from keql._regression.two_step import Hypothesis
+from keql.datasets import make_burgers
 from keql.fit_report import coarse, missed, not_exact, wider_rivals_in_words
-from keql.kernels import Polynomial
-from keql.model_selection._candidates import candidates
+from keql.kernels import RBF, Polynomial
+from keql.model_selection._candidates import candidates, without_equation_noise
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._selection import Selection
 
@@ -36,6 +39,81 @@ def test_terms_of_fields_that_could_be_exact_and_are_not_are_in_doubt():
 )
 def test_others_are_not(changes):
     assert not selection(**changes).misses_exact_fields
+
+
+def test_terms_that_exact_states_have_too_are_not_in_doubt():
+    """Their rivals are those of the joint fit then."""
+    path = [TermsStep(("u_xx",), 1.0, 1.0, 1.0, -3.0)]
+    found = replace(selection(), joint=Joint(("u_xx",)))
+    exact = Joint(("u_xx",), path)
+    both = found.with_rivals_of(exact)
+    assert both.integrated is exact and both.joint.terms_path == path
+    assert found.misses_exact_fields and not both.misses_exact_fields
+    assert found.with_rivals_of(None) is found
+    other = Joint(("u_xx", "u"), path)
+    assert found.with_rivals_of(other) is found
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A fit of a field with the named terms, at collocation points."""
+
+    term_names: tuple
+    terms_path: tuple = ()
+    is_exact: bool = False
+    hypothesis: Hypothesis = Hypothesis(n_terms="auto")
+
+    @property
+    def two_step(self):
+        """What a selection asks of it."""
+        return SimpleNamespace(variables=("t", "x"))
+
+
+@pytest.mark.parametrize(
+    "changes, is_asked",
+    [({}, True), ({"equation_noise": 1e-3}, False), ({"equation_noise": None}, False)]
+    + [({"n_terms": None}, False), ({"solver": "dual"}, False)],
+)
+def test_exact_states_are_asked_for_terms_beside_noise_of_equations(changes, is_asked):
+    """Of fields, where that noise is all that keeps their states from being exact."""
+    X = np.random.default_rng(0).uniform(size=(20, 2))
+    model = OneStepKEqL(("u", "u_x", "u_xx"), "u_t", variables=("t", "x"))
+    model.set_params(**{"equation_noise": 0.1} | changes)
+    two_step = model._learn_in_two_steps(X, np.exp(X[:, 0]) * X[:, 1], None)
+    given = two_step, model._hypothesis, model._settings
+    table = without_equation_noise(*given)
+    assert (table is not None) == is_asked
+    if is_asked:
+        assert candidates(*given)[0].why_not.startswith("equation_noise says")
+        assert not table[0].why_not
+        assert table[0].hypothesis.equation_noise is None
+    elif not changes.get("solver"):
+        assert not candidates(*given)[0].why_not or "n_terms" in changes
+
+
+def test_noise_of_ordinary_differential_equations_drives_their_states():
+    T = np.linspace(0, 1, 20)[:, None]
+    model = OneStepKEqL("u", "u_t", variables="t", equation_noise=0.1)
+    two_step = model._learn_in_two_steps(T, np.exp(T[:, 0]), None)
+    given = two_step, model._hypothesis, model._settings
+    assert without_equation_noise(*given) is None
+    assert not candidates(*given)[0].why_not
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", [None, RBF([0.3, 0.3], "fixed")])
+def test_fields_with_noise_of_equations_have_the_terms_of_exact_states(kernel):
+    """Without these Burgers' equation had three wrong terms here, or more."""
+    data = make_burgers(30, random_state=0)
+    rng = np.random.default_rng(0)
+    y = data.y + 0.02 * np.std(data.y) * rng.normal(size=len(data.y))
+    noise = 0.05 * np.std(data.truth(data.X_test, "u_t"))
+    model = OneStepKEqL(**data.problem, state_kernel=kernel, equation_noise=noise)
+    model.set_params(n_terms="auto").fit(data.X, y)  # without a warning
+    assert {*model.equation_.terms()} == {"u u_x", "u_xx"}
+    assert model.equation_noise_ in (0.0, pytest.approx(noise))
+    missed = np.linalg.norm(model.predict(data.X_test) - data.y_test)
+    assert missed < 0.015 * np.linalg.norm(data.y_test)
 
 
 def test_few_observations_of_a_field_are_not_integrated():
