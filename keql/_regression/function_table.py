@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keql._numerics.elementary import Elementary, products, state_grid
+from keql._numerics.elementary import (
+    ODD,
+    Elementary,
+    odd_factors,
+    products,
+    state_grid,
+)
 from keql._numerics.linalg import rms
 from keql.kernels import Dictionary
 
@@ -20,6 +26,7 @@ class ElementarySettings:
     degree : int. Highest of products of operators beside the functions.
     most_products : int. Lower degrees are taken where there are more products.
     of_derivatives : bool. Whether there are functions of derivatives and of time, too.
+    drags : bool. Whether drag, u_t |u_t|^k, and what saturates, tanh(k u), are tried.
     n_expected : float. How many products an equation has before data are seen, and how
         many functions; all of either are as probable.
     n_parameters : int. Values of the parameter of a function of a state on the grid.
@@ -34,6 +41,8 @@ class ElementarySettings:
     n_rounds : int. Linearisations.
     better : float. By which the log evidence has to rise for another linearisation.
     max_steps : int. Steps to solve for one set.
+    n_resolutions : int. How often steps in time are divided where they are too long:
+        the error of one that has a kink in it falls by eight if it is halved.
     largest_change : float. Of the logarithm of a parameter in a step.
     tol : float. Change of the states at which steps end, relative to their size.
     part : float. The same in units of the noise, if that is more.
@@ -57,6 +66,7 @@ class ElementarySettings:
     degree: int = 3
     most_products: int = 25
     of_derivatives: bool = True
+    drags: bool = True
     n_expected: float = 3.0
     n_parameters: int = 7
     most_waves: float = 40.0
@@ -67,6 +77,7 @@ class ElementarySettings:
     n_rounds: int = 6
     better: float = 0.1
     max_steps: int = 30
+    n_resolutions: int = 6
     largest_change: float = 0.5
     tol: float = 1e-8
     part: float = 3e-3
@@ -86,7 +97,7 @@ class ElementarySettings:
         """
         few = {"n_parameters": 5, "most_waves": 0.0, "n_tried": 2, "n_rounds": 2}
         steps = {"max_steps": 15, "tol": 1e-5, "part": 3e-2}
-        return cls(of_derivatives=False, **few, **steps)
+        return cls(of_derivatives=False, drags=False, **few, **steps)
 
 
 @dataclass(frozen=True)
@@ -173,8 +184,11 @@ class FunctionTable:
                 "peak": [((name, 2),), *(((name, 2), (other, 1)) for other in others)],
             }
             for family, k in state_grid(x, settings.n_parameters):
+                if family in ODD and not settings.drags:
+                    continue
                 own = saturating.get(family, [])
-                is_wave, before = family in ("sin", "cos"), factors
+                is_wave = family in ("sin", "cos")
+                before = odd_factors(family, name, factors)
                 if self.is_system and is_wave:
                     own = inverse
                 if is_wave and not settings.of_derivatives:

@@ -176,13 +176,39 @@ def test_forms_that_noise_does_not_tell_apart_are_named():
 
 @pytest.mark.slow
 def test_small_systematic_residuals_are_not_noise():
-    """Friction |v| v, whose kink smooth functions miss by 2e-5, is in no other form."""
+    """Friction on one side, whose kink smooth functions miss, is in no other form."""
     t, u = trajectory(
-        lambda t, s: [s[1], -s[0] - 0.3 * abs(s[1]) * s[1]], [2.0, 0.0], 12, 40
+        lambda t, s: [s[1], -s[0] - 0.3 * max(s[1] - 0.5, 0.0) ** 2], [2.0, 0.0], 12, 40
     )
     model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",))
     with pytest.warns(IdentifiabilityWarning, match="missed by"):
         model.fit(t, u)
+
+
+def drag(t, state):
+    return [state[1], -state[0] - 0.3 * abs(state[1]) * state[1]]
+
+
+def saturating(t, state):
+    return [state[1], -1.3 * state[0] - 0.4 * np.tanh(3 * state[1])]
+
+
+@pytest.mark.parametrize("rate, friction", [(drag, -0.3), (saturating, -0.4)])
+def test_drag_and_friction_that_saturates_are_found(rate, friction):
+    """From exact values, steps being short where a kink is; with no warning."""
+    t, u = trajectory(rate, [2.0, 0.0], 12, 40)
+    found = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",)).fit(t, u).equation_
+    name = "u_t |u_t|" if rate is drag else "tanh(3 u_t)"
+    terms = found.terms()
+    assert set(terms) == {"u", name}
+    np.testing.assert_allclose(terms[name], friction, rtol=1e-6)
+    S = np.array([[0.0, 0.3, -0.4], [1.0, 2.0, 0.5], [0.0, 1.0, 0.0]])
+    expected = np.array([rate(0, row[1:])[1] for row in S])
+    np.testing.assert_allclose(-found.unknown_part(S), expected, atol=1e-6)
+    copy = LearnedEquation.from_dict(json.loads(json.dumps(found.to_dict())))
+    np.testing.assert_array_equal(copy.unknown_part(S), found.unknown_part(S))
+    sizes = {"u_t |u_t|": r"\lvert u_{t} \rvert", "tanh(3 u_t)": r"\tanh(3 \, u_{t})"}
+    assert sizes[name] in found.to_latex()
 
 
 def logistic(u):

@@ -12,6 +12,7 @@ from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.problem import make_evolution_problem
+from keql._numerics.elementary import ODD
 from keql._regression.function_screening import can_be_screened
 from keql._regression.function_table import ElementarySettings, FunctionTable
 from keql._regression.two_step import Hypothesis
@@ -57,12 +58,14 @@ def test_functions_of_a_field_are_those_of_its_state(two_step):
     offered = FunctionTable(two_step, ElementarySettings.of_fields())
     functions = [term.function for term in offered.terms if term.function.family]
     assert {function.argument for function in functions} == {"u"}
+    assert not {f.family for f in functions} & {*ODD}
     waves = [f for f in functions if f.family in ("sin", "cos")]
     assert waves and not any(f.powers for f in waves)
     assert any(f.powers == (("u", 1),) for f in functions)
     everything = FunctionTable(two_step, ElementarySettings())
     arguments = {t.function.argument for t in everything.terms if t.function.family}
     assert arguments == {"u", "u_x", "u_xx", "t"}
+    assert {*ODD} <= {term.function.family for term in everything.terms}
 
 
 def test_fields_are_not_screened_along_one_path_in_time(two_step):
