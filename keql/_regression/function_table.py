@@ -35,6 +35,9 @@ class ElementarySettings:
         many observations for each of their periods.
     n_frequencies : int. Of cosines and sines of time: those that equal distances
         between the observations resolve, so many at most.
+    n_waves : int. Cosines and sines of each coordinate of fields that is no ring, of a
+        half to so many half periods over its extent; alone, and those of space times an
+        operator.
     n_small : int. All sets of few products are compared, of sizes up to which there are
         not more than this.
     n_tried : int. Sets of each size that are solved for in each linearisation.
@@ -72,6 +75,7 @@ class ElementarySettings:
     most_waves: float = 40.0
     per_wave: int = 8
     n_frequencies: int = 60
+    n_waves: int = 4
     n_small: int = 400
     n_tried: int = 3
     n_rounds: int = 6
@@ -117,6 +121,7 @@ class FunctionTable:
 
     learned : LearnedModel. Equations, with the features that their columns have.
     settings : ElementarySettings.
+    time : int, default=0. Which coordinate is not one of space.
 
     terms : list of Term. First the products of each equation.
     sizes : list of float. What the unknown part of each equation has to explain.
@@ -124,7 +129,7 @@ class FunctionTable:
         elementary function.
     """
 
-    def __init__(self, learned, settings):
+    def __init__(self, learned, settings, time=0):
         self.names = tuple(learned.setup.unknown_names(learned.variables))
         self.states = learned.observations.states
         n_columns, d = len(self.names), len(learned.variables)
@@ -134,6 +139,9 @@ class FunctionTable:
             len(np.unique(data.points[:, 0])) for data in learned.observations.functions
         )
         self.is_system = learned.setup.is_system
+        periods = learned.observations.periods
+        is_ring = np.zeros(d, bool) if periods is None else np.isfinite(periods)
+        self.time, self.not_rings = time, np.flatnonzero(~is_ring)
         self.terms, kinds = [], []
         first = d + len(learned.setup.inputs.names)
         for e, part in enumerate(learned.setup.equations):
@@ -159,6 +167,7 @@ class FunctionTable:
             return
         states = [name for name in operators if name in self.states]
         yield from self._functions_of(e, states, states, settings)
+        yield from self._waves(e, operators, settings)
 
     def _functions_of_time(self, e, operators, settings):
         """Time, its waves and decays, alone and times an operator."""
@@ -169,6 +178,16 @@ class FunctionTable:
         driven = factors[:1] if self.is_system else factors
         for family, k in _time_grid(self.features[e][:, 0], n_frequencies):
             yield from (Elementary(powers, family, time, k) for powers in driven)
+
+    def _waves(self, e, operators, settings):
+        """Sources that vary with a coordinate, coefficients that vary in space."""
+        factors = [(), *(((name, 1),) for name in operators)]
+        for column in self.not_rings:
+            name, x = self.names[column], self.features[e][:, column]
+            before = factors[:1] if column == self.time else factors
+            for k in np.arange(1, settings.n_waves + 1) * np.pi / np.ptp(x):
+                for family in ("cos", "sin"):
+                    yield from (Elementary(own, family, name, k) for own in before)
 
     def _functions_of(self, e, operators, factors, settings):
         """Functions of each operator, alone and times one of the factors."""
