@@ -25,8 +25,9 @@ class Family:
 
     value, slope : callable. f, and k df/dk, its derivative in the logarithm of k.
     rate, slope_rate : callable. The derivatives of these in x.
-    text, latex : str. How f is written, with {x}, {k} and {kx}, their product. What
-        begins with a slash follows the factors of f.
+    text, latex : str. How f is written, with {x}, {k}, {kx}, their product, and {to_k},
+        an exponent that is empty if it is 1. What begins with a slash follows the
+        factors of f.
     symbolic : callable. f in sympy, of that module, x and k.
     is_positive : bool. Whether x has to be above zero.
     """
@@ -39,6 +40,11 @@ class Family:
     latex: str
     symbolic: Callable
     is_positive: bool = False
+
+
+def _size(x):
+    """Absolute values, at zero the least number that has a logarithm."""
+    return np.abs(x) + np.finfo(float).tiny
 
 
 FAMILIES = {
@@ -107,6 +113,24 @@ FAMILIES = {
         "{x}^{{{k}}}",
         lambda sympy, x, k: x**k,
         is_positive=True,
+    ),
+    "abs": Family(
+        lambda x, k: _size(x) ** k,
+        lambda x, k: k * _size(x) ** k * np.log(_size(x)),
+        lambda x, k: k * np.sign(x) * _size(x) ** (k - 1),
+        lambda x, k: k * np.sign(x) * _size(x) ** (k - 1) * (1 + k * np.log(_size(x))),
+        "|{x}|{to_k}",
+        r"\lvert {x} \rvert{to_k}",
+        lambda sympy, x, k: sympy.Abs(x) ** k,
+    ),
+    "tanh": Family(
+        lambda x, k: np.tanh(k * x),
+        lambda x, k: k * x * (1 - np.tanh(k * x) ** 2),
+        lambda x, k: k * (1 - np.tanh(k * x) ** 2),
+        lambda x, k: k * (1 - np.tanh(k * x) ** 2) * (1 - 2 * k * x * np.tanh(k * x)),
+        "tanh({kx})",
+        r"\tanh({kx})",
+        lambda sympy, x, k: sympy.tanh(k * x),
     ),
 }
 
@@ -197,7 +221,8 @@ class Elementary:
     def _fill(self, template, x, times):
         k = f"{self.parameter:.{self.digits}g}"
         kx = {"1": x, "-1": f"-{x}"}.get(k, f"{k}{times}{x}")
-        return template.format(x=x, k=k, kx=kx)
+        to_k = "" if float(k) == 1 else f"^{{{k}}}" if times != " " else f"^{k}"
+        return template.format(x=x, k=k, kx=kx, to_k=to_k)
 
     def with_parameter(self, parameter):
         """The function with another inner parameter."""
@@ -242,10 +267,24 @@ def state_grid(x, n=7):
         yield "exp", -k
     for k in np.geomspace(0.03, 4, n) * size:
         yield "peak", k**2
+    for k in np.geomspace(0.5, 12, n) / size:
+        yield "tanh", k
     if np.min(x) > 0:
         yield "log", 1 / np.median(x)
         yield from (("pole", k) for k in np.geomspace(0.01, 4, n) * size)
         yield from (("power", k) for k in (-1.0, -0.5, 0.35, 0.6, 1.5, 2.5))
+    else:
+        yield from (("abs", k) for k in (0.5, 1.0))
+
+
+# Families of which one function of each column is tried, which changes sign with it:
+# drag is the size of a speed times the speed, and friction that saturates stands alone.
+ODD = "abs", "tanh"
+
+
+def odd_factors(family, name, factors):
+    """What functions of a column are multiplied by, of odd ones not by `factors`."""
+    return {"abs": [((name, 1),)], "tanh": [()]}.get(family, factors)
 
 
 @dataclass(frozen=True)
@@ -416,6 +455,7 @@ def _functions_of(columns):
         pairs = [((name, 1), (other, 1)) for other in columns if other != name]
         saturating = {"pole": pairs, "peak": [((name, 2),), *pairs]}
         for family, k in state_grid(x):
-            for powers in [*factors, *saturating.get(family, [])]:
+            before = odd_factors(family, name, factors)
+            for powers in [*before, *saturating.get(family, [])]:
                 if function := Elementary(powers, family, name, k).with_one_power:
                     yield function

@@ -165,10 +165,31 @@ class ElementarySearch:
             if refined is None:
                 continue
             if best is None or refined.score > best.score:
-                best = refined
-            if refined.error < enough:
+                best = refined = self._with_shorter_steps(refined, enough)
+            if self.is_stopped or refined.error < enough:
                 break
         return best
+
+    def _with_shorter_steps(self, refined, enough):
+        """Terms solved for with shorter steps in time where theirs are too long.
+
+        Polynomials were resolved with those; functions may have kinks, as |u| has.
+        """
+        if len(self.problem.learned.variables) > 1:
+            return refined
+        for _ in range(self.settings.n_resolutions):
+            finer = None
+            if not refined.error < enough:
+                finer = refined.model.problem.resolved(refined.iterate)
+            if finer is None:
+                break
+            problem, iterate = finer
+            given = list(refined.terms), refined.values, iterate
+            again = self._solved(problem, *given)
+            if again is None:
+                break
+            refined = again
+        return refined
 
     def _pruned(self, best):
         """Terms without those whose loss raises the evidence.
@@ -227,7 +248,13 @@ class ElementarySearch:
         key = frozenset((t.equation, t.function) for t in terms)
         if key in self.tried:
             return self.tried[key]
-        self.tried[key] = None
+        self.tried[key] = found = self._solved(problem, terms, values, iterate, least)
+        if found is not None:
+            self.steps.append(found)
+        return found
+
+    def _solved(self, problem, terms, values, iterate, least=-np.inf):
+        """The same, whatever was solved for before."""
         settings, terms = self.settings, sorted(terms, key=lambda t: t.equation)
         if len(values) != len(terms):
             values = np.zeros(len(terms))
@@ -269,9 +296,7 @@ class ElementarySearch:
             weights = self._with_slopes(terms, values)
         else:
             return None
-        self.tried[key] = self._refined(terms, values, iterate, model)
-        self.steps.append(self.tried[key])
-        return self.tried[key]
+        return self._refined(terms, values, iterate, model)
 
     def _refined(self, terms, values, iterate, model):
         errors = left_out_errors(model, self.problem.learned.observations)

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keql._numerics.elementary import Elementary, products, state_grid
+from keql._numerics.elementary import (
+    ODD,
+    Elementary,
+    odd_factors,
+    products,
+    state_grid,
+)
 from keql._numerics.linalg import rms
 from keql.kernels import Dictionary
 
@@ -20,6 +26,7 @@ class ElementarySettings:
     degree : int. Highest of products of operators beside the functions.
     most_products : int. Lower degrees are taken where there are more products.
     of_derivatives : bool. Whether there are functions of derivatives and of time, too.
+    drags : bool. Whether drag, u_t |u_t|^k, and what saturates, tanh(k u), are tried.
     n_expected : float. How many products an equation has before data are seen, and how
         many functions; all of either are as probable.
     n_parameters : int. Values of the parameter of a function of a state on the grid.
@@ -28,12 +35,17 @@ class ElementarySettings:
         many observations for each of their periods.
     n_frequencies : int. Of cosines and sines of time: those that equal distances
         between the observations resolve, so many at most.
+    n_waves : int. Cosines and sines of each coordinate of fields that is no ring, of a
+        half to so many half periods over its extent; alone, and those of space times an
+        operator.
     n_small : int. All sets of few products are compared, of sizes up to which there are
         not more than this.
     n_tried : int. Sets of each size that are solved for in each linearisation.
     n_rounds : int. Linearisations.
     better : float. By which the log evidence has to rise for another linearisation.
     max_steps : int. Steps to solve for one set.
+    n_resolutions : int. How often steps in time are divided where they are too long:
+        the error of one that has a kink in it falls by eight if it is halved.
     largest_change : float. Of the logarithm of a parameter in a step.
     tol : float. Change of the states at which steps end, relative to their size.
     part : float. The same in units of the noise, if that is more.
@@ -57,16 +69,19 @@ class ElementarySettings:
     degree: int = 3
     most_products: int = 25
     of_derivatives: bool = True
+    drags: bool = True
     n_expected: float = 3.0
     n_parameters: int = 7
     most_waves: float = 40.0
     per_wave: int = 8
     n_frequencies: int = 60
+    n_waves: int = 4
     n_small: int = 400
     n_tried: int = 3
     n_rounds: int = 6
     better: float = 0.1
     max_steps: int = 30
+    n_resolutions: int = 6
     largest_change: float = 0.5
     tol: float = 1e-8
     part: float = 3e-3
@@ -86,7 +101,7 @@ class ElementarySettings:
         """
         few = {"n_parameters": 5, "most_waves": 0.0, "n_tried": 2, "n_rounds": 2}
         steps = {"max_steps": 15, "tol": 1e-5, "part": 3e-2}
-        return cls(of_derivatives=False, **few, **steps)
+        return cls(of_derivatives=False, drags=False, **few, **steps)
 
 
 @dataclass(frozen=True)
@@ -106,6 +121,7 @@ class FunctionTable:
 
     learned : LearnedModel. Equations, with the features that their columns have.
     settings : ElementarySettings.
+    time : int, default=0. Which coordinate is not one of space.
 
     terms : list of Term. First the products of each equation.
     sizes : list of float. What the unknown part of each equation has to explain.
@@ -113,7 +129,7 @@ class FunctionTable:
         elementary function.
     """
 
-    def __init__(self, learned, settings):
+    def __init__(self, learned, settings, time=0):
         self.names = tuple(learned.setup.unknown_names(learned.variables))
         self.states = learned.observations.states
         n_columns, d = len(self.names), len(learned.variables)
@@ -123,6 +139,9 @@ class FunctionTable:
             len(np.unique(data.points[:, 0])) for data in learned.observations.functions
         )
         self.is_system = learned.setup.is_system
+        periods = learned.observations.periods
+        is_ring = np.zeros(d, bool) if periods is None else np.isfinite(periods)
+        self.time, self.not_rings = time, np.flatnonzero(~is_ring)
         self.terms, kinds = [], []
         first = d + len(learned.setup.inputs.names)
         for e, part in enumerate(learned.setup.equations):
@@ -148,6 +167,7 @@ class FunctionTable:
             return
         states = [name for name in operators if name in self.states]
         yield from self._functions_of(e, states, states, settings)
+        yield from self._waves(e, operators, settings)
 
     def _functions_of_time(self, e, operators, settings):
         """Time, its waves and decays, alone and times an operator."""
@@ -158,6 +178,16 @@ class FunctionTable:
         driven = factors[:1] if self.is_system else factors
         for family, k in _time_grid(self.features[e][:, 0], n_frequencies):
             yield from (Elementary(powers, family, time, k) for powers in driven)
+
+    def _waves(self, e, operators, settings):
+        """Sources that vary with a coordinate, coefficients that vary in space."""
+        factors = [(), *(((name, 1),) for name in operators)]
+        for column in self.not_rings:
+            name, x = self.names[column], self.features[e][:, column]
+            before = factors[:1] if column == self.time else factors
+            for k in np.arange(1, settings.n_waves + 1) * np.pi / np.ptp(x):
+                for family in ("cos", "sin"):
+                    yield from (Elementary(own, family, name, k) for own in before)
 
     def _functions_of(self, e, operators, factors, settings):
         """Functions of each operator, alone and times one of the factors."""
@@ -173,8 +203,11 @@ class FunctionTable:
                 "peak": [((name, 2),), *(((name, 2), (other, 1)) for other in others)],
             }
             for family, k in state_grid(x, settings.n_parameters):
+                if family in ODD and not settings.drags:
+                    continue
                 own = saturating.get(family, [])
-                is_wave, before = family in ("sin", "cos"), factors
+                is_wave = family in ("sin", "cos")
+                before = odd_factors(family, name, factors)
                 if self.is_system and is_wave:
                     own = inverse
                 if is_wave and not settings.of_derivatives:

@@ -217,6 +217,23 @@ def is_better(fit, other, criteria):
     return logs[0] - logs[1] > criteria.rival
 
 
+def odds_between(fit, other, polynomials, wider, criteria):
+    """Prior log odds of the hypothesis of a fit to that of another one.
+
+    Whatever they are compared in turn with, hypotheses are as probable before data are
+    seen: functions are more so than products of four operators, or of time.
+
+    polynomials, wider : list of str. Names of the hypotheses of quadratic and cubic
+        equations, and of those that count as less probable than functions.
+    """
+    if other.hypothesis.name in polynomials:  # beside noise in the equation
+        return criteria.rival
+    if not other.has_functions:
+        return criteria.wider
+    paid = criteria.wider if fit.hypothesis.name in wider else 0.0
+    return criteria.elementary - paid
+
+
 def correlation_of_neighbours(residuals, observations):
     """That of residuals which follow one another, in standard errors of random ones.
 

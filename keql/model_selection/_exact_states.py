@@ -16,6 +16,7 @@ from keql.model_selection._criteria import (
     level_in_space,
     meets_data,
     misses_at_random,
+    odds_between,
     predicts_within_noise,
     sees_noise,
 )
@@ -232,11 +233,9 @@ class ExactSearch:
 
     def _or_more_probable(self, fit, other):
         """A fit, or one of a wider hypothesis whose evidence outweighs its odds."""
-        criteria = self.criteria
-        names = [row.hypothesis.name for row in self.table[:2]]
-        odds = criteria.elementary if other.has_functions else criteria.wider
-        if other.hypothesis.name in names:  # cubic terms beside noise in the equation
-            odds = criteria.rival
+        names = [row.hypothesis.name for row in self.table]
+        wider = names[5:-2] if self.is_in_time else []
+        odds = odds_between(fit, other, names[:2], wider, self.criteria)
         self.compared.append((other.hypothesis.name, fit.result))
         return fit.or_more_probable(other, odds)
 

@@ -253,7 +253,8 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
         iterate = problem.start() if simpler is None else simpler.result.solution
     # Where functions are evaluated exact states of fields are known better.
     states_of = simpler.learned if is_field else two_step
-    offered, start = FunctionTable(states_of, settings), []
+    time = problem.grid.axis if is_field else 0
+    offered, start = FunctionTable(states_of, settings, time), []
     if simpler is not None:
         for e, equation in enumerate(iterate.equations):
             terms = terms_of(equation)

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from keql._numerics.elementary import FAMILIES, Elementary
+from keql._numerics.elementary import FAMILIES, ODD, Elementary, odd_factors
 from keql._numerics.subsets import SubsetEvidence, TermOdds
 
 X, SPEED = np.array([0.3, 1.1, 2.4]), np.array([1.0, -2.0, 0.5])
@@ -23,6 +23,19 @@ def test_slopes_are_those_in_the_logarithm_of_the_parameter(family):
     np.testing.assert_allclose(slope, difference, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("family", ODD)
+def test_odd_functions_change_their_sign_with_the_column(family):
+    """With what they are multiplied by; at zero they and their slopes are numbers."""
+    [powers] = odd_factors(family, "u", [(), (("v", 1),)])
+    x = np.array([-2.4, -0.3, 0.0, 0.3, 2.4])
+    for f in (Elementary(powers, family, "u", 0.6), Elementary(powers, family, "u")):
+        for each in (f, f.in_log_parameter()):
+            values = each(x)
+            np.testing.assert_allclose(values, -values[::-1], atol=1e-14)
+            assert values[2] == 0
+    assert odd_factors("sin", "u", [(), (("v", 1),)]) == [(), (("v", 1),)]
+
+
 def test_names():
     names = {
         Elementary(): "1",
@@ -32,6 +45,9 @@ def test_names():
         Elementary((("u", 1),), "peak", "u", 2.5): "u/(2.5 + u^2)",
         Elementary((), "pole", "u", 2.5): "1/(2.5 + u)",
         Elementary((), "exp", "t", -1.0): "exp(-t)",
+        Elementary((("u", 1),), "abs", "u"): "u |u|",
+        Elementary((("u", 1),), "abs", "u", 0.5): "u |u|^0.5",
+        Elementary((), "tanh", "u", 3.0): "tanh(3 u)",
     }
     assert {function: function.name for function in names} == names
 

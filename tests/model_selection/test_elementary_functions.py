@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from keql import LearnedEquation, OneStepKEqL
 from keql._regression.elementary import ElementarySearch
+from keql._regression.two_step import Hypothesis
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import Dictionary
+from keql.model_selection._criteria import Criteria, odds_between
 
 
 def trajectory(rate, initial, t_end, n):
@@ -176,13 +179,69 @@ def test_forms_that_noise_does_not_tell_apart_are_named():
 
 @pytest.mark.slow
 def test_small_systematic_residuals_are_not_noise():
-    """Friction |v| v, whose kink smooth functions miss by 2e-5, is in no other form."""
+    """Friction on one side, whose kink smooth functions miss, is in no other form."""
     t, u = trajectory(
-        lambda t, s: [s[1], -s[0] - 0.3 * abs(s[1]) * s[1]], [2.0, 0.0], 12, 40
+        lambda t, s: [s[1], -s[0] - 0.3 * max(s[1] - 0.5, 0.0) ** 2], [2.0, 0.0], 12, 40
     )
     model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",))
     with pytest.warns(IdentifiabilityWarning, match="missed by"):
         model.fit(t, u)
+
+
+def drag(t, state):
+    return [state[1], -state[0] - 0.3 * abs(state[1]) * state[1]]
+
+
+def saturating(t, state):
+    return [state[1], -1.3 * state[0] - 0.4 * np.tanh(3 * state[1])]
+
+
+@pytest.mark.parametrize("rate, friction", [(drag, -0.3), (saturating, -0.4)])
+def test_drag_and_friction_that_saturates_are_found(rate, friction):
+    """From exact values, steps being short where a kink is; with no warning."""
+    t, u = trajectory(rate, [2.0, 0.0], 12, 40)
+    found = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",)).fit(t, u).equation_
+    name = "u_t |u_t|" if rate is drag else "tanh(3 u_t)"
+    terms = found.terms()
+    assert set(terms) == {"u", name}
+    np.testing.assert_allclose(terms[name], friction, rtol=1e-6)
+    S = np.array([[0.0, 0.3, -0.4], [1.0, 2.0, 0.5], [0.0, 1.0, 0.0]])
+    expected = np.array([rate(0, row[1:])[1] for row in S])
+    np.testing.assert_allclose(-found.unknown_part(S), expected, atol=1e-6)
+    copy = LearnedEquation.from_dict(json.loads(json.dumps(found.to_dict())))
+    np.testing.assert_array_equal(copy.unknown_part(S), found.unknown_part(S))
+    sizes = {"u_t |u_t|": r"\lvert u_{t} \rvert", "tanh(3 u_t)": r"\tanh(3 \, u_{t})"}
+    assert sizes[name] in found.to_latex()
+
+
+def test_friction_that_saturates_is_found_within_noise():
+    """A factor that depends on time, as it stood in for it, is told as a rival."""
+    t, u = trajectory(saturating, [2.0, 0.0], 12, 45)
+    noise = 0.02 * np.std(u) * np.random.default_rng((0, 77)).standard_normal(len(u))
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",))
+    with pytest.warns(IdentifiabilityWarning, match=r"t\^2 u_t, u_t instead of tanh"):
+        found = model.fit(t, u + noise).equation_
+    assert len(found.terms()) == 2 and found.terms()["u"] == pytest.approx(
+        -1.3, rel=0.02
+    )
+    v = np.linspace(-2, 2, 9)
+    S = np.column_stack([0 * v, 0 * v, v])
+    expected = 0.4 * np.tanh(3 * v)
+    np.testing.assert_allclose(found.unknown_part(S), expected, atol=0.01)
+
+
+def test_prior_odds_do_not_depend_on_what_is_compared_first():
+    criteria = Criteria()
+    names = ["quadratic polynomial", "cubic polynomial"], ["quartic polynomial"]
+    plain, wider = (SimpleNamespace(hypothesis=Hypothesis(name=n[0])) for n in names)
+    functions = SimpleNamespace(hypothesis=Hypothesis(name="elementary functions"))
+    plain.has_functions = wider.has_functions = False
+    functions.has_functions = True
+    given = *names, criteria
+    in_steps = odds_between(plain, wider, *given) + odds_between(
+        wider, functions, *given
+    )
+    assert odds_between(plain, functions, *given) == in_steps == criteria.elementary
 
 
 def logistic(u):

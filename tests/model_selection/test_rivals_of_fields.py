@@ -12,6 +12,7 @@ from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.problem import make_evolution_problem
+from keql._numerics.elementary import ODD
 from keql._regression.function_screening import can_be_screened
 from keql._regression.function_table import ElementarySettings, FunctionTable
 from keql._regression.two_step import Hypothesis
@@ -53,16 +54,24 @@ def cubic():
     return fit_exactly(learned)
 
 
-def test_functions_of_a_field_are_those_of_its_state(two_step):
+def test_functions_of_a_field_are_those_of_its_state_and_waves(two_step):
     offered = FunctionTable(two_step, ElementarySettings.of_fields())
-    functions = [term.function for term in offered.terms if term.function.family]
-    assert {function.argument for function in functions} == {"u"}
+    every = [term.function for term in offered.terms if term.function.family]
+    functions = [function for function in every if function.argument == "u"]
+    assert {f.argument for f in every} == {"u", "t", "x"}
+    assert not {f.family for f in functions} & {*ODD}
     waves = [f for f in functions if f.family in ("sin", "cos")]
     assert waves and not any(f.powers for f in waves)
     assert any(f.powers == (("u", 1),) for f in functions)
+    before = {f.argument: set() for f in every}
+    for f in every:
+        before[f.argument].add(f.powers)
+    assert before["t"] == {()}  # sources; coefficients vary in space
+    assert before["x"] == {(), (("u", 1),), (("u_x", 1),), (("u_xx", 1),)}
     everything = FunctionTable(two_step, ElementarySettings())
     arguments = {t.function.argument for t in everything.terms if t.function.family}
     assert arguments == {"u", "u_x", "u_xx", "t"}
+    assert {*ODD} <= {term.function.family for term in everything.terms}
 
 
 def test_fields_are_not_screened_along_one_path_in_time(two_step):
@@ -98,6 +107,18 @@ def test_a_function_is_found_beside_the_polynomial_that_is_near(cubic):
 def test_an_exponential_of_exact_data_is_found_by_default():
     model = OneStepKEqL(**TRANSPORT).fit(*decaying_transport(60))
     assert str(model.equation_) == "u_t = 1.00 exp(-u) - 0.600 u_x"
+
+
+@pytest.mark.slow
+def test_a_source_that_varies_in_space_is_found_by_default():
+    """Along z = x - 0.6 t, u grows by the integral of sin(2 x)/2 over time."""
+    X = np.random.default_rng(0).uniform((0, 0), (1.5, 4), (60, 2))
+    z = X[:, 1] - 0.6 * X[:, 0]
+    grown = (np.cos(2 * z) - np.cos(2 * X[:, 1])) / 2.4
+    u = 0.8 * np.sin(z) + 0.3 * np.cos(2 * z) + grown
+    terms = OneStepKEqL(**TRANSPORT).fit(X, u).equation_.terms()
+    assert set(terms) == {"u_x", "sin(2 x)"}
+    assert_allclose([terms["u_x"], terms["sin(2 x)"]], [-0.6, 0.5], rtol=1e-3)
 
 
 @pytest.mark.slow
