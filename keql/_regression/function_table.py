@@ -35,9 +35,8 @@ class ElementarySettings:
         many observations for each of their periods.
     n_frequencies : int. Of cosines and sines of time: those that equal distances
         between the observations resolve, so many at most.
-    n_waves : int. Cosines and sines of each coordinate of fields that is no ring, of a
-        half to so many half periods over its extent; alone, and those of space times an
-        operator.
+    n_waves : int. Cosines and sines of each coordinate of space that is no ring, of a
+        half to so many half periods over its extent, alone and times an operator.
     n_small : int. All sets of few products are compared, of sizes up to which there are
         not more than this.
     n_tried : int. Sets of each size that are solved for in each linearisation.
@@ -141,7 +140,7 @@ class FunctionTable:
         self.is_system = learned.setup.is_system
         periods = learned.observations.periods
         is_ring = np.zeros(d, bool) if periods is None else np.isfinite(periods)
-        self.time, self.not_rings = time, np.flatnonzero(~is_ring)
+        self.in_space = [i for i in np.flatnonzero(~is_ring) if i != time]
         self.terms, kinds = [], []
         first = d + len(learned.setup.inputs.names)
         for e, part in enumerate(learned.setup.equations):
@@ -180,14 +179,13 @@ class FunctionTable:
             yield from (Elementary(powers, family, time, k) for powers in driven)
 
     def _waves(self, e, operators, settings):
-        """Sources that vary with a coordinate, coefficients that vary in space."""
+        """Sources and coefficients that vary with a coordinate of space."""
         factors = [(), *(((name, 1),) for name in operators)]
-        for column in self.not_rings:
+        for column in self.in_space:
             name, x = self.names[column], self.features[e][:, column]
-            before = factors[:1] if column == self.time else factors
             for k in np.arange(1, settings.n_waves + 1) * np.pi / np.ptp(x):
                 for family in ("cos", "sin"):
-                    yield from (Elementary(own, family, name, k) for own in before)
+                    yield from (Elementary(own, family, name, k) for own in factors)
 
     def _functions_of(self, e, operators, factors, settings):
         """Functions of each operator, alone and times one of the factors."""

@@ -196,6 +196,17 @@ UNSEEN = {
         lambda x, u, d: -(0.8 + 0.3 * np.sin(x)) * d(u, 1), waves, ("u", "u_x")
     ),
     "shallow water": lambda: shallow_water(0.3, 100),
+    "pendulum with drag": lambda: ode(
+        lambda t, u, v: -np.sin(u) - 0.25 * v * np.abs(v), [1.8, 0.0], 15, 50
+    ),
+    "weak saturating friction 2%": lambda: ode(
+        lambda t, u, v: -2 * u - 0.5 * np.tanh(2 * v), [2.0, 0.0], 10, 45
+    ),
+    "source in space": lambda: field(
+        lambda x, u, d: 0.15 * d(u, 2) - 0.5 * u + 0.4 * np.cos(x),
+        waves,
+        ("u", "u_x", "u_xx"),
+    ),
 }
 
 
