@@ -152,7 +152,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         differential equations are driven by white noise of spectral density sigma_P^2
         times the mean distance of collocation points; so they are beside one, and
         fields that obey their equation exactly are tried, up to a hundredth of the root
-        mean square of what the equation explains. None: a thousandth of that of the
+        mean square of what the equation explains; beyond it these say which terms a
+        single equation of fields has. None: a thousandth of that of the
         unknown part, or, along with a state kernel that is not given, a tenth of that
         if observations are predicted better, or what the residuals are if they are far
         below it.

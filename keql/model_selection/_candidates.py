@@ -98,9 +98,10 @@ def row_of_terms(exact, table, two_step, criteria):
     """The Candidate of a table that has the polynomial of exact states.
 
     None if they do not predict within the noise, nor leave no more than it: their
-    terms may be those of what a coarse grid does not resolve.
+    terms may be those of what a coarse grid does not resolve. None of systems.
     """
-    if not isinstance(exact.learned.equation.basis, PolynomialBasis):
+    is_system = two_step.setup.is_system
+    if is_system or not isinstance(exact.learned.equation.basis, PolynomialBasis):
         return None
     leaves = level_in_space(exact, two_step)
     predicts = predicts_within_noise(exact, two_step, criteria)

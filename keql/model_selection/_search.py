@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 
 from keql._numerics.optimisation import Stop
-from keql._regression.two_step import fit_two_steps
+from keql._regression.two_step import fit_two_steps, refit_two_steps
 from keql.equation import FixedUnknownPart, PolynomialBasis, find_terms
 from keql.model_selection._candidates import (
     candidates,
@@ -104,10 +104,12 @@ def _with_given_kernels(two_step, given, table, context):
     if exact is not None and search.is_enough(exact) and not beside_noise:
         selection = Selection(exact=exact)
     else:
-        own = given
+        own, steps = given, two_step
         if exact and beside_noise and row_of_terms(exact, rows, *search.known):
             own = with_terms_of(exact, given)
-        joint = Selection(fit_hypothesis(own, two_step, context))
+            kernel = two_step.state_kernel
+            steps = refit_two_steps(two_step, own, context.settings, kernel)
+        joint = Selection(fit_hypothesis(own, steps, context))
         joint = joint.with_rivals_of(exact) if beside_noise else joint
         selection = joint.or_exact(exact, context.criteria.clearly_better)
     said = {"not_tried": search.not_tried, "criteria": context.criteria}
@@ -195,9 +197,7 @@ class _Search:
         terms there. Exact states are taken if they predict clearly better: then the
         noise of the equations is smaller than what is given.
         """
-        row = None
-        if exact is not None and not self.two_step.setup.is_system:
-            row = row_of_terms(exact, self.table, *self.exact.known)
+        row = exact and row_of_terms(exact, self.table, *self.exact.known)
         best = self._with_terms_of(exact, row) if row else self._joint(None)
         best = best.with_rivals_of(exact)
         return best.or_exact(exact, self.criteria.clearly_better)
