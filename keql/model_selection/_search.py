@@ -445,7 +445,10 @@ class _Search:
         level = best.joint.lower_equation_noise(self.criteria)
         less = replace(family, equation_noise=level)
         is_system = self.two_step.setup.is_system
-        kernels = anneal(less) if is_system else compare_kernels(less)
+        if is_system:
+            kernels = anneal(less)
+        else:
+            kernels = compare_kernels(less, near=best.kernels)
         start = warm_start(kernels[0], less)
         fit = fit_jointly(less, *start[:3])
         factor = self.criteria.clearly_better

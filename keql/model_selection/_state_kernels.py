@@ -61,7 +61,9 @@ class WarmStart(NamedTuple):
 class KernelCandidate:
     """A joint fit with one kernel: its states, errors of prediction, and loss.
 
-    `log_density` is the mean log density of observations that are left out.
+    `log_density` is the mean log density of observations that are left out. `place` has
+    the length scales, in units of the extent of the points, and `is_smooth` says
+    whether it is an RBF kernel; of one that was not looked for among others, None.
     """
 
     kernel: object
@@ -69,6 +71,8 @@ class KernelCandidate:
     errors: np.ndarray
     loss: float
     log_density: float = np.nan
+    place: np.ndarray | None = None
+    is_smooth: bool | None = None
 
     @property
     def values(self):
@@ -81,7 +85,7 @@ class KernelCandidate:
         return rms(self.errors)
 
 
-def compare_kernels(family, values=None, comparison=None):
+def compare_kernels(family, values=None, comparison=None, near=None):
     """Kernels of the states, the one to be taken first, then those of rising error.
 
     Compared are RBF kernels, which suit exact data, and rougher Matern kernels, which
@@ -92,6 +96,9 @@ def compare_kernels(family, values=None, comparison=None):
     family : JointFamily. The joint problems.
     values : list of ndarray, default=None. Values of states to start from, as in an
         iterate; None: the two-step states with the first kernel.
+    near : list of KernelCandidate, default=None. Those compared with another level of
+        noise: the search goes on from the best of either kind. None: it begins with
+        long length scales, which fall.
     comparison : KernelComparison, default=None. None: the default one.
     """
     comparison = comparison or KernelComparison()
@@ -103,24 +110,36 @@ def compare_kernels(family, values=None, comparison=None):
 
     def smooth(fractions, values):
         kernel = prior(RBF(extent * fractions, "fixed", period=periods))
-        return _fit_kernel(family, kernel, values, comparison)
+        found = _fit_kernel(family, kernel, values, comparison)
+        return replace(found, place=fractions, is_smooth=True)
 
     def rough(fractions, values):
         lengths = extent * fractions
         kernel = prior(Matern(lengths, "fixed", nu=degree, period=periods))
-        return _fit_kernel(family, kernel, values, comparison)
+        found = _fit_kernel(family, kernel, values, comparison)
+        return replace(found, place=fractions, is_smooth=False)
 
     n_points = max(map(len, setup.collocation_points))
     lengths, limits = _falling_lengths(n_points, len(extent), comparison)
-    factors = comparison.factors
-    tried = search_lengths(smooth, lengths, limits, factors, values)
-    place, start = min(tried.items(), key=lambda item: item[1].error)
-    place = np.atleast_2d(place)
-    rougher = search_lengths(rough, place, limits, factors, start.values)
+    if near:
+        lengths = _best_place(near, is_smooth=True)
+    given = limits, comparison.factors
+    tried = search_lengths(smooth, lengths, *given, values)
+    start = min(tried.values(), key=lambda candidate: candidate.error)
+    lengths = np.round(start.place, 6)[None]  # as in the keys of those tried
+    if near:
+        lengths = _best_place(near, is_smooth=False)
+    rougher = search_lengths(rough, lengths, *given, start.values)
     candidates = [*tried.values(), *rougher.values()]
     best = most_parsimonious(candidates, family.context.criteria)
     others = [candidate for candidate in candidates if candidate is not best]
     return [best, *sorted(others, key=lambda candidate: candidate.error)]
+
+
+def _best_place(candidates, is_smooth):
+    """The length scales (1, d) with the best predictions, of kernels of one kind."""
+    alike = [each for each in candidates if each.is_smooth is is_smooth]
+    return min(alike, key=lambda candidate: candidate.error).place[None]
 
 
 def with_given_kernels(kernel, family):

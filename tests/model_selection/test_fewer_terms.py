@@ -172,6 +172,24 @@ def test_result_is_that_of_fitting_these_terms_only():
         assert again.equation_.terms()[term] == pytest.approx(value, rel=1e-2)
 
 
+def test_rough_fits_of_a_path_are_ended_and_the_chosen_one_is_not():
+    """After a step at most of each, the fit that is chosen is the minimum all the same.
+
+    Terms of the problem above, found by a path whose fits with fewer terms have one
+    step, and solved to the last digit by another fit.
+    """
+    criteria = TermCriteria(max_steps=1, tol=1e-1)
+    with pytest.MonkeyPatch.context() as patch:
+        module = "keql.model_selection._fewer_terms.TermCriteria"
+        patch.setattr(module, lambda: criteria)
+        model = OneStepKEqL(**SETTINGS, n_terms=3, tol=1e-10).fit(DATA.X, DATA.y)
+    exact = OneStepKEqL(**SETTINGS, n_terms=3, tol=1e-10).fit(DATA.X, DATA.y)
+    assert model.loss_curve_[-1] == pytest.approx(exact.loss_curve_[-1], rel=1e-6)
+    rough = [step.loss for step in model.terms_path_ if len(step.terms) == 3]
+    assert rough[0] > model.loss_curve_[-1]
+    assert model.converged_
+
+
 def test_terms_do_not_depend_on_units():
     X, y = DATA.X * [60.0, 1e3], DATA.y * 1e-6
     settings = SETTINGS | {

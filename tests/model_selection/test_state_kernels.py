@@ -1,5 +1,7 @@
 """Length scales chosen by what the equation predicts."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,11 @@ from keql import IdentifiabilityWarning, OneStepKEqL, ReducedOneStepKEqL
 from keql.datasets import make_burgers
 from keql.kernels import RBF, Constant
 from keql.metrics import relative_l2_error
+from keql.model_selection import _state_kernels
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._state_kernels import (
     KernelCandidate,
+    compare_kernels,
     most_parsimonious,
     search_lengths,
 )
@@ -36,6 +40,50 @@ def test_search_descends_and_continues_from_where_it_is():
     visited = {place for place, _ in calls}
     assert all(values in visited for _, values in calls[1:])
     assert min(min(place) for place, _ in calls) > 0.01
+
+
+def test_kernels_near_those_that_were_compared(monkeypatch):
+    """The best length scales of either kind have moved by one factor since.
+
+    The error is the squared distance from these, in logarithms: they are found as in a
+    search from the first, and in fewer fits.
+    """
+    points = np.random.RandomState(0).uniform(size=(30, 2))
+    operators = [SimpleNamespace(order=2)]
+    setup = SimpleNamespace(operators=operators, collocation_points=[np.ones((400, 2))])
+    data = SimpleNamespace(functions=[SimpleNamespace(points=points)], periods=None)
+    family = SimpleNamespace(
+        observations=data,
+        two_step=SimpleNamespace(setup=setup),
+        context=SimpleNamespace(criteria=Criteria()),
+    )
+    extent, fits = np.ptp(points, axis=0), []
+
+    def fit(family, kernel, values, comparison):
+        fits.append(kernel)
+        best = extent * (right if hasattr(kernel, "nu") else 2 * right)
+        error = 1e-3 + np.sum(np.log(kernel.length_scale / best) ** 2)
+        return KernelCandidate(
+            kernel, SimpleNamespace(values=None), np.array([error]), 1.0
+        )
+
+    monkeypatch.setattr(_state_kernels, "_with_offset", lambda family, kernel: kernel)
+    monkeypatch.setattr(_state_kernels, "_fit_kernel", fit)
+    right = np.array([0.4, 0.2])
+    before = compare_kernels(family)
+    n_first = len(fits)
+    right = np.array([0.4, 0.2 * 2**0.5])
+    found = compare_kernels(family, near=before)
+    n_near = len(fits) - n_first
+    again = compare_kernels(family)
+    for is_smooth in (True, False):
+        own, other = (
+            min((k for k in each if k.is_smooth is is_smooth), key=lambda k: k.error)
+            for each in (found, again)
+        )
+        np.testing.assert_allclose(own.place, (1 + is_smooth) * right, rtol=1e-5)
+        np.testing.assert_allclose(own.place, other.place, rtol=1e-5)
+    assert n_near < len(fits) - n_first - n_near
 
 
 def test_of_equal_predictions_the_lowest_loss():
