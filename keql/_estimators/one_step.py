@@ -465,10 +465,10 @@ def _doubts(selection, given):
     """
     scale = PredictionScale(selection.best.observations)
     if selection.explains_little:
-        spread = scale.spread
+        times = f"{selection.error / scale.spread:.2g}"
         return [
             "the fit explains little: each observation is predicted from all others "
-            f"with an error of {selection.error / spread:.2g} times their standard "
+            f"with an error of {times} times their standard "
             "deviation. Observe more often or with less noise, label experiments "
             "(function_column), or try other operators; do not rely on the equations",
             *pulled_to_zero(given, selection.best.learned),
@@ -486,8 +486,7 @@ def _doubts(selection, given):
     doubts += wider_rivals_in_words(selection.wider_rivals)
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     error = selection.error / scale.size if fit.is_exact else 0.0
-    doubts += missed(selection.misses, error)
-    doubts += coarse(selection.error_between)
+    doubts += missed(selection.misses, error) + coarse(selection.error_between)
     if selection.disagreement:
         other, part = selection.alternative, percent(selection.disagreement, 1)
         doubts.append(

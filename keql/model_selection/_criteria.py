@@ -30,7 +30,8 @@ class Criteria:
         Right equations were met to 0.75 % at most, wrong ones missed by 2.4 % at least.
     pulled : float. Change of P where states are, in units of its size, with the
         likeliest scale in place of one that is given and too small, above which it is
-        told: from 0.07 on states were two to four times as far off, up to 0.045 not.
+        told: from 0.07 on states were about two to four times as far off, up to 0.031
+        they were not.
     disagree : float. Difference of two equations that predict about as well, relative
         to their size, above which it is told.
     rival : float. Log odds up to which equations with other terms are told beside the

@@ -120,8 +120,9 @@ def fit_with_fewer_terms(problem, result, two_step, hypothesis, context, criteri
     path.extend()
     place = path.place()
     _, chosen, fit = path.fits[place]
-    is_rough = path.table.is_system or place > 0
-    if is_rough and not fit.interrupted:
+    # A fit that was not solved in all steps that are allowed is not solved in more.
+    has_steps = fit.converged or context.settings.max_iter > path.criteria.max_steps
+    if (path.table.is_system or place > 0) and has_steps and not fit.interrupted:
         fit = path.polished(place)
     if place > 0:
         fit = replace(
