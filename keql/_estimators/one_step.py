@@ -153,10 +153,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
         times the mean distance of collocation points; so they are beside one, and
         fields that obey their equation exactly are tried, up to a hundredth of the root
         mean square of what the equation explains; beyond it these say which terms a
-        single equation of fields has. None: a thousandth of that of the
-        unknown part, or, along with a state kernel that is not given, a tenth of that
-        if observations are predicted better, or what the residuals are if they are far
-        below it.
+        single equation of fields has, where no state kernel is given. None: a
+        thousandth of that of the unknown part, or, along with a state kernel that is
+        not given, a tenth of that if observations are predicted better, or what the
+        residuals are if they are far below it.
     state_penalty, n_inducing : float, int, default=1.0, 500
         Weight lambda of the squared RKHS norm of the states, and the number of inducing
         points of P, drawn from the two-step features; a polynomial kernel has exact

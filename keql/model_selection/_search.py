@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 
 from keql._numerics.optimisation import Stop
-from keql._regression.two_step import fit_two_steps, refit_two_steps
+from keql._regression.two_step import fit_two_steps
 from keql.equation import FixedUnknownPart, PolynomialBasis, find_terms
 from keql.model_selection._candidates import (
     candidates,
@@ -86,31 +86,23 @@ def _with_given_kernels(two_step, given, table, context):
     These start from the states that observations alone suggest, and are taken if they
     convince, or predict clearly better: who gives a kernel does not lose them.
     """
-    known = _with_known_kernels(given, two_step)
-    beside_noise = without_equation_noise(two_step, known, context.settings)
-    if table[0].why_not and not beside_noise:
+    if table[0].why_not:
         return Selection(fit_hypothesis(given, two_step, context))
     learned, settings = two_step, context.settings
     described = learned.observations, learned.variables, learned.setup
     open_ = fit_two_steps(replace(given, state_kernel=None), *described, settings)
     if open_.is_stopped:  # what was given is the best so far
         raise KeyboardInterrupt
-    rows = candidates(open_, known, settings) if not beside_noise else beside_noise
-    search = ExactSearch(open_, rows, context)
+    known = _with_known_kernels(given, two_step)
+    search = ExactSearch(open_, candidates(open_, known, settings), context)
     exact = search.run()
     if exact is not None:  # what is given is what the fit has
         learned = replace(exact.problem.learned, state_kernel=learned.state_kernel)
         exact = replace(exact, problem=replace(exact.problem, learned=learned))
-    if exact is not None and search.is_enough(exact) and not beside_noise:
+    if exact is not None and search.is_enough(exact):
         selection = Selection(exact=exact)
     else:
-        own, steps = given, two_step
-        if exact and beside_noise and row_of_terms(exact, rows, *search.known):
-            own = with_terms_of(exact, given)
-            kernel = two_step.state_kernel
-            steps = refit_two_steps(two_step, own, context.settings, kernel)
-        joint = Selection(fit_hypothesis(own, steps, context))
-        joint = joint.with_rivals_of(exact) if beside_noise else joint
+        joint = Selection(fit_hypothesis(given, two_step, context))
         selection = joint.or_exact(exact, context.criteria.clearly_better)
     said = {"not_tried": search.not_tried, "criteria": context.criteria}
     return replace(selection, integrable=True, **said)

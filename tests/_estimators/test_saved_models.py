@@ -26,7 +26,7 @@ FITS = {
 
 @cache
 def fit(name, n):
-    """A short fit to `n` values of a wave, with 2.5 collocation points for each."""
+    """A short fit to `n` values of two waves, with 2.5 collocation points for each."""
     X = np.random.RandomState(0).uniform(size=(n, 2))
     inner = np.random.RandomState(1).uniform(size=(5 * n // 2, 2))
     Estimator, changes = FITS[name]
@@ -45,7 +45,8 @@ def fit(name, n):
     }
     if Estimator is not TwoStepKEqL:
         settings |= {"max_iter": 3, "n_restarts": 0}
-    y = np.exp(-0.2 * X[:, 0]) * np.sin(3 * (X[:, 1] - X[:, 0]))
+    along = X[:, 1] - X[:, 0]
+    y = np.exp(-0.2 * X[:, 0]) * (np.sin(3 * along) + np.cos(7 * along))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return Estimator(**settings | changes).fit(X, y), inner[:20]

@@ -46,7 +46,7 @@ def learned_from(rate, initial, t_end, n, error=0.0):
         variables=("t",),
         targets=[*slopes],
         equations=[SimpleNamespace(training_features=features)] * 2,
-        observations=SimpleNamespace(functions=[data], states=("x", "y")),
+        observations=SimpleNamespace(functions=[data], states=("x", "y"), periods=None),
     )
 
 

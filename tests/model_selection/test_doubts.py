@@ -101,14 +101,13 @@ def test_noise_of_ordinary_differential_equations_drives_their_states():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", [None, RBF([0.3, 0.3], "fixed")])
-def test_fields_with_noise_of_equations_have_the_terms_of_exact_states(kernel):
+def test_fields_with_noise_of_equations_have_the_terms_of_exact_states():
     """Without these Burgers' equation had three wrong terms here, or more."""
     data = make_burgers(30, random_state=0)
     rng = np.random.default_rng(0)
     y = data.y + 0.02 * np.std(data.y) * rng.normal(size=len(data.y))
     noise = 0.05 * np.std(data.truth(data.X_test, "u_t"))
-    model = OneStepKEqL(**data.problem, state_kernel=kernel, equation_noise=noise)
+    model = OneStepKEqL(**data.problem, equation_noise=noise)
     model.set_params(n_terms="auto").fit(data.X, y)  # without a warning
     assert {*model.equation_.terms()} == {"u u_x", "u_xx"}
     assert model.equation_noise_ in (0.0, pytest.approx(noise))
