@@ -11,7 +11,7 @@ from keql._regression.likelihood import left_out_log_densities
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
 from keql.fit_report import coarse, missed, not_exact, wider_rivals_in_words
-from keql.kernels import RBF, Polynomial
+from keql.kernels import Polynomial
 from keql.model_selection._candidates import candidates, without_equation_noise
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._selection import Selection
