@@ -44,6 +44,10 @@ class Flow:
         pairs = ((e.basis, e.weights) for e in self.equations)
         return [with_slopes(*pair, self.n_unknown) for pair in pairs]
 
+    def __getstate__(self):
+        # Functions without names cannot be saved; they are made again where needed.
+        return {k: v for k, v in vars(self).items() if k != "_with_slopes"}
+
     @property
     def n_states(self):
         """Length D of y."""

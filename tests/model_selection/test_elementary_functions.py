@@ -13,7 +13,7 @@ from keql import LearnedEquation, OneStepKEqL
 from keql._regression.elementary import ElementarySearch
 from keql._regression.two_step import Hypothesis
 from keql.exceptions import IdentifiabilityWarning
-from keql.kernels import Dictionary
+from keql.kernels import RBF, Dictionary
 from keql.model_selection._criteria import Criteria, odds_between
 
 
@@ -40,10 +40,16 @@ def first_order():
 
 
 @pytest.fixture(scope="module")
-def swinging():
-    """The equation of a damped pendulum, from 40 exact values."""
+def pendulum_model():
+    """A fit of a damped pendulum to 40 exact values."""
     model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",), n_terms="auto")
-    return model.fit(*trajectory(pendulum, [2.5, 0.0], 20, 40)).equation_
+    return model.fit(*trajectory(pendulum, [2.5, 0.0], 20, 40))
+
+
+@pytest.fixture(scope="module")
+def swinging(pendulum_model):
+    """Its equation."""
+    return pendulum_model.equation_
 
 
 def test_a_pendulum_has_a_sine(swinging):
@@ -81,6 +87,22 @@ def test_it_is_saved(swinging):
     ):
         np.testing.assert_array_equal(copy.unknown_part(S), swinging.unknown_part(S))
         assert str(copy) == str(swinging)
+
+
+def test_the_model_is_saved_with_its_states(pendulum_model):
+    again, t = pickle.loads(pickle.dumps(pendulum_model)), np.linspace(0, 25, 11)
+    for X in (t[:9, None], t[:9, None] * 0.3):
+        np.testing.assert_array_equal(again.predict(X), pendulum_model.predict(X))
+    later = [each.forecast(t[:, None]) for each in (again, pendulum_model)]
+    np.testing.assert_array_equal(*later)
+
+
+def test_a_model_with_a_free_form_is_saved():
+    t = np.linspace(0, 6, 30)[:, None]
+    model = first_order().set_params(equation_kernel=RBF(1.0))
+    model.fit(t, 1 / (1 + 3 * np.exp(-t[:, 0])))
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(t), model.predict(t))
 
 
 @pytest.mark.parametrize("units", [1.0, 1e3])
