@@ -337,8 +337,8 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
             try:
                 with threads_for(_size_of(two_step)):
                     selection = search(two_step, self._hypothesis, context)
-                tasks.end()
-                doubts = _doubts(selection, self._hypothesis)
+                    tasks.end()
+                    doubts = _doubts(selection, self._hypothesis)
                 self._store_selection(selection, doubts)
             except KeyboardInterrupt:
                 if selection is None:  # nothing better was found yet
@@ -445,10 +445,10 @@ _ONLY_TWO_STEPS = (
 
 
 def _size_of(two_step):
-    """The largest number of functionals of a function, observed and imposed."""
+    """Rows of the largest matrix of a step: data and equations of a function."""
     setup, functions = two_step.setup, two_step.observations.functions
     pairs = zip(functions, setup.collocation_points, strict=True)
-    return max(len(d.values) + len(setup.operators) * len(x) for d, x in pairs)
+    return max(len(d.values) + len(setup.equations) * len(x) for d, x in pairs)
 
 
 class EarlierSolution(NamedTuple):

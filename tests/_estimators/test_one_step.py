@@ -2,7 +2,9 @@
 
 import importlib.util
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 
 import autograd.numpy as anp
@@ -678,3 +680,21 @@ def test_darcy_flow_of_eight_functions():
     equation = model.fit(data.X, data.y).equation_
     features = data.features(5, length_scale=0.5, grid_size=25, random_state=100)
     assert equation_error(equation, features, data.unknown_part) < 2e-2
+
+
+def test_derivatives_make_no_matrix_of_a_step_larger(monkeypatch):
+    """Of 30 observations and 40 points; what is larger has several threads of BLAS."""
+    sizes = []
+
+    def spy(size):
+        sizes.append(size)
+        return nullcontext()
+
+    monkeypatch.setattr("keql._estimators.one_step.threads_for", spy)
+    X = np.random.default_rng(0).uniform(size=(30, 2))
+    settings = {"variables": ("t", "x"), "collocation_points": 40}
+    model = OneStepKEqL(("u", "u_x", "u_xx"), "u_t", equation_noise=0.1, **settings)
+    model.set_params(state_kernel=RBF([1.0, 0.5], "fixed"), observation_noise=1e-3)
+    with warnings.catch_warnings(record=True, action="always"):  # of a short fit
+        model.set_params(max_iter=1, n_restarts=0).fit(X, np.exp(-X[:, 0]) * X[:, 1])
+    assert sizes == [70]
