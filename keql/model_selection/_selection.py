@@ -313,7 +313,7 @@ class Selection:
         return bool(is_field and chosen and missed)
 
     def with_rivals_of(self, exact):
-        """This, or with the rivals of exact states that have its terms, or None."""
+        """This, with the rivals of exact states, a Fit or None, that have its terms."""
         if exact is None or {*exact.term_names} != {*self.joint.term_names}:
             return self
         joint = replace(self.joint, terms_path=exact.terms_path)
