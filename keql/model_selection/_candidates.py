@@ -21,6 +21,7 @@ from keql.model_selection._criteria import (
     correlation_of_neighbours,
     level_in_space,
     predicts_within_noise,
+    predicts_worse_than_none,
     sees_noise,
 )
 from keql.model_selection._fewer_terms import most_probable
@@ -204,11 +205,14 @@ def or_driven(fit, other, criteria):
     and is about as probable. What drives states is white noise only if it leaves
     innovations that do not follow one another (Mehra, "On the identification of
     variances and adaptive Kalman filtering", IEEE Transactions on Automatic Control 15,
-    1970): if they do, it is told at most.
+    1970): if they do, it is told at most. And it is noise only if observations are no
+    smoother than states that it drives: if these are predicted clearly better without
+    any equation, it stands for terms that were not tried.
     """
     innovations = np.concatenate(other.model.regression.innovations)
     order = correlation_of_neighbours(innovations, other.observations)
     is_white = order < criteria.random
+    is_white = is_white and not predicts_worse_than_none(other, criteria)
     if fit is None:
         most = criteria.explains * PredictionScale(other.observations).spread
         return other if is_white and other.error < most else None

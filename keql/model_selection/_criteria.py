@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keql._observations.data import PredictionScale, noise_range
+from keql._numerics.linalg import rms
+from keql._observations.data import PredictionScale, left_out_errors, noise_range
+from keql.operators import KernelExpansion
 
 
 @dataclass(frozen=True)
@@ -256,6 +258,29 @@ def agree(fit, other, criteria):
     """Whether trajectories have equal terms and errors: they are one minimum."""
     same = set(fit.term_names) == set(other.term_names)
     return same and abs(fit.error - other.error) < criteria.agreement * other.error
+
+
+@dataclass(frozen=True)
+class _StatesAlone:
+    """States of two steps, with errors of predictions as linear models have them."""
+
+    states: list
+
+    def leave_one_out(self):
+        return [state.leave_one_out() for state in self.states]
+
+
+def predicts_worse_than_none(fit, criteria):
+    """Whether no equation at all predicts observations clearly better than a fit.
+
+    Each from all others, by the states of two steps: what is that smooth is not driven
+    by noise. States that were never observed are not known without an equation.
+    """
+    states, observations = fit.two_step.states, fit.observations
+    if states is None or not all(isinstance(own, KernelExpansion) for own in states):
+        return False
+    error = rms(left_out_errors(_StatesAlone(states), observations))
+    return error < criteria.clearly_better * fit.error
 
 
 def misses_at_random(fit, criteria):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from keql._numerics.arguments import as_numbers, in_short
-from keql._numerics.linalg import cholesky, solve_lower
+from keql._numerics.linalg import cholesky, inverse_from_cholesky, solve_lower
 from keql._numerics.memory import MemoryBudget
 
 
@@ -343,6 +343,22 @@ class KernelExpansion:
         explained = [np.sum(solve_lower(L, part.T) ** 2, axis=0) for part in rows]
         prior = gram_diagonal(self.kernel, points, operator)
         return np.maximum(prior - np.concatenate(explained), 0.0)
+
+    def leave_one_out(self) -> np.ndarray:
+        """Errors of the prediction of each observed value from all others.
+
+        Returns
+        -------
+        errors : ndarray of shape (n,)
+            Values less their predictions, in the order of the functionals.
+
+        Notes
+        -----
+        In closed form: Rasmussen and Williams, Gaussian Processes for Machine Learning,
+        2006, eq. 5.12.
+        """
+        L = self._factorise() if self.factors is None else self.factors
+        return self.coefficients / np.diag(inverse_from_cholesky(L))
 
     def _factorise(self):
         covariance = gram(self.kernel, self.functionals)

@@ -22,6 +22,7 @@ from keql.model_selection._criteria import Criteria
 from keql.model_selection._fewer_terms import TermsStep, most_probable
 from keql.model_selection._fit import Context
 from keql.model_selection._trajectory_terms import fit_trajectories
+from keql.operators import KernelExpansion, gram, parse_operator
 
 DRIVES = np.array([0.8, 1.7])
 
@@ -281,6 +282,10 @@ class Found:
         )
 
     @property
+    def two_step(self):
+        return SimpleNamespace(states=None)
+
+    @property
     def observations(self):
         data = SimpleNamespace(values=np.zeros(20), index=np.zeros(20, dtype=int))
         return SimpleNamespace(functions=[data])
@@ -306,3 +311,46 @@ def test_the_more_probable_is_taken_if_noise_is_white(gain, innovations, taken, 
     left = {"exact": {"u", "white noise"}, "driven": {"u", "t u", "no white noise"}}
     odds = known[frozenset(left[taken])].log_evidence - chosen.log_evidence
     assert odds == pytest.approx(told)
+
+
+def smooth_states(n=30):
+    """A sine, and the interpolation of its values by a smooth kernel."""
+    t = np.linspace(0, 6, n)[:, None]
+    kernel, operator = RBF(1.5), parse_operator("u", ("t",))
+    functionals, variances = [(t, operator)], np.full(n, 1e-8)
+    covariance = gram(kernel, functionals) + np.diag(variances)
+    values = np.sin(t[:, 0])
+    coefficients = np.linalg.solve(covariance, values)
+    state = KernelExpansion(kernel, functionals, coefficients, None, variances)
+    return t, values, covariance, state
+
+
+def test_values_are_predicted_from_all_others():
+    _, values, covariance, state = smooth_states()
+    errors = []
+    for i in range(len(values)):
+        rest = np.arange(len(values)) != i
+        known = np.linalg.solve(covariance[np.ix_(rest, rest)], values[rest])
+        errors.append(values[i] - covariance[i, rest] @ known)
+    assert state.leave_one_out() == pytest.approx(errors, rel=1e-4, abs=1e-9)
+
+
+@pytest.mark.parametrize(("error", "taken"), [(1e-2, "exact"), (1e-6, "driven")])
+def test_what_is_smoother_than_driven_states_is_not_driven(error, taken):
+    t, values, _, state = smooth_states()
+    index = np.zeros(len(t), dtype=int)
+    data = SimpleNamespace(
+        points=t, values=values, index=index, weights=np.ones(len(t))
+    )
+    observations = SimpleNamespace(
+        functions=[data], n_operators=1, sizes=lambda: np.ones(1)
+    )
+
+    class Smooth(Found):
+        two_step = SimpleNamespace(states=[state])
+
+    Smooth.observations = observations
+    exact = Smooth(("u", "t u"), 5.0)
+    driven = Smooth(("u",), 15.0, np.tile([1.0, -1.0], 15), error=error)
+    chosen = or_driven(exact, driven, Criteria())
+    assert chosen.term_names == {"exact": exact, "driven": driven}[taken].term_names
