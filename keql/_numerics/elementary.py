@@ -29,7 +29,7 @@ class Family:
         an exponent that is empty if it is 1. What begins with a slash follows the
         factors of f.
     symbolic : callable. f in sympy, of that module, x and k.
-    is_positive : bool. Whether x has to be above zero.
+    is_positive : bool. Whether x, or of a pole the sum of k and x, has to be above zero.
     """
 
     value: Callable
@@ -269,9 +269,12 @@ def state_grid(x, n=7):
         yield "peak", k**2
     for k in np.geomspace(0.5, 12, n) / size:
         yield "tanh", k
-    if np.min(x) > 0:
+    lowest = np.min(x)
+    if lowest > -0.05 * size:  # what goes down to zero may seem to be below it
+        poles = np.geomspace(0.01, 4, n) * size
+        yield from (("pole", k) for k in poles if lowest > -0.5 * k)
+    if lowest > 0:
         yield "log", 1 / np.median(x)
-        yield from (("pole", k) for k in np.geomspace(0.01, 4, n) * size)
         yield from (("power", k) for k in (-1.0, -0.5, 0.35, 0.6, 1.5, 2.5))
     else:
         yield from (("abs", k) for k in (0.5, 1.0))

@@ -136,24 +136,22 @@ class ElementarySearch:
         noise = self._relative(learned.observation_noise)
         if not can_be_screened(learned):
             return None
+        n_tried = self.settings.n_tried
         for e in sorted({term.equation for term in self.offered.terms}):
             given = learned, self.offered, e, self.settings
             screening = FunctionScreening(*given, noise if self._has_much_noise else 0)
             screening.run()
             if self._has_much_noise:
-                ranked.append(screening.ranked(self.settings.n_tried))
+                ranked.append([screening.ranked(n_tried)])
             else:
-                ranked.append(screening.with_errors_of_states())
-        first, sets = [own[0] for own in ranked], [*zip(*ranked, strict=True)]
-        if self._has_much_noise:
-            sets = [first]
-            for e, own in enumerate(ranked):
-                sets += [[*first[:e], other, *first[e + 1 :]] for other in own[1:]]
-        offers = []
-        for each in sets:
-            terms = [term for own in each for term in own.terms]
-            offers.append((terms, np.concatenate([own.values for own in each])))
-        return self._best_of(self.problem, offers, iterate, None, enough)
+                ranked.append(screening.with_errors_of_states(n_tried))
+        offers = {}
+        for own in zip(*ranked, strict=True):
+            for each in _one_exchanged(own):
+                terms = [term for screened in each for term in screened.terms]
+                values = np.concatenate([screened.values for screened in each])
+                offers.setdefault(frozenset(map(kind_of, terms)), (terms, values))
+        return self._best_of(self.problem, offers.values(), iterate, None, enough)
 
     def _best_of(self, problem, offers, iterate, best, enough=0.0):
         """The best of some sets of terms, and of what was found before."""
@@ -454,6 +452,14 @@ class ElementarySearch:
 
         own, n_expected = {*map(id, terms)}, self.settings.n_expected
         return FunctionColumns(offered, everything, own, evidence, n_expected)
+
+
+def _one_exchanged(ranked):
+    """The first of each list, and these with another one of one list in turn."""
+    first = [own[0] for own in ranked]
+    yield first
+    for e, own in enumerate(ranked):
+        yield from ([*first[:e], other, *first[e + 1 :]] for other in own[1:])
 
 
 def extends(refined, other):

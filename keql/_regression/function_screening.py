@@ -8,6 +8,7 @@ that way; those found are where trajectories start from.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from scipy import linalg
@@ -16,7 +17,7 @@ from scipy.interpolate import CubicSpline
 from keql._numerics.linalg import rms
 from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._regression.function_columns import FunctionColumns
-from keql._regression.function_table import moved
+from keql._regression.function_table import kind_of, moved
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,31 @@ class ScreeningOfFunctions:
         observations if this is more: errors of states go with it.
     floors : tuple of float. The errors of states are no noise: they follow smooth
         curves, which further terms explain. So the best sets are named for noise of so
-        many times the least that is found.
-    n_kept : int. Sets of each size whose inner parameters are solved for in each round.
+        many times the least that is found; and for the least, which tells terms that
+        make up for one another along few states.
+    ratio : float. Of neighbouring inner parameters at most: where these differ by a
+        factor of five, as those of the table may, a function between them came 12
+        places behind others, which its slope does not mend.
+    n_offered : int. Sets of each size and round whose inner parameters are improved.
+    n_kept : int. The best of these, whose inner parameters are solved for.
     n_rounds : int. Tables of functions, those found being taken in.
-    max_steps, tol : int, float. Steps for the inner parameters, and the change of their
-        logarithms at which these end.
+    first_steps, max_steps : int. Steps for the inner parameters of all sets that are
+        offered, and of those that are kept.
+    tol : float. Change of the logarithms of the inner parameters at which steps end.
+    n_scales : int. Steps for the scale of the values, from that of the equation: terms
+        that cancel each other exceed it thirty times and more.
     """
 
     least_noise: float = 1e-7
-    floors: tuple = (30.0, 8.0, 2.0)
-    n_kept: int = 3
+    floors: tuple = (30.0, 8.0, 2.0, 1.0)
+    ratio: float = 1.5
+    n_offered: int = 60
+    n_kept: int = 6
     n_rounds: int = 3
+    first_steps: int = 2
     max_steps: int = 12
     tol: float = 1e-7
+    n_scales: int = 3
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,25 @@ def _times(learned, e):
     return np.split(times, np.cumsum(numbers)[:-1])
 
 
+def between(terms, ratio):
+    """Terms whose inner parameters lie between those of others of their kind.
+
+    So many that neighbours differ by a factor of at most `ratio`.
+    """
+    by_kind, found = {}, []
+    for term in terms:
+        if term.function.family:
+            sign = term.function.parameter > 0
+            by_kind.setdefault((kind_of(term), sign), []).append(term)
+    for own in by_kind.values():
+        own = sorted(own, key=lambda t: abs(t.function.parameter))
+        for a, b in pairwise(own):
+            gap = b.function.parameter / a.function.parameter
+            n = int(np.ceil(np.log(gap) / np.log(ratio) - 1e-9))
+            found += [moved(a, gap ** (i / n)) for i in range(1, n)]
+    return found
+
+
 class FunctionScreening:
     """Sets of functions of one equation by their evidence along known states.
 
@@ -88,6 +120,7 @@ class FunctionScreening:
         self.how = ScreeningOfFunctions()
         self.least = max(noise, self.how.least_noise)
         self.grid = [t for t in offered.terms if t.equation == e]
+        self.grid += between(self.grid, self.how.ratio)
         times, functions = _times(learned, e), learned.observations.functions
         observed = [np.unique(data.points[:, 0]) for data in functions]
         self.parts = [*zip(times, observed, strict=True)]
@@ -100,9 +133,7 @@ class FunctionScreening:
         """Find sets of terms."""
         best = None
         for _ in range(self.how.n_rounds):
-            for terms in self._offers(best):
-                refined = self._refined(terms)
-                self.found[frozenset(refined.terms)] = refined
+            self._refine(self._offers(best))
             [first] = self.ranked(1)
             if best is not None and first.score <= best.score:
                 break
@@ -112,15 +143,20 @@ class FunctionScreening:
         """The n best sets that were found, a list of Screened."""
         return sorted(self.found.values(), key=lambda each: -each.score)[:n]
 
-    def with_errors_of_states(self):
-        """The best sets if states have errors, one for each of the floors."""
-        found = self.found.values()
+    def with_errors_of_states(self, n_best):
+        """The best sets if states have errors, for each of the floors a list of at most `n_best`.
+
+        They differ in more than inner parameters.
+        """
+        found, ranked, n = self.found.values(), [], self.how.n_scales
         least = min(each.noise for each in found)
-        fits = (
-            [self._fit(each.terms, floor * least)[0] for each in found]
-            for floor in self.how.floors
-        )
-        return [max(own, key=lambda each: each.score) for own in fits]
+        for floor in self.how.floors:
+            fits = [self._fit(each.terms, floor * least, n)[0] for each in found]
+            kinds = {}
+            for each in sorted(fits, key=lambda each: -each.score):
+                kinds.setdefault(frozenset(map(kind_of, each.terms)), each)
+            ranked.append([*kinds.values()][:n_best])
+        return ranked
 
     def _offers(self, best):
         """Sets of terms that are worth their inner parameters being solved for.
@@ -142,16 +178,31 @@ class FunctionScreening:
         by_size = {}
         for _, kept in sorted(ranked, key=lambda pair: -pair[0]):
             sets = by_size.setdefault(columns.size(kept), {})
-            if len(sets) < self.how.n_kept:
+            if len(sets) < self.how.n_offered:
                 sets.setdefault(columns.kind(kept), kept)
         limit = self.settings.largest_change
         every = [kept for sets in by_size.values() for kept in sets.values()]
         return [columns.solved(kept, limit)[0] for kept in every]
 
-    def _refined(self, terms):
+    def _refine(self, offers):
+        """Solve for the inner parameters of sets, of each size the best after a few.
+
+        Where parameters are on a grid, sets of others may come nearer by chance.
+        """
+        by_size = {}
+        for terms in offers:
+            tried = self._refined(terms, self.how.first_steps)
+            by_size.setdefault(len(terms), []).append(tried)
+        for tried in by_size.values():
+            tried.sort(key=lambda each: -each.score)
+            for each in tried[: self.how.n_kept]:
+                refined = self._refined(each.terms, self.how.max_steps)
+                self.found[frozenset(refined.terms)] = refined
+
+    def _refined(self, terms, n_steps):
         """A set with the inner parameters that explain the equation best."""
         best, last = None, np.inf
-        for _ in range(self.how.max_steps):
+        for _ in range(n_steps):
             fit, moves = self._fit(terms, self.least)
             if best is None or fit.score > best.score:
                 best = fit
@@ -163,8 +214,11 @@ class FunctionScreening:
             terms = [moved(t, by) for t, by in zip(terms, factors, strict=True)]
         return best
 
-    def _fit(self, terms, least):
+    def _fit(self, terms, least, n_scales=1):
         """Values of terms for noise above a level, and how parameters change.
+
+        The prior scale of the values is found in `n_scales` steps, from one: terms that
+        cancel each other have large ones.
 
         Returns fit : Screened. With the evidence for the noise that suits the terms.
         Returns moves : ndarray of shape (k,). Of the logarithms of the parameters.
@@ -172,16 +226,19 @@ class FunctionScreening:
         inner = [i for i, t in enumerate(terms) if t.function.family]
         effects = [self._effect(t) for t in terms]
         effects += [self._effect(terms[i], slope=True) for i in inner]
-        level = least * (rms(self.target) or 1.0)
-        rows = np.vstack([np.column_stack(effects) / level, np.eye(len(effects))])
+        level, scale = least * (rms(self.target) or 1.0), 1.0
         right = np.concatenate([self.target / level, np.zeros(len(effects))])
-        Q, R = linalg.qr(rows, mode="economic", check_finite=False)
-        found = linalg.solve_triangular(R, Q.T @ right)
+        for _ in range(n_scales):
+            prior = np.eye(len(effects)) / scale
+            rows = np.vstack([np.column_stack(effects) / level, prior])
+            Q, R = linalg.qr(rows, mode="economic", check_finite=False)
+            found = linalg.solve_triangular(R, Q.T @ right)
+            used, scale = scale, max(1.0, rms(found))
         square = np.sum((right - rows @ found) ** 2)
         noise = max(square / self.n_free, 1.0)
         score = -0.5 * (self.n_free * np.log(noise) + square / noise)
         score += self.odds([t.origin for t in terms])
-        score -= np.sum(np.log(np.abs(np.diag(R))))
+        score -= np.sum(np.log(np.abs(np.diag(R) * used)))
         values, moves = found[: len(terms)], np.zeros(len(terms))
         with np.errstate(divide="ignore", invalid="ignore"):
             moves[inner] = np.nan_to_num(found[len(terms) :] / values[inner])

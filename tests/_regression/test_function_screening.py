@@ -1,15 +1,21 @@
 """Functions that explain an equation along states that are known without it."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from keql._numerics.elementary import Elementary
+from keql._numerics.elementary import Elementary, state_grid
 from keql._regression.elementary import ElementarySearch
-from keql._regression.function_screening import FunctionScreening
-from keql._regression.function_table import ElementarySettings, FunctionTable, Term
+from keql._regression.function_screening import FunctionScreening, between
+from keql._regression.function_table import (
+    ElementarySettings,
+    FunctionTable,
+    Term,
+    kind_of,
+)
 
 
 def glider(t, state):
@@ -61,11 +67,74 @@ def test_the_terms_of_a_glider():
     for e, terms in enumerate(expected):
         screening = FunctionScreening(learned, offered, e, settings)
         screening.run()
-        best = screening.with_errors_of_states()[0]
+        best = screening.with_errors_of_states(1)[0][0]
         scales = [offered.scale(term) for term in best.terms]
         found = zip(best.terms, best.values * scales, strict=True)
         found = {term.function.name: value for term, value in found}
         assert found == pytest.approx(terms, rel=1e-3)
+
+
+def named(screened, offered):
+    """The coefficients of terms by their names, with one digit of the parameters."""
+    scales = [offered.scale(term) for term in screened.terms]
+    names = [replace(term.function, digits=1).name for term in screened.terms]
+    return dict(zip(names, screened.values * scales, strict=True))
+
+
+def test_terms_that_nearly_cancel():
+    """A predator's slope is small beside its terms, whose sum it is.
+
+    The parameter of the function lies between those of the table, and as n^2/(1 + n^2)
+    is 1 - 1/(1 + n^2), there are two forms of the second equation.
+    """
+
+    def feeding(t, state):
+        x, y = state
+        eaten = x**2 * y / (1 + x**2)
+        return [x * (1 - x / 4) - eaten, 0.7 * eaten - 0.3 * y]
+
+    learned = learned_from(feeding, [1.0, 1.5], 30, 70, error=1e-5)
+    settings = ElementarySettings()
+    offered = FunctionTable(learned, settings)
+    found = []
+    for e in range(2):
+        screening = FunctionScreening(learned, offered, e, settings)
+        screening.run()
+        for best, *_ in screening.with_errors_of_states(3):
+            found.append(named(best, offered))
+    first = {"x": 1.0, "x^2": -0.25, "x^2 y/(1 + x^2)": -1.0}
+    assert found[:4] == [pytest.approx(first, rel=2e-2)] * 4
+    forms = {"y": -0.3, "x^2 y/(1 + x^2)": 0.7}, {"y": 0.4, "y/(1 + x^2)": -0.7}
+    for own in found[4:]:
+        assert own in [pytest.approx(form, rel=2e-2) for form in forms]
+
+
+def test_a_grid_of_neighbours():
+    offered = FunctionTable(
+        learned_from(glider, [5.0, 0.7], 10, 60), ElementarySettings()
+    )
+    peaks = [t for t in offered.terms if t.function.family == "peak"]
+    own = [t for t in peaks if kind_of(t) == kind_of(peaks[0])]
+    parameters = [t.function.parameter for t in [*own, *between(own, 1.5)]]
+    ratios = np.exp(np.diff(np.log(np.sort(parameters))))
+    assert np.all(ratios < 1.5 + 1e-9) and np.all(ratios > 1.2)
+    assert {min(parameters), max(parameters)} <= {t.function.parameter for t in own}
+    products = [t for t in offered.terms if not t.function.family]
+    assert between(products, 1.5) == []
+
+
+def test_what_goes_down_to_zero_has_poles():
+    """Of states with errors that are slightly below it; others change their sign."""
+
+    def poles(x):
+        return [k for family, k in state_grid(x) if family == "pole"]
+
+    x = np.exp(-np.linspace(0, 12, 100))
+    assert len(poles(x)) == 7
+    assert poles(x - 1e-3) == pytest.approx(poles(x), rel=1e-2)
+    below = poles(x - 0.03)
+    assert 0 < len(below) < 7 and min(below) > 2 * 0.03 * 0.9
+    assert poles(x - 0.2) == []
 
 
 def test_a_state_that_turns_round_has_fast_sines():
