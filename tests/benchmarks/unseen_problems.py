@@ -207,6 +207,42 @@ UNSEEN = {
         waves,
         ("u", "u_x", "u_xx"),
     ),
+    "budworm": lambda: ode(
+        lambda t, u: 0.6 * u * (1 - u / 6) - u**2 / (1 + u**2), [0.3], 15, 40
+    ),
+    "feeding": lambda: system(
+        lambda n, p: [
+            n * (1 - n / 3) - n * p / (1 + n),
+            0.6 * n * p / (1 + n) - 0.3 * p,
+        ],
+        ("n", "p"),
+        [1.0, 0.8],
+        30,
+        60,
+    ),
+    "feeding that learns": lambda: system(
+        lambda n, p: [
+            n * (1 - n / 4) - n**2 * p / (1 + n**2),
+            0.7 * n**2 * p / (1 + n**2) - 0.3 * p,
+        ],
+        ("n", "p"),
+        [1.0, 1.5],
+        30,
+        70,
+    ),
+    "enzyme chain": lambda: system(
+        lambda s, p: [-1.2 * s / (0.5 + s), 1.2 * s / (0.5 + s) - 0.4 * p],
+        ("s", "p"),
+        [2.0, 0.1],
+        8,
+        35,
+    ),
+    "gene that activates itself": lambda: ode(
+        lambda t, u: 0.1 + 2 * u**2 / (1 + u**2) - 0.9 * u, [0.1], 14, 35
+    ),
+    "soft walls": lambda: ode(
+        lambda t, u, v: -0.2 * np.sinh(3 * u) - 0.05 * v, [1.0, 0.0], 14, 50
+    ),
 }
 
 
