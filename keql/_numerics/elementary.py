@@ -29,7 +29,7 @@ class Family:
         an exponent that is empty if it is 1. What begins with a slash follows the
         factors of f.
     symbolic : callable. f in sympy, of that module, x and k.
-    is_positive : bool. Whether x, or of a pole the sum of k and x, has to be above zero.
+    is_positive : bool. Whether x, of a pole the sum of k and x, has to be above zero.
     """
 
     value: Callable

@@ -144,7 +144,9 @@ class FunctionScreening:
         return sorted(self.found.values(), key=lambda each: -each.score)[:n]
 
     def with_errors_of_states(self, n_best):
-        """The best sets if states have errors, for each of the floors a list of at most `n_best`.
+        """The best sets if states have errors.
+
+        For each of the floors a list of at most `n_best`.
 
         They differ in more than inner parameters.
         """
