@@ -448,7 +448,7 @@ class ExactSearch:
                 if fit and (fit.result.interrupted or meets_data(fit, *self.known)):
                     return fit
             two_step, fit = self._from_two_steps(row.hypothesis)
-            if i == 0 and exact and leads_nowhere(fit, two_step, self.in_doubt):
+            if i == 0 and leads_nowhere(fit, two_step, self.in_doubt):
                 fit = self._exact_from_anywhere(row.hypothesis)
             if fit and fit.result.interrupted:
                 return fit

@@ -63,14 +63,14 @@ def or_from_diffusion(fit, learned, hypothesis, context):
     interrupted = fit is not None and fit.result.interrupted
     if interrupted or not context.settings.n_restarts:
         return fit
-    grown = fit_from_diffusion(learned, hypothesis, context)
-    if fit is None or (grown is not None and grown.error < fit.error):
-        fit = grown
-    if fit and (fit.result.interrupted or meets_data(fit, learned, context.criteria)):
-        return fit
-    early = or_stopped(fit, fit_from_early_times, learned, hypothesis, context)
-    if early and (fit is None or early.error < fit.error):
-        return early
+    for start in (fit_from_early_times, fit_from_diffusion):
+        found = or_stopped(fit, start, learned, hypothesis, context)
+        if fit is None or (found is not None and found.error < fit.error):
+            fit = found
+        if fit is None:
+            continue
+        if fit.result.interrupted or meets_data(fit, learned, context.criteria):
+            break
     return fit
 
 
