@@ -26,6 +26,7 @@ from keql.model_selection._from_diffusion import (
     fit_elementary,
     fit_from_wave,
     fit_repeated,
+    from_simpler,
     leads_nowhere,
     or_from_diffusion,
     or_more_terms,
@@ -480,9 +481,9 @@ class ExactSearch:
     def _from_two_steps(self, hypothesis):
         """The two-step solution of a hypothesis, and a Fit from there or None."""
         if hypothesis.name not in self.direct:
-            two_step = self.two_steps(hypothesis)
-            fit = self._keep(fit_hypothesis(hypothesis, two_step, self.context))
-            self.direct[hypothesis.name] = two_step, fit
+            given = hypothesis, self.two_steps(hypothesis), self.context
+            fit = from_simpler(self.so_far, *given) or fit_hypothesis(*given)
+            self.direct[hypothesis.name] = given[1], self._keep(fit)
         return self.direct[hypothesis.name]
 
     def from_joint_fit(self, family, fit):

@@ -212,6 +212,29 @@ def _among_more_terms(fit, learned, hypothesis, context, n_tried=3):
     return exact_fit(learned, hypothesis, result, search.steps)
 
 
+def from_simpler(fit, hypothesis, two_step, context):
+    """Exact states of a wider hypothesis that meet exact data, from simpler ones; or None.
+
+    Where these are near, but miss the data: they are better known than those of two
+    steps, and so is the noise, by which terms are told from others.
+
+    fit : Fit or None. Exact states of a simpler hypothesis.
+    hypothesis, two_step, context : as those of :func:`fit_hypothesis`.
+    """
+    criteria, size = context.criteria, PredictionScale(two_step.observations).size
+    if fit is None or hypothesis.n_terms is None or sees_noise(two_step):
+        return None
+    is_polynomial = isinstance(two_step.equation.basis, PolynomialBasis)
+    is_far = fit.error > criteria.approximate * size
+    if fit.has_functions or not is_polynomial or is_far or are_many(two_step, context):
+        return None
+    given = fit, two_step, hypothesis, context
+    other = or_stopped(fit, _among_more_terms, *given)
+    if other is None or other.result.interrupted:
+        return other
+    return other if meets_data(other, two_step, criteria) else None
+
+
 def or_simpler(fit, hypothesis, two_step, context):
     """Exact states, or those of a simpler hypothesis if these meet the data, too.
 
