@@ -1,16 +1,19 @@
 """The functions that evolution equations may have, as values.
 
 Products of operators, and elementary functions of each operator and of time with their
-inner parameters on a grid, in units of the data; of fields, functions of the state.
+inner parameters on a grid, in units of the data; of fields, functions of the state,
+and diffusions whose diffusivity is one.
 """
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from keql._numerics.elementary import (
     ODD,
     Elementary,
+    diffusivities,
     odd_factors,
     products,
     state_grid,
@@ -141,6 +144,7 @@ class FunctionTable:
         periods = learned.observations.periods
         is_ring = np.zeros(d, bool) if periods is None else np.isfinite(periods)
         self.in_space = [i for i in np.flatnonzero(~is_ring) if i != time]
+        self.coordinates = [v for i, v in enumerate(learned.variables) if i != time]
         self.terms, kinds = [], []
         first = d + len(learned.setup.inputs.names)
         for e, part in enumerate(learned.setup.equations):
@@ -166,7 +170,17 @@ class FunctionTable:
             return
         states = [name for name in operators if name in self.states]
         yield from self._functions_of(e, states, states, settings)
+        yield from self._diffusions(e, operators)
         yield from self._waves(e, operators, settings)
+
+    def _diffusions(self, e, operators):
+        """Diffusions of states in a coordinate, whose diffusivity is a function."""
+        for state, x in product(self.states, self.coordinates):
+            flux = f"{state}_{x}", f"{state}_{x}{x}"
+            if {state, *flux} <= {*operators}:
+                values = self.features[e][:, self.names.index(state)]
+                for family, k in diffusivities(values):
+                    yield Elementary((), family, state, k, flux=flux)
 
     def _functions_of_time(self, e, operators, settings):
         """Time, its waves and decays, alone and times an operator."""
@@ -290,7 +304,7 @@ def simplified(term, tol=1e-5):
     """A term whose function is a whole power, up to `tol`, as a product."""
     function, power = term.function, round(term.function.parameter)
     is_whole = abs(function.parameter - power) < tol and power > 0
-    if function.family != "power" or not is_whole:
+    if function.family != "power" or function.flux or not is_whole:
         return term
     powers = dict(function.powers)
     powers[function.argument] = powers.get(function.argument, 0) + power
