@@ -310,21 +310,6 @@ def state_grid(x, n=7):
         yield from (("abs", k) for k in (0.5, 1.0))
 
 
-def diffusivities(x, powers=(-1.0, -0.5, 0.5, 1.5, 2.5), steps=(0.5, 1.5, 4.0)):
-    """Families and inner parameters that the diffusivity of a state may have.
-
-    x : ndarray. Values of the state.
-    powers : tuple of float. Exponents, where the state is positive.
-    steps : tuple of float. Of exponentials, the largest exponent of either sign.
-    """
-    size = np.max(np.abs(x)) or 1.0
-    for k in np.array(steps) / size:
-        yield "exp", k
-        yield "exp", -k
-    if np.min(x) > 0:
-        yield from (("power", k) for k in powers)
-
-
 # Families of which one function of each column is tried, which changes sign with it:
 # drag is the size of a speed times the speed, and friction that saturates stands alone.
 ODD = "abs", "tanh"

@@ -19,11 +19,13 @@ from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._numerics.optimisation import Result, Stop, or_stopped
 from keql._observations.data import PredictionScale
-from keql._regression.elementary import ElementarySearch, extends, with_digits
+from keql._regression.elementary import ElementarySearch
 from keql._regression.function_table import (
     ElementarySettings,
     FunctionTable,
+    extends,
     kind_of,
+    with_digits,
 )
 from keql._regression.periodic import repeated_states, travelling_wave
 from keql.equation import PolynomialBasis, terms_of, text_product
@@ -213,10 +215,10 @@ def _among_more_terms(fit, learned, hypothesis, context, n_tried=3):
 
 
 def from_simpler(fit, hypothesis, two_step, context):
-    """Exact states of a wider hypothesis that meet exact data, from simpler ones; or None.
+    """Exact states of a wider hypothesis that meet exact data, or None.
 
-    Where these are near, but miss the data: they are better known than those of two
-    steps, and so is the noise, by which terms are told from others.
+    From simpler ones that are near, but miss the data: they are better known than those
+    of two steps, and so is the noise, by which terms are told from others.
 
     fit : Fit or None. Exact states of a simpler hypothesis.
     hypothesis, two_step, context : as those of :func:`fit_hypothesis`.

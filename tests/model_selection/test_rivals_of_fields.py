@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,9 +13,15 @@ from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.problem import make_evolution_problem
-from keql._numerics.elementary import ODD
+from keql._numerics.elementary import ODD, Elementary
+from keql._regression import function_table
 from keql._regression.function_screening import can_be_screened
-from keql._regression.function_table import ElementarySettings, FunctionTable
+from keql._regression.function_table import (
+    ElementarySettings,
+    FunctionTable,
+    Term,
+    are_in_products,
+)
 from keql._regression.two_step import Hypothesis
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import rivals_in_words
@@ -130,6 +137,20 @@ def test_a_diffusivity_that_is_a_power_is_found_by_default():
         operators=("u", "u_x", "u_xx"), known_part="u_t", variables=("t", "x")
     ).fit(np.column_stack([t, x]), u)
     assert model.equation_.terms() == pytest.approx({"(u^-1 u_x)_x": 1.0}, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "power, error, are_products",
+    [(1.02, 0.03, True), (1.02, 0.003, False), (3.0, 0.1, False), (-1.0, 0.1, False)],
+)
+def test_a_diffusivity_that_may_be_a_whole_power_is_no_rival(
+    power, error, are_products, monkeypatch
+):
+    """Up to its standard error: (u u_x)_x is u u_xx + u_x^2."""
+    function = Elementary((), "power", "u", power, flux=("u_x", "u_xx"))
+    refined = SimpleNamespace(terms=[Term(0, function, 0)])
+    monkeypatch.setattr(function_table, "parameter_errors", lambda _: {0: error})
+    assert are_in_products(refined, 3) is are_products
 
 
 @pytest.mark.slow
