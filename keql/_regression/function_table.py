@@ -335,7 +335,7 @@ def extends(refined, other):
 
 
 def parameter_errors(refined):
-    """Standard errors of the logarithms of inner parameters, by position of the term."""
+    """Standard errors of the logarithms of inner parameters, by position of terms."""
     model, errors, start = refined.model, {}, 0
     stds = model.posterior_weights().std(np.eye(len(model.regression.weights)))
     for e in sorted({t.equation for t in refined.terms}):

@@ -23,6 +23,7 @@ from keql._regression.function_table import (
     are_in_products,
 )
 from keql._regression.two_step import Hypothesis
+from keql.datasets import make_burgers
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import rivals_in_words
 from keql.kernels import Polynomial, Restriction
@@ -151,6 +152,23 @@ def test_a_diffusivity_that_may_be_a_whole_power_is_no_rival(
     refined = SimpleNamespace(terms=[Term(0, function, 0)])
     monkeypatch.setattr(function_table, "parameter_errors", lambda _: {0: error})
     assert are_in_products(refined, 3) is are_products
+
+
+@pytest.mark.slow
+def test_terms_beside_what_is_given_are_told_from_those_of_exact_states():
+    """Published Burgers, 30 values, the state kernel and noise of both kinds given."""
+    data = make_burgers(30, random_state=1)
+    size = np.std(data.y)
+    y = data.y + 0.02 * size * np.random.default_rng(1).standard_normal(len(data.y))
+    model = OneStepKEqL(
+        **data.problem,
+        state_kernel=data.kernels["state_kernel"],
+        observation_noise=0.02 * size,
+        equation_noise=0.1,
+    )
+    text = "polynomial with exact states predicts observations about as well"
+    with pytest.warns(IdentifiabilityWarning, match=text):
+        model.fit(data.X, y)
 
 
 @pytest.mark.slow
