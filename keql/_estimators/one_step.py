@@ -490,7 +490,7 @@ def _doubts(selection, given):
     if selection.disagreement:
         other, part = selection.alternative, percent(selection.disagreement, 1)
         doubts.append(
-            f"a {other.hypothesis.name} predicts observations about as well (error "
+            f"{selection.other_kind} predicts observations about as well (error "
             f"{number(other.error)} instead of {number(fit.error)}) and differs by "
             f"{part} from the equation where states are. Observe more, or with less "
             "noise, or give an equation_kernel"

@@ -30,6 +30,8 @@ class Family:
         factors of f.
     symbolic : callable. f in sympy, of that module, x and k.
     is_positive : bool. Whether x, of a pole the sum of k and x, has to be above zero.
+    bend, slope_bend : callable or None. The derivatives of the rates in x, of families
+        that a diffusivity may have.
     """
 
     value: Callable
@@ -40,6 +42,8 @@ class Family:
     latex: str
     symbolic: Callable
     is_positive: bool = False
+    bend: Callable | None = None
+    slope_bend: Callable | None = None
 
 
 def _size(x):
@@ -74,6 +78,8 @@ FAMILIES = {
         "exp({kx})",
         r"\exp({kx})",
         lambda sympy, x, k: sympy.exp(k * x),
+        bend=lambda x, k: k**2 * np.exp(k * x),
+        slope_bend=lambda x, k: k**2 * (2 + k * x) * np.exp(k * x),
     ),
     "log": Family(
         lambda x, k: np.log(k * x),
@@ -113,6 +119,10 @@ FAMILIES = {
         "{x}^{{{k}}}",
         lambda sympy, x, k: x**k,
         is_positive=True,
+        bend=lambda x, k: k * (k - 1) * x ** (k - 2),
+        slope_bend=lambda x, k: (
+            k * x ** (k - 2) * (2 * k - 1 + k * (k - 1) * np.log(x))
+        ),
     ),
     "abs": Family(
         lambda x, k: _size(x) ** k,
@@ -139,12 +149,16 @@ FAMILIES = {
 class Elementary:
     """A product of powers of columns, times an elementary function of one of them.
 
+    Or the diffusion of a state whose diffusivity is the function f, (f(u) u_x)_x.
+
     powers : tuple of (str, int). Names of columns, and to which powers.
     family : str. Of the function; empty: there is none, the product is a monomial.
     argument : str. The column that it is a function of.
     parameter : float. Its inner parameter k.
     slope : bool. Whether it is the derivative in log k instead.
     digits : int. How many of the parameter's are written.
+    flux : tuple of str. The columns of the first and the second derivative of the
+        argument in a coordinate of space, if it is a diffusion; there are no powers.
     """
 
     powers: tuple = ()
@@ -153,12 +167,14 @@ class Elementary:
     parameter: float = 1.0
     slope: bool = False
     digits: int = 3
+    flux: tuple = ()
 
     @cached_property
     def columns(self):
         """The names of the columns that it depends on, as `__call__` takes them."""
         own = [self.argument] if self.family else []
-        return list(dict.fromkeys([*own, *(name for name, _ in self.powers)]))
+        own += [*self.flux, *(name for name, _ in self.powers)]
+        return list(dict.fromkeys(own))
 
     @cached_property
     def __signature__(self):
@@ -172,6 +188,10 @@ class Elementary:
         if self.family:
             family, x = FAMILIES[self.family], given[self.argument]
             result = (family.slope if self.slope else family.value)(x, self.parameter)
+        if self.flux:
+            first, second = (given[name] for name in self.flux)
+            rate = (family.slope_rate if self.slope else family.rate)(x, self.parameter)
+            result = result * second + rate * first**2
         for name, power in self.powers:
             result = result * given[name] ** power
         return result
@@ -190,7 +210,15 @@ class Elementary:
     @property
     def factor(self):
         """How the function is written beside its powers: "sin(2 u)", "/(3 + u)"."""
-        return self._fill(FAMILIES[self.family].text, self.argument, " ")
+        text = self._fill(FAMILIES[self.family].text, self.argument, " ")
+        if not self.flux:
+            return text
+        return f"({text} {self.flux[0]})_{self._coordinate}"
+
+    @property
+    def _coordinate(self):
+        """The name of the coordinate that a diffusion spreads along."""
+        return self.flux[0].rpartition("_")[2]
 
     @property
     def product(self):
@@ -205,6 +233,8 @@ class Elementary:
         """The last factor of the product in LaTeX; `names` says how columns are."""
         x = names[self.argument]
         text = self._fill(FAMILIES[self.family].latex, x, r" \, ")
+        if self.flux:
+            return rf"({text} \, {names[self.flux[0]]})_{{{self._coordinate}}}"
         if not text.startswith("/"):
             return text
         factors = [names[n] + (f"^{{{p}}}" if p != 1 else "") for n, p in self.powers]
@@ -214,6 +244,9 @@ class Elementary:
         """The last factor of the product in sympy, of the expressions of columns."""
         x = table[self.argument]
         result = FAMILIES[self.family].symbolic(sympy, x, sympy.Float(self.parameter))
+        if self.flux:
+            result = result * table[self.flux[0]]
+            return sympy.diff(result, table[self._coordinate])
         if not self.factor.startswith("/"):
             return result
         return sympy.prod(table[n] ** p for n, p in self.powers) * result

@@ -21,7 +21,7 @@ from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.function_columns import FunctionColumns
 from keql._regression.function_screening import FunctionScreening, can_be_screened
-from keql._regression.function_table import kind_of, moved, simplified
+from keql._regression.function_table import are_in_products, moved
 from keql.equation import PolynomialBasis
 from keql.kernels import Dictionary
 
@@ -242,11 +242,17 @@ class ElementarySearch:
     # --- what is solved for -------------------------------------------------------
 
     def solve(self, problem, terms, values, iterate, least=-np.inf):
-        """Terms solved for together with their inner parameters; None if that fails."""
+        """Terms solved for together with their inner parameters; None if that fails.
+
+        Or if they say nothing else than products do.
+        """
         key = frozenset((t.equation, t.function) for t in terms)
         if key in self.tried:
             return self.tried[key]
-        self.tried[key] = found = self._solved(problem, terms, values, iterate, least)
+        found = self._solved(problem, terms, values, iterate, least)
+        if found is not None and are_in_products(found, self.offered.degree):
+            found = None
+        self.tried[key] = found
         if found is not None:
             self.steps.append(found)
         return found
@@ -460,30 +466,3 @@ def _one_exchanged(ranked):
     yield first
     for e, own in enumerate(ranked):
         yield from ([*first[:e], other, *first[e + 1 :]] for other in own[1:])
-
-
-def extends(refined, other):
-    """Whether terms are others with more, or with other inner parameters."""
-    own, fewer = ({*map(kind_of, each.terms)} for each in (refined, other))
-    return fewer <= own
-
-
-def with_digits(refined):
-    """Terms whose inner parameters are written to the digits that they are known to."""
-    model, terms = refined.model, []
-    stds = model.posterior_weights().std(np.eye(len(model.regression.weights)))
-    start = 0
-    for e in sorted({t.equation for t in refined.terms}):
-        own = [i for i, t in enumerate(refined.terms) if t.equation == e]
-        inner = [i for i in own if refined.terms[i].function.family]
-        errors = stds[start + len(own) : start + len(own) + len(inner)]
-        start += len(own) + len(inner)
-        digits = dict.fromkeys(own, 3)
-        for i, error in zip(inner, errors, strict=True):
-            part = error / max(abs(refined.values[i]), np.finfo(float).tiny)
-            digits[i] = int(np.clip(1 - np.floor(np.log10(part)), 2, 4))
-        for i in own:
-            term = refined.terms[i]
-            function = replace(term.function, digits=digits[i])
-            terms.append(simplified(replace(term, function=function)))
-    return terms

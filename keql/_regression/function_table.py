@@ -1,10 +1,12 @@
 """The functions that evolution equations may have, as values.
 
 Products of operators, and elementary functions of each operator and of time with their
-inner parameters on a grid, in units of the data; of fields, functions of the state.
+inner parameters on a grid, in units of the data; of fields, functions of the state,
+and diffusions whose diffusivity is one.
 """
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -124,6 +126,7 @@ class FunctionTable:
 
     terms : list of Term. First the products of each equation.
     sizes : list of float. What the unknown part of each equation has to explain.
+    degree : int. The highest of the products.
     kinds : ndarray of shape (q, 2). Of each term its equation, and whether it is an
         elementary function.
     """
@@ -141,6 +144,7 @@ class FunctionTable:
         periods = learned.observations.periods
         is_ring = np.zeros(d, bool) if periods is None else np.isfinite(periods)
         self.in_space = [i for i in np.flatnonzero(~is_ring) if i != time]
+        self.coordinates = [v for i, v in enumerate(learned.variables) if i != time]
         self.terms, kinds = [], []
         first = d + len(learned.setup.inputs.names)
         for e, part in enumerate(learned.setup.equations):
@@ -152,6 +156,8 @@ class FunctionTable:
                 kinds.append((e, int(function.family != "")))
                 self.terms.append(Term(e, function, len(self.terms)))
         self.kinds = np.array(kinds)
+        monomials = [t.function.powers for t in self.terms if not t.function.family]
+        self.degree = max((sum(dict(own).values()) for own in monomials), default=0)
 
     def _functions(self, e, operators, settings):
         """Products of operators, functions of each and of time, times an operator.
@@ -166,7 +172,17 @@ class FunctionTable:
             return
         states = [name for name in operators if name in self.states]
         yield from self._functions_of(e, states, states, settings)
+        yield from self._diffusions(e, operators)
         yield from self._waves(e, operators, settings)
+
+    def _diffusions(self, e, operators):
+        """Diffusions of states in a coordinate, whose diffusivity is a function."""
+        for state, x in product(self.states, self.coordinates):
+            flux = f"{state}_{x}", f"{state}_{x}{x}"
+            if {state, *flux} <= {*operators}:
+                values = self.features[e][:, self.names.index(state)]
+                for family, k in diffusivities(values):
+                    yield Elementary((), family, state, k, flux=flux)
 
     def _functions_of_time(self, e, operators, settings):
         """Time, its waves and decays, alone and times an operator."""
@@ -251,6 +267,21 @@ class FunctionTable:
         return Dictionary(table, scales, self.names)
 
 
+def diffusivities(x, powers=(-1.0, -0.5, 0.5, 1.5, 2.5), steps=(0.5, 1.5, 4.0)):
+    """Families and inner parameters that the diffusivity of a state may have.
+
+    x : ndarray. Values of the state.
+    powers : tuple of float. Exponents, where the state is positive.
+    steps : tuple of float. Of exponentials, the largest exponent of either sign.
+    """
+    size = np.max(np.abs(x)) or 1.0
+    for k in np.array(steps) / size:
+        yield "exp", k
+        yield "exp", -k
+    if np.min(x) > 0:
+        yield from (("power", k) for k in powers)
+
+
 def _fast_waves(x, n_times, settings):
     """Wave numbers beyond those of the grid, for a state that turns round and round.
 
@@ -290,8 +321,60 @@ def simplified(term, tol=1e-5):
     """A term whose function is a whole power, up to `tol`, as a product."""
     function, power = term.function, round(term.function.parameter)
     is_whole = abs(function.parameter - power) < tol and power > 0
-    if function.family != "power" or not is_whole:
+    if function.family != "power" or function.flux or not is_whole:
         return term
     powers = dict(function.powers)
     powers[function.argument] = powers.get(function.argument, 0) + power
     return replace(term, function=Elementary(tuple(powers.items())))
+
+
+def extends(refined, other):
+    """Whether terms are others with more, or with other inner parameters."""
+    own, fewer = ({*map(kind_of, each.terms)} for each in (refined, other))
+    return fewer <= own
+
+
+def parameter_errors(refined):
+    """Standard errors of the logarithms of inner parameters, by position of terms."""
+    model, errors, start = refined.model, {}, 0
+    stds = model.posterior_weights().std(np.eye(len(model.regression.weights)))
+    for e in sorted({t.equation for t in refined.terms}):
+        own = [i for i, t in enumerate(refined.terms) if t.equation == e]
+        inner = [i for i in own if refined.terms[i].function.family]
+        start += len(own)
+        for i, error in zip(inner, stds[start : start + len(inner)], strict=True):
+            errors[i] = error / max(abs(refined.values[i]), np.finfo(float).tiny)
+        start += len(inner)
+    return errors
+
+
+def with_digits(refined):
+    """Terms whose inner parameters are written to the digits that they are known to."""
+    errors, terms = parameter_errors(refined), []
+    order = sorted(range(len(refined.terms)), key=lambda i: refined.terms[i].equation)
+    for i in order:
+        term, digits = refined.terms[i], 3
+        if i in errors:
+            digits = int(np.clip(1 - np.floor(np.log10(errors[i])), 2, 4))
+        function = replace(term.function, digits=digits)
+        terms.append(simplified(replace(term, function=function)))
+    return terms
+
+
+def are_in_products(refined, degree, significant=2.0):
+    """Whether a diffusion has a power, up to its error, that is a sum of products.
+
+    (u u_x)_x is u u_xx + u_x^2. As a rival of these it is no other equation.
+
+    degree : int. The highest of the products.
+    significant : float. Standard errors up to which the power may be a whole one.
+    """
+    errors = parameter_errors(refined)
+    for i, error in errors.items():
+        function = refined.terms[i].function
+        power, whole = function.parameter, round(function.parameter)
+        is_whole = abs(power - whole) < significant * error * abs(power)
+        is_power = function.flux and function.family == "power"
+        if is_power and is_whole and 0 < whole < degree:
+            return True
+    return False

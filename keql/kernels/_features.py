@@ -286,7 +286,8 @@ class _ElementaryTable:
             for name, power in f.powers:
                 exponents[columns.index(name), i] += power
             if f.family:
-                key = f.family, columns.index(f.argument), f.slope
+                places = tuple(columns.index(n) for n in (f.argument, *f.flux))
+                key = f.family, places, f.slope
                 groups.setdefault(key, []).append((i, f.parameter))
         self.n_functions, self.exponents = len(functions), exponents
         self.powers = {
@@ -294,11 +295,15 @@ class _ElementaryTable:
         }
         lowered = exponents - (exponents != 0)
         self.lowered = {column: _Powers(lowered[column]) for column in self.powers}
-        self.groups = []
-        for (family, column, is_slope), own in groups.items():
+        self.groups, self.fluxes = [], []
+        for (family, places, is_slope), own in groups.items():
             f, (rows, k) = FAMILIES[family], map(np.array, zip(*own, strict=True))
             pair = (f.slope, f.slope_rate) if is_slope else (f.value, f.rate)
-            self.groups.append((*pair, column, rows, k[:, None]))
+            if places[1:]:
+                third = f.slope_bend if is_slope else f.bend
+                self.fluxes.append((*pair, third, places, rows, k[:, None]))
+            else:
+                self.groups.append((*pair, *places, rows, k[:, None]))
         self.arguments = {column for _, _, column, _, _ in self.groups}
 
     def __call__(self, S):
@@ -330,6 +335,11 @@ class _ElementaryTable:
             for other, values in powers.items():
                 if other != column:
                     total *= values
+            for *functions, places, rows, k in self.fluxes:
+                if column in places:
+                    u, *slopes = S[:, places].T
+                    which = places.index(column)
+                    total[rows] = _flux_slopes(functions, u, *slopes, k, which)
             found.append(total)
         return found
 
@@ -338,6 +348,9 @@ class _ElementaryTable:
         F = np.ones((self.n_functions, len(S)))
         for value, _, column, rows, k in self.groups:
             F[rows] = value(S[:, column], k)
+        for value, rate, _, places, rows, k in self.fluxes:
+            u, first, second = S[:, places].T
+            F[rows] = value(u, k) * second + rate(u, k) * first**2
         return F
 
     def multiplied(self, S, F):
@@ -345,6 +358,18 @@ class _ElementaryTable:
         for column, powers in self.powers.items():
             F *= powers(S[:, column])
         return F
+
+
+def _flux_slopes(functions, u, first, second, k, which):
+    """Derivatives (m, n) of diffusions f(u) u_xx + f'(u) u_x^2 in one of the columns.
+
+    functions : list of callable. f and its first and second derivative.
+    which : int. 0 for u, 1 for u_x, 2 for u_xx.
+    """
+    value, rate, bend = functions
+    if which == 0:
+        return rate(u, k) * second + bend(u, k) * first**2
+    return value(u, k) if which == 2 else 2 * rate(u, k) * first
 
 
 class _Powers:

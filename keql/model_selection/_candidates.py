@@ -95,6 +95,15 @@ def without_equation_noise(two_step, given, settings):
     return None if table[0].why_not else table
 
 
+def with_known_kernels(given, two_step):
+    """The Hypothesis with the given kernels of states as two steps have fitted them."""
+    states = two_step.observations.states
+    fitted = getattr(two_step.state_kernel, "kernels", None)
+    fitted = fitted or dict.fromkeys(states, two_step.state_kernel)
+    kept = {*states} - {*given.open_states(states)}
+    return replace(given, state_kernel={name: fitted[name] for name in kept} or None)
+
+
 def row_of_terms(exact, table, two_step, criteria):
     """The Candidate of a table that has the polynomial of exact states.
 

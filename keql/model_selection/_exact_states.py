@@ -26,6 +26,7 @@ from keql.model_selection._from_diffusion import (
     fit_elementary,
     fit_from_wave,
     fit_repeated,
+    from_simpler,
     leads_nowhere,
     or_from_diffusion,
     or_more_terms,
@@ -448,7 +449,7 @@ class ExactSearch:
                 if fit and (fit.result.interrupted or meets_data(fit, *self.known)):
                     return fit
             two_step, fit = self._from_two_steps(row.hypothesis)
-            if i == 0 and exact and leads_nowhere(fit, two_step, self.in_doubt):
+            if i == 0 and leads_nowhere(fit, two_step, self.in_doubt):
                 fit = self._exact_from_anywhere(row.hypothesis)
             if fit and fit.result.interrupted:
                 return fit
@@ -480,9 +481,9 @@ class ExactSearch:
     def _from_two_steps(self, hypothesis):
         """The two-step solution of a hypothesis, and a Fit from there or None."""
         if hypothesis.name not in self.direct:
-            two_step = self.two_steps(hypothesis)
-            fit = self._keep(fit_hypothesis(hypothesis, two_step, self.context))
-            self.direct[hypothesis.name] = two_step, fit
+            given = hypothesis, self.two_steps(hypothesis), self.context
+            fit = from_simpler(self.so_far, *given) or fit_hypothesis(*given)
+            self.direct[hypothesis.name] = given[1], self._keep(fit)
         return self.direct[hypothesis.name]
 
     def from_joint_fit(self, family, fit):

@@ -19,11 +19,13 @@ from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._numerics.optimisation import Result, Stop, or_stopped
 from keql._observations.data import PredictionScale
-from keql._regression.elementary import ElementarySearch, extends, with_digits
+from keql._regression.elementary import ElementarySearch
 from keql._regression.function_table import (
     ElementarySettings,
     FunctionTable,
+    extends,
     kind_of,
+    with_digits,
 )
 from keql._regression.periodic import repeated_states, travelling_wave
 from keql.equation import PolynomialBasis, terms_of, text_product
@@ -63,14 +65,14 @@ def or_from_diffusion(fit, learned, hypothesis, context):
     interrupted = fit is not None and fit.result.interrupted
     if interrupted or not context.settings.n_restarts:
         return fit
-    grown = fit_from_diffusion(learned, hypothesis, context)
-    if fit is None or (grown is not None and grown.error < fit.error):
-        fit = grown
-    if fit and (fit.result.interrupted or meets_data(fit, learned, context.criteria)):
-        return fit
-    early = or_stopped(fit, fit_from_early_times, learned, hypothesis, context)
-    if early and (fit is None or early.error < fit.error):
-        return early
+    for start in (fit_from_early_times, fit_from_diffusion):
+        found = or_stopped(fit, start, learned, hypothesis, context)
+        if fit is None or (found is not None and found.error < fit.error):
+            fit = found
+        if fit is None:
+            continue
+        if fit.result.interrupted or meets_data(fit, learned, context.criteria):
+            break
     return fit
 
 
@@ -210,6 +212,29 @@ def _among_more_terms(fit, learned, hypothesis, context, n_tried=3):
     is_new = search.best is not None and search.best is not fit.result
     result = polished(search) if is_new else search.best
     return exact_fit(learned, hypothesis, result, search.steps)
+
+
+def from_simpler(fit, hypothesis, two_step, context):
+    """Exact states of a wider hypothesis that meet exact data, or None.
+
+    From simpler ones that are near, but miss the data: they are better known than those
+    of two steps, and so is the noise, by which terms are told from others.
+
+    fit : Fit or None. Exact states of a simpler hypothesis.
+    hypothesis, two_step, context : as those of :func:`fit_hypothesis`.
+    """
+    criteria, size = context.criteria, PredictionScale(two_step.observations).size
+    if fit is None or hypothesis.n_terms is None or sees_noise(two_step):
+        return None
+    is_polynomial = isinstance(two_step.equation.basis, PolynomialBasis)
+    is_far = fit.error > criteria.approximate * size
+    if fit.has_functions or not is_polynomial or is_far or are_many(two_step, context):
+        return None
+    given = fit, two_step, hypothesis, context
+    other = or_stopped(fit, _among_more_terms, *given)
+    if other is None or other.result.interrupted:
+        return other
+    return other if meets_data(other, two_step, criteria) else None
 
 
 def or_simpler(fit, hypothesis, two_step, context):

@@ -19,10 +19,11 @@ from keql.equation import FixedUnknownPart, PolynomialBasis, find_terms
 from keql.model_selection._candidates import (
     candidates,
     row_of_terms,
+    with_known_kernels,
     with_terms_of,
     without_equation_noise,
 )
-from keql.model_selection._criteria import sees_noise
+from keql.model_selection._criteria import predicts_within_noise, sees_noise
 from keql.model_selection._evolution_terms import fit_hypothesis
 from keql.model_selection._exact_states import ExactSearch
 from keql.model_selection._fewer_terms import with_most_probable_terms
@@ -62,22 +63,13 @@ def search(two_step, given, context):
         if terms.depends_on is not None and n_terms is not None:
             # Refuse before the long part.
             find_terms(equation.equation_kernel, n_columns, n_terms)
-    known = _with_known_kernels(given, two_step)
+    known = with_known_kernels(given, two_step)
     table = candidates(two_step, known, context.settings)
     is_open = given.open_states(two_step.observations.states)
     if not is_open or context.settings.optimizer is None:
         return _with_given_kernels(two_step, given, table, context)
     exact = without_equation_noise(two_step, known, context.settings)
     return _Search(two_step, table, context, exact).run()
-
-
-def _with_known_kernels(given, two_step):
-    """The Hypothesis with the given kernels of states as two steps have fitted them."""
-    states = two_step.observations.states
-    fitted = getattr(two_step.state_kernel, "kernels", None)
-    fitted = fitted or dict.fromkeys(states, two_step.state_kernel)
-    kept = {*states} - {*given.open_states(states)}
-    return replace(given, state_kernel={name: fitted[name] for name in kept} or None)
 
 
 def _with_given_kernels(two_step, given, table, context):
@@ -87,13 +79,14 @@ def _with_given_kernels(two_step, given, table, context):
     convince, or predict clearly better: who gives a kernel does not lose them.
     """
     if table[0].why_not:
-        return Selection(fit_hypothesis(given, two_step, context))
+        joint = Selection(fit_hypothesis(given, two_step, context))
+        return _beside_exact_states(joint, two_step, given, context)
     learned, settings = two_step, context.settings
     described = learned.observations, learned.variables, learned.setup
     open_ = fit_two_steps(replace(given, state_kernel=None), *described, settings)
     if open_.is_stopped:  # what was given is the best so far
         raise KeyboardInterrupt
-    known = _with_known_kernels(given, two_step)
+    known = with_known_kernels(given, two_step)
     search = ExactSearch(open_, candidates(open_, known, settings), context)
     exact = search.run()
     if exact is not None:  # what is given is what the fit has
@@ -106,6 +99,27 @@ def _with_given_kernels(two_step, given, table, context):
         selection = joint.or_exact(exact, context.criteria.clearly_better)
     said = {"not_tried": search.not_tried, "criteria": context.criteria}
     return replace(selection, integrable=True, **said)
+
+
+def _beside_exact_states(selection, two_step, given, context):
+    """A selection of what is given, beside exact states if these predict well.
+
+    Terms of fields with given noise of the equation are those without which the loss
+    rises, and have no rivals: exact states say whether there are others.
+    """
+    known = with_known_kernels(given, two_step)
+    table = without_equation_noise(two_step, known, context.settings)
+    if table is None or selection.joint.result.interrupted:
+        return selection
+    try:
+        exact = ExactSearch(two_step, table, context).run()
+    except KeyboardInterrupt:
+        return selection.stopped()
+    if exact is not None and exact.result.interrupted:
+        return selection.stopped()
+    if not (exact and predicts_within_noise(exact, two_step, context.criteria)):
+        return selection
+    return replace(selection, alternative=exact, criteria=context.criteria)
 
 
 class _Search:
@@ -372,8 +386,7 @@ class _Search:
         """Factor of the error of a joint fit up to which exact states are taken.
 
         Trajectories unless the joint fit predicts clearly better: they say more of the
-        states. On a grid, exact states that are clearly better, as nothing else is
-        tried then.
+        states. On a grid, exact states that are clearly better: all else is left then.
         """
         clearly = self.criteria.clearly_better
         return 1 / clearly if self.exact.is_in_time else clearly

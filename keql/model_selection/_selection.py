@@ -33,7 +33,8 @@ class Selection:
     not_tried : list of (str, str). Names of hypotheses, and why they were not tried.
     integrable : bool. Whether states can obey the equations exactly.
     criteria : Criteria. By which they were compared.
-    alternative : Fit or None. Of another hypothesis, which predicts about as well.
+    alternative : Fit or None. Of another hypothesis, which predicts about as well; of
+        exact states, where noise of the equation is given that keeps none.
     integrated : Fit or None. Exact states whose terms a joint fit has.
     """
 
@@ -245,6 +246,12 @@ class Selection:
         difference = rms(equation.unknown_part(S) - rival.unknown_part(S))
         part = difference / (rms(equation.unknown_part(S)) or 1.0)
         return part if part > self.criteria.disagree else 0.0
+
+    @property
+    def other_kind(self):
+        """The kind of the equation of the alternative, in words."""
+        kind = self.alternative.hypothesis.name.removeprefix("exact states, ")
+        return f"a {kind}" + " with exact states" * self.alternative.is_exact
 
     @property
     def rivals(self):

@@ -48,8 +48,43 @@ def test_names():
         Elementary((("u", 1),), "abs", "u"): "u |u|",
         Elementary((("u", 1),), "abs", "u", 0.5): "u |u|^0.5",
         Elementary((), "tanh", "u", 3.0): "tanh(3 u)",
+        Elementary((), "power", "u", -1.0, flux=("u_x", "u_xx")): "(u^-1 u_x)_x",
+        Elementary((), "exp", "v", 2.0, flux=("v_y", "v_yy")): "(exp(2 v) v_y)_y",
     }
     assert {function: function.name for function in names} == names
+
+
+@pytest.mark.parametrize("family, k", [("power", -1.3), ("power", 2.0), ("exp", 0.7)])
+def test_a_diffusion_is_the_slope_of_its_flux(family, k):
+    """Of u = 2 + sin(x): differences of f(u) u_x in x, and of both in log k."""
+    x, step = np.linspace(0, 3, 7), 1e-5
+    function = Elementary((), family, "u", k, flux=("u_x", "u_xx"))
+    at = 2 + np.sin(x), np.cos(x), -np.sin(x)
+
+    def flux(x, k):
+        u = 2 + np.sin(x)
+        return (u**k if family == "power" else np.exp(k * u)) * np.cos(x)
+
+    def slope(k):
+        return (flux(x + step, k) - flux(x - step, k)) / (2 * step)
+
+    np.testing.assert_allclose(function(*at), slope(k), rtol=1e-7, atol=1e-7)
+    by = np.exp(1e-4)
+    rise = (function.with_parameter(k * by)(*at) - function(*at)) / 1e-4
+    found = function.in_log_parameter()(*at)
+    np.testing.assert_allclose(found, rise, rtol=1e-2, atol=1e-3)
+    assert function.columns == ["u", "u_x", "u_xx"]
+
+
+def test_a_diffusion_in_symbols():
+    sympy = pytest.importorskip("sympy")
+    function = Elementary((), "power", "u", 3.0, flux=("u_x", "u_xx"))
+    x = sympy.Symbol("x")
+    table = {"x": x, "u": x**2, "u_x": 2 * x}
+    found = function.sympy(sympy, table)
+    assert float(found.subs(x, 1.5)) == pytest.approx(14 * 1.5**6)
+    latex = function.latex({"u": "u", "u_x": "u_{x}"})
+    assert latex == r"(u^{3} \, u_{x})_{x}"
 
 
 def test_powers_of_one_column_are_one():

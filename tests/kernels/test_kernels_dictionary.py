@@ -64,6 +64,9 @@ def elementary_functions():
         for powers in ((), (("u_x", 2),), (("u", 1), ("x", 3)), (("u", -1),)):
             function = Elementary(powers, family, "u", 0.7)
             yield from (function, function.in_log_parameter())
+    for family in ("power", "exp"):  # x stands for a second derivative
+        function = Elementary((), family, "u", 0.7, flux=("u_x", "x"))
+        yield from (function, function.in_log_parameter())
     yield from (Elementary(), Elementary((("u_x", 1),)), Elementary((("x", 2),)))
 
 

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 from keql._evolution.problem import make_evolution_problem
 from keql._regression.two_step import Hypothesis
 from keql.model_selection._evolution_terms import fit_exact_states
+from keql.model_selection._starts import _early_times
 from keql.model_selection._starts._early_times import (
     EarlySettings,
     _gone_on_with,
@@ -69,10 +70,20 @@ def test_two_steps_say_how_states_go_on(two_step):
     assert iterate.equation is fit.result.solution.equation
 
 
-@pytest.mark.parametrize("why", ["too few", "all terms", "noise"])
-def test_other_states_do_not_begin_there(two_step, why):
+def test_what_two_steps_take_for_noise_is_no_hindrance(two_step):
+    """Rough states of exact data may look like a little noise to them."""
+    noisy = replace(two_step, observation_noise=np.array([1e-3]))
+    fit = fit_from_early_times(noisy, AUTO, CONTEXT, EarlySettings(0.6, 20))
+    assert set(fit.result.solution.equation.terms()) == {"u u_x", "u_xx"}
+
+
+@pytest.mark.parametrize("why", ["too few", "all terms", "poor", "missed"])
+def test_other_states_do_not_begin_there(two_step, why, monkeypatch):
     settings = EarlySettings(fewest=1000 if why == "too few" else 1)
     hypothesis = Hypothesis() if why == "all terms" else AUTO
-    if why == "noise":
-        two_step = replace(two_step, observation_noise=np.array([0.1]))
+    if why == "poor":
+        two_step = replace(two_step, observation_noise=np.array([1e-3]))
+        monkeypatch.setattr(_early_times, "predicts_within_noise", lambda *_: False)
+    if why == "missed":
+        monkeypatch.setattr(_early_times, "missed_in_space", lambda *_: 10.0)
     assert fit_from_early_times(two_step, hypothesis, CONTEXT, settings) is None

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,16 +13,23 @@ from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.problem import make_evolution_problem
-from keql._numerics.elementary import ODD
+from keql._numerics.elementary import ODD, Elementary
+from keql._regression import function_table
 from keql._regression.function_screening import can_be_screened
-from keql._regression.function_table import ElementarySettings, FunctionTable
+from keql._regression.function_table import (
+    ElementarySettings,
+    FunctionTable,
+    Term,
+    are_in_products,
+)
 from keql._regression.two_step import Hypothesis
+from keql.datasets import make_burgers
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import rivals_in_words
 from keql.kernels import Polynomial, Restriction
 from keql.model_selection._evolution_terms import TermSearchSettings, fit_exact_states
 from keql.model_selection._fewer_terms import _Path
-from keql.model_selection._from_diffusion import fit_elementary
+from keql.model_selection._from_diffusion import fit_elementary, from_simpler
 
 TRANSPORT = {"operators": ("u", "u_x"), "known_part": "u_t", "variables": ("t", "x")}
 
@@ -57,7 +65,10 @@ def cubic():
 def test_functions_of_a_field_are_those_of_its_state_and_waves(two_step):
     offered = FunctionTable(two_step, ElementarySettings.of_fields())
     every = [term.function for term in offered.terms if term.function.family]
-    functions = [function for function in every if function.argument == "u"]
+    diffusions = [function for function in every if function.flux]
+    assert {f.family for f in diffusions} == {"exp"}  # values are of both signs
+    assert {f.flux for f in diffusions} == {("u_x", "u_xx")}
+    functions = [f for f in every if f.argument == "u" and not f.flux]
     assert {f.argument for f in every} == {"u", "x"}
     assert not {f.family for f in functions} & {*ODD}
     waves = [f for f in functions if f.family in ("sin", "cos")]
@@ -116,6 +127,73 @@ def test_a_source_that_varies_in_space_is_found_by_default():
     terms = OneStepKEqL(**TRANSPORT).fit(X, u).equation_.terms()
     assert set(terms) == {"u_x", "sin(x)"}
     assert_allclose([terms["u_x"], terms["sin(x)"]], [-0.6, 0.1], rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_diffusivity_that_is_a_power_is_found_by_default():
+    """Of u_t = (u_x / u)_x there is a solution in closed form."""
+    t, x = np.random.default_rng(0).uniform((0.4, 0.3), (1.2, 3.3), (100, 2)).T
+    u = 2 * np.sinh(2 * t) / (np.cosh(2 * t) + np.cos(2 * x))
+    model = OneStepKEqL(
+        operators=("u", "u_x", "u_xx"), known_part="u_t", variables=("t", "x")
+    ).fit(np.column_stack([t, x]), u)
+    assert model.equation_.terms() == pytest.approx({"(u^-1 u_x)_x": 1.0}, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "power, error, are_products",
+    [(1.02, 0.03, True), (1.02, 0.003, False), (3.0, 0.1, False), (-1.0, 0.1, False)],
+)
+def test_a_diffusivity_that_may_be_a_whole_power_is_no_rival(
+    power, error, are_products, monkeypatch
+):
+    """Up to its standard error: (u u_x)_x is u u_xx + u_x^2."""
+    function = Elementary((), "power", "u", power, flux=("u_x", "u_xx"))
+    refined = SimpleNamespace(terms=[Term(0, function, 0)])
+    monkeypatch.setattr(function_table, "parameter_errors", lambda _: {0: error})
+    assert are_in_products(refined, 3) is are_products
+
+
+@pytest.mark.slow
+def test_terms_beside_what_is_given_are_told_from_those_of_exact_states():
+    """Published Burgers, 30 values, the state kernel and noise of both kinds given."""
+    data = make_burgers(30, random_state=1)
+    size = np.std(data.y)
+    y = data.y + 0.02 * size * np.random.default_rng(1).standard_normal(len(data.y))
+    model = OneStepKEqL(
+        **data.problem,
+        state_kernel=data.kernels["state_kernel"],
+        observation_noise=0.02 * size,
+        equation_noise=0.1,
+    )
+    text = "polynomial with exact states predicts observations about as well"
+    with pytest.warns(IdentifiabilityWarning, match=text):
+        model.fit(data.X, y)
+
+
+@pytest.mark.slow
+def test_cubic_terms_are_found_from_a_quadratic_equation_that_is_near():
+    """u_t = -0.6 u_x + u - u^3 along the lines x - 0.6 t = z."""
+    X = np.random.default_rng(0).uniform((0, 0), (1.5, 4), (60, 2))
+    z, grown = X[:, 1] - 0.6 * X[:, 0], np.exp(X[:, 0])
+    start = 0.5 + 0.2 * np.sin(z) + 0.1 * np.cos(2 * z)
+    u = start * grown / np.sqrt(1 + start**2 * (grown**2 - 1))
+    simpler, wider = (
+        TwoStepKEqL(
+            **TRANSPORT, equation_kernel=Polynomial(degree)
+        )._learn_in_two_steps(X, u, None)
+        for degree in (2, 3)
+    )
+    hypothesis = Hypothesis(n_terms="auto")
+    near = fit_exact_states(simpler, simpler, hypothesis, CONTEXT)
+    assert near.error > 1e-4
+    fit = from_simpler(near, hypothesis, wider, CONTEXT)
+    expected = {"u": 1, "u^3": -1, "u_x": -0.6}
+    assert fit.result.solution.equation.terms() == pytest.approx(expected, rel=1e-3)
+    noisy = replace(wider, observation_noise=np.array([0.1]))
+    assert from_simpler(near, hypothesis, noisy, CONTEXT) is None
+    assert from_simpler(near, replace(hypothesis, n_terms=None), wider, CONTEXT) is None
+    assert from_simpler(None, hypothesis, wider, CONTEXT) is None
 
 
 @pytest.mark.slow

@@ -330,6 +330,7 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_exact_states, "or_more_terms", lambda fit, *_: fit)
     monkeypatch.setattr(_exact_states, "leads_nowhere", predicts_poorly)
     monkeypatch.setattr(_exact_states, "meets_data", predicts_within_noise)
+    monkeypatch.setattr(_exact_states, "from_simpler", lambda *_: None)
     monkeypatch.setattr(_exact_states, "or_simpler", lambda fit, *_: fit)
     monkeypatch.setattr(ExactSearch, "_or_functions", lambda _, fit: fit)
     monkeypatch.setattr(_exact_states, "replace", with_changes)

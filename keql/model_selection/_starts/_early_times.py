@@ -13,7 +13,11 @@ import numpy as np
 
 from keql._evolution.problem import make_evolution_problem
 from keql.equation import PolynomialBasis
-from keql.model_selection._criteria import missed_in_space, sees_noise
+from keql.model_selection._criteria import (
+    missed_in_space,
+    predicts_within_noise,
+    sees_noise,
+)
 from keql.model_selection._evolution_terms import are_many, fit_exact_states, fit_near
 
 
@@ -32,8 +36,8 @@ class EarlySettings:
 def fit_from_early_times(learned, hypothesis, context, settings=None):
     """Exact states from those that the first observations tell, or None.
 
-    Of a few functions in one coordinate of space, seen without noise, with terms to
-    choose. None if the first observations are missed, too, or are too few.
+    Of a few functions in one coordinate of space, with terms to choose. None if the
+    first observations are missed, too, or are too few.
 
     learned : LearnedModel. Observations, states to go on with, and the equation of all
         terms that there may be.
@@ -44,7 +48,7 @@ def fit_from_early_times(learned, hypothesis, context, settings=None):
     settings = settings or EarlySettings()
     has_terms = hypothesis.n_terms is not None
     has_terms &= isinstance(learned.equation.basis, PolynomialBasis)
-    if not has_terms or len(learned.variables) > 2 or sees_noise(learned):
+    if not has_terms or len(learned.variables) > 2:
         return None
     if are_many(learned, context):
         return None
@@ -58,10 +62,20 @@ def fit_from_early_times(learned, hypothesis, context, settings=None):
     fit = fit_exact_states(early, early, hypothesis, context)
     if fit is not None and fit.result.interrupted:
         raise KeyboardInterrupt  # there is nothing to keep
-    if fit is None or missed_in_space(fit, early, context.criteria):
+    if fit is None or _is_missed(fit, early, context.criteria):
         return None
     iterate = _gone_on_with(problem, fit)
     return fit_near(problem, iterate, learned, hypothesis, context)
+
+
+def _is_missed(fit, early, criteria):
+    """Whether early exact states do not describe the observations that they are of.
+
+    Predictions from a few exact observations may be poor though these are met.
+    """
+    if sees_noise(early):
+        return not predicts_within_noise(fit, early, criteria)
+    return bool(missed_in_space(fit, early, criteria))
 
 
 def _gone_on_with(problem, fit):
