@@ -21,7 +21,7 @@ from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.function_columns import FunctionColumns
 from keql._regression.function_screening import FunctionScreening, can_be_screened
-from keql._regression.function_table import are_in_products, moved
+from keql._regression.function_table import are_in_products, kind_of, moved
 from keql.equation import PolynomialBasis
 from keql.kernels import Dictionary
 
