@@ -8,8 +8,14 @@ from sklearn.exceptions import ConvergenceWarning
 from keql._estimators.base import all_or_nothing
 from keql._estimators.learner import Learner
 from keql._estimators.progress import Progress
+from keql._regression.errors_of_states import with_errors_of_states
 from keql.exceptions import IdentifiabilityWarning
-from keql.fit_report import SearchSummary, describe_fit, pulled_to_zero
+from keql.fit_report import (
+    SearchSummary,
+    describe_fit,
+    doubts_of_two_steps,
+    pulled_to_zero,
+)
 
 INTERRUPTED = (
     "interrupted while hyperparameters were looked for: the two-step solution with the "
@@ -218,16 +224,20 @@ class TwoStepKEqL(Learner):
         with all_or_nothing(self), Progress(self.verbose) as progress:
             given = X, y, sample_weight, self.n_restarts, progress
             learned = self._learn_in_two_steps(*given)
+            learned, errors = with_errors_of_states(learned)
+            doubts = doubts_of_two_steps(self._hypothesis, learned, errors)
+            for equation in learned.equations:
+                equation.in_doubt = bool(doubts)
             self._store(learned)
-            doubts = pulled_to_zero(self._hypothesis, learned)
             stopped = (INTERRUPTED,) if learned.is_stopped else ()
-            summary = SearchSummary(concerns=(*stopped, *doubts))
+            summary = SearchSummary(doubts=(*stopped, *doubts))
             self.fit_report_ = describe_fit(self, learned, summary)
             progress.done(self.equation_)
         if learned.is_stopped:
             text = f"{type(self).__name__} was {INTERRUPTED}"
             warnings.warn(text, ConvergenceWarning, stacklevel=2)
-        if doubts:
-            text = f"{type(self).__name__} found that {'; '.join(doubts)}."
+        scales = pulled_to_zero(self._hypothesis, learned)
+        if scales:
+            text = f"{type(self).__name__} found that {'; '.join(scales)}."
             warnings.warn(text, IdentifiabilityWarning, stacklevel=2)
         return self

@@ -19,12 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from keql._evolution.flow import (
-    NoisyRows,
-    Smoother,
-    flow_of,
-    process_noise,
-)
+from keql._evolution.flow import NoisyRows, Smoother, flow_of, process_noise
 from keql._evolution.initial_values import (
     InitialPrior,
     InitialValueRegression,
@@ -38,6 +33,7 @@ from keql._evolution.trajectory import (
     TrajectoryLimits,
     entry_of,
     nodes_of,
+    rounding_of,
     values_at,
 )
 from keql._numerics.linalg import rms, size_or_one
@@ -284,12 +280,13 @@ class TrajectoryProblem:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             errors_of_steps = self.step_errors(iterate)
         for m, errors in enumerate(errors_of_steps):
+            own = self.times[m]
             part = self.limits.part_of_noise * noise / len(errors)
             error = np.max(np.abs(errors), axis=1)
-            error /= max(part, self.limits.accuracy)
+            error /= max(part, self.limits.accuracy, rounding_of(own, iterate.nodes[m]))
             n = np.clip(np.ceil(np.nan_to_num(error) ** (1 / 9)), 1, 20).astype(int)
             found = found or np.any(n > 1)
-            flow, own = self.flow(m, iterate.equations), self.times[m]
+            flow = self.flow(m, iterate.equations)
             finer = [
                 np.linspace(a, b, k + 1)[:-1]
                 for a, b, k in zip(own, own[1:], n, strict=False)

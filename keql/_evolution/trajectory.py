@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 from scipy.interpolate import BSpline
 
 from keql._evolution.flow import Flow, compressed
-from keql._numerics.linalg import rms
+from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.memory import in_chunks
 from keql.exceptions import SimulationError
 from keql.operators import parse_operator
@@ -436,3 +436,13 @@ def nodes_of(observed, limits):
         n = max(1, int(np.ceil((stop - start) / longest - 1e-9)))
         times.append(np.linspace(start, stop, n + 1)[1:])
     return np.concatenate(times)
+
+
+def rounding_of(times, nodes):
+    """What a rounding error of times (K,) makes of nodes (K, D), in units of their size.
+
+    No step is more accurate, however short: far from zero, times have few digits.
+    """
+    sizes = [size_or_one(column) for column in nodes.T]
+    speed = np.max(np.abs(np.diff(nodes, axis=0) / sizes) / np.diff(times)[:, None])
+    return 2 * np.spacing(np.max(np.abs(times))) * speed

@@ -17,8 +17,11 @@ from keql._regression.hidden import (
     with_prior_values,
 )
 from keql._regression.likelihood import fit_given_kernel, fit_state, maximise_likelihood
-from keql._regression.rings import fit_ring_prior, refuse_other_periods
-from keql._regression.state_prior import fit_state_prior
+from keql._regression.state_prior import (
+    fit_ring_prior,
+    fit_state_prior,
+    refuse_other_periods,
+)
 from keql.equation import (
     LearnedEquation,
     LearnedModel,
@@ -326,12 +329,8 @@ def _learn_equation(
     unknown = S[:, : len(setup.unknown_names(variables))]
     is_hidden, typical = _typical_features(learned, terms, S)
     if terms.depends_on is None:
-        basis, weights, posterior, noise = (
-            NoUnknownPart(),
-            np.empty(0),
-            None,
-            rms(target),
-        )
+        basis, noise = NoUnknownPart(), rms(target)
+        weights, posterior = np.empty(0), None
     else:
         size = size_or_one(forcing - terms.known_part(typical))
         kernel = _bind_equation_kernel(

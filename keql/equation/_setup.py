@@ -113,6 +113,24 @@ class EquationSetup:
         ]
         return self.features(imposed)
 
+    def some_rows(self, e, n_rows, n_functions):
+        """Rows of the equation at position `e`, of some functions, evenly spaced.
+
+        About `n_rows` rows in all, of `n_functions` functions at most. A list of the
+        number of the function, positions among the rows of the equation, and points.
+        """
+        placed = [
+            x[rows.slices()[e][1]]
+            for x, rows in zip(self.collocation_points, self.rows, strict=True)
+        ]
+        starts = np.cumsum([0, *map(len, placed)])
+        chosen = range(0, len(placed), -(-len(placed) // n_functions))
+        stride = -(-sum(len(placed[m]) for m in chosen) // n_rows)
+        return [
+            (m, np.arange(starts[m], starts[m + 1], stride), placed[m][::stride])
+            for m in chosen
+        ]
+
     def split(self, values):
         """Values in all rows (sum R_m, ...) as a list, one array for each equation.
 

@@ -51,7 +51,7 @@ def _of_equation(learned, e, is_exact, criteria):
     operators = setup.operators[: setup.n_operators]
     n_columns = len(setup.unknown_names(learned.variables))
     columns = range(n_columns - len(operators), n_columns)
-    places = places_of(learned, e, criteria)
+    places = setup.some_rows(e, criteria.n_rows, criteria.n_functions)
     S = equation.training_features[np.concatenate([own for _, own, _ in places])]
     errors = np.zeros((len(operators), len(S)))
     if not is_exact:
@@ -62,22 +62,6 @@ def _of_equation(learned, e, is_exact, criteria):
         errors = np.sqrt(np.concatenate(variances, axis=1))
     slopes = _slopes(equation.equation_kernel, terms, S[:, :n_columns], columns)
     return identify(terms.names, terms.values, slopes, errors, criteria)
-
-
-def places_of(learned, e, criteria):
-    """Some rows of an equation: function, positions among its features, and points."""
-    setup = learned.setup
-    places = []
-    for placed, rows in zip(setup.collocation_points, setup.rows, strict=True):
-        own = rows.slices()[e][1]
-        places.append(placed[own])
-    starts = np.cumsum([0, *map(len, places)])
-    chosen = range(0, len(places), -(-len(places) // criteria.n_functions))
-    stride = -(-sum(len(places[m]) for m in chosen) // criteria.n_rows)
-    return [
-        (m, np.arange(starts[m], starts[m + 1], stride), places[m][::stride])
-        for m in chosen
-    ]
 
 
 def identify(names, values, slopes, errors, criteria):

@@ -9,12 +9,11 @@ import numpy as np
 
 from keql._numerics.linalg import rms
 from keql.equation import number, terms_of, text_product
-from keql.fit_report._identify import places_of
 from keql.fit_report._report import ReportCriteria, multiple, percent
 from keql.operators import parse_operator
 
 
-def undetermined(learned, significant=3.0):
+def undetermined(learned, significant=3.0, singly=False):
     """Equations of a system that the data do not determine, each in a sentence.
 
     learned : LearnedModel. States and equations.
@@ -32,8 +31,9 @@ def undetermined(learned, significant=3.0):
             continue
         largest = _largest_ratio(learned, equation)
         if largest < significant:
+            name = f" {terms.name}" if learned.setup.is_system else ""
             sentences[terms.name] = (
-                f"the equation {terms.name} is not determined: none of its "
+                f"the equation{name} is not determined: none of its "
                 f"coefficients is more than {largest:.1f} standard errors away from "
                 "zero. Observe more, or with less noise, or ask for fewer terms"
             )
@@ -215,7 +215,8 @@ def _deviation(learned, e, factors):
         learned.setup.operators[q] for q in learned.setup.equations[e].depends_on
     ]
     combined = reduce(add, map(mul, factors, operators))
-    places = places_of(learned, e, ReportCriteria())
+    criteria = ReportCriteria()
+    places = learned.setup.some_rows(e, criteria.n_rows, criteria.n_functions)
     found = [learned.states[m].variance(points, combined) for m, _, points in places]
     return float(np.mean(np.concatenate(found)) ** 0.5)
 

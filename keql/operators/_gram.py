@@ -344,6 +344,30 @@ class KernelExpansion:
         prior = gram_diagonal(self.kernel, points, operator)
         return np.maximum(prior - np.concatenate(explained), 0.0)
 
+    def covariance(self, points: Any, operators: Any, factors: Any) -> np.ndarray:
+        """Posterior covariances of sums of operators whose factors vary in space.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, d)
+            Where.
+        operators, factors : list of DifferentialOperator, ndarray of shape (q, n)
+            The sums are those of factors[j, i] times operators[j] at points[i].
+
+        Returns
+        -------
+        covariances : ndarray of shape (n, n)
+            Of the latent function, without observation noise; in memory of the order
+            of (q n)^2.
+        """
+        L = self._factorise() if self.factors is None else self.factors
+        own, shape = [(points, operator) for operator in operators], np.shape(factors)
+        prior = gram(self.kernel, own).reshape(shape * 2)
+        cross = gram(self.kernel, own, self.functionals).reshape(*shape, -1)
+        explained = solve_lower(L, np.einsum("qi,qij->ji", factors, cross))
+        prior = np.einsum("qi,qirj,rj->ij", factors, prior, factors, optimize=True)
+        return prior - explained.T @ explained
+
     def leave_one_out(self) -> np.ndarray:
         """Errors of the prediction of each observed value from all others.
 

@@ -27,11 +27,12 @@ from joblib import Parallel, delayed
 from suite_problems import suite
 from unseen_problems import unseen
 
-from keql import OneStepKEqL
+from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 
 ROW = "{:14} {:22} {:>4} {:>8} {:>9} {:>9} {:>6} {:>7} {:>7}"
 HEADING = "family", "problem", "draw", "outcome", "state", "equation", "terms", "CPU s"
 OUTCOMES = "solved", "partly", "warned", "silent"
+ESTIMATORS = {"one": OneStepKEqL, "two": TwoStepKEqL, "reduced": ReducedOneStepKEqL}
 
 
 def main():
@@ -73,6 +74,7 @@ def read_options():
     parser.add_argument("--random", type=int, default=6)
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--estimator", choices=ESTIMATORS, default="one")
     parser.add_argument("--n-terms", choices=("auto", "all"), default="auto")
     parser.add_argument("--equations", action="store_true")
     parser.add_argument("--choosing", action="store_true")
@@ -85,7 +87,7 @@ def one_fit(key, make, draw, options):
     settings = dict(problem.settings)
     if options.n_terms == "all":
         settings["n_terms"] = None
-    model, failure = OneStepKEqL(**settings), ""
+    model, failure = ESTIMATORS[options.estimator](**settings), ""
     with warnings.catch_warnings(record=True, action="always") as caught:
         try:
             model.fit(problem.X, problem.y)
