@@ -439,7 +439,7 @@ def nodes_of(observed, limits):
 
 
 def rounding_of(times, nodes):
-    """What a rounding error of times (K,) makes of nodes (K, D), in units of their size.
+    """What rounding of times (K,) makes of nodes (K, D), in units of their size.
 
     No step is more accurate, however short: far from zero, times have few digits.
     """

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from keql._numerics.linalg import rms
 from keql.fit_report._describe import residuals_of_equations
 from keql.fit_report._given import pulled_to_zero
-from keql.fit_report._report import percent
+from keql.fit_report._report import ReportCriteria, percent
 from keql.fit_report._undetermined import travelling, undetermined
 
 
@@ -13,18 +15,22 @@ from keql.fit_report._undetermined import travelling, undetermined
 class TwoStepCriteria:
     """When an equation that was learned from fitted states is in doubt.
 
-    unexplained : float. Residual, in units of what P has to explain, from which on a
-        part of it is not explained.
-    above_errors : float. The same in units of what errors of the states make of it: in
+    unexplained : float. Residual, in units of what P has to explain, up to which all of
+        it counts as explained.
+    above_errors : float. Larger residuals are told if they are also as many times what
+        errors of the states make of them, or are a large part by ReportCriteria: in
         the suite, residuals of equations of the right form were 0.2 to 3 times these,
         and those of others 1.5 to 1,000 times.
     uncertain : float. Standard deviation of P where states are, in units of what it has
         to explain, from which on it is told: nine of ten errors are below 5 % with it.
+    mostly_noise : float. Noise level, in units of the standard deviation of the values,
+        from which on states explain little of them.
     """
 
     unexplained: float = 0.01
     above_errors: float = 2.0
     uncertain: float = 0.03
+    mostly_noise: float = 0.5
 
 
 def doubts_of_two_steps(hypothesis, learned, errors, criteria=None):
@@ -38,7 +44,8 @@ def doubts_of_two_steps(hypothesis, learned, errors, criteria=None):
     if learned.setup is None:
         return []
     criteria = criteria or TwoStepCriteria()
-    doubts = undetermined(learned, singly=True)
+    doubts = _mostly_noise(learned, criteria.mostly_noise)
+    doubts += undetermined(learned, singly=True)
     doubts += travelling(learned, criteria.unexplained)
     doubts += pulled_to_zero(hypothesis, learned)
     residuals = residuals_of_equations(learned, False)
@@ -52,16 +59,33 @@ def doubts_of_two_steps(hypothesis, learned, errors, criteria=None):
     return doubts
 
 
+def _mostly_noise(learned, most):
+    """Sentences on states that explain little of what was observed."""
+    doubts, observations = [], learned.observations
+    for j, operator in enumerate(observations.operators):
+        parts = [data.of_operator(j).values for data in observations.functions]
+        values = np.concatenate(parts)
+        noise, spread = float(learned.observation_noise[j]), float(np.std(values))
+        if noise > most * spread > 0:
+            doubts.append(
+                f"the observations of {operator.name} are mostly noise, of "
+                f"{percent(noise, spread)} of their standard deviation: observe more "
+                "often or with less noise, and do not rely on the equations"
+            )
+    return doubts
+
+
 def _unexplained(name, residual, error, criteria):
     """A sentence if the residual is larger than errors of the states make it."""
     part = residual.rms / residual.size
-    if part <= max(criteria.unexplained, criteria.above_errors * error):
+    least = min(criteria.above_errors * error, ReportCriteria.large_part)
+    if part <= max(criteria.unexplained, least):
         return []
     return [
         f"the {name} leaves {percent(part, 1.0)} of its terms unexplained, of which "
-        f"errors of the states would make {percent(error, 1.0)}: operators or terms are "
-        "missing. Try more operators, an equation_kernel of a higher degree or another "
-        "form, or OneStepKEqL, which compares them"
+        f"errors of the states would make {percent(error, 1.0)}: operators or terms "
+        "are missing. Try more operators, an equation_kernel of a higher degree or "
+        "another form, or OneStepKEqL, which compares them"
     ]
 
 

@@ -19,8 +19,9 @@ def undetermined(learned, significant=3.0, singly=False):
     learned : LearnedModel. States and equations.
     significant : float. How many standard errors one of the coefficients of an equation
         is away from zero, at least, if the equation is determined.
+    singly : bool. Whether an equation that is the only one is looked at, too.
     """
-    if learned.setup is None or not learned.setup.is_system:
+    if learned.setup is None or not (singly or learned.setup.is_system):
         return []
     seen = {s for L in learned.observations.operators for s in L.states}
     if seen < set(learned.observations.states):  # nothing tells the unit of the others

@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.integrate import solve_ivp
 from scipy.linalg import block_diag, expm
 
-from keql import Equation, TwoStepKEqL
+from keql import Equation, OneStepKEqL, TwoStepKEqL
 from keql._evolution.flow import Flow
 from keql._evolution.form import why_no_trajectories
 from keql._evolution.initial_values import (
@@ -25,6 +25,7 @@ from keql._evolution.trajectories import (
     TrajectoryLimits,
     make_trajectory_problem,
 )
+from keql._evolution.trajectory import rounding_of
 from keql._numerics.optimisation import FullSteps, minimise
 from keql.kernels import RBF, Polynomial
 from keql.operators import parse_operator
@@ -477,6 +478,24 @@ def test_steps_are_divided_until_they_resolve_the_solution():
     points, value = np.linspace(0, 10, 101), parse_operator("u", VARIABLES)
     exact = np.cos(3 * points)
     assert_allclose(state.evaluate(points[:, None], value), exact, atol=1e-8)
+
+
+def test_steps_are_no_shorter_than_times_can_tell():
+    """Far from zero, times have few digits: shorter steps are not more accurate."""
+    times, nodes = 1e9 + np.linspace(0, 10, 11), np.column_stack([np.arange(11.0)])
+    size = np.sqrt(np.mean(nodes**2))
+    assert_allclose(rounding_of(times, nodes), 2 * np.spacing(1e9) / size)
+
+    def forcing(X):
+        return 1.2 * np.cos(0.7 * (X[:, 0] - 1e9))
+
+    t = np.linspace(0, 15, 41)
+    y = integrate(lambda t, s: [s[1], 1.2 * np.cos(0.7 * t) - 2 * s[0]], [0.5, 0], t)
+    settings = {"operators": ("u", "u_t"), "known_part": "u_tt", "variables": ("t",)}
+    model = OneStepKEqL(**settings, forcing=forcing).fit(1e9 + t[:, None], y[:, 0])
+    assert_allclose(model.equation_.terms()["u"], -2, rtol=1e-4)
+    how = {choice.name: choice.value for choice in model.fit_report_.choices}
+    assert int(how["resolution"].split()[0]) < 1000
 
 
 def test_the_change_that_is_told_is_the_error_of_steps():

@@ -71,10 +71,10 @@ def model():
 def test_the_printed_equation(model):
     equation = model.equation_
     assert str(equation) == (
-        "d2u/dt2 = -1.079(3) h^-2 u - 0.122(2) h^-1 du/dt + 0.06(4) mV h^-2"
+        "d2u/dt2 = -1.079(9) h^-2 u - 0.122(4) h^-1 du/dt + 0.06(13) mV h^-2"
     )
-    assert r"-1.079(3)\,\mathrm{h^{-2}} u - 0.122(2)" in equation.to_latex()
-    assert "0.06(4) mV h<sup>-2</sup>" in equation._repr_html_()
+    assert r"-1.079(9)\,\mathrm{h^{-2}} u - 0.122(4)" in equation.to_latex()
+    assert "0.06(13) mV h<sup>-2</sup>" in equation._repr_html_()
     assert "h^-2 u" in str(equation.sparse(n_terms=1))
     assert str(pickle.loads(pickle.dumps(equation))) == str(equation)
     plain = fit(units=None).equation_

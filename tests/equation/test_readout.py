@@ -437,5 +437,7 @@ def test_two_step_posterior():
     features = equation.basis(equation.training_features)
     precision = np.eye(6) + features.T @ features / 1e-8
     L = equation.posterior.factor
-    assert_allclose(L @ L.T, precision, rtol=1e-9, atol=1e-9 * np.abs(precision).max())
+    # Errors of the states, which are small here, make all weights less certain.
+    added = np.linalg.inv(L @ L.T) - np.linalg.inv(precision)
+    assert np.linalg.eigvalsh(added).min() > -1e-9 * np.trace(added)
     assert set(equation.sparse().terms()) == {"u", "u_t"}
