@@ -34,7 +34,7 @@ class TwoStepCriteria:
 
 
 def doubts_of_two_steps(hypothesis, learned, errors, criteria=None):
-    """Why the equations of two steps may be others, sentences of warning and report.
+    """Why the equations of two steps may be others, sentences of the report.
 
     The Hypothesis is what the user says, the LearnedModel has weights that are as
     uncertain as its states make them, and `errors` has, for each equation, the root

@@ -130,6 +130,7 @@ def test_solvers_agree(Estimator):
         equation_kernel=Constant(1.0, "fixed") * Polynomial(2),
         observation_noise=5e-3,
         equation_noise=5e-2,
+        n_terms=None,
         tol=1e-12,
     )
     dual, primal, auto = (
