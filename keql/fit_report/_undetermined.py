@@ -428,7 +428,9 @@ def _largest_ratio(learned, equation):
     Noise levels that are too small are made up for: the loss of a fit in its own units
     is half of the number of observations.
     """
-    values, errors = equation.terms(return_std=True)
+    # Features that are nearly zero everywhere have coefficients of any size.
+    with np.errstate(over="ignore"):
+        values, errors = equation.terms(return_std=True)
     if not values:
         return np.inf
     n_observed = sum(len(data.values) for data in learned.observations.functions)

@@ -121,6 +121,8 @@ def test_posterior_is_that_of_the_dual(equation, operator):
 # --- estimators ----------------------------------------------------------------------
 
 
+# Forty values with such a noise level do not tell the equation, whatever the solver.
+@pytest.mark.filterwarnings("ignore::keql.IdentifiabilityWarning")
 @pytest.mark.parametrize("Estimator", [OneStepKEqL, ReducedOneStepKEqL])
 def test_solvers_agree(Estimator):
     data = make_burgers(40, collocation_shape=(10, 13), random_state=0)
@@ -130,7 +132,6 @@ def test_solvers_agree(Estimator):
         equation_kernel=Constant(1.0, "fixed") * Polynomial(2),
         observation_noise=5e-3,
         equation_noise=5e-2,
-        n_terms=None,
         tol=1e-12,
     )
     dual, primal, auto = (
