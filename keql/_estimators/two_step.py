@@ -155,6 +155,13 @@ class TwoStepKEqL(Learner):
     the observations, with weak priors in units of the data; `state_kernel_` holds them,
     "fixed". On rings it is an offset plus one :class:`keql.kernels.RBF` with `period`.
 
+    Standard errors of terms have those of the fitted states, to first order, and so has
+    what :meth:`keql.LearnedEquation.sparse` leaves out: errors of the residual at
+    collocation points are those of one smooth function, whose covariance the posterior
+    of the states tells (Fuller, Measurement Error Models, Wiley, 1987). Where they leave
+    P uncertain by 3 % of its size, or where a part of it is not explained, the report
+    says so, and `equation_` is marked as in doubt.
+
     References
     ----------
     Jalalian, Osorio, Hsu, Hosseini, Owhadi, "Data-Efficient Kernel Methods for
