@@ -158,9 +158,9 @@ class TwoStepKEqL(Learner):
     Standard errors of terms have those of the fitted states, to first order, and so has
     what :meth:`keql.LearnedEquation.sparse` leaves out: errors of the residual at
     collocation points are those of one smooth function, whose covariance the posterior
-    of the states tells (Fuller, Measurement Error Models, Wiley, 1987). Where they leave
-    P uncertain by 3 % of its size, or where a part of it is not explained, the report
-    says so, and `equation_` is marked as in doubt.
+    of the states tells (Fuller, Measurement Error Models, Wiley, 1987). Where P is
+    uncertain by 3 % of its size, or a part of it is not explained, the report says so,
+    and `equation_` is marked as in doubt.
 
     References
     ----------
@@ -232,7 +232,8 @@ class TwoStepKEqL(Learner):
             given = X, y, sample_weight, self.n_restarts, progress
             learned = self._learn_in_two_steps(*given)
             learned, errors = with_errors_of_states(learned)
-            doubts = doubts_of_two_steps(self._hypothesis, learned, errors)
+            scales = pulled_to_zero(self._hypothesis, learned)
+            doubts = scales + doubts_of_two_steps(self._hypothesis, learned, errors)
             for equation in learned.equations:
                 equation.in_doubt = bool(doubts)
             self._store(learned)
@@ -243,7 +244,6 @@ class TwoStepKEqL(Learner):
         if learned.is_stopped:
             text = f"{type(self).__name__} was {INTERRUPTED}"
             warnings.warn(text, ConvergenceWarning, stacklevel=2)
-        scales = pulled_to_zero(self._hypothesis, learned)
         if scales:
             text = f"{type(self).__name__} found that {'; '.join(scales)}."
             warnings.warn(text, IdentifiabilityWarning, stacklevel=2)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.linalg import rms, size_or_one, solve_cholesky
+from keql._numerics.linalg import rms, solve_cholesky
 from keql.equation import PolynomialBasis
 
 
@@ -35,14 +35,13 @@ def with_errors_of_states(learned, sampled=None):
 
     The SampledRows stand for all; None: their defaults. Returns it, and for each
     equation the root mean square of the errors of its residual that are due to those of
-    the states, in units of what P has to explain.
+    the states, in units of the forcing.
     """
     sampled, found, sizes = sampled or SampledRows(), [], []
     for e, equation in enumerate(learned.equations):
         errors = errors_of_residual(learned, e, sampled)
         variances = [np.sum(root**2, axis=1) for *_, root in errors]
-        size = size_or_one(learned.targets[e])
-        sizes.append(rms(np.sqrt(np.concatenate(variances))) / size)
+        sizes.append(rms(np.sqrt(np.concatenate(variances))))
         found.append(_widened(learned, e, equation, errors))
     return replace(learned, equations=tuple(found)), sizes
 
@@ -76,22 +75,17 @@ def _widened(learned, e, equation, errors):
     much.
     """
     posterior, noise = equation.posterior, learned.equation_noise[e]
-    if (
-        posterior is None
-        or not noise
-        or not isinstance(equation.basis, PolynomialBasis)
-    ):
+    has_features = isinstance(equation.basis, PolynomialBasis)
+    if posterior is None or not noise or not has_features:
         return equation
-    n_functions = len(learned.states) / len(errors)
+    # Of the rows of a function some stand for the others, and so of the functions,
+    # whose errors are independent.
+    each = len(learned.states) / len(errors)
     S, moved = equation.training_features[:, : equation.n_unknown_features], []
     for rows, share, root in errors:
-        # The rows of a function stand for the others in it, and that for functions
-        # whose errors are independent.
-        within = share / n_functions
-        moves = equation.basis(S[rows]).T @ root * (within / noise**2)
-        moved.append(solve_cholesky(posterior.factor, moves).T * n_functions**0.5)
+        moves = equation.basis(S[rows]).T @ root * (share / each / noise**2)
+        moved.append(solve_cholesky(posterior.factor, moves).T * each**0.5)
     moved = np.concatenate(moved)
-    wider = copy(equation)
-    shares = np.ones(len(moved))
+    wider, shares = copy(equation), np.ones(len(moved))
     wider.posterior = posterior.averaged_over(equation.weights + moved, shares)
     return wider

@@ -6,7 +6,6 @@ import numpy as np
 
 from keql._numerics.linalg import rms
 from keql.fit_report._describe import residuals_of_equations
-from keql.fit_report._given import pulled_to_zero
 from keql.fit_report._report import ReportCriteria, percent
 from keql.fit_report._undetermined import travelling, undetermined
 
@@ -39,7 +38,7 @@ def doubts_of_two_steps(hypothesis, learned, errors, criteria=None):
     The Hypothesis is what the user says, the LearnedModel has weights that are as
     uncertain as its states make them, and `errors` has, for each equation, the root
     mean square of the errors of its residual that are due to those of the states, in
-    units of what P has to explain.
+    units of the forcing.
     """
     if learned.setup is None:
         return []
@@ -47,7 +46,6 @@ def doubts_of_two_steps(hypothesis, learned, errors, criteria=None):
     doubts = _mostly_noise(learned, criteria.mostly_noise)
     doubts += undetermined(learned, singly=True)
     doubts += travelling(learned, criteria.unexplained)
-    doubts += pulled_to_zero(hypothesis, learned)
     residuals = residuals_of_equations(learned, False)
     names = [terms.name for terms in learned.setup.equations]
     is_open = [hypothesis.of_equation(n).equation_noise is None for n in names]
@@ -77,7 +75,7 @@ def _mostly_noise(learned, most):
 
 def _unexplained(name, residual, error, criteria):
     """A sentence if the residual is larger than errors of the states make it."""
-    part = residual.rms / residual.size
+    part, error = residual.rms / residual.size, error / residual.size
     least = min(criteria.above_errors * error, ReportCriteria.large_part)
     if part <= max(criteria.unexplained, least):
         return []

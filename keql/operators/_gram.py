@@ -359,6 +359,10 @@ class KernelExpansion:
         covariances : ndarray of shape (n, n)
             Of the latent function, without observation noise; in memory of the order
             of (q n)^2.
+
+        Notes
+        -----
+        Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 2.24.
         """
         L = self._factorise() if self.factors is None else self.factors
         own, shape = [(points, operator) for operator in operators], np.shape(factors)
