@@ -90,7 +90,7 @@ class ElementarySearch:
             if best is None or self.is_stopped:
                 return best
             best = self._pruned(best)
-            if self.is_stopped or not self._has_much_noise:
+            if self.is_stopped or best.error < enough:
                 return best
             terms, values, iterate = list(best.terms), best.values, best.iterate
             problem = best.model.problem
@@ -274,6 +274,8 @@ class ElementarySearch:
             change = problem.change(here, model.solution)
             if changes and change > 0.9 * changes[-1]:
                 fraction = max(fraction / 2, 1 / 16)
+            elif changes and change < (1 - fraction / 2) * changes[-1]:
+                fraction = min(2 * fraction, 1.0)  # a part of a step leaves the rest
             changes.append(change)
             if make_no_progress(changes, settings.patience, 0.9):
                 return None
@@ -418,7 +420,8 @@ class ElementarySearch:
         """Terms and values of the best sets of one term, of two, and so on."""
         by_size = {}
         for value, kept in sorted(ranked, key=lambda pair: -pair[0]):
-            own = by_size.setdefault(columns.size(kept), {})
+            size = columns.size(kept), len(kept)
+            own = by_size.setdefault(size, {})
             if len(own) < self.settings.n_tried:
                 own.setdefault(columns.kind(kept), (value, kept))
         best = [pair for size in sorted(by_size) for pair in by_size[size].values()]

@@ -295,13 +295,21 @@ def _fast_waves(x, n_times, settings):
 
 
 def _time_grid(t, n):
-    """The same for time: n frequencies, of half a period and more, and decays."""
-    span = np.ptp(t) or 1.0
+    """The same for time: n frequencies, of half a period and more, and decays.
+
+    And powers, as of what spreads from a centre or expands, where time is counted from
+    a beginning: from zero, or from less than the time that was observed after it.
+    """
+    span, lowest = np.ptp(t) or 1.0, np.min(t)
     for w in np.arange(1, n + 1) * np.pi / span:
         yield "cos", w
         yield "sin", w
     for k in (1.0, 3.0, 10.0):
         yield "exp", -k / span
+    if 0 <= lowest < span:
+        yield from (("pole", k * span) for k in (0.02, 0.1, 0.5))
+    if 0 < lowest < span:
+        yield from (("power", k) for k in (-2.0, -1.0, -0.5, 0.5))
 
 
 def kind_of(term):
