@@ -319,14 +319,26 @@ class TermScores:
     def linearised(self, model, odds=None):
         """The evidence of any set in a linearised problem whose equations have all."""
         target, features = model.regression.whitened()
+        given = model, target, features @ self.single, model.iterate.equations
+        return self._evidence(*given, odds or self.odds)
+
+    def of_some(self, model, kept, single, equations):
+        """The same of a problem that has the terms `kept`; the others have no effect.
+
+        `single` (p, k) are the weights of each alone, and `equations` have all terms.
+        """
+        target, features = model.regression.whitened()
+        effects = np.zeros((len(target), len(self.is_chosen)))
+        effects[:, kept] = features @ single
+        return self._evidence(model, target, effects, equations, self.odds)
+
+    def _evidence(self, model, target, effects, equations, odds):
         told = np.sqrt(np.finfo(float).eps * (target @ target) / self.rounding)
         unit, (lowest, highest) = max(1.0, told), model.regression.level_range
         levels = max(told, lowest) / unit, max(told, highest) / unit
         how = levels, model.regression.n_free
-        given = features @ self.single / unit, target / unit
-        precisions = self._precisions(model, model.iterate.equations)
-        odds = odds or self.odds
-        return HighestEvidence(*given, precisions, odds, *how)
+        precisions = self._precisions(model, equations)
+        return HighestEvidence(effects / unit, target / unit, precisions, odds, *how)
 
     def solved(self, model, kept, to_values, equations):
         """The score of a set of terms that was solved for.
@@ -376,10 +388,36 @@ class TermSets:
 
         Terms are taken out one by one, that whose loss lowers the evidence least, first
         those of equations whose number of terms is given; from the best set on the way,
-        terms are added, taken out or exchanged while that raises it.
+        terms are added, taken out or exchanged while that raises it. Once among all of
+        them and once among those of low degree: along few states terms of high degree
+        stand in for others, and which of these goes first is a matter of chance.
         """
         everything = list(range(len(self.table.groups)))
-        kept = everything if offered is None else list(offered)
+        starts = self._starts(everything if offered is None else list(offered))
+        found = [self._best_on_the_way(kept, score) for kept in starts]
+        best = max(found, key=score)
+        while True:
+            offers = islice(self.neighbours(best, score, offered), self.n_compared)
+            offers = [*offers] or [best]
+            offer = offers[int(np.argmax(score.many(offers)))]
+            if not score(offer) > score(best) + 1e-9:
+                return best
+            best = offer
+
+    def _starts(self, offered, degree=2):
+        """Terms to take out from: all, and those up to a degree if these are enough."""
+        groups, degrees = self.table.kinds[:, 0], self.table.kinds[:, 1]
+        low = [i for i in offered if degrees[i] <= degree or groups[i] < 0]
+        counts = [
+            [np.sum(groups[kept] == e) for e in range(len(self.table.fewest))]
+            for kept in (low, offered)
+        ]
+        triples = zip(*counts, self.table.fewest, strict=True)
+        are_enough = all(low >= min(own, least) for low, own, least in triples)
+        return [offered, low] if are_enough and len(low) < len(offered) else [offered]
+
+    def _best_on_the_way(self, kept, score):
+        """The best of the sets from `kept` to the fewest terms there may be."""
         while self._surplus(kept):
             kept = self.without_one(kept, self._surplus(kept), score)
         best, highest = kept, score(kept)
@@ -394,13 +432,7 @@ class TermSets:
             kept = self.without_one(kept, self.table.removable(kept), score)
             if score(kept) > highest:
                 best, highest = kept, score(kept)
-        while True:
-            offers = islice(self.neighbours(best, score, offered), self.n_compared)
-            offers = [*offers] or [best]
-            offer = offers[int(np.argmax(score.many(offers)))]
-            if not score(offer) > highest + 1e-9:
-                return best
-            best, highest = offer, score(offer)
+        return best
 
     def fewer(self, kept, score, exchanged=True):
         """The best sets of ever fewer terms than a set has, from the largest on.

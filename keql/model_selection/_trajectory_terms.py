@@ -195,13 +195,16 @@ class _TermSearch:
                 without = [_without_terms(equation) for equation in iterate.equations]
                 iterate = replace(iterate, equations=tuple(without))
                 model = problem.linearise(problem.evaluate(iterate))
+            if model is not None:
+                score = self.scores.linearised(model)
+            elif self.kept is not None:
+                model, score = self._among_semilinear(problem, iterate)
             if model is None:
                 return
-            score = self.scores.linearised(model)
             if self.kept is None:
                 offers = [self.sets.best(score)]
             else:
-                offers = self._best_neighbours(score, model)
+                offers = self._best_neighbours(score, model, iterate)
             for offer in offers:
                 self._try(offer, model, score, iterate)
                 if self.best is not None and self.best.interrupted:
@@ -244,6 +247,26 @@ class _TermSearch:
                 self._try(self.sets.best(score, offered), model, score, iterate)
         if self.best is not None and not self.best.interrupted:
             self.run(*self._with_all_terms(self.best, self.kept))
+
+    def _among_semilinear(self, problem, iterate):
+        """The linearised problem, or None, without products of highest derivatives.
+
+        Other than those of the best set: along states that nothing smooths the cube of
+        a second derivative has effects beyond all bounds. With the evidence of sets.
+        """
+        table = self.table
+        offered = table.positions(partial(are_semilinear, self.problem.learned))
+        offered = sorted({*offered, *self.kept})
+        values = table.coefficients(self.basis, [*range(len(table.groups))])
+        values = values @ joint_weights(iterate.equations)
+        basis = table.restricted(self.basis, offered)
+        equations = self._with(basis, offered, values[offered])
+        here = problem.evaluate(replace(iterate, equations=equations))
+        model = problem.linearise(here)
+        if model is None:
+            return None, None
+        single = table.weights(basis, offered, np.eye(len(offered)))
+        return model, self.scores.of_some(model, offered, single, iterate.equations)
 
     @property
     def leads_nowhere(self):
@@ -358,7 +381,7 @@ class _TermSearch:
             if tuple(kept) not in self.tried:
                 self._try(kept, model, score, iterate)
 
-    def _best_neighbours(self, score, model):
+    def _best_neighbours(self, score, model, iterate):
         """Sets that have not been solved for, the best first.
 
         Those near the best one, that which a search among all terms finds where the
@@ -379,7 +402,7 @@ class _TermSearch:
         if tuple(first) not in self.tried:
             ranked = sorted([*ranked, (score(first), first)], reverse=True)
             highest = max(highest, score(first))
-        near, plain = self._within(ranked, highest), self._without_cancelling(model)
+        near, plain = self._within(ranked, highest), self._without_cancelling(model, iterate)
         yield from (
             near if plain in near or tuple(plain) in self.tried else [plain, *near]
         )
@@ -413,7 +436,7 @@ class _TermSearch:
         near = [kept for each, kept in ranked if each > highest - self.settings.margin]
         return near[: self.settings.n_tried]
 
-    def _without_cancelling(self, model):
+    def _without_cancelling(self, model, iterate):
         """The best set without terms that cancel along the trajectories.
 
         With terms that do, such as those of an energy that is conserved, the equations
@@ -422,9 +445,9 @@ class _TermSearch:
         is of the observations.
         """
         problem, kept = model.problem, self.kept
-        effects = problem.effects_on_highest(model.iterate) @ self.single
+        effects = problem.effects_on_highest(iterate) @ self.single
         values = self.table.coefficients(self.basis, [*range(len(self.table.groups))])
-        values = values @ joint_weights(model.iterate.equations)
+        values = values @ joint_weights(iterate.equations)
         used = effects[:, kept]
         noise = PredictionScale(problem.learned.observations).noise(problem.prior.noise)
         size = PredictionScale(problem.learned.observations).size
