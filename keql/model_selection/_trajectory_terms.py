@@ -254,6 +254,8 @@ class _TermSearch:
         Other than those of the best set: along states that nothing smooths the cube of
         a second derivative has effects beyond all bounds. With the evidence of sets.
         """
+        if len(self.problem.learned.variables) == 1:
+            return None, None
         table = self.table
         offered = table.positions(partial(are_semilinear, self.problem.learned))
         offered = sorted({*offered, *self.kept})
