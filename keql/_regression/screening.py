@@ -208,3 +208,14 @@ class CandidateTerms:
             loss = determinant - self.log_odds(terms) - 0.5 * z @ z
             losses.append((loss, terms))
         return sorted(losses)
+
+
+def without_terms(equation):
+    """An equation whose weights are zero.
+
+    Many weights that two steps find may make trajectories diverge at once; without them
+    the linearised problem is that of integrals of all terms along the states.
+    """
+    equation = copy(equation)
+    equation.weights = np.zeros_like(equation.weights)
+    return equation

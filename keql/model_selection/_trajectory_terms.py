@@ -22,12 +22,12 @@ from keql._evolution.form import (
 from keql._evolution.model import with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import make_trajectory_problem
-from keql._joint.assembly import joint_basis, joint_weights
+from keql._joint.assembly import joint_basis
 from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import RelaxedSteps, Stop, keep_best, minimise
 from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
-from keql._regression.screening import with_most_probable_terms
+from keql._regression.screening import with_most_probable_terms, without_terms
 from keql._regression.term_scores import (
     TermScores,
     TermSets,
@@ -67,7 +67,7 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
         if simpler is not None:
             search.extend(simpler)
         elif table.groups.size and np.any(table.groups >= 0):
-            start = problem.start_without_terms() if is_field else problem.start()
+            start = problem.startwithout_terms() if is_field else problem.start()
             ways = [search.run, search.run_from_semilinear][: 2 if is_field else 1]
             for way in ways[::-1] if sees_noise(learned) else ways:
                 if search.leads_nowhere:
@@ -113,17 +113,6 @@ def units_of_noise(learned):
     return np.array(
         [0.0 if t.depends_on is None else size_or_one(own) for t, own in pairs]
     )
-
-
-def _without_terms(equation):
-    """An equation whose weights are zero.
-
-    Many weights that two steps find may make trajectories diverge at once; without them
-    the linearised problem is that of integrals of all terms along the states.
-    """
-    equation = copy(equation)
-    equation.weights = np.zeros_like(equation.weights)
-    return equation
 
 
 def solve_trajectories(learned, context, settings, problem, start):
@@ -173,18 +162,17 @@ class _TermSearch:
         kept = [i for i, v in enumerate(values) if v or table.groups[i] < 0]
         if not kept:  # all coefficients are zero
             return
-        problem = replace(
-            self.problem, times=fit.problem.times, prior=fit.problem.prior
-        )
+        found = fit.problem
+        problem = replace(self.problem, times=found.times, prior=found.prior)
         basis = table.restricted(self.basis, kept)
         equations = self._with(basis, kept, values[kept])
         result = self.solve(problem, replace(iterate, equations=equations))
         if result is None or result.interrupted:
             self.best = result
-            return
-        self.tried.add(tuple(kept))
-        self._record(kept, result)
-        self.run(*self._with_all_terms(self.best, self.kept))
+        else:
+            self.tried.add(tuple(kept))
+            self._record(kept, result)
+            self.run(*self._with_all_terms(self.best, self.kept))
 
     def run(self, problem, iterate):
         """Search, solve and search again where the solution is."""
@@ -192,8 +180,8 @@ class _TermSearch:
             before = self.score
             model = problem.linearise(problem.evaluate(iterate))
             if model is None and self.kept is None:
-                without = [_without_terms(equation) for equation in iterate.equations]
-                iterate = replace(iterate, equations=tuple(without))
+                without = tuple(map(without_terms, iterate.equations))
+                iterate = replace(iterate, equations=without)
                 model = problem.linearise(problem.evaluate(iterate))
             if model is not None:
                 score = self.scores.linearised(model)
@@ -249,26 +237,23 @@ class _TermSearch:
             self.run(*self._with_all_terms(self.best, self.kept))
 
     def _among_semilinear(self, problem, iterate):
-        """The linearised problem, or None, without products of highest derivatives.
+        """The linearised problem without products of highest derivatives, or None.
 
         Other than those of the best set: along states that nothing smooths the cube of
-        a second derivative has effects beyond all bounds. With the evidence of sets.
+        a second derivative has effects beyond all bounds. And the evidence of sets.
         """
-        if len(self.problem.learned.variables) == 1:
+        table, learned = self.table, self.problem.learned
+        if len(learned.variables) == 1:
             return None, None
-        table = self.table
-        offered = table.positions(partial(are_semilinear, self.problem.learned))
-        offered = sorted({*offered, *self.kept})
-        values = table.coefficients(self.basis, [*range(len(table.groups))])
-        values = values @ joint_weights(iterate.equations)
+        plain = table.positions(partial(are_semilinear, learned))
+        offered = sorted({*plain, *self.kept})
+        values = table.values_of(iterate.equations)[offered]
         basis = table.restricted(self.basis, offered)
-        equations = self._with(basis, offered, values[offered])
-        here = problem.evaluate(replace(iterate, equations=equations))
-        model = problem.linearise(here)
-        if model is None:
-            return None, None
+        here = replace(iterate, equations=self._with(basis, offered, values))
+        model = problem.linearise(problem.evaluate(here))
         single = table.weights(basis, offered, np.eye(len(offered)))
-        return model, self.scores.of_some(model, offered, single, iterate.equations)
+        given = offered, single, iterate.equations
+        return model, model and self.scores.of_some(model, *given)
 
     @property
     def leads_nowhere(self):
@@ -404,7 +389,10 @@ class _TermSearch:
         if tuple(first) not in self.tried:
             ranked = sorted([*ranked, (score(first), first)], reverse=True)
             highest = max(highest, score(first))
-        near, plain = self._within(ranked, highest), self._without_cancelling(model, iterate)
+        near, plain = (
+            self._within(ranked, highest),
+            self._without_cancelling(model, iterate),
+        )
         yield from (
             near if plain in near or tuple(plain) in self.tried else [plain, *near]
         )
@@ -448,8 +436,7 @@ class _TermSearch:
         """
         problem, kept = model.problem, self.kept
         effects = problem.effects_on_highest(iterate) @ self.single
-        values = self.table.coefficients(self.basis, [*range(len(self.table.groups))])
-        values = values @ joint_weights(iterate.equations)
+        values = self.table.values_of(iterate.equations)
         used = effects[:, kept]
         noise = PredictionScale(problem.learned.observations).noise(problem.prior.noise)
         size = PredictionScale(problem.learned.observations).size
