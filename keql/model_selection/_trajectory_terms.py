@@ -56,9 +56,8 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     if (why_not_integrated if is_field else why_no_trajectories)(learned):
         return None
     learned = with_most_probable_terms(learned, hypothesis)
-    if settings is None:
-        of_fields = TrajectorySearchSettings.of_fields
-        settings = of_fields() if is_field else TrajectorySearchSettings()
+    make = TrajectorySearchSettings
+    settings = settings or (make.of_fields() if is_field else make())
     problem = _problem_of(learned, hypothesis, settings)
     solve = partial(solve_trajectories, learned, context, settings)
     table = TermTable(learned, joint_basis(learned.equations), hypothesis)
@@ -67,7 +66,7 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
         if simpler is not None:
             search.extend(simpler)
         elif table.groups.size and np.any(table.groups >= 0):
-            start = problem.startwithout_terms() if is_field else problem.start()
+            start = problem.start_without_terms() if is_field else problem.start()
             ways = [search.run, search.run_from_semilinear][: 2 if is_field else 1]
             for way in ways[::-1] if sees_noise(learned) else ways:
                 if search.leads_nowhere:
@@ -245,8 +244,8 @@ class _TermSearch:
         table, learned = self.table, self.problem.learned
         if len(learned.variables) == 1:
             return None, None
-        plain = table.positions(partial(are_semilinear, learned))
-        offered = sorted({*plain, *self.kept})
+        plain = {*table.positions(partial(are_semilinear, learned)), *self.kept}
+        offered = sorted(plain)
         values = table.values_of(iterate.equations)[offered]
         basis = table.restricted(self.basis, offered)
         here = replace(iterate, equations=self._with(basis, offered, values))
