@@ -22,12 +22,17 @@ from keql._evolution.integration import (
     linear_solution,
 )
 from keql._evolution.problem import make_evolution_problem
+from keql._joint.assembly import joint_basis
+from keql._regression.term_scores import TermTable, TrajectorySearchSettings
+from keql._regression.two_step import Hypothesis
 from keql.datasets import make_fitzhugh_nagumo
 from keql.kernels import RBF, Constant, Matern, Polynomial
+from keql.model_selection._trajectory_terms import _TermSearch
 from keql.operators import identity_of, parse_operator
 
 TX, NAMES = ("t", "x"), ("u", "v")
 UNIT = np.zeros(2), np.ones(2)
+AUTO = Hypothesis(n_terms="auto")
 
 
 def oscillation(points):
@@ -294,6 +299,37 @@ def test_semilinear_products_have_a_highest_derivative_alone():
     assert are_semilinear(learned, powers).tolist() == 5 * [True] + 3 * [False]
     powers[1, 0] = 1  # t u_xx
     assert not are_semilinear(learned, powers)[1]
+
+
+def search_of(learned):
+    """A search among all terms of two fields, and where it begins."""
+    problem = make_evolution_problem(learned, np.full(2, 0.05), (6, 10))
+    table = TermTable(learned, joint_basis(learned.equations), AUTO)
+    search = _TermSearch(problem, table, None, TrajectorySearchSettings.of_fields())
+    places = {name: i for i, name in enumerate(table.names)}
+    return search, problem, problem.start_without_terms(), places
+
+
+def test_products_of_highest_derivatives_are_left_out():
+    """But for those of the best set so far."""
+    search, problem, start, places = search_of(learn(equation_kernel=Polynomial(2)))
+    search.kept = [places["u_t: u_xx^2"], places["v_t: u"]]
+    model, score = search._among_semilinear(problem, start)
+    assert len(model.regression.weights) == len(places) - 5  # three in either, but one
+    own = [places["u_t: u_xx"], places["v_t: u"]]
+    more = sorted([*own, places["u_t: u u_xx"]])
+    odds = search.scores.odds
+    assert score(more) - score(own) == pytest.approx(odds(more) - odds(own))
+
+
+def test_terms_of_a_part_have_the_evidence_that_they_have_among_all():
+    search, problem, start, places = search_of(learn(equation_kernel=Polynomial(2)))
+    model = problem.linearise(problem.evaluate(start))
+    whole, kept = search.scores.linearised(model), [1, 3, 4, 12, 17]
+    given = kept, search.single[:, kept], model.iterate.equations
+    some = search.scores.of_some(model, *given)
+    for own in ([1, 12], [3, 4, 17], kept):
+        assert some(own) == pytest.approx(whole(own))
 
 
 def test_terms_are_those_of_the_equations_whichever_coordinate_is_time():

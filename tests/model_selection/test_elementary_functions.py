@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.special import j0
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import LearnedEquation, OneStepKEqL
@@ -114,6 +115,65 @@ def test_a_function_is_found_in_any_units(units):
     np.testing.assert_allclose(function.parameter * 3 * units, 1, rtol=1e-6)
     [value] = equation.terms().values()
     np.testing.assert_allclose(value * units, -0.8, rtol=1e-6)
+
+
+def test_a_bessel_function_has_an_equation_with_a_power_of_time():
+    t = np.linspace(0, 12, 40)
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",)).fit(
+        t[:, None], j0(t + 0.5)
+    )
+    assert str(model.equation_) == "u_tt = -1.00 u - 1.00 u_t/(0.5 + t)"
+
+
+def test_steps_that_were_shortened_once_end_as_steps_of_newton_do(recwarn):
+    """The inner parameter is known to 1e-10, where half steps ended at 4e-10."""
+    t, u = trajectory(lambda t, u: np.sin(t) * u - 0.3 * u**2, [1.0], 12, 40)
+    model = first_order().fit(t, u)
+    functions = model.equation_.equation_kernel.functions.values()
+    [wave] = [f for f in functions if f.family]
+    assert wave.family == "sin" and abs(wave.parameter - 1) < 1e-10
+    np.testing.assert_allclose(model.predict(t), u, atol=1e-10)
+    assert not [w for w in recwarn if w.category is IdentifiabilityWarning]
+
+
+@pytest.mark.slow
+def test_two_coupled_pendulums_have_two_sines():
+    """Those found along the states lead to a sine in the place of two terms."""
+
+    def rate(t, state):
+        u, v, *speeds = state
+        return [*speeds, -np.sin(u) - 0.3 * (u - v), -np.sin(v) + 0.3 * (u - v)]
+
+    t = np.linspace(0, 20, 80)
+    how = {"t_eval": t, "rtol": 1e-12, "atol": 1e-12}
+    y = solve_ivp(rate, (0, 20), [1.8, -0.4, 0, 0], "DOP853", **how).y[:2].T
+    operators = ("u", "v", "u_t", "v_t")
+    model = OneStepKEqL(operators, ("u_tt", "v_tt"), variables=("t",))
+    equation = model.set_params(states=("u", "v")).fit(t[:, None], y).equation_
+    assert equation["u_tt"].terms() == pytest.approx(
+        {"sin(u)": -1.0, "u": -0.3, "v": 0.3}
+    )
+    assert equation["v_tt"].terms() == pytest.approx(
+        {"sin(v)": -1.0, "u": 0.3, "v": -0.3}
+    )
+
+
+@pytest.mark.slow
+def test_three_states_have_functions_where_data_are_exact():
+    """The cyclically symmetric system of R. Thomas, Int. J. Bifurc. Chaos 9, 1999."""
+
+    def rate(t, state):
+        return np.sin(np.roll(state, -1)) - 0.2 * state
+
+    t = np.linspace(0, 20, 80)
+    how = {"t_eval": t, "rtol": 1e-12, "atol": 1e-12}
+    y = solve_ivp(rate, (0, 20), [1.0, 0.5, -0.5], "DOP853", **how).y.T
+    names = ("x", "y", "z")
+    model = OneStepKEqL(names, tuple(f"{x}_t" for x in names), variables=("t",))
+    equation = model.set_params(states=names).fit(t[:, None], y).equation_
+    for name, other in zip(names, ("y", "z", "x"), strict=True):
+        expected = {f"sin({other})": 1.0, name: -0.2}
+        assert equation[f"{name}_t"].terms() == pytest.approx(expected)
 
 
 def test_polynomials_with_noise_stay_polynomials():

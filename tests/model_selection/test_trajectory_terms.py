@@ -212,6 +212,25 @@ def test_a_search_among_some_terms_has_no_others(two_step):
     assert {*search.sets.best(score, [0, 1, 5, 7, 9])} <= {0, 1, 5, 7, 9}
 
 
+def test_terms_of_low_degree_are_searched_alone_too(two_step):
+    """Where three of high degree stand in for two, and low ones go first."""
+    search = search_of(two_step, "auto")
+    degrees = search.table.kinds[:6, 1]
+    low, high = ([i for i in range(6) if (degrees[i] < 2) == x] for x in (True, False))
+    assert len(low) == len(high) == 3
+
+    def value(kept):
+        is_met = {*low[:2]} <= {*kept} or {*high} <= {*kept}
+        return 9.0 * is_met - len(kept) - 0.1 * len({*kept} & {*low})
+
+    score = AnyScore(value)
+    [everything, few] = search.sets._starts(list(range(12)), degree=1)
+    assert {*high} <= {*search.sets._best_on_the_way(everything, score)}
+    assert {*search.sets._best_on_the_way(few, score)} & {*range(6)} == {*low[:2]}
+    fixed = search_of(two_step, {"x_t": 5, "y_t": "auto"})
+    assert len(fixed.sets._starts(list(range(12)), degree=1)) == 1
+
+
 @pytest.mark.parametrize("n_terms", ["auto", 2])
 def test_the_best_set_is_found(two_step, n_terms):
     """That of a target which few of independent effects explain, of all sets."""
