@@ -428,7 +428,7 @@ class ElementarySearch:
         if self._has_much_noise:
             best = sorted(best, reverse=True)[: 2 * self.settings.n_tried]
         for _, kept in best:
-            yield columns.solved(kept, self.settings.largest_change)
+            yield columns.solved(kept)
 
     def _linearised(self, problem, terms, values, iterate):
         """All columns at terms with these values; None if they cannot be integrated."""
@@ -459,8 +459,8 @@ class ElementarySearch:
             prior = np.eye(effects.shape[1])
             return SubsetEvidence(effects, target, prior, odds, *how)
 
-        own, n_expected = {*map(id, terms)}, self.settings.n_expected
-        return FunctionColumns(offered, everything, own, evidence, n_expected)
+        own = {*map(id, terms)}
+        return FunctionColumns(offered, everything, own, evidence, self.settings)
 
 
 def _one_exchanged(ranked):

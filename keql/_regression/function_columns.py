@@ -13,13 +13,13 @@ class FunctionColumns:
     terms : list of Term. The columns are those of each equation, followed by slopes.
     own : set of int. The `id` of each of the terms that the problem is linearised at.
     evidence : callable. The SubsetEvidence of the columns for given TermOdds.
-    n_expected : float. As ElementarySettings have it.
+    settings : ElementarySettings.
 
     terms : list of Term or None. What each column is; None: a slope.
     slopes : dict. For each position of a term with a parameter that of its slope.
     """
 
-    def __init__(self, offered, terms, own, evidence, n_expected):
+    def __init__(self, offered, terms, own, evidence, settings):
         self.terms, self.slopes, kinds = [], {}, []
         for e in range(len(offered.sizes)):
             start = len(self.terms)
@@ -32,7 +32,8 @@ class FunctionColumns:
                     kinds.append((-1, -1))
         self.kinds = [None if t is None else kind_of(t) for t in self.terms]
         self.own = {i for i, t in enumerate(self.terms) if id(t) in own}
-        self.evidence = evidence(TermOdds(np.array(kinds), n_expected))
+        self.evidence = evidence(TermOdds(np.array(kinds), settings.n_expected))
+        self.most = settings.largest_change
         named = [i for i, t in enumerate(self.terms) if t is not None]
         self.singles = np.array([i for i in named if i not in self.slopes], dtype=int)
         self.pairs = np.array([i for i in named if i in self.slopes], dtype=int)
@@ -89,7 +90,7 @@ class FunctionColumns:
             values = np.concatenate(
                 [
                     self.evidence.more(list(base), singles),
-                    self.evidence.more_pairs(list(base), pairs, slopes),
+                    self.evidence.more_pairs(list(base), pairs, slopes, self.most),
                 ]
             )
             added = np.concatenate([singles, pairs])
@@ -100,12 +101,14 @@ class FunctionColumns:
                     best[kind] = values[j], (*base, *self.with_slope(i))
         return sorted(best.values(), key=lambda pair: -pair[0])
 
-    def solved(self, kept, limit):
+    def solved(self, kept):
         """Terms of a set with their most probable parameters, and values."""
         by = dict(zip(kept, self.evidence.values(list(kept)), strict=True))
         terms, values = [], []
         for i in sorted(self.named(kept), key=lambda i: self.terms[i].equation):
             move = by[self.slopes[i]] / by[i] if i in self.slopes and by[i] else 0.0
-            terms.append(moved(self.terms[i], np.exp(np.clip(move, -limit, limit))))
+            terms.append(
+                moved(self.terms[i], np.exp(np.clip(move, -self.most, self.most)))
+            )
             values.append(by[i])
         return terms, np.array(values)

@@ -182,9 +182,8 @@ class FunctionScreening:
             sets = by_size.setdefault(columns.size(kept), {})
             if len(sets) < self.how.n_offered:
                 sets.setdefault(columns.kind(kept), kept)
-        limit = self.settings.largest_change
         every = [kept for sets in by_size.values() for kept in sets.values()]
-        return [columns.solved(kept, limit)[0] for kept in every]
+        return [columns.solved(kept)[0] for kept in every]
 
     def _refine(self, offers):
         """Solve for the inner parameters of sets, of each size the best after a few.
@@ -262,8 +261,8 @@ class FunctionScreening:
             given = effects / level, self.target / level
             return SubsetEvidence(*given, prior, odds, levels, self.n_free)
 
-        own, n_expected = {*map(id, terms)}, self.settings.n_expected
-        return FunctionColumns(self.offered, everything, own, evidence, n_expected)
+        own = {*map(id, terms)}
+        return FunctionColumns(self.offered, everything, own, evidence, self.settings)
 
     def _effect(self, term, slope=False):
         """The integral of a term, or of its slope, in units of its prior scale."""

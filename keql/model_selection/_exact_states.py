@@ -181,8 +181,9 @@ class ExactSearch:
                 if fit is not None and fit.result.interrupted:
                     return fit if best is None else best.stopped(fit.result.stop)
                 if fit is not None and hypothesis in strict:
-                    # So many terms come near to anything: they have to be exact.
-                    fit = fit if self._misses_nothing(fit) else None
+                    # So many terms come near to anything but noise.
+                    met = self._misses_nothing(fit) or self._are_noisy(best, fit)
+                    fit = fit if met else None
                     best, fit = self._by_evidence(best, fit)
                 if fit and (not best or is_better(fit, best, self.criteria)):
                     best = self.so_far = fit
@@ -221,7 +222,7 @@ class ExactSearch:
 
         Where there is noise and both were solved for, these have to be more probable.
         """
-        if not (best and other and self._sees_noise):
+        if not (best and other and self._are_noisy(best, other)):
             return best, other
         own, known = best.log_evidences, other.log_evidences
         chosen, terms = (frozenset(fit.term_names) for fit in (best, other))
@@ -229,8 +230,7 @@ class ExactSearch:
             return best, other if own[terms] > own.get(chosen, np.inf) else None
         if chosen not in known:
             return best, other
-        found = self._or_more_probable(best, other)
-        return (best, other) if found.result is other.result else (found, None)
+        return self._or_more_probable(best, other), None
 
     def _or_more_probable(self, fit, other):
         """A fit, or one of a wider hypothesis whose evidence outweighs its odds."""
@@ -276,6 +276,18 @@ class ExactSearch:
         """Whether another start leads to what predicts well, or leaves but noise."""
         doubted = self.in_doubt(other.error) and not self._leaves_noise(other)
         return fit is not None and not doubted and agree(fit, other, self.criteria)
+
+    def _are_noisy(self, *fits):
+        """Whether there is noise, or what fits leave looks like it, though unseen before.
+
+        Two steps take noise of few values for a motion.
+        """
+        return self._sees_noise or all(
+            fit is not None
+            and fit.error > self.criteria.approximate * self.size
+            and misses_at_random(fit, self.criteria)
+            for fit in fits
+        )
 
     def _leaves_noise(self, fit):
         """Whether there is noise, and trajectories miss observations at random."""

@@ -362,13 +362,12 @@ def _fit_of_terms(found, best, search, two_step, hypothesis, context):
     result = solve_trajectories(learned, context, settings, problem, start)
     if result is None or not (result.converged or result.interrupted):
         return None
-    first, *others = search.steps
-    others = [r for r in others if r.has_functions and not extends(r, best)]
+    others = [r for r in search.steps if not extends(r, best)]
     kinds = {}  # of those that differ in inner parameters the most probable
     for refined in sorted(others, key=lambda r: r.score):
         kinds[frozenset(map(kind_of, refined.terms))] = refined
     told = kinds.values()
-    path = [_step_of(refined, two_step) for refined in (best, first, *told)]
+    path = [_step_of(refined, two_step) for refined in (best, *told)]
     path[0] = path[0]._replace(terms=_step_of(found, two_step).terms)
     return Fit(
         hypothesis,
