@@ -16,6 +16,7 @@ import numpy as np
 from keql._numerics.optimisation import Stop
 from keql.equation import FixedUnknownPart, PolynomialBasis, find_terms
 from keql.model_selection._beside._given_kernels import search_with_given_kernels
+from keql.model_selection._beside._reduced import exact_states_of
 from keql.model_selection._candidates import (
     candidates,
     row_of_terms,
@@ -62,6 +63,16 @@ def search(two_step, given, context):
         if terms.depends_on is not None and n_terms is not None:
             # Refuse before the long part.
             find_terms(equation.equation_kernel, n_columns, n_terms)
+    if not context.settings.reduced:
+        return _search(two_step, given, context)
+    known = with_known_kernels(given, two_step)
+    exact = exact_states_of(two_step, known, context)
+    selection = _search(*exact.of_terms(two_step, given, context), context)
+    return exact.beside(selection, context.criteria)
+
+
+def _search(two_step, given, context):
+    """The same, of a hypothesis whose terms are known to be in its kernels."""
     known = with_known_kernels(given, two_step)
     table = candidates(two_step, known, context.settings)
     is_open = given.open_states(two_step.observations.states)

@@ -36,6 +36,8 @@ class Selection:
     alternative : Fit or None. Of another hypothesis, which predicts about as well; of
         exact states, where noise of the equation is given that keeps none.
     integrated : Fit or None. Exact states whose terms a joint fit has.
+    terms_from : Selection or None. That of these exact states, where nothing but what
+        states are asked to be keeps the fit from having them.
     """
 
     joint: object = None
@@ -47,6 +49,7 @@ class Selection:
     criteria: Criteria = field(default_factory=Criteria)
     alternative: object = None
     integrated: object = None
+    terms_from: object = None
 
     @property
     def best(self):
