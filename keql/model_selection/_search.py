@@ -67,7 +67,7 @@ def search(two_step, given, context):
         return _search(two_step, given, context)
     known = with_known_kernels(given, two_step)
     exact = exact_states_of(two_step, known, context)
-    selection = _search(*exact.of_terms(two_step, given, context), context)
+    selection = _search(*exact.of_terms(two_step, given, context))
     return exact.beside(selection, context.criteria)
 
 

@@ -8,7 +8,11 @@ evidence.
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from keql._numerics.linalg import size_or_one
 from keql._regression.two_step import refit_two_steps
+from keql.kernels import Constant
 from keql.model_selection._beside._given_kernels import search_without_kernels
 from keql.model_selection._candidates import candidates, with_terms_of
 from keql.model_selection._criteria import predicts_within_noise
@@ -31,15 +35,18 @@ class BesideExactStates:
     not_tried: tuple = ()
 
     def of_terms(self, two_step, given, context):
-        """The two-step solution and the Hypothesis with the terms of exact states.
+        """The two-step solution, Hypothesis and Context with the terms of exact states.
 
-        Those that are given if exact states do not predict well.
+        Joint problems start from these states. What is given if they do not predict
+        well.
         """
         if not self.convince:
-            return two_step, given
-        given = with_terms_of(self.exact, given)
+            return two_step, given, context
+        given = _with_scales(self.exact, with_terms_of(self.exact, given))
         settings, kernel = context.settings, two_step.state_kernel
-        return refit_two_steps(two_step, given, settings, kernel), given
+        two_step = refit_two_steps(two_step, given, settings, kernel)
+        near = values_at_points(self.exact.learned.states, two_step)
+        return two_step, given, replace(context, near=near)
 
     def beside(self, selection, criteria):
         """A Selection of states that are not exact, with what exact ones tell of it."""
@@ -90,3 +97,36 @@ def exact_states_of(two_step, given, context):
     known = two_step, context.criteria
     convince = predicts_within_noise(exact, *known) or not search.in_doubt(exact.error)
     return BesideExactStates(exact, convince, tuple(search.not_tried))
+
+
+def _with_scales(exact, given):
+    """A Hypothesis whose equation kernels have the scales of the weights of exact ones.
+
+    Weights of the root mean square one are the likeliest, whatever the units; the
+    likelihood of states that do not obey the equation may take all of it for noise.
+    """
+    names = [terms.name for terms in exact.two_step.setup.equations]
+    kernels = dict(given.equation_kernel)
+    for name, equation in zip(names, exact.learned.equations, strict=True):
+        if name in kernels:
+            variance = Constant(size_or_one(equation.weights) ** 2, "fixed")
+            kernels[name] = variance * kernels[name]
+    return replace(given, equation_kernel=kernels)
+
+
+def values_at_points(states, two_step):
+    """Values of observed operators, then those of equations, a list for the functions.
+
+    states : list of states. One for each function.
+    two_step : LearnedModel. With the observations and the collocation points.
+    """
+    observations, setup, values = two_step.observations, two_step.setup, []
+    parts = observations.functions, setup.collocation_points, states
+    for data, points, state in zip(*parts, strict=True):
+        observed = np.empty(len(data.values))
+        for j, operator in enumerate(observations.operators):
+            own = data.index == j
+            observed[own] = state.evaluate(data.points[own], operator)
+        imposed = [state.evaluate(points, operator) for operator in setup.operators]
+        values.append(np.concatenate([observed, *imposed]))
+    return values
