@@ -220,8 +220,9 @@ class _Search:
         fit = fit_jointly(family, *start[:3], n_restarts)
         self.so_far = best = Selection(fit, None, start.error, kernels)
         names = [t.name for t in self.two_step.setup.equations if t.depends_on]
-        noise = family.hypothesis.equation_noise  # None: exact states are the limit
-        is_open = noise is not None and family.hypothesis.open_equations(names)
+        is_open = bool(family.hypothesis.open_equations(names))
+        if family.hypothesis.equation_noise is None:  # exact states are the limit
+            is_open = self.context.settings.reduced
         if is_open and self._is_worth_more(best):
             best, _ = self._or_less_noise(family, best)
         return self._or_more_probable(best)
