@@ -131,6 +131,8 @@ class _Search:
                 joint = self._with_terms_of(exact, row)
                 return replace(joint, integrated=exact).or_exact(exact)
         _, _, first, cubic, varying = self.table[:5]
+        if self.context.near is not None:  # with the states the terms are known
+            return self._with_known_terms(first.hypothesis)
         self.exact.begin(first.hypothesis)
         family = JointFamily(self.two_step, first.hypothesis, self.context)
         kernels = compare_kernels(family)
@@ -177,13 +179,17 @@ class _Search:
         observations, but with terms to choose from it bends to superfluous ones.
         """
         self.exact.leave_out(self.table[2:5], "the terms are those of exact states")
-        hypothesis = with_terms_of(exact, row.hypothesis)
+        best = self._with_known_terms(with_terms_of(exact, row.hypothesis))
+        joint = replace(best.joint, terms_path=exact.terms_path)
+        return replace(best, joint=joint)
+
+    def _with_known_terms(self, hypothesis):
+        """The joint fit of a hypothesis without superfluous terms."""
         family = JointFamily(self.exact.two_steps(hypothesis), hypothesis, self.context)
         kernels = compare_kernels(family)
         start = warm_start(kernels[0], family)
         joint = fit_jointly(family, *start[:3])
         joint = joint.with_residual_dispersion(self.criteria)
-        joint = replace(joint, terms_path=exact.terms_path)
         return Selection(joint, None, start.error, kernels)
 
     def _joint_system(self):
@@ -220,9 +226,8 @@ class _Search:
         fit = fit_jointly(family, *start[:3], n_restarts)
         self.so_far = best = Selection(fit, None, start.error, kernels)
         names = [t.name for t in self.two_step.setup.equations if t.depends_on]
-        is_open = bool(family.hypothesis.open_equations(names))
-        if family.hypothesis.equation_noise is None:  # exact states are the limit
-            is_open = self.context.settings.reduced
+        noise = family.hypothesis.equation_noise  # None: exact states are the limit
+        is_open = noise is not None and family.hypothesis.open_equations(names)
         if is_open and self._is_worth_more(best):
             best, _ = self._or_less_noise(family, best)
         return self._or_more_probable(best)
