@@ -33,7 +33,8 @@ def doubts_of(selection, given):
     if selection.terms_from is None:
         return with_advice_once(_of_equation(selection, given))
     doubts = _of_equation(selection.terms_from, given)
-    doubts += _of_scales(selection, given) + coarse(selection.error_between)
+    doubts += _of_scales(selection, given) + _bent(selection.bent)
+    doubts += coarse(selection.error_between)
     return with_advice_once(doubts)
 
 
@@ -55,6 +56,21 @@ def _of_scales(selection, given):
     fit, criteria = selection.best, selection.criteria
     scales = pulled_to_zero(given, fit.learned)
     return scales or pulled(given, fit, criteria.pulled, criteria.rival)
+
+
+def _bent(part):
+    """A sentence if an equation differs from that of exact states with its terms.
+
+    part : float. In units of its size where states are; 0 if it is small.
+    """
+    if not part:
+        return []
+    return [
+        f"the equation differs by {percent(part, 1.0)} where states are from that with "
+        "the same terms which exact states obey: those in the span of kernel functions "
+        "bend. Leave state_kernel and noise levels open, give more collocation_points, "
+        "or use OneStepKEqL"
+    ]
 
 
 def _of_equation(selection, given):

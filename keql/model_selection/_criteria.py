@@ -36,6 +36,8 @@ class Criteria:
         they were not.
     disagree : float. Difference of two equations that predict about as well, relative
         to their size, above which it is told.
+    bent : float. Difference of an equation from that of the exact states which gave its
+        terms, relative to its size, above which it is told.
     rival : float. Log odds up to which equations with other terms are told beside the
         one of the highest evidence: one to twenty, from which on
         evidence is called strong: Kass and Raftery, "Bayes factors", JASA 90, 1995.
@@ -117,6 +119,7 @@ class Criteria:
     unexplained: float = 0.02
     pulled: float = 0.05
     disagree: float = 0.1
+    bent: float = 0.02
     rival: float = 3.0
     wider: float = 7.0
     elementary: float = 3.0

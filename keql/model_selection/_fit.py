@@ -48,8 +48,7 @@ class Context:
     tried : callable or None. Called with the name of a hypothesis that is tried, its
         number and how many there are.
     large : LargeProblems. Which problems are solved with fewer points first.
-    near : list of ndarray or None. Values of states and operators, as those of an
-        iterate, that joint problems start from; None: those of two steps.
+    near : list of ndarray or None. Values of an iterate that joint problems start from.
     """
 
     settings: object
@@ -335,10 +334,9 @@ class JointFamily:
             two_step = self._refit(kernel, values)
         return self._started(two_step, values)
 
-    def problem_of(self, two_step, values=None):
+    def problem_of(self, two_step):
         """The problem and a start for a two-step solution."""
-        values = self.context.near if values is None else values
-        return self._started(two_step, values)[1:]
+        return self._started(two_step, self.context.near)[1:]
 
     def _refit(self, kernel, values):
         settings = self.context.settings

@@ -251,6 +251,18 @@ class Selection:
         return part if part > self.criteria.disagree else 0.0
 
     @property
+    def bent(self):
+        """By how much P differs from that of the exact states which gave its terms.
+
+        Relative to the size of P where states are; 0 if it is not more than the
+        criterion says.
+        """
+        if self.terms_from is None:
+            return 0.0
+        part = _difference(self.terms_from.best.learned.equations, self.best.learned)
+        return part if part > self.criteria.bent else 0.0
+
+    @property
     def other_kind(self):
         """The kind of the equation of the alternative, in words."""
         kind = self.alternative.hypothesis.name.removeprefix("exact states, ")

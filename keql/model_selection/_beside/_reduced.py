@@ -56,13 +56,25 @@ class BesideExactStates:
         if not self.convince:
             near = criteria.clearly_better * exact.error < selection.error
             return replace(selection, alternative=exact if near else None)
-        own = {"integrable": True, "not_tried": self.not_tried, "criteria": criteria}
+        own = {"integrable": True, "not_tried": self._not_tried, "criteria": criteria}
         return replace(
             selection,
             joint=replace(selection.joint, terms_path=exact.terms_path),
             integrated=exact,
             terms_from=Selection(exact=exact, **own),
+            **own,
         )
+
+    @property
+    def _not_tried(self):
+        """What exact states were not tried with, and that they gave the terms only."""
+        return [
+            *self.not_tried,
+            (
+                "exact states, but for their terms",
+                "states of the reduced method lie in the span of kernel functions",
+            ),
+        ]
 
 
 def exact_states_of(two_step, given, context):
