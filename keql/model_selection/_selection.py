@@ -260,7 +260,10 @@ class Selection:
         if self.terms_from is None:
             return 0.0
         part = _difference(self.terms_from.best.learned.equations, self.best.learned)
-        return part if part > self.criteria.bent else 0.0
+        noisy, criteria = sees_noise(self.best.two_step), self.criteria
+        return (
+            part if part > (criteria.bent if noisy else criteria.bent_if_exact) else 0.0
+        )
 
     @property
     def other_kind(self):
