@@ -164,20 +164,21 @@ def test_terms_of_noisy_data_are_those_of_exact_states():
     )
 
 
-def test_states_start_from_exact_ones(recwarn):
-    """So near that a state and an equation which vanish are no minimum to end in.
+def test_states_start_from_exact_ones():
+    """From two steps, states of thirty noisy values end in another minimum.
 
-    A Duffing oscillation of few points: u_tt = -u^3, whose period is 7.4163 / a.
+    With the right terms, and errors of 70 %. The period is 7.4163.
     """
     t = np.linspace(0, 15, 30)[:, None]
+    y = cubic_oscillation(t[:, 0])
+    y = y + 0.02 * np.std(y) * np.random.default_rng(0).standard_normal(30)
     problem = {"operators": ("u", "u_t"), "known_part": "u_tt", "variables": ("t",)}
-    model = ReducedOneStepKEqL(**problem).fit(t, cubic_oscillation(t[:, 0]))
-    assert not recwarn
+    model = ReducedOneStepKEqL(**problem).fit(t, y)
     assert model.equation_.terms().keys() == {"u^3"}
-    assert model.equation_.terms()["u^3"] == pytest.approx(-1, abs=1e-3)
-    later = t[:-1] + 0.25
+    assert model.equation_.terms()["u^3"] == pytest.approx(-1, abs=0.02)
+    fine = np.linspace(0, 15, 200)[:, None]
     np.testing.assert_allclose(
-        model.predict(later), cubic_oscillation(later[:, 0]), atol=1e-3
+        model.predict(fine), cubic_oscillation(fine[:, 0]), atol=0.02
     )
 
 
