@@ -27,11 +27,13 @@ class BesideExactStates:
 
     exact : Fit or None. The exact states.
     convince : bool. Whether they predict well, so that their terms are taken.
+    integrable : bool. Whether they were looked for: states could obey the equations.
     not_tried : list of (str, str). Names of hypotheses, and why they were left out.
     """
 
     exact: Fit | None = None
     convince: bool = False
+    integrable: bool = False
     not_tried: tuple = ()
 
     def of_terms(self, two_step, given, context):
@@ -51,11 +53,13 @@ class BesideExactStates:
     def beside(self, selection, criteria):
         """A Selection of states that are not exact, with what exact ones tell of it."""
         exact = self.exact
-        if exact is None or selection.joint.result.interrupted:
+        if not self.integrable or selection.joint.result.interrupted:
             return selection
         if not self.convince:
-            near = criteria.clearly_better * exact.error < selection.error
-            return replace(selection, alternative=exact if near else None)
+            selection = replace(selection, integrable=True, criteria=criteria)
+            if exact and criteria.clearly_better * exact.error < selection.error:
+                selection = replace(selection, alternative=exact)
+            return selection
         own = {"integrable": True, "not_tried": self._not_tried, "criteria": criteria}
         return replace(
             selection,
@@ -103,12 +107,13 @@ def exact_states_of(two_step, given, context):
         search = search_without_kernels(two_step, given, context)
     exact = search.run()
     if exact is None:
-        return BesideExactStates()
+        return BesideExactStates(integrable=True)
     if exact.result.interrupted:
         raise KeyboardInterrupt
-    known = two_step, context.criteria
-    convince = predicts_within_noise(exact, *known) or not search.in_doubt(exact.error)
-    return BesideExactStates(exact, convince, tuple(search.not_tried))
+    convince = predicts_within_noise(exact, two_step, context.criteria)
+    if search.is_in_time:  # two steps may take what they do not resolve for noise
+        convince = convince or not search.in_doubt(exact.error)
+    return BesideExactStates(exact, convince, True, tuple(search.not_tried))
 
 
 def _with_scales(exact, given):
