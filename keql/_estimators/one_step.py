@@ -15,30 +15,9 @@ from keql._estimators.two_step import INTERRUPTED
 from keql._joint.assembly import equations_at
 from keql._joint.restarts import RestartSettings
 from keql._numerics.parallel import threads_for
-from keql._observations.data import PredictionScale
-from keql.equation import LearnedSystem, number
+from keql.equation import LearnedSystem
 from keql.exceptions import IdentifiabilityWarning
-from keql.fit_report import (
-    at_points,
-    coarse,
-    describe_fit,
-    energies,
-    exhausted,
-    missed,
-    multiple,
-    not_exact,
-    percent,
-    pulled,
-    pulled_to_zero,
-    related,
-    rivals_in_words,
-    summary_of,
-    travelling,
-    undetermined,
-    unresolved,
-    wider_rivals_in_words,
-    with_advice_once,
-)
+from keql.fit_report import describe_fit, doubts_of, energies, multiple, summary_of
 from keql.model_selection import (
     Context,
     Fit,
@@ -338,7 +317,7 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
                 with threads_for(_size_of(two_step)):
                     selection = search(two_step, self._hypothesis, context)
                     tasks.end()
-                    doubts = _doubts(selection, self._hypothesis)
+                    doubts = doubts_of(selection, self._hypothesis)
                 self._store_selection(selection, doubts)
             except KeyboardInterrupt:
                 if selection is None:  # nothing better was found yet
@@ -456,45 +435,3 @@ class EarlierSolution(NamedTuple):
 
     states: list
     equations: tuple
-
-
-def _doubts(selection, given):
-    """Why the equations of a fit may be others, sentences of its warning and report.
-
-    The Hypothesis `given` is what the user says.
-    """
-    scale = PredictionScale(selection.best.observations)
-    if selection.explains_little:
-        times = f"{selection.error / scale.spread:.2g}"
-        return [
-            "the fit explains little: each observation is predicted from all others "
-            f"with an error of {times} times their standard "
-            "deviation. Observe more often or with less noise, label experiments "
-            "(function_column), or try other operators; do not rely on the equations",
-            *pulled_to_zero(given, selection.best.learned),
-        ]
-    fit, criteria = selection.best, selection.criteria
-    waves = travelling(fit.learned, criteria.unexplained)
-    limits = selection.told_from_zero, selection.conserved
-    states = selection.most_exact.learned
-    doubts = undetermined(fit.learned) + (waves or related(states, *limits))
-    scales = pulled_to_zero(given, fit.learned)
-    doubts += scales or pulled(given, fit, criteria.pulled, criteria.rival)
-    doubts += unresolved(*selection.unresolved)
-    rivals = rivals_in_words(selection.rivals)
-    doubts += exhausted(fit) + ([rivals] if rivals else [])
-    doubts += wider_rivals_in_words(selection.wider_rivals)
-    doubts += not_exact(selection.misses_exact_fields, selection.better_without)
-    error = selection.error / scale.size if fit.is_exact else 0.0
-    doubts += missed(selection.misses, error) + coarse(selection.error_between)
-    if selection.disagreement:
-        other, part = selection.alternative, percent(selection.disagreement, 1)
-        doubts.append(
-            f"{selection.other_kind} predicts observations about as well (error "
-            f"{number(other.error)} instead of {number(fit.error)}) and differs by "
-            f"{part} from the equation where states are. Observe more, or with less "
-            "noise, or give an equation_kernel"
-        )
-    if not fit.is_exact:
-        doubts += at_points(fit.learned, fit.hypothesis, criteria.unexplained)
-    return with_advice_once(doubts)

@@ -13,6 +13,16 @@ class ReducedOneStepKEqL(OneStepKEqL):
     functions U(y_k, .) at its collocation points, instead of one for each operator
     and point: cheaper where functions are many, and a little less accurate.
 
+    Such states never obey an equation exactly, and bend to wrong terms as well as to
+    right ones. So, where `n_terms` asks for a choice and :class:`OneStepKEqL` could
+    integrate the equation, the terms are those that it finds with states which obey it
+    exactly. If these predict well, the reduced problem is solved for the coefficients
+    of their terms and for its own states, from these states on, and warns of what it
+    would: terms that the data do not tell from others, or miss. Otherwise terms are
+    chosen with equations at collocation points, and an equation of exact states that
+    predicts about as well, but differs, is told beside it. With ``n_terms=None``, or a
+    kernel without a list of terms, nothing but the reduced problem is solved.
+
     Parameters
     ----------
     operators, known_part : tuple of operators, operator, dict or callable
@@ -50,7 +60,9 @@ class ReducedOneStepKEqL(OneStepKEqL):
         when these are many; None for all. With fewer of them than observations these
         cannot be met exactly.
     n_terms : int, "auto", dict or None, default="auto"
-        How many terms P keeps; "auto": those that the data call for; None: all.
+        How many terms P keeps; "auto": those that the data call for, by the evidence of
+        exact states where there are such; None: all, which is much faster where
+        functions are many.
     solver : {"auto", "dual", "primal"}, default="auto"
         How a state is represented, by representers or in an orthonormal basis of their
         span; the solution is the same.

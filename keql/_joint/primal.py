@@ -28,8 +28,8 @@ from keql._numerics.linalg import (
     triangle,
 )
 from keql._numerics.memory import in_chunks
-from keql.kernels import SystemKernel
-from keql.operators import gram, gram_diagonal
+from keql.kernels import ProjectedKernel, SystemKernel
+from keql.operators import gram, gram_diagonal, identity_of
 
 
 @dataclass(frozen=True)
@@ -120,19 +120,10 @@ def span(kernel, functionals, most=None, most_dense=1000):
     if isinstance(kernel, SystemKernel):
         return _span_of_states(kernel, functionals, most)
     ends = np.cumsum([len(points) for points, _ in functionals])
-
-    def column(i):
-        owner = np.searchsorted(ends, i, side="right")
-        points, operator = functionals[owner]
-        row = i - ends[owner] + len(points)
-        return gram(kernel, functionals, [(points[row : row + 1], operator)])[:, 0]
-
     if ends[-1] <= most_dense:
         found = pivoted_cholesky(gram(kernel, functionals))
     else:
-        variances = [gram_diagonal(kernel, *functional) for functional in functionals]
-        variances = np.concatenate(variances)
-        found = pivoted_cholesky_of_columns(variances, column, most=most)
+        found = pivoted_cholesky_of_columns(*_columns(kernel, functionals), most=most)
     if found is None or most is not None and len(found[1]) > most:
         return None
     rows, pivots = found
@@ -146,6 +137,33 @@ def span(kernel, functionals, most=None, most_dense=1000):
         start = ends[i] - len(points)
         picked.append((points[pivots[owner == i] - start], operator))
     return SpanBasis(kernel, picked, order, rows[pivots]), rows
+
+
+def _columns(kernel, functionals):
+    """The diagonal (n,) of a Gram matrix, and a function from i to its i-th column.
+
+    That of a kernel of few functions is the square of the values of these.
+    """
+    if isinstance(kernel, ProjectedKernel):
+        values = _values_of_centres(kernel, functionals)
+        return np.sum(values**2, axis=0), lambda i: values[:, i] @ values
+    ends = np.cumsum([len(points) for points, _ in functionals])
+
+    def column(i):
+        owner = np.searchsorted(ends, i, side="right")
+        points, operator = functionals[owner]
+        row = i - ends[owner] + len(points)
+        return gram(kernel, functionals, [(points[row : row + 1], operator)])[:, 0]
+
+    variances = [gram_diagonal(kernel, *functional) for functional in functionals]
+    return np.concatenate(variances), column
+
+
+def _values_of_centres(kernel, functionals):
+    """Values (K, n) of functionals on orthonormal functions of a ProjectedKernel."""
+    (_, operator), *_ = functionals
+    centres = [(kernel.points, identity_of(operator.state, kernel.points.shape[1]))]
+    return solve_lower(kernel.cholesky, gram(kernel.kernel, centres, functionals))
 
 
 def _span_of_states(kernel, functionals, most):

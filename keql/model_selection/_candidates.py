@@ -123,10 +123,14 @@ def row_of_terms(exact, table, two_step, criteria):
 
 
 def with_terms_of(exact, hypothesis):
-    """A hypothesis of a single equation that has the terms of exact states, and all."""
-    [terms] = exact.two_step.setup.equations
-    kernel = exact.learned.equation.basis.kernel
-    return replace(hypothesis, equation_kernel={terms.name: kernel}, n_terms=None)
+    """A hypothesis whose equations have the terms of exact states, and keep all."""
+    pairs = zip(exact.two_step.setup.equations, exact.learned.equations, strict=True)
+    kernels = {
+        terms.name: equation.equation_kernel
+        for terms, equation in pairs
+        if terms.depends_on is not None
+    }
+    return replace(hypothesis, equation_kernel=kernels, n_terms=None)
 
 
 def _elementary(two_step, given, why_not, most_states=2, most_if_exact=4):

@@ -48,6 +48,7 @@ class Context:
     tried : callable or None. Called with the name of a hypothesis that is tried, its
         number and how many there are.
     large : LargeProblems. Which problems are solved with fewer points first.
+    near : list of ndarray or None. Values of an iterate that joint problems start from.
     """
 
     settings: object
@@ -56,6 +57,7 @@ class Context:
     criteria: Criteria = field(default_factory=Criteria)
     tried: object = None
     large: LargeProblems = field(default_factory=LargeProblems)
+    near: object = None
 
 
 @dataclass(frozen=True)
@@ -325,15 +327,16 @@ class JointFamily:
 
         The start is near given values of the states and operators, if there are any.
         """
+        values = self.context.near if values is None else values
         if self.unknown_part is not None:
             two_step = replace(self.two_step, state_kernel=kernel, states=None)
         else:
             two_step = self._refit(kernel, values)
         return self._started(two_step, values)
 
-    def problem_of(self, two_step, values=None):
+    def problem_of(self, two_step):
         """The problem and a start for a two-step solution."""
-        return self._started(two_step, values)[1:]
+        return self._started(two_step, self.context.near)[1:]
 
     def _refit(self, kernel, values):
         settings = self.context.settings

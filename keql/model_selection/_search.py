@@ -14,8 +14,9 @@ from itertools import islice
 import numpy as np
 
 from keql._numerics.optimisation import Stop
-from keql._regression.two_step import fit_two_steps
 from keql.equation import FixedUnknownPart, PolynomialBasis, find_terms
+from keql.model_selection._beside._given_kernels import search_with_given_kernels
+from keql.model_selection._beside._reduced import exact_states_of
 from keql.model_selection._candidates import (
     candidates,
     row_of_terms,
@@ -23,8 +24,7 @@ from keql.model_selection._candidates import (
     with_terms_of,
     without_equation_noise,
 )
-from keql.model_selection._criteria import predicts_within_noise, sees_noise
-from keql.model_selection._evolution_terms import fit_hypothesis
+from keql.model_selection._criteria import sees_noise
 from keql.model_selection._exact_states import ExactSearch
 from keql.model_selection._fewer_terms import with_most_probable_terms
 from keql.model_selection._fit import (
@@ -63,63 +63,23 @@ def search(two_step, given, context):
         if terms.depends_on is not None and n_terms is not None:
             # Refuse before the long part.
             find_terms(equation.equation_kernel, n_columns, n_terms)
+    if not context.settings.reduced:
+        return _search(two_step, given, context)
+    known = with_known_kernels(given, two_step)
+    exact = exact_states_of(two_step, known, context)
+    selection = _search(*exact.of_terms(two_step, given, context))
+    return exact.beside(selection, context.criteria)
+
+
+def _search(two_step, given, context):
+    """The same, of a hypothesis whose terms are known to be in its kernels."""
     known = with_known_kernels(given, two_step)
     table = candidates(two_step, known, context.settings)
     is_open = given.open_states(two_step.observations.states)
     if not is_open or context.settings.optimizer is None:
-        return _with_given_kernels(two_step, given, table, context)
+        return search_with_given_kernels(two_step, given, table, context)
     exact = without_equation_noise(two_step, known, context.settings)
     return _Search(two_step, table, context, exact).run()
-
-
-def _with_given_kernels(two_step, given, table, context):
-    """The fit whose state kernels are given, or trajectories, which have no kernel.
-
-    These start from the states that observations alone suggest, and are taken if they
-    convince, or predict clearly better: who gives a kernel does not lose them.
-    """
-    if table[0].why_not:
-        joint = Selection(fit_hypothesis(given, two_step, context))
-        return _beside_exact_states(joint, two_step, given, context)
-    learned, settings = two_step, context.settings
-    described = learned.observations, learned.variables, learned.setup
-    open_ = fit_two_steps(replace(given, state_kernel=None), *described, settings)
-    if open_.is_stopped:  # what was given is the best so far
-        raise KeyboardInterrupt
-    known = with_known_kernels(given, two_step)
-    search = ExactSearch(open_, candidates(open_, known, settings), context)
-    exact = search.run()
-    if exact is not None:  # what is given is what the fit has
-        learned = replace(exact.problem.learned, state_kernel=learned.state_kernel)
-        exact = replace(exact, problem=replace(exact.problem, learned=learned))
-    if exact is not None and search.is_enough(exact):
-        selection = Selection(exact=exact)
-    else:
-        joint = Selection(fit_hypothesis(given, two_step, context))
-        selection = joint.or_exact(exact, context.criteria.clearly_better)
-    said = {"not_tried": search.not_tried, "criteria": context.criteria}
-    return replace(selection, integrable=True, **said)
-
-
-def _beside_exact_states(selection, two_step, given, context):
-    """A selection of what is given, beside exact states if these predict well.
-
-    Terms of fields with given noise of the equation are those without which the loss
-    rises, and have no rivals: exact states say whether there are others.
-    """
-    known = with_known_kernels(given, two_step)
-    table = without_equation_noise(two_step, known, context.settings)
-    if table is None or selection.joint.result.interrupted:
-        return selection
-    try:
-        exact = ExactSearch(two_step, table, context).run()
-    except KeyboardInterrupt:
-        return selection.stopped()
-    if exact is not None and exact.result.interrupted:
-        return selection.stopped()
-    if not (exact and predicts_within_noise(exact, two_step, context.criteria)):
-        return selection
-    return replace(selection, alternative=exact, criteria=context.criteria)
 
 
 class _Search:
@@ -171,6 +131,8 @@ class _Search:
                 joint = self._with_terms_of(exact, row)
                 return replace(joint, integrated=exact).or_exact(exact)
         _, _, first, cubic, varying = self.table[:5]
+        if self.context.near is not None:  # with the states the terms are known
+            return self._with_known_terms(first.hypothesis)
         self.exact.begin(first.hypothesis)
         family = JointFamily(self.two_step, first.hypothesis, self.context)
         kernels = compare_kernels(family)
@@ -217,13 +179,17 @@ class _Search:
         observations, but with terms to choose from it bends to superfluous ones.
         """
         self.exact.leave_out(self.table[2:5], "the terms are those of exact states")
-        hypothesis = with_terms_of(exact, row.hypothesis)
+        best = self._with_known_terms(with_terms_of(exact, row.hypothesis))
+        joint = replace(best.joint, terms_path=exact.terms_path)
+        return replace(best, joint=joint)
+
+    def _with_known_terms(self, hypothesis):
+        """The joint fit of a hypothesis without superfluous terms."""
         family = JointFamily(self.exact.two_steps(hypothesis), hypothesis, self.context)
         kernels = compare_kernels(family)
         start = warm_start(kernels[0], family)
         joint = fit_jointly(family, *start[:3])
         joint = joint.with_residual_dispersion(self.criteria)
-        joint = replace(joint, terms_path=exact.terms_path)
         return Selection(joint, None, start.error, kernels)
 
     def _joint_system(self):

@@ -36,6 +36,8 @@ class Selection:
     alternative : Fit or None. Of another hypothesis, which predicts about as well; of
         exact states, where noise of the equation is given that keeps none.
     integrated : Fit or None. Exact states whose terms a joint fit has.
+    terms_from : Selection or None. That of these exact states, where nothing but what
+        states are asked to be keeps the fit from having them.
     """
 
     joint: object = None
@@ -47,6 +49,7 @@ class Selection:
     criteria: Criteria = field(default_factory=Criteria)
     alternative: object = None
     integrated: object = None
+    terms_from: object = None
 
     @property
     def best(self):
@@ -246,6 +249,21 @@ class Selection:
         difference = rms(equation.unknown_part(S) - rival.unknown_part(S))
         part = difference / (rms(equation.unknown_part(S)) or 1.0)
         return part if part > self.criteria.disagree else 0.0
+
+    @property
+    def bent(self):
+        """By how much P differs from that of the exact states which gave its terms.
+
+        Relative to the size of P where states are; 0 if it is not more than the
+        criterion says.
+        """
+        if self.terms_from is None:
+            return 0.0
+        part = _difference(self.terms_from.best.learned.equations, self.best.learned)
+        noisy, criteria = sees_noise(self.best.two_step), self.criteria
+        return (
+            part if part > (criteria.bent if noisy else criteria.bent_if_exact) else 0.0
+        )
 
     @property
     def other_kind(self):

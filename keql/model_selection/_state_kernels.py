@@ -258,8 +258,12 @@ def most_parsimonious(candidates, criteria):
 
 
 def _fit_kernel(family, kernel, values, comparison):
-    """A candidate: the joint problem with a kernel, solved roughly."""
-    _, problem, start = family.at(kernel, values)
+    """A candidate: the joint problem with a kernel, solved roughly.
+
+    From the given values of states, or from those that the search knows to be near.
+    """
+    near = family.context.near
+    _, problem, start = family.at(kernel, values if near is None else near)
     damping = comparison.damping * problem.evaluate(start).loss
     control = Damping(damping, comparison.tol)
     result = minimise_joint(problem, start, control, max_iter=comparison.max_iter)

@@ -1,11 +1,14 @@
 """The reduced method: states in the span of few kernel functions."""
 
+import warnings
+
 import numpy as np
 import pytest
 from known_equations import cole_hopf, points_of_cole_hopf
+from scipy import special
 from sklearn.exceptions import ConvergenceWarning
 
-from keql import IdentifiabilityWarning, ReducedOneStepKEqL, TwoStepKEqL
+from keql import IdentifiabilityWarning, OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 from keql._joint.assembly import state_kernels
 from keql.datasets import make_darcy
 from keql.kernels import RBF, Polynomial
@@ -115,3 +118,130 @@ def test_states_stay_in_the_span_where_exact_ones_exist():
     np.testing.assert_allclose(inside, values, atol=1e-6)
     reasons = dict(model.fit_report_.not_tried)
     assert any("span of kernel functions" in reason for reason in reasons.values())
+
+
+# --- terms: those of states that obey the equation exactly ---------------------------
+
+TIMES = np.linspace(0, 8, 30)[:, None]
+GROWTH = {"operators": ("u",), "known_part": "u_t", "variables": ("t",)}
+
+
+def gompertz(t):
+    """The solution of u_t = -0.8 u log(u / 3) from u = 0.1."""
+    return 3 * (0.1 / 3) ** np.exp(-0.8 * t)
+
+
+def noisy_gompertz():
+    """Its values at TIMES, with noise of 2 % of their standard deviation."""
+    y = gompertz(TIMES[:, 0])
+    noise = np.random.default_rng((0, 77)).standard_normal(len(y))
+    return y + 0.02 * np.std(y) * noise
+
+
+def error_of_growth(equation):
+    """Relative error of P where the true state is."""
+    t = np.linspace(0, 8, 200)
+    u = gompertz(t)
+    P, known = 0.8 * u * np.log(u / 3), np.column_stack([t, u])
+    return np.linalg.norm(equation.unknown_part(known) - P) / np.linalg.norm(P)
+
+
+def test_terms_of_noisy_data_are_those_of_exact_states():
+    """With terms of its own the equation was wrong by 10 %, and nothing said so."""
+    y, messages, models = noisy_gompertz(), [], []
+    for kind in (OneStepKEqL, ReducedOneStepKEqL):
+        with pytest.warns(IdentifiabilityWarning, match="terms from others") as caught:
+            models.append(kind(**GROWTH).fit(TIMES, y))
+        messages.append(str(caught[0].message).partition(" found that ")[2])
+    exact, reduced = models
+    assert messages[0] == messages[1]
+    assert error_of_growth(reduced.equation_) < 0.02
+    assert reduced.equation_.terms().keys() == exact.equation_.terms().keys()
+    projected = reduced.states_[0].kernel
+    assert len(projected.points) == len(reduced.collocation_points_[0])
+    np.testing.assert_allclose(
+        reduced.predict(TIMES), gompertz(TIMES[:, 0]), atol=0.01 * np.std(y)
+    )
+
+
+def test_states_start_from_exact_ones():
+    """From two steps, states of thirty noisy values end in another minimum.
+
+    With the right terms, and errors of 70 %. The period is 7.4163.
+    """
+    t = np.linspace(0, 15, 30)[:, None]
+    y = cubic_oscillation(t[:, 0])
+    y = y + 0.02 * np.std(y) * np.random.default_rng(0).standard_normal(30)
+    problem = {"operators": ("u", "u_t"), "known_part": "u_tt", "variables": ("t",)}
+    model = ReducedOneStepKEqL(**problem).fit(t, y)
+    assert model.equation_.terms().keys() == {"u^3"}
+    assert model.equation_.terms()["u^3"] == pytest.approx(-1, abs=0.02)
+    fine = np.linspace(0, 15, 200)[:, None]
+    np.testing.assert_allclose(
+        model.predict(fine), cubic_oscillation(fine[:, 0]), atol=0.02
+    )
+
+
+def cubic_oscillation(t):
+    """The solution of u_tt = -u^3 from u = 1, u_t = 0: cn(t; 1/2)."""
+    return special.ellipj(t, 0.5)[1]
+
+
+def test_terms_beside_a_given_state_kernel():
+    """Coefficients are those of states with that kernel, which bend if it is narrow."""
+    y = noisy_gompertz()
+    model = ReducedOneStepKEqL(**GROWTH, state_kernel=RBF(1.0))
+    with pytest.warns(IdentifiabilityWarning, match="differs by .* where states are"):
+        model.fit(TIMES, y)
+    [name] = model.equation_.terms()
+    assert name.startswith("u log")
+
+
+def test_an_equation_of_poor_exact_states_is_told(monkeypatch):
+    """Where these do not convince, terms are chosen at collocation points."""
+    reduced = "keql.model_selection._beside._reduced"
+    monkeypatch.setattr(f"{reduced}.predicts_within_noise", lambda *_: False)
+    monkeypatch.setattr(f"{reduced}.ExactSearch.in_doubt", lambda *_: True)
+    t = np.linspace(0, 3, 30)[:, None]
+    y = riccati(t[:, 0])
+    y = y + 0.02 * np.std(y) * np.random.default_rng((0, 77)).standard_normal(30)
+    with pytest.warns(IdentifiabilityWarning, match="with exact states predicts obs"):
+        ReducedOneStepKEqL(**GROWTH, n_terms=2).fit(t, y)
+
+
+def riccati(t):
+    """The solution of u_t = -2 t u + u^2 from u = 0.5."""
+    return np.exp(-(t**2)) / (2 - np.pi**0.5 / 2 * special.erf(t))
+
+
+def test_all_terms_are_kept_without_exact_states(monkeypatch):
+    """None are looked for: that is what costs time where functions are many."""
+    search = "keql.model_selection._beside._reduced.ExactSearch"
+    monkeypatch.setattr(search, lambda *_: pytest.fail("exact states are looked for"))
+    model = ReducedOneStepKEqL(**GROWTH, n_terms=None, equation_kernel=Polynomial(2))
+    model.fit(TIMES, 1 / (1 + 9 * np.exp(-TIMES[:, 0])))
+    assert model.equation_.terms().keys() == {"1", "u", "u^2"}
+
+
+def test_an_interrupted_search_for_terms_leaves_no_exact_states(monkeypatch):
+    """States are those of two steps: these are the best that is no exact one."""
+    from keql._evolution.trajectories import TrajectoryProblem
+
+    linearise, calls = TrajectoryProblem.linearise, []
+
+    def interrupted(problem, evaluation):
+        calls.append(problem)
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return linearise(problem, evaluation)
+
+    monkeypatch.setattr(TrajectoryProblem, "linearise", interrupted)
+    y = noisy_gompertz()
+    model, two = ReducedOneStepKEqL(**GROWTH), TwoStepKEqL(**GROWTH)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model.fit(TIMES, y)
+    assert not model.converged_ and len(calls) == 8
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentifiabilityWarning)
+        two.fit(TIMES, y)
+    np.testing.assert_allclose(model.predict(TIMES), two.predict(TIMES))

@@ -9,7 +9,7 @@ from keql import OneStepKEqL, ReducedOneStepKEqL
 from keql._joint.primal import PrimalModel, make_primal_blocks, span
 from keql._joint.problem import JointProblem
 from keql.datasets import make_burgers
-from keql.kernels import RBF, Constant, Matern, Polynomial
+from keql.kernels import RBF, Constant, Matern, Polynomial, ProjectedKernel
 from keql.operators import gram, parse_operator
 
 T = np.linspace(-1, 4, 40)[:, None]
@@ -58,6 +58,24 @@ def test_basis_spans_all_functionals_orthonormally():
         np.testing.assert_allclose(basis(functionals[1:2]), rows[30:60], atol=1e-4)
     assert rows.shape[1] == 90  # a rough kernel has full rank,
     assert span(RBF(0.3), functionals)[1].shape[1] < 25  # a smooth one has not
+
+
+def test_basis_of_few_kernel_functions_is_that_of_their_gram_matrix():
+    """Column by column, from the values of the functions, which are computed once."""
+    points, centres = (np.linspace(0, 1, n)[:, None] for n in (30, 7))
+    operators = [parse_operator(name, ("x",)) for name in ("u", "u_x", "u + u_xx")]
+    functionals = [(points, operator) for operator in operators]
+    kernel = ProjectedKernel(2.0 * Matern(0.3, nu=3.5), centres)
+    basis, rows = span(kernel, functionals, most_dense=0)
+    G = gram(kernel, functionals)
+    size = np.sqrt(np.diag(G))
+    np.testing.assert_allclose(
+        rows @ rows.T / size / size[:, None], G / size / size[:, None], atol=1e-12
+    )
+    assert rows.shape[1] == 7
+    np.testing.assert_allclose(basis(functionals), rows, atol=1e-6 * np.abs(rows).max())
+    _, dense = span(kernel, functionals)
+    np.testing.assert_allclose(rows, dense, atol=1e-8 * np.abs(dense).max())
 
 
 def test_functions_with_the_same_kernel_share_a_basis():

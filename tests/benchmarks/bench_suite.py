@@ -12,6 +12,12 @@ One call for each problem, nothing given but what describes it. A fit is
     python tests/benchmarks/bench_suite.py --families ode field --draws 2
     python tests/benchmarks/bench_suite.py --random 60 --families oscillator evolution
 
+--estimator says which learner is called: "one" (OneStepKEqL, the default), "two"
+(TwoStepKEqL) or "reduced" (ReducedOneStepKEqL); --n-terms all keeps all terms of its
+equation. --equations prints what was found, what is true, and all warnings.
+
+    python tests/benchmarks/bench_suite.py --families ode --estimator reduced
+
 With --choosing each fit is followed by one of the best hypothesis alone: the terms and
 functions that were chosen are given, all of which are kept. The last column is the time
 of the first over that of the second, and the last row its median over all problems.

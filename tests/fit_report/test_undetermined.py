@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
-from keql.fit_report import exhausted, related, travelling, undetermined, unresolved
+from keql.fit_report._undetermined import (
+    exhausted,
+    related,
+    travelling,
+    undetermined,
+    unresolved,
+)
 from keql.kernels import RBF, Polynomial
 
 T = np.linspace(0, 5, 26)[:, None]
