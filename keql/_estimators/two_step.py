@@ -244,7 +244,7 @@ class TwoStepKEqL(Learner):
         if learned.is_stopped:
             text = f"{type(self).__name__} was {INTERRUPTED}"
             warnings.warn(text, ConvergenceWarning, stacklevel=2)
-        if scales:
-            text = f"{type(self).__name__} found that {'; '.join(scales)}."
+        if doubts:
+            text = f"{type(self).__name__} found that {'; '.join(doubts)}."
             warnings.warn(text, IdentifiabilityWarning, stacklevel=2)
         return self
