@@ -1,6 +1,7 @@
 """Two-step kernel equation learning: the states first, then the equations."""
 
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 from sklearn.exceptions import ConvergenceWarning
@@ -11,10 +12,8 @@ from keql._estimators.progress import Progress
 from keql._regression.errors_of_states import with_errors_of_states
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
-    SearchSummary,
     describe_fit,
-    doubts_of_two_steps,
-    pulled_to_zero,
+    summary_of_two_steps,
 )
 
 INTERRUPTED = (
@@ -232,19 +231,18 @@ class TwoStepKEqL(Learner):
             given = X, y, sample_weight, self.n_restarts, progress
             learned = self._learn_in_two_steps(*given)
             learned, errors = with_errors_of_states(learned)
-            scales = pulled_to_zero(self._hypothesis, learned)
-            doubts = scales + doubts_of_two_steps(self._hypothesis, learned, errors)
+            summary = summary_of_two_steps(self._hypothesis, learned, errors)
             for equation in learned.equations:
-                equation.in_doubt = bool(doubts)
+                equation.in_doubt = bool(summary.doubts)
             self._store(learned)
             stopped = (INTERRUPTED,) if learned.is_stopped else ()
-            summary = SearchSummary(doubts=(*stopped, *doubts))
-            self.fit_report_ = describe_fit(self, learned, summary)
-            progress.done(self.equation_)
+            told = replace(summary, doubts=(*stopped, *summary.doubts))
+            self.fit_report_ = describe_fit(self, learned, told)
+            progress.done(self.equation_, summary.doubts)
         if learned.is_stopped:
             text = f"{type(self).__name__} was {INTERRUPTED}"
             warnings.warn(text, ConvergenceWarning, stacklevel=2)
-        if doubts:
-            text = f"{type(self).__name__} found that {'; '.join(doubts)}."
+        if summary.doubts:
+            text = f"{type(self).__name__} found that {'; '.join(summary.doubts)}."
             warnings.warn(text, IdentifiabilityWarning, stacklevel=2)
         return self

@@ -9,7 +9,7 @@ from keql.fit_report._describe import (
 from keql.fit_report._given import pulled, pulled_to_zero
 from keql.fit_report._report import FitReport, multiple, percent
 from keql.fit_report._rivals import rivals_in_words, wider_rivals_in_words
-from keql.fit_report._two_steps import doubts_of_two_steps
+from keql.fit_report._two_steps import summary_of_two_steps
 from keql.fit_report._undetermined import (
     coarse,
     energies,

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from keql._numerics.linalg import rms
-from keql.fit_report._describe import residuals_of_equations
+from keql.fit_report._describe import SearchSummary, examine
+from keql.fit_report._given import pulled_to_zero
+from keql.fit_report._identify import dependent_terms
 from keql.fit_report._report import ReportCriteria, percent
 from keql.fit_report._undetermined import travelling, undetermined
 
@@ -32,22 +34,30 @@ class TwoStepCriteria:
     mostly_noise: float = 0.5
 
 
-def doubts_of_two_steps(hypothesis, learned, errors, criteria=None):
-    """Why the equations of two steps may be others, sentences of the report.
+def summary_of_two_steps(hypothesis, learned, errors, criteria=None):
+    """A SearchSummary with what the equations of two steps leave open.
 
     The Hypothesis is what the user says, the LearnedModel has weights that are as
     uncertain as its states make them, and `errors` has, for each equation, the root
     mean square of the errors of its residual that are due to those of the states, in
     units of the forcing.
     """
-    if learned.setup is None:
-        return []
-    criteria = criteria or TwoStepCriteria()
-    doubts = _mostly_noise(learned, criteria.mostly_noise)
-    doubts += undetermined(learned, singly=True)
-    doubts += travelling(learned, criteria.unexplained)
-    residuals = residuals_of_equations(learned, False)
-    names = [terms.name for terms in learned.setup.equations]
+    examined, doubts = examine(learned), []
+    if learned.setup is not None:
+        criteria = criteria or TwoStepCriteria()
+        doubts += pulled_to_zero(hypothesis, learned)
+        doubts += _mostly_noise(learned, criteria.mostly_noise)
+        doubts += undetermined(learned, singly=True)
+        doubts += travelling(learned, criteria.unexplained)
+        residuals = examined.residuals
+        doubts += _of_residuals(hypothesis, learned, errors, residuals, criteria)
+        doubts += dependent_terms(examined.identifiability)
+    return SearchSummary(doubts=tuple(doubts), examined=examined)
+
+
+def _of_residuals(hypothesis, learned, errors, residuals, criteria):
+    """Sentences on residuals by their names, and on what errors make of equations."""
+    doubts, names = [], [terms.name for terms in learned.setup.equations]
     is_open = [hypothesis.of_equation(n).equation_noise is None for n in names]
     for (name, residual), free, equation, error in zip(
         residuals.items(), is_open, learned.equations, errors, strict=True
