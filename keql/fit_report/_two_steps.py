@@ -51,7 +51,7 @@ def summary_of_two_steps(hypothesis, learned, errors, criteria=None):
         doubts += travelling(learned, criteria.unexplained)
         residuals = examined.residuals
         doubts += _of_residuals(hypothesis, learned, errors, residuals, criteria)
-        doubts += dependent_terms(examined.identifiability)
+        doubts += _trade_offs(learned, examined.identifiability)
     return SearchSummary(doubts=tuple(doubts), examined=examined)
 
 
@@ -65,6 +65,17 @@ def _of_residuals(hypothesis, learned, errors, residuals, criteria):
         doubts += _unexplained(name, residual, error, criteria) if free else []
         doubts += _uncertain(name, residual.size, equation, criteria)
     return doubts
+
+
+def _trade_offs(learned, identifiability):
+    """Sentences on terms that the data do not tell apart.
+
+    Not of one state in time: every oscillator without friction has an energy, of which
+    an orbit shows a single value. The report tells of its terms all the same.
+    """
+    if len(learned.variables) == len(learned.observations.states) == 1:
+        return []
+    return dependent_terms(identifiability)
 
 
 def _mostly_noise(learned, most):
