@@ -18,7 +18,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from keql import KernelPDESolver, OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
+from keql import (
+    IdentifiabilityWarning,
+    KernelPDESolver,
+    OneStepKEqL,
+    ReducedOneStepKEqL,
+    TwoStepKEqL,
+)
 from keql.kernels import RBF, Constant, Polynomial
 from keql.model_selection import FunctionKFold
 
@@ -257,7 +263,7 @@ def test_round_trip_to_another_process(tmp_path):
 
 def weighted_search(method, folds):
     """A search whose data are wrong where weights are small."""
-    model = make(method, observation_noise=1e-3)
+    model = make(method, operators=("u_xx",), observation_noise=1e-4)
     grid = {"state_kernel__length_scale": [0.7, 1.5]}
     return GridSearchCV(model, grid, cv=folds, error_score="raise")
 
@@ -273,7 +279,8 @@ def test_weights_in_a_search_with_and_without_routing(method):
         search.estimator.set_fit_request(sample_weight=True)
         search.estimator.set_score_request(sample_weight=True)
         routed = search.fit(POINTS, wrong, sample_weight=weights)
-    plain = make(TwoStepKEqL, observation_noise=1e-3).fit(POINTS, wrong)
+    with pytest.warns(IdentifiabilityWarning, match="is not determined"):
+        plain = make(TwoStepKEqL, observation_noise=1e-3).fit(POINTS, wrong)
     assert direct.best_score_ > 0.99
     np.testing.assert_array_equal(
         routed.cv_results_["mean_test_score"], direct.cv_results_["mean_test_score"]

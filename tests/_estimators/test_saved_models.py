@@ -15,7 +15,10 @@ SIZES = (48, 96)  # observations of the two fits whose saved sizes are compared
 LARGE = 400  # observations, and a thousand collocation points, of less than 1 MB
 KERNEL = Matern([0.8, 0.4], "fixed", nu=3.5)
 FITS = {
-    "two-step": (TwoStepKEqL, {}),
+    "two-step": (
+        TwoStepKEqL,
+        {"equation_kernel": Polynomial(1), "observation_noise": 1e-6},
+    ),
     "dual": (OneStepKEqL, {"solver": "dual"}),
     "primal": (OneStepKEqL, {"solver": "primal", "state_kernel": RBF([0.8, 0.4])}),
     "inducing": (OneStepKEqL, {"solver": "dual", "equation_kernel": RBF(2.0)}),

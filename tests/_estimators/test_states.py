@@ -172,7 +172,7 @@ def test_rows_may_hold_values_of_operators(method):
 
 def test_inputs_in_all_their_forms():
     """u' = c u with one number c for each function."""
-    rates = {0: -0.5, 1: 0.25}
+    rates = {0: -0.5, 1: 0.25, 2: 0.1}
     X = np.vstack([np.column_stack([T, np.full(40, m)]) for m in rates])
     c = np.array([rates[m] for m in X[:, 1]])
     y = np.exp(c * X[:, 0])
@@ -180,8 +180,8 @@ def test_inputs_in_all_their_forms():
     settings |= {"equation_kernel": Polynomial(2), "collocation_points": 40}
     forms = [
         rates,
-        {0: lambda x: np.full(len(x), -0.5), 1: 0.25},
-        {0: ([0.0, 6.0], [-0.5, -0.5]), 1: 0.25},
+        {0: lambda x: np.full(len(x), -0.5), 1: 0.25, 2: 0.1},
+        {0: ([0.0, 6.0], [-0.5, -0.5]), 1: 0.25, 2: 0.1},
     ]
     terms = []
     for given in forms:

@@ -189,7 +189,7 @@ def test_fields_of_first_order_are_integrated_on_rings():
 
 
 def test_states_and_kernels_repeat_themselves():
-    X, y = observe(heat, 40)
+    X, y = observe(heat, 150)
     model = TwoStepKEqL(("u_xx",), "u_t", variables=TX, periods={"x": 1.0}).fit(X, y)
     around = X + [0.0, 3.0]
     for operator in ("u", "u_xx"):
