@@ -47,7 +47,7 @@ def summary_of_two_steps(hypothesis, learned, errors, criteria=None):
         criteria = criteria or TwoStepCriteria()
         doubts += pulled_to_zero(hypothesis, learned)
         doubts += _mostly_noise(learned, criteria.mostly_noise)
-        doubts += undetermined(learned, singly=True)
+        doubts += undetermined(learned, in_two_steps=True)
         doubts += travelling(learned, criteria.unexplained)
         residuals = examined.residuals
         doubts += _of_residuals(hypothesis, learned, errors, residuals, criteria)
@@ -62,7 +62,8 @@ def _of_residuals(hypothesis, learned, errors, residuals, criteria):
     for (name, residual), free, equation, error in zip(
         residuals.items(), is_open, learned.equations, errors, strict=True
     ):
-        doubts += _unexplained(name, residual, error, criteria) if free else []
+        noise = 0.0 if free else residual.noise
+        doubts += _unexplained(name, residual, error, noise, criteria)
         doubts += _uncertain(name, residual.size, equation, criteria)
     return doubts
 
@@ -94,10 +95,14 @@ def _mostly_noise(learned, most):
     return doubts
 
 
-def _unexplained(name, residual, error, criteria):
-    """A sentence if the residual is larger than errors of the states make it."""
+def _unexplained(name, residual, error, noise, criteria):
+    """A sentence if the residual is larger than errors of the states make it.
+
+    And than the level of the `noise` that is given, 0 if none is, which is believed.
+    """
     part, error = residual.rms / residual.size, error / residual.size
     least = min(criteria.above_errors * error, ReportCriteria.large_part)
+    least = max(least, criteria.above_errors * noise / residual.size)
     if part <= max(criteria.unexplained, least):
         return []
     return [

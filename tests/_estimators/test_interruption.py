@@ -299,7 +299,7 @@ def test_a_second_interruption_stops_at_once(monkeypatch):
 
     cholesky = state_prior.cholesky
     monkeypatch.setattr(state_prior, "cholesky", interrupted)
-    model = TwoStepKEqL(*PAIR, variables=("t",), states=("u", "v"))
+    model = ONLY_STATES(states=("u", "v"))
     with pytest.raises(KeyboardInterrupt):
         model.fit(T, np.column_stack([Y, 2 * Y]))
     assert len(calls) == 6 and fitted_attributes(model) == {}

@@ -61,7 +61,7 @@ def test_names_are_of_any_alphabet():
 
 def test_years_are_told_apart():
     years = pd.DataFrame({"year": np.arange(1900, 1930)})
-    model = oscillator(variables=None, known_part="u_year_year", n_inducing=20)
+    model = oscillator(variables=None, known_part="u_yearyear", n_inducing=20)
     rows = model.fit(years, Y).fit_report_.sections()["Data"]
     assert dict((name, value) for name, value, _ in rows)["year"] == "1900 to 1929"
     rows = model.fit(years * 60 + 1.7e9, Y).fit_report_.sections()["Data"]

@@ -35,7 +35,7 @@ def test_search_over_several_functions(column):
     }
     search = GridSearchCV(
         model,
-        {"state_kernel__length_scale": [0.4, 1.0]},
+        {"state_kernel__length_scale": [0.01, 1.0]},
         scoring=scoring,
         refit="state",
         cv=KFold(4, shuffle=True, random_state=0),
