@@ -62,8 +62,7 @@ def _of_residuals(hypothesis, learned, errors, residuals, criteria):
     for (name, residual), free, equation, error in zip(
         residuals.items(), is_open, learned.equations, errors, strict=True
     ):
-        noise = 0.0 if free else residual.noise
-        doubts += _unexplained(name, residual, error, noise, criteria)
+        doubts += _unexplained(name, residual, error, free, criteria)
         doubts += _uncertain(name, residual.size, equation, criteria)
     return doubts
 
@@ -95,21 +94,28 @@ def _mostly_noise(learned, most):
     return doubts
 
 
-def _unexplained(name, residual, error, noise, criteria):
+def _unexplained(name, residual, error, free, criteria):
     """A sentence if the residual is larger than errors of the states make it.
 
-    And than the level of the `noise` that is given, 0 if none is, which is believed.
+    A noise level that is given is believed: only a large part above it is told.
     """
     part, error = residual.rms / residual.size, error / residual.size
-    least = min(criteria.above_errors * error, ReportCriteria.large_part)
-    least = max(least, criteria.above_errors * noise / residual.size)
-    if part <= max(criteria.unexplained, least):
+    large = ReportCriteria.large_part
+    most = max(criteria.unexplained, min(criteria.above_errors * error, large))
+    if not free:
+        most = max(criteria.above_errors * residual.noise / residual.size, large)
+    if part <= most:
         return []
+    told = f"the {name} leaves {percent(part, 1.0)} of its terms unexplained, of which "
+    told += f"errors of the states would make {percent(error, 1.0)}: "
+    if part <= criteria.above_errors * error:
+        return [
+            f"{told}derivatives are poorly known. Observe more often or with less "
+            "noise, or use OneStepKEqL, where the equation helps to find the states"
+        ]
     return [
-        f"the {name} leaves {percent(part, 1.0)} of its terms unexplained, of which "
-        f"errors of the states would make {percent(error, 1.0)}: operators or terms "
-        "are missing. Try more operators, an equation_kernel of a higher degree or "
-        "another form, or OneStepKEqL, which compares them"
+        f"{told}operators or terms are missing. Try more operators, an equation_kernel "
+        "of a higher degree or another form, or OneStepKEqL, which compares them"
     ]
 
 

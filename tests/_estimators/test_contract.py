@@ -286,7 +286,7 @@ def test_weights_in_a_search_with_and_without_routing(method):
         search.estimator.set_fit_request(sample_weight=True)
         search.estimator.set_score_request(sample_weight=True)
         routed = search.fit(POINTS, wrong, sample_weight=weights)
-    with pytest.warns(IdentifiabilityWarning, match="is not determined"):
+    with pytest.warns(IdentifiabilityWarning, match="% of its terms unexplained"):
         plain = make(TwoStepKEqL, observation_noise=1e-3).fit(POINTS, wrong)
     assert direct.best_score_ > 0.99
     np.testing.assert_array_equal(

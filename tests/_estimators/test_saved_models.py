@@ -55,7 +55,7 @@ def fit(name, n):
     y = np.exp(-0.2 * X[:, 0]) * (np.sin(3 * along) + np.cos(7 * along))
     model = Estimator(**settings | changes)
     if Estimator is TwoStepKEqL:  # the waves are too short for its observations
-        with pytest.warns(IdentifiabilityWarning, match="is not determined"):
+        with pytest.warns(IdentifiabilityWarning, match="trade off"):
             return model.fit(X, y), inner[:20]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -140,16 +140,16 @@ def test_the_tag_of_several_outputs():
 
 
 def test_kernels_of_states_may_be_used_again():
-    spiral = CIRCLE * np.exp(-0.2 * T)
-    first = TwoStepKEqL(**ROTATION, variables=("t",)).fit(T, spiral)
+    only_states = {"states": ("x", "y"), "variables": ("t",)}
+    first = TwoStepKEqL(**only_states).fit(T, CIRCLE)
     kernel = first.state_kernel_
-    again = TwoStepKEqL(**ROTATION, variables=("t",), state_kernel=kernel)
-    assert again.fit(T, spiral).state_kernel_.kernels == kernel.kernels
+    again = TwoStepKEqL(**only_states, state_kernel=kernel)
+    assert again.fit(T, CIRCLE).state_kernel_.kernels == kernel.kernels
     other = {"x": kernel.kernels["x"], "y": RBF(2.0, "fixed")}
-    found = again.set_params(state_kernel=other).fit(T, spiral).state_kernel_
+    found = again.set_params(state_kernel=other).fit(T, CIRCLE).state_kernel_
     assert found.kernels == other
     only = {"y": RBF(2.0, "fixed")}  # the other one is chosen
-    model = again.set_params(state_kernel=only).fit(T, spiral)
+    model = again.set_params(state_kernel=only).fit(T, CIRCLE)
     found = model.state_kernel_
     assert "given for y" in str(model.fit_report_)
     assert found.kernels["y"] == only["y"] and found.kernels["x"] == kernel.kernels["x"]

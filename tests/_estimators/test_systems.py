@@ -133,7 +133,7 @@ def product(name):
 def test_states_in_another_order_and_in_other_units(method, n_terms):
     sizes = {"x": 1e3, "y": 1e-3}
     settings = {} if n_terms is None else {"n_terms": n_terms}
-    times = np.linspace(0, 24, 49)
+    times = np.linspace(0, 24, 73)
     cycles = integrate(hunt, (10.0, 5.0), times)
     first = method(**PAIR, **settings).fit(column(times), cycles)
     turned = {"operators": ("y", "x"), "known_part": ("y_t", "x_t")}
@@ -505,7 +505,12 @@ def test_shapes_pipelines_and_copies(method):
     model = hunters(method).set_params(prey__kernel=Polynomial(2))
     table = pd.DataFrame(with_gaps(HUNTED), columns=["prey", "predator"])
     assert clone(model).get_params()["prey__kernel__degree"] == 2
-    pipeline = make_pipeline(FunctionTransformer(), model).fit(column(SHORT), table)
+    pipeline = make_pipeline(FunctionTransformer(), model)
+    told = pytest.warns(IdentifiabilityWarning, match="predator is uncertain by")
+    with (
+        told if method is TwoStepKEqL else nullcontext()
+    ):  # of gaps that it cannot fill
+        pipeline.fit(column(SHORT), table)
     fitted, X = pipeline[-1], column(np.linspace(0, 12, 7))
     values, std = fitted.predict(X, return_std=True)
     assert values.shape == std.shape == (7, 2)

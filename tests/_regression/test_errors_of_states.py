@@ -52,7 +52,7 @@ def test_covariances_of_sums_are_those_of_gaussian_processes():
 
 def test_the_covariance_of_the_weights():
     """That of the regression, and what errors of the residual make of the weights."""
-    with pytest.warns(IdentifiabilityWarning, match="is not determined"):
+    with pytest.warns(IdentifiabilityWarning, match="% of its terms unexplained"):
         model = TwoStepKEqL(**SETTINGS, equation_noise=0.05).fit(T, drawn(0))
     equation, state = model.equation_, model.states_[0]
     S = equation.training_features

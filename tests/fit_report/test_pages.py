@@ -92,7 +92,7 @@ def test_the_error_is_that_of_the_fit_in_the_end(model):
 def test_errors_of_an_early_stage_are_called_so():
     """Kernels are compared before the search ends; the report says both errors."""
     rng = np.random.default_rng(1)
-    X, kernel = rng.uniform(size=(30, 2)), RBF([0.5, 0.5], "fixed")
+    X, kernel = rng.uniform(size=(30, 2)), RBF([1.0, 0.7], "fixed")
     y = np.exp(-X[:, 0]) * np.sin(3 * X[:, 1])
     given = {"collocation_points": 40, "variables": ("t", "x"), "n_restarts": 0}
     model = OneStepKEqL(("u", "u_x"), "u_t", equation_kernel=Polynomial(1), **given)
