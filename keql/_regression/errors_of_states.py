@@ -9,6 +9,7 @@ are, to first order.
 
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -45,12 +46,22 @@ class SmallResiduals:
     chance: float = 0.05
 
 
+class ErrorsOfStates(NamedTuple):
+    """What errors of the states make of an equation.
+
+    The root mean square `size` of the errors of its residual, in units of the forcing,
+    and the `part` of the standard deviations of the states that the residual allows.
+    """
+
+    size: float
+    part: float
+
+
 def with_errors_of_states(learned, sampled=None):
     """A two-step LearnedModel whose weights are as uncertain as its states make them.
 
-    The SampledRows stand for all; None: their defaults. Returns it, and for each
-    equation the root mean square of the errors of its residual that are due to those of
-    the states, in units of the forcing.
+    The SampledRows stand for all; None: their defaults. Returns it, and the
+    ErrorsOfStates of each equation.
     """
     sampled, found, sizes = sampled or SampledRows(), [], []
     for e, equation in enumerate(learned.equations):
@@ -58,7 +69,8 @@ def with_errors_of_states(learned, sampled=None):
         moves = _moves_of_weights(learned, e, errors)
         part = 1.0 if moves is None else largest_part(learned, e, errors, moves)
         variances = [np.sum(root**2, axis=1) for *_, root in errors]
-        sizes.append(part * rms(np.sqrt(np.concatenate(variances))))
+        size = part * rms(np.sqrt(np.concatenate(variances)))
+        sizes.append(ErrorsOfStates(size, part))
         if moves is not None:
             each = len(learned.states) / len(errors)
             equation = _widened(equation, part * each**0.5 * np.hstack(moves))

@@ -157,11 +157,14 @@ class ExaminedEquations(NamedTuple):
     identifiability: object
 
 
-def examine(learned, is_exact=False):
-    """The ExaminedEquations of a LearnedModel, whose states may be exact."""
+def examine(learned, is_exact=False, parts=None):
+    """The ExaminedEquations of a LearnedModel, whose states may be exact.
+
+    The `parts` are as of :func:`identify_terms`.
+    """
     if learned.setup is None:
         return ExaminedEquations({}, None)
-    terms = identify_terms(learned, is_exact, ReportCriteria())
+    terms = identify_terms(learned, is_exact, ReportCriteria(), parts)
     return ExaminedEquations(residuals_of_equations(learned, is_exact), terms)
 
 

@@ -38,11 +38,11 @@ def summary_of_two_steps(hypothesis, learned, errors, criteria=None):
     """A SearchSummary with what the equations of two steps leave open.
 
     The Hypothesis is what the user says, the LearnedModel has weights that are as
-    uncertain as its states make them, and `errors` has, for each equation, the root
-    mean square of the errors of its residual that are due to those of the states, in
-    units of the forcing.
+    uncertain as its states make them, and `errors` are the ErrorsOfStates of each of
+    its equations.
     """
-    examined, doubts = examine(learned), []
+    examined = examine(learned, parts=[each.part for each in errors])
+    doubts = []
     if learned.setup is not None:
         criteria = criteria or TwoStepCriteria()
         doubts += pulled_to_zero(hypothesis, learned)
@@ -62,7 +62,7 @@ def _of_residuals(hypothesis, learned, errors, residuals, criteria):
     for (name, residual), free, equation, error in zip(
         residuals.items(), is_open, learned.equations, errors, strict=True
     ):
-        doubts += _unexplained(name, residual, error, free, criteria)
+        doubts += _unexplained(name, residual, error.size, free, criteria)
         doubts += _uncertain(name, residual.size, equation, criteria)
     return doubts
 

@@ -1,7 +1,5 @@
 """Predictions outside of the data warn, and forecasts do not."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
