@@ -158,8 +158,9 @@ class TwoStepKEqL(Learner):
     what :meth:`keql.LearnedEquation.sparse` leaves out: errors of the residual at
     collocation points are those of one smooth function, whose covariance the posterior
     of the states tells (Fuller, Measurement Error Models, Wiley, 1987). Where P is
-    uncertain by 3 % of its size, or a part of it is not explained, the report says so,
-    and `equation_` is marked as in doubt.
+    uncertain by 3 % of its size, or a part of it is not explained, a
+    :class:`keql.IdentifiabilityWarning` and the report say so, and `equation_` is
+    marked as in doubt.
 
     References
     ----------
@@ -178,13 +179,13 @@ class TwoStepKEqL(Learner):
 
     A system of two states, of which the first is not measured everywhere:
 
-    >>> y = np.column_stack([np.sin(2 * t), np.cos(2 * t)])
+    >>> y = np.exp(-0.1 * t) * np.column_stack([np.sin(2 * t), np.cos(2 * t)])
     >>> y[::3, 0] = np.nan
     >>> model = TwoStepKEqL(("u", "v"), ("u_t", "v_t"), variables=("t",))
     >>> model = model.set_params(states=("u", "v")).fit(t, y)
-    >>> print(model.equation_.sparse(n_terms=1))
-    u_t = 2.00 v
-    v_t = -2.00 u
+    >>> print(model.equation_.sparse(n_terms=2))
+    u_t = 2.00 v - 0.100 u
+    v_t = -2.00 u - 0.100 v
     """
 
     _imposes_equations = False

@@ -114,8 +114,9 @@ def _unexplained(name, residual, error, free, criteria):
             "noise, or use OneStepKEqL, where the equation helps to find the states"
         ]
     return [
-        f"{told}operators or terms are missing. Try more operators, an equation_kernel "
-        "of a higher degree or another form, or OneStepKEqL, which compares them"
+        f"{told}operators or terms are missing, or derivatives are worse than they "
+        "seem. Try more operators, an equation_kernel of a higher degree or another "
+        "form, or OneStepKEqL, which compares them"
     ]
 
 
