@@ -165,14 +165,6 @@ class Learner(BaseKEqL):
         ------
         ValueError
             If an argument is not as documented; the message names it.
-
-        Warns
-        -----
-        IdentifiabilityWarning
-            If the data do not tell the equation from others, or it does not explain
-            them; the message says what to change, and so does `fit_report_`.
-        ConvergenceWarning
-            If the fit was interrupted or has failed.
         """
         raise NotImplementedError
 

@@ -142,6 +142,15 @@ class TwoStepKEqL(Learner):
     n_features_in_, feature_names_in_ : int, ndarray of str
         Number of columns of `X`, and their names if it had any.
 
+    Warns
+    -----
+    IdentifiabilityWarning
+        If `fit` does not tell the equation from others: P or all coefficients are
+        uncertain, terms trade off, a part is not explained, observations are mostly
+        noise, or a state does not change in one direction. It says what to change.
+    ConvergenceWarning
+        If `fit` was interrupted.
+
     Notes
     -----
     Without a `state_kernel` a state is a priori an offset of the size of the mean, plus
