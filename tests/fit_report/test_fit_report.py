@@ -97,6 +97,15 @@ def test_an_orbit_on_a_circle_does_not_tell_squares_apart():
     assert model.fit(TIMES, damped).fit_report_.concerns == []
 
 
+def test_states_on_a_circle_do_not_tell_their_equations():
+    """Neither has anything but the other one; a spiral tells all terms."""
+    model = TwoStepKEqL(("u", "v"), ("u_t", "v_t"), variables="t", states=("u", "v"))
+    y = np.column_stack([np.sin(2 * TIMES), np.cos(2 * TIMES)])
+    with pytest.warns(IdentifiabilityWarning, match="1, v.2 and u.2 trade off"):
+        model.fit(TIMES, y)
+    assert model.fit(TIMES, np.exp(-0.1 * TIMES) * y).fit_report_.concerns == []
+
+
 def test_a_narrow_range_is_no_matter_of_units():
     """Temperatures about 300 are told apart if they are known well enough."""
     decay = 300 + 5 * np.exp(-TIMES[:, 0])
