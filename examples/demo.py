@@ -3,11 +3,11 @@
 The state solves u_t = 0.5 u u_x + 0.01 u_xx on the unit square of time and space, and
 is seen at 100 points of the boundary only: at the first and the last time and at both
 ends. The learners are told that u_t depends on u, u_x and u_xx, not how. The two-step
-method interpolates the observations first and cannot know what happens in between;
-the one-step method learns state and equation together, and keeps only those of the ten
-terms of degree two that the data call for. Nothing is tuned: kernels, noise levels and
-the number of terms are chosen by the fit. The equation that it learns is printed
-beside the true one, and the figure shows the truth, both learned states and
+method interpolates the observations first, cannot know what happens in between, and
+warns of that; the one-step method learns state and equation together, and keeps only
+those of the ten terms of degree two that the data call for. Nothing is tuned: kernels,
+noise levels and the number of terms are chosen by the fit. The equation that it learns
+is printed beside the true one, and the figure shows the truth, both learned states and
 the error of the better one.
 
     python examples/demo.py

@@ -5,6 +5,7 @@ import re
 import runpy
 import struct
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,9 @@ CLAIMS = {
     "tutorial_3_predict.py": r"relative error: \d\.\de-\d\d\n$",
     "tutorial_4_systems.py": r"dgut/dt \+ dblood/dt = -0\.3\d+\(\d+\) h\^-1 blood\n$",
 }
+
+# What a fit that is to be improved on warns of.
+WARNS = {"tutorial_1_equation.py": "TwoStepKEqL found .* of its terms unexplained"}
 
 
 def run(name, *arguments):
@@ -54,7 +58,8 @@ def test_coefficients_are_read():
 @pytest.mark.slow
 def test_demo(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    run("demo.py", "--output", tmp_path / "figures" / "demo.png")
+    with pytest.warns(IdentifiabilityWarning, match="TwoStepKEqL found"):
+        run("demo.py", "--output", tmp_path / "figures" / "demo.png")
     printed = capsys.readouterr().out
     true, learned = (
         coefficients(re.search(rf"{word} equation: +u_t = (.*)", printed)[1])
@@ -124,7 +129,8 @@ def numbers(pattern, printed):
 
 
 def test_burgers_boundary(show):
-    printed, figure = show("burgers_boundary.py")
+    with pytest.warns(IdentifiabilityWarning, match="derivatives are poorly known"):
+        printed, figure = show("burgers_boundary.py")
     two_step, one_step = numbers(r"state (\S+),", printed)
     assert two_step > 0.5 > 1e-3 > one_step
     learned = coefficients(re.findall(r"    u_t = (.*)", printed)[-1])
@@ -231,7 +237,10 @@ def test_there_are_four_tutorials():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TUTORIALS)
 def test_tutorials_run_from_top_to_bottom(name, show):
-    printed, _ = show(name)
+    words = WARNS.get(name)
+    told = pytest.warns(IdentifiabilityWarning, match=words) if words else nullcontext()
+    with told:
+        printed, _ = show(name)
     assert re.search(CLAIMS[name], printed)
 
 

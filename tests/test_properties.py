@@ -85,7 +85,7 @@ LABELS = st.lists(
 def of_two_functions(names, other_way):
     """Predictions of the second of two functions, and terms, with other labels."""
     order = [1, 0] if other_way else [0, 1]
-    curves = {0: Y, 1: 2 * Y - 1}
+    curves = {0: Y, 1: 2 * Y - 0.5}
     column = pd.Series([names[i] for i in order for _ in T], dtype=object)
     X = pd.DataFrame({"t": np.concatenate([T, T]), "rod": column})
     y = np.concatenate([curves[i] for i in order])

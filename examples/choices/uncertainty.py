@@ -61,7 +61,7 @@ problem = {
     "equation_kernel": Constant(1.0, "fixed") * Polynomial(3),
 }
 levels = {
-    "no equation in the gap (two-step)": TwoStepKEqL(**problem),
+    "no equation in the gap (two-step)": TwoStepKEqL(variables=("t",)),
     "exact states, the default": OneStepKEqL(**problem, n_terms=None),
     "equation noise 0.05": OneStepKEqL(**problem, n_terms=None, equation_noise=0.05),
 }

@@ -45,7 +45,8 @@ print(f"{len(data.X)} observations, {len(data.collocation_points)} collocation p
 # Both estimators take the same parameters. The kernel of the state says on which scale
 # it varies, that of the equation that it is a polynomial of degree two, and the noise
 # levels how exactly the observations and the equation are to be met. The two-step
-# method interpolates, differentiates and then looks for an equation. The one-step
+# method interpolates, differentiates and then looks for an equation; derivatives inside
+# are its own idea of a function, and it warns that they are poorly known. The one-step
 # method looks for the state and the equation at once, and for the terms that are
 # needed; states obey the equation exactly here, as its noise is small.
 

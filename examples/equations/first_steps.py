@@ -73,7 +73,7 @@ for name, value in model.equation_.terms().items():
 #
 # A fitted model predicts the state at any time. Interpolation of the 32 values alone,
 # which is the first of the two steps of :class:`keql.TwoStepKEqL`, cannot know what
-# happens between them.
+# happens between them: the fit warns that derivatives are poorly known.
 
 two_step = TwoStepKEqL(**problem, **settings).fit(data.X, data.y)
 for name, fitted in (("two-step", two_step), ("one-step", model)):

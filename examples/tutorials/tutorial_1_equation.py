@@ -79,10 +79,11 @@ print(two_step.equation_)
 
 # %%
 # By default :math:`P` is a polynomial of degree two, and these are all of its ten
-# terms, the largest on the data first. Is the equation right? One cannot tell from the
-# numbers: :math:`u_{xx}` is large where :math:`u` is small, so that coefficients
-# cannot be compared with each other. The table has for every term its
-# ``contribution``, the root mean square of the whole term over the data.
+# terms, the largest on the data first. Is the equation right? The fit warns that it
+# does not explain all of its own state. One cannot tell from the numbers:
+# :math:`u_{xx}` is large where :math:`u` is small, so that coefficients cannot be
+# compared with each other. The table has for every term its ``contribution``, the root
+# mean square of the whole term over the data.
 
 two_step.equation_.to_frame().head(4)
 

@@ -1,6 +1,7 @@
 """Two-step kernel equation learning: the states first, then the equations."""
 
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 from sklearn.exceptions import ConvergenceWarning
@@ -11,10 +12,8 @@ from keql._estimators.progress import Progress
 from keql._regression.errors_of_states import with_errors_of_states
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report import (
-    SearchSummary,
     describe_fit,
-    doubts_of_two_steps,
-    pulled_to_zero,
+    summary_of_two_steps,
 )
 
 INTERRUPTED = (
@@ -143,6 +142,15 @@ class TwoStepKEqL(Learner):
     n_features_in_, feature_names_in_ : int, ndarray of str
         Number of columns of `X`, and their names if it had any.
 
+    Warns
+    -----
+    IdentifiabilityWarning
+        If `fit` does not tell the equation from others: P or all coefficients are
+        uncertain, terms trade off, a part is not explained, observations are mostly
+        noise, or a state does not change in one direction. It says what to change.
+    ConvergenceWarning
+        If `fit` was interrupted.
+
     Notes
     -----
     Without a `state_kernel` a state is a priori an offset of the size of the mean, plus
@@ -159,8 +167,9 @@ class TwoStepKEqL(Learner):
     what :meth:`keql.LearnedEquation.sparse` leaves out: errors of the residual at
     collocation points are those of one smooth function, whose covariance the posterior
     of the states tells (Fuller, Measurement Error Models, Wiley, 1987). Where P is
-    uncertain by 3 % of its size, or a part of it is not explained, the report says so,
-    and `equation_` is marked as in doubt.
+    uncertain by 3 % of its size, or a part of it is not explained, a
+    :class:`keql.IdentifiabilityWarning` and the report say so, and `equation_` is
+    marked as in doubt.
 
     References
     ----------
@@ -179,13 +188,13 @@ class TwoStepKEqL(Learner):
 
     A system of two states, of which the first is not measured everywhere:
 
-    >>> y = np.column_stack([np.sin(2 * t), np.cos(2 * t)])
+    >>> y = np.exp(-0.1 * t) * np.column_stack([np.sin(2 * t), np.cos(2 * t)])
     >>> y[::3, 0] = np.nan
     >>> model = TwoStepKEqL(("u", "v"), ("u_t", "v_t"), variables=("t",))
     >>> model = model.set_params(states=("u", "v")).fit(t, y)
-    >>> print(model.equation_.sparse(n_terms=1))
-    u_t = 2.00 v
-    v_t = -2.00 u
+    >>> print(model.equation_.sparse(n_terms=2))
+    u_t = 2.00 v - 0.100 u
+    v_t = -2.00 u - 0.100 v
     """
 
     _imposes_equations = False
@@ -232,19 +241,18 @@ class TwoStepKEqL(Learner):
             given = X, y, sample_weight, self.n_restarts, progress
             learned = self._learn_in_two_steps(*given)
             learned, errors = with_errors_of_states(learned)
-            scales = pulled_to_zero(self._hypothesis, learned)
-            doubts = scales + doubts_of_two_steps(self._hypothesis, learned, errors)
+            summary = summary_of_two_steps(self._hypothesis, learned, errors)
             for equation in learned.equations:
-                equation.in_doubt = bool(doubts)
+                equation.in_doubt = bool(summary.doubts)
             self._store(learned)
             stopped = (INTERRUPTED,) if learned.is_stopped else ()
-            summary = SearchSummary(doubts=(*stopped, *doubts))
-            self.fit_report_ = describe_fit(self, learned, summary)
-            progress.done(self.equation_)
+            told = replace(summary, doubts=(*stopped, *summary.doubts))
+            self.fit_report_ = describe_fit(self, learned, told)
+            progress.done(self.equation_, summary.doubts)
         if learned.is_stopped:
             text = f"{type(self).__name__} was {INTERRUPTED}"
             warnings.warn(text, ConvergenceWarning, stacklevel=2)
-        if scales:
-            text = f"{type(self).__name__} found that {'; '.join(scales)}."
+        if summary.doubts:
+            text = f"{type(self).__name__} found that {'; '.join(summary.doubts)}."
             warnings.warn(text, IdentifiabilityWarning, stacklevel=2)
         return self

@@ -80,7 +80,7 @@ class LearnedEquation(ReadableEquation):
     --------
     >>> from keql import TwoStepKEqL
     >>> from keql.datasets import make_burgers
-    >>> data = make_burgers(400, random_state=0)
+    >>> data = make_burgers(400, initial_condition="published", random_state=0)
     >>> model = TwoStepKEqL(**data.problem).fit(data.X, data.y)
     >>> equation = model.equation_
     >>> equation.feature_names

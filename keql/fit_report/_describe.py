@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from itertools import compress
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,7 +55,8 @@ class SearchSummary:
     `criteria`, and those `not_tried` have a sentence that says why. The `doubts` are
     sentences on why the equations of the fit may be others; None: they are looked for
     when the report is made, and what else is of concern, such as given kernels that are
-    too small, is told with them.
+    too small, is told with them. `examined` are the ExaminedEquations; None: they are
+    examined for the report.
     """
 
     alternatives: tuple = ()
@@ -71,6 +73,7 @@ class SearchSummary:
     doubts: tuple | None = None
     concerns: tuple = ()
     criteria: dict = field(default_factory=dict)
+    examined: object = None
 
 
 def describe_fit(model, learned, search=None):
@@ -82,18 +85,17 @@ def describe_fit(model, learned, search=None):
     """
     search, setup = search or SearchSummary(), learned.setup
     criteria, units = ReportCriteria(), ReportUnits(model, learned)
-    data, is_exact = learned.observations.functions, search.exact_error is not None
+    examined = search.examined or examine(learned, search.exact_error is not None)
+    data = learned.observations.functions
     title = f"{type(model).__name__}, {_number_of_values(learned.observations)}"
     if len(data) > 1:
         title += f" of {len(data)} functions"
-    residuals, terms = _residuals_of_observations(learned), None
+    residuals = _residuals_of_observations(learned) | examined.residuals
     if setup is not None:
         used, given = setup.collocation_points, setup.given_points
         title += f", {sum(map(len, used))} collocation points"
         if sum(map(len, given)) > sum(map(len, used)):
             title += f" of {sum(map(len, given))}, the others being beyond the data"
-        residuals |= residuals_of_equations(learned, is_exact)
-        terms = identify_terms(learned, is_exact, criteria)
     choices = choices_of(model, learned, search, units)
     compared = [(str(name), float(error)) for name, error in search.alternatives]
     compared.sort(key=itemgetter(1))
@@ -102,14 +104,14 @@ def describe_fit(model, learned, search=None):
         concerns = undetermined(learned) + travelling(learned, criteria.large_part)
         concerns += unexplained(residuals, criteria.large_part)
         concerns += search.concerns
-    others = find_concerns(model, residuals, terms, criteria)
+    others = find_concerns(model, residuals, examined.identifiability, criteria)
     concerns += [each for each in others if each not in concerns]
     tried = list(search.not_tried), dict(search.criteria)
     return FitReport(
         title,
         choices,
         residuals,
-        terms,
+        examined.identifiability,
         compared,
         concerns,
         *tried,
@@ -148,6 +150,24 @@ def _residuals_of_observations(learned):
     return residuals
 
 
+class ExaminedEquations(NamedTuple):
+    """Residuals of equations by their names, and the Identifiability of their terms."""
+
+    residuals: dict
+    identifiability: object
+
+
+def examine(learned, is_exact=False, parts=None):
+    """The ExaminedEquations of a LearnedModel, whose states may be exact.
+
+    The `parts` are as of :func:`identify_terms`.
+    """
+    if learned.setup is None:
+        return ExaminedEquations({}, None)
+    terms = identify_terms(learned, is_exact, ReportCriteria(), parts)
+    return ExaminedEquations(residuals_of_equations(learned, is_exact), terms)
+
+
 def residuals_of_equations(learned, is_exact):
     """Residuals by name: "equation", with its own name if there are several."""
     residuals, setup = {}, learned.setup
@@ -173,12 +193,11 @@ def at_points(learned, hypothesis, most):
     They leave more than the part `most` unexplained, where the Hypothesis leaves their
     noise open (that which is given is believed), or terms that are made of errors.
     """
-    residuals = residuals_of_equations(learned, is_exact=False)
+    examined = examine(learned)
     names = [terms.name for terms in learned.setup.equations]
     is_open = [hypothesis.of_equation(n).equation_noise is None for n in names]
-    identified = identify_terms(learned, False, ReportCriteria())
-    own = dict(compress(residuals.items(), is_open))
-    return unexplained(own, most) + dependent_terms(identified)
+    own = dict(compress(examined.residuals.items(), is_open))
+    return unexplained(own, most) + dependent_terms(examined.identifiability)
 
 
 def choices_of(model, learned, search, units):

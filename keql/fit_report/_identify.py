@@ -29,20 +29,24 @@ class Identifiability(NamedTuple):
     dependent_terms: list
 
 
-def identify_terms(learned, is_exact, criteria):
+def identify_terms(learned, is_exact, criteria, parts=None):
     """The Identifiability of the terms of a learned equation; of a system, a dict.
 
     None for an equation without a list of terms. Errors of features are posterior
     standard deviations of the states, looked at in some rows. Exact states have none:
     they need not be differentiated for the equation. The ReportCriteria say what an
-    error is.
+    error is, and `parts`, for each equation, by what the deviations are multiplied;
+    None: by one.
     """
     names = [each.name for each in learned.setup.equations]
-    terms = [_of_equation(learned, e, is_exact, criteria) for e in range(len(names))]
+    terms = [
+        _of_equation(learned, e, is_exact, criteria, parts[e] if parts else 1.0)
+        for e in range(len(names))
+    ]
     return dict(zip(names, terms, strict=True)) if learned.setup.is_system else terms[0]
 
 
-def _of_equation(learned, e, is_exact, criteria):
+def _of_equation(learned, e, is_exact, criteria, part):
     """The same of the equation at position `e`."""
     equation, setup = learned.equations[e], learned.setup
     terms = None if setup.equations[e].depends_on is None else terms_of(equation)
@@ -59,7 +63,7 @@ def _of_equation(learned, e, is_exact, criteria):
             [learned.states[m].variance(points, L) for L in operators]
             for m, _, points in places
         ]
-        errors = np.sqrt(np.concatenate(variances, axis=1))
+        errors = part * np.sqrt(np.concatenate(variances, axis=1))
     slopes = _slopes(equation.equation_kernel, terms, S[:, :n_columns], columns)
     return identify(terms.names, terms.values, slopes, errors, criteria)
 

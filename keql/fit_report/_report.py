@@ -100,6 +100,7 @@ class FitReport:
     In a travelling wave derivatives in time and space are proportional, and no data of
     one wave say which of them an equation should have:
 
+    >>> import warnings
     >>> import numpy as np
     >>> from keql import TwoStepKEqL
     >>> from keql.kernels import Polynomial
@@ -109,12 +110,17 @@ class FitReport:
     ...     known_part="u_tt",
     ...     variables=("t", "x"),
     ...     equation_kernel=Polynomial(1),
-    ... ).fit(X, np.sin(X[:, 1] - 0.5 * X[:, 0]) + X[:, 1] - 0.5 * X[:, 0])
+    ... )
+    >>> z = X[:, 1] - 0.5 * X[:, 0]
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     model = model.fit(X, np.sin(z) + z)
     >>> report = model.fit_report_
     >>> report.identifiability.n_terms, report.identifiability.rank
     (4, 3)
     >>> print(report.concerns[1][:43])
     the terms u_x and u_t trade off against one
+    >>> report.concerns[1] in str(caught[0].message)
+    True
     """
 
     title: str

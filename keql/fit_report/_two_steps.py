@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from keql._numerics.linalg import rms
-from keql.fit_report._describe import residuals_of_equations
+from keql.fit_report._describe import SearchSummary, examine
+from keql.fit_report._given import pulled_to_zero
+from keql.fit_report._identify import dependent_terms
 from keql.fit_report._report import ReportCriteria, percent
 from keql.fit_report._undetermined import travelling, undetermined
 
@@ -32,29 +34,48 @@ class TwoStepCriteria:
     mostly_noise: float = 0.5
 
 
-def doubts_of_two_steps(hypothesis, learned, errors, criteria=None):
-    """Why the equations of two steps may be others, sentences of the report.
+def summary_of_two_steps(hypothesis, learned, errors, criteria=None):
+    """A SearchSummary with what the equations of two steps leave open.
 
     The Hypothesis is what the user says, the LearnedModel has weights that are as
-    uncertain as its states make them, and `errors` has, for each equation, the root
-    mean square of the errors of its residual that are due to those of the states, in
-    units of the forcing.
+    uncertain as its states make them, and `errors` are the ErrorsOfStates of each of
+    its equations.
     """
-    if learned.setup is None:
-        return []
-    criteria = criteria or TwoStepCriteria()
-    doubts = _mostly_noise(learned, criteria.mostly_noise)
-    doubts += undetermined(learned, singly=True)
-    doubts += travelling(learned, criteria.unexplained)
-    residuals = residuals_of_equations(learned, False)
-    names = [terms.name for terms in learned.setup.equations]
+    examined = examine(learned, parts=[each.part for each in errors])
+    doubts = []
+    if learned.setup is not None:
+        criteria = criteria or TwoStepCriteria()
+        doubts += pulled_to_zero(hypothesis, learned)
+        doubts += _mostly_noise(learned, criteria.mostly_noise)
+        doubts += undetermined(learned, in_two_steps=True)
+        doubts += travelling(learned, criteria.unexplained)
+        residuals = examined.residuals
+        doubts += _of_residuals(hypothesis, learned, errors, residuals, criteria)
+        doubts += _trade_offs(learned, examined.identifiability)
+    return SearchSummary(doubts=tuple(doubts), examined=examined)
+
+
+def _of_residuals(hypothesis, learned, errors, residuals, criteria):
+    """Sentences on residuals by their names, and on what errors make of equations."""
+    doubts, names = [], [terms.name for terms in learned.setup.equations]
     is_open = [hypothesis.of_equation(n).equation_noise is None for n in names]
     for (name, residual), free, equation, error in zip(
         residuals.items(), is_open, learned.equations, errors, strict=True
     ):
-        doubts += _unexplained(name, residual, error, criteria) if free else []
+        doubts += _unexplained(name, residual, error.size, free, criteria)
         doubts += _uncertain(name, residual.size, equation, criteria)
     return doubts
+
+
+def _trade_offs(learned, identifiability):
+    """Sentences on terms that the data do not tell apart.
+
+    Not of one state in time: every oscillator without friction has an energy, of which
+    an orbit shows a single value. The report tells of its terms all the same.
+    """
+    if len(learned.variables) == len(learned.observations.states) == 1:
+        return []
+    return dependent_terms(identifiability)
 
 
 def _mostly_noise(learned, most):
@@ -73,17 +94,29 @@ def _mostly_noise(learned, most):
     return doubts
 
 
-def _unexplained(name, residual, error, criteria):
-    """A sentence if the residual is larger than errors of the states make it."""
+def _unexplained(name, residual, error, free, criteria):
+    """A sentence if the residual is larger than errors of the states make it.
+
+    A noise level that is given is believed: only a large part above it is told.
+    """
     part, error = residual.rms / residual.size, error / residual.size
-    least = min(criteria.above_errors * error, ReportCriteria.large_part)
-    if part <= max(criteria.unexplained, least):
+    large = ReportCriteria.large_part
+    most = max(criteria.unexplained, min(criteria.above_errors * error, large))
+    if not free:
+        most = max(criteria.above_errors * residual.noise / residual.size, large)
+    if part <= most:
         return []
+    told = f"the {name} leaves {percent(part, 1.0)} of its terms unexplained, of which "
+    told += f"errors of the states would make {percent(error, 1.0)}: "
+    if part <= criteria.above_errors * error:
+        return [
+            f"{told}derivatives are poorly known. Observe more often or with less "
+            "noise, or use OneStepKEqL, where the equation helps to find the states"
+        ]
     return [
-        f"the {name} leaves {percent(part, 1.0)} of its terms unexplained, of which "
-        f"errors of the states would make {percent(error, 1.0)}: operators or terms "
-        "are missing. Try more operators, an equation_kernel of a higher degree or "
-        "another form, or OneStepKEqL, which compares them"
+        f"{told}operators or terms are missing, or derivatives are worse than they "
+        "seem. Try more operators, an equation_kernel of a higher degree or another "
+        "form, or OneStepKEqL, which compares them"
     ]
 
 

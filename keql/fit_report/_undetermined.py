@@ -13,15 +13,16 @@ from keql.fit_report._report import ReportCriteria, multiple, percent
 from keql.operators import parse_operator
 
 
-def undetermined(learned, significant=3.0, singly=False):
+def undetermined(learned, significant=3.0, in_two_steps=False):
     """Equations of a system that the data do not determine, each in a sentence.
 
     learned : LearnedModel. States and equations.
     significant : float. How many standard errors one of the coefficients of an equation
         is away from zero, at least, if the equation is determined.
-    singly : bool. Whether an equation that is the only one is looked at, too.
+    in_two_steps : bool. Whether it was learned from fitted states, of which its weights
+        have the errors. Then one that is the only one is looked at, too.
     """
-    if learned.setup is None or not (singly or learned.setup.is_system):
+    if learned.setup is None or not (in_two_steps or learned.setup.is_system):
         return []
     seen = {s for L in learned.observations.operators for s in L.states}
     if seen < set(learned.observations.states):  # nothing tells the unit of the others
@@ -30,7 +31,8 @@ def undetermined(learned, significant=3.0, singly=False):
     for terms, equation in zip(learned.setup.equations, learned.equations, strict=True):
         if equation.posterior is None or terms_of(equation) is None:
             continue
-        largest = _largest_ratio(learned, equation)
+        unit = 1.0 if in_two_steps else _unit_of_errors(learned, equation)
+        largest = _largest_ratio(equation, unit)
         if largest < significant:
             name = f" {terms.name}" if learned.setup.is_system else ""
             sentences[terms.name] = (
@@ -422,21 +424,22 @@ def _relation(names, direction):
     return f"{names[first]} = {' + '.join(right) or '0'}"
 
 
-def _largest_ratio(learned, equation):
-    """The largest of the coefficients of an equation, in units of their errors.
+def _unit_of_errors(learned, equation):
+    """By what factor noise levels of a joint fit, and errors with them, are too small.
 
-    Noise levels that are too small are made up for: the loss of a fit in its own units
-    is half of the number of observations.
+    The loss of a fit in its own units is half of the number of observations.
     """
+    n_observed = sum(len(data.values) for data in learned.observations.functions)
+    return max(1.0, 2 * equation.posterior.loss / n_observed) ** 0.5
+
+
+def _largest_ratio(equation, unit):
+    """The largest of the coefficients of an equation, in a unit times their errors."""
     # Features that are nearly zero everywhere have coefficients of any size.
     with np.errstate(over="ignore"):
         values, errors = equation.terms(return_std=True)
-    if not values:
-        return np.inf
-    n_observed = sum(len(data.values) for data in learned.observations.functions)
-    unit = max(1.0, 2 * equation.posterior.loss / n_observed) ** 0.5
     ratios = [abs(v) / (unit * errors[name]) for name, v in values.items()]
-    return max(ratios)
+    return max(ratios, default=np.inf)
 
 
 def unexplained(residuals, most):

@@ -1,6 +1,7 @@
 """Fits that are interrupted or fail: all attributes of a fit, or those of before."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -250,14 +251,14 @@ def test_an_interrupted_solution_says_so(monkeypatch, n):
     assert not model.converged_ and np.all(np.isfinite(model.predict(T)))
 
 
-PAIR = ("u", "v"), ("u_t", "v_t")
+ONLY_STATES = partial(TwoStepKEqL, variables=("t",))
 SEARCHES = {
-    "prior": TwoStepKEqL(**GIVEN),
-    "kernel": TwoStepKEqL(**GIVEN, state_kernel=RBF(1.0)),
-    "ring": TwoStepKEqL(**GIVEN, periods={"t": 3.25}),
-    "callable": TwoStepKEqL(**GIVEN, optimizer=lambda f, x, bounds: (x, f(x)[0])),
+    "prior": ONLY_STATES(),
+    "kernel": ONLY_STATES(state_kernel=RBF(1.0)),
+    "ring": ONLY_STATES(periods={"t": 3.25}),
+    "callable": ONLY_STATES(optimizer=lambda f, x, bounds: (x, f(x)[0])),
     "states": OneStepKEqL(variables=("t",)),
-    "system": TwoStepKEqL(*PAIR, variables=("t",), states=("u", "v")),
+    "system": ONLY_STATES(states=("u", "v")),
 }
 
 
@@ -298,7 +299,7 @@ def test_a_second_interruption_stops_at_once(monkeypatch):
 
     cholesky = state_prior.cholesky
     monkeypatch.setattr(state_prior, "cholesky", interrupted)
-    model = TwoStepKEqL(*PAIR, variables=("t",), states=("u", "v"))
+    model = ONLY_STATES(states=("u", "v"))
     with pytest.raises(KeyboardInterrupt):
         model.fit(T, np.column_stack([Y, 2 * Y]))
     assert len(calls) == 6 and fitted_attributes(model) == {}

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from keql import KernelPDESolver, OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
+from keql import (
+    IdentifiabilityWarning,
+    KernelPDESolver,
+    OneStepKEqL,
+    ReducedOneStepKEqL,
+    TwoStepKEqL,
+)
 from keql.kernels import RBF, Matern, Polynomial
 
 SIZES = (48, 96)  # observations of the two fits whose saved sizes are compared
@@ -47,9 +53,13 @@ def fit(name, n):
         settings |= {"max_iter": 3, "n_restarts": 0}
     along = X[:, 1] - X[:, 0]
     y = np.exp(-0.2 * X[:, 0]) * (np.sin(3 * along) + np.cos(7 * along))
+    model = Estimator(**settings | changes)
+    if Estimator is TwoStepKEqL:  # the waves are too short for its observations
+        with pytest.warns(IdentifiabilityWarning, match="trade off"):
+            return model.fit(X, y), inner[:20]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return Estimator(**settings | changes).fit(X, y), inner[:20]
+        return model.fit(X, y), inner[:20]
 
 
 @cache

@@ -140,9 +140,10 @@ def test_the_tag_of_several_outputs():
 
 
 def test_kernels_of_states_may_be_used_again():
-    first = TwoStepKEqL(**ROTATION, variables=("t",)).fit(T, CIRCLE)
+    only_states = {"states": ("x", "y"), "variables": ("t",)}
+    first = TwoStepKEqL(**only_states).fit(T, CIRCLE)
     kernel = first.state_kernel_
-    again = TwoStepKEqL(**ROTATION, variables=("t",), state_kernel=kernel)
+    again = TwoStepKEqL(**only_states, state_kernel=kernel)
     assert again.fit(T, CIRCLE).state_kernel_.kernels == kernel.kernels
     other = {"x": kernel.kernels["x"], "y": RBF(2.0, "fixed")}
     found = again.set_params(state_kernel=other).fit(T, CIRCLE).state_kernel_
@@ -172,7 +173,7 @@ def test_rows_may_hold_values_of_operators(method):
 
 def test_inputs_in_all_their_forms():
     """u' = c u with one number c for each function."""
-    rates = {0: -0.5, 1: 0.25}
+    rates = {0: -0.5, 1: 0.25, 2: 0.1}
     X = np.vstack([np.column_stack([T, np.full(40, m)]) for m in rates])
     c = np.array([rates[m] for m in X[:, 1]])
     y = np.exp(c * X[:, 0])
@@ -180,8 +181,8 @@ def test_inputs_in_all_their_forms():
     settings |= {"equation_kernel": Polynomial(2), "collocation_points": 40}
     forms = [
         rates,
-        {0: lambda x: np.full(len(x), -0.5), 1: 0.25},
-        {0: ([0.0, 6.0], [-0.5, -0.5]), 1: 0.25},
+        {0: lambda x: np.full(len(x), -0.5), 1: 0.25, 2: 0.1},
+        {0: ([0.0, 6.0], [-0.5, -0.5]), 1: 0.25, 2: 0.1},
     ]
     terms = []
     for given in forms:

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from keql import (
     Equation,
     ExtrapolationWarning,
+    IdentifiabilityWarning,
     IllPosedWarning,
     KernelPDESolver,
     LearnedSystem,
@@ -410,7 +411,9 @@ def test_the_solver_of_an_estimator_with_inputs():
         inputs={"c": ramp, "d": {None: 2.0}},
         variables=("t",),
         observation_noise=1e-3,
-    ).fit(t[:, None], np.column_stack([np.sin(t), np.cos(t)]))
+    )
+    with pytest.warns(IdentifiabilityWarning, match="1 and d trade off"):
+        model.fit(t[:, None], np.column_stack([np.sin(t), np.cos(t)]))
     solver = model.pde_solver()
     assert solver.forcing == {"x": ramp} and solver.inputs == {"c": ramp}
     with pytest.raises(ValueError, match="inputs has c, but the equation depends on c"):

@@ -1,14 +1,20 @@
 """What errors of fitted states make of equations, against repetitions and formulas."""
 
 import re
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import inv
 
-from keql import TwoStepKEqL
-from keql._regression.errors_of_states import SampledRows, errors_of_residual
+from keql import IdentifiabilityWarning, TwoStepKEqL
+from keql._regression.errors_of_states import (
+    SampledRows,
+    errors_of_residual,
+    largest_part,
+)
 from keql.kernels import RBF, Polynomial
 from keql.operators import KernelExpansion, gram, parse_operator
 
@@ -51,7 +57,8 @@ def test_covariances_of_sums_are_those_of_gaussian_processes():
 
 def test_the_covariance_of_the_weights():
     """That of the regression, and what errors of the residual make of the weights."""
-    model = TwoStepKEqL(**SETTINGS, equation_noise=0.05).fit(T, drawn(0))
+    with pytest.warns(IdentifiabilityWarning, match="% of its terms unexplained"):
+        model = TwoStepKEqL(**SETTINGS, equation_noise=0.05).fit(T, drawn(0))
     equation, state = model.equation_, model.states_[0]
     S = equation.training_features
     features = equation.basis(S[:, : equation.n_unknown_features])
@@ -72,8 +79,9 @@ def test_standard_errors_are_those_of_repetitions():
     truth = 0.4 + 0.6 * np.exp(-0.5 * T[:, 0])
     misses, without = [], []
     for seed in range(30):
-        noise = 0.01 * np.random.default_rng(seed).standard_normal(len(T))
-        model = TwoStepKEqL(**SETTINGS).fit(T, truth + noise)
+        noise = 0.005 * np.random.default_rng(seed).standard_normal(len(T))
+        settings = SETTINGS | {"observation_noise": 0.005}
+        model = TwoStepKEqL(**settings).fit(T, truth + noise)
         values, errors = model.equation_.terms(return_std=True)
         misses.append((values["u"] + 0.5) / errors["u"])
         alone = model.equation_.posterior
@@ -114,9 +122,55 @@ def test_doubts(make, words):
     t = np.linspace(0, 5, 30)
     y = make(t, np.random.default_rng(0))
     settings = {"operators": ("u",), "known_part": "u_t", "variables": ("t",)}
-    model = TwoStepKEqL(**settings, equation_kernel=Polynomial(1)).fit(t[:, None], y)
+    model = TwoStepKEqL(**settings, equation_kernel=Polynomial(1))
+    told = pytest.warns(IdentifiabilityWarning, match=words) if words else nullcontext()
+    with told:
+        model.fit(t[:, None], y)
     assert model.equation_.in_doubt == (words is not None)
     if words is None:
         assert model.fit_report_.concerns == []
     else:
         assert any(re.search(words, text) for text in model.fit_report_.concerns)
+
+
+def part_of(misses, root):
+    """What a residual allows of errors, of which weights make up for none."""
+    n = len(misses)
+    equation = SimpleNamespace(
+        training_features=np.zeros((n, 1)),
+        n_unknown_features=1,
+        unknown_part=lambda S: misses,
+        basis=lambda S: np.zeros((len(S), 1)),
+    )
+    learned = SimpleNamespace(equations=[equation], targets=[np.zeros(n)])
+    rows = [(np.arange(n), 1.0, root)]
+    return largest_part(learned, 0, rows, [np.zeros((1, n))])
+
+
+@pytest.mark.parametrize("true", [1.0, 0.1])
+def test_residuals_bound_errors_in_nineteen_of_twenty_draws(true):
+    """Of correlated errors of which the part `true` is left."""
+    rng = np.random.default_rng(0)
+    root = np.linalg.cholesky(RBF(0.5)(T) + 1e-10 * np.eye(len(T)))
+    parts = [
+        part_of(true * root @ rng.standard_normal(len(T)), root) for _ in range(400)
+    ]
+    assert 0.92 < np.mean(np.array(parts) >= true) < 0.98
+    assert np.median(parts) < 2 * true
+
+
+def test_a_prior_that_is_rougher_than_the_states_raises_no_doubts():
+    """By its posterior alone P would be uncertain by 3.8 %; it is 0.3 % off."""
+    settings = SETTINGS | {"state_kernel": RBF(0.25, "fixed")}
+    model = TwoStepKEqL(**settings).fit(T, np.exp(-T[:, 0]))
+    values, errors = model.equation_.terms(return_std=True)
+    assert abs(values["u"] + 1) < 2 * errors["u"] < 0.03
+
+
+@pytest.mark.parametrize("noise, is_told", [(1e-3, True), (10.0, False)])
+def test_noise_of_an_equation_that_is_given_is_believed(noise, is_told):
+    """A law that no polynomial in u explains, within the noise or far above it."""
+    model = TwoStepKEqL(**SETTINGS, equation_noise=noise)
+    with pytest.warns(IdentifiabilityWarning) as caught:
+        model.fit(T, np.cos(T[:, 0]) ** 3)
+    assert ("unexplained" in str(caught[0].message)) == is_told

@@ -50,8 +50,12 @@ def test_derivatives_are_fractions(operator, text):
     assert text_derivative(parse_operator(operator, names), names) == text
 
 
+def damped(t):
+    return 30 * np.exp(-0.06 * t) * np.cos(1.04 * t)
+
+
 T = np.linspace(0, 12, 60)
-U = 30 * np.exp(-0.06 * T) * np.cos(1.04 * T)
+U = damped(T)
 U = U + 0.3 * np.random.default_rng(0).standard_normal(60)
 
 
@@ -93,7 +97,7 @@ def test_the_unit_of_the_equation():
     by_function = fit(known_part=lambda u_tt: u_tt).equation_
     assert by_function.unit is None and ") u" in str(by_function)
     units = {"t": "h", "u": "mV", "f": "N"}
-    forced = fit(known_part=None, forcing=lambda x: np.cos(x[:, 0]), units=units)
+    forced = fit(known_part=None, forcing=lambda x: damped(x[:, 0]), units=units)
     assert str(forced.equation_.unit) == "N" and "N mV^-1" in str(forced.equation_)
 
 

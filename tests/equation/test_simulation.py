@@ -11,7 +11,7 @@ from scipy.integrate import solve_ivp
 
 from keql import ExtrapolationWarning, OneStepKEqL, SimulationError, TwoStepKEqL
 from keql._numerics.extrapolation import coverage_ratio
-from keql.datasets import make_burgers, make_duffing
+from keql.datasets import make_duffing
 from keql.equation._known import GivenEquation
 from keql.equation._ode import simulate
 from keql.kernels import Polynomial
@@ -165,8 +165,9 @@ def test_equations_that_are_not_explicit_or_ordinary():
         simulate(given("u"), TIMES, [])
     with pytest.raises(ValueError, match="not 'u_t \\+ u'"):
         simulate(given("u_t + u"), TIMES, [1.0])
-    data = make_burgers(60, random_state=0)
-    equation = TwoStepKEqL(**data.problem).fit(data.X, data.y).equation_
+    X = np.random.default_rng(0).uniform(size=(40, 2))
+    model = TwoStepKEqL("u", "u_t", variables=("t", "x"), equation_kernel=Polynomial(1))
+    equation = model.fit(X, np.exp(-X[:, 0]) * np.sin(X[:, 1])).equation_
     with pytest.raises(ValueError, match="the variables t, x: use KernelPDESolver"):
         equation.simulate(TIMES, [0.0])
 

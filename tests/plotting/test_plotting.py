@@ -55,10 +55,11 @@ def model():
 
 @pytest.fixture(scope="module")
 def flow():
-    """Two functions of two coordinates, u_t = c(x) u_x + f, with labels."""
+    """Two functions of two coordinates, u_t = c(x) u_x + f and c = 1, with labels."""
     rng = np.random.RandomState(0)
     rows = np.column_stack([rng.uniform(size=(60, 2)), np.repeat([3.0, 7.0], 30)])
-    y = np.sin(rows[:, 0] + rows[:, 1]) * rows[:, 2]
+    t, x, label = rows.T
+    y = np.sin(t + x) * label + np.where(label == 3, t**2 / 2, t)
     return TwoStepKEqL(
         operators=("u_x",),
         known_part="u_t",

@@ -44,7 +44,7 @@ def circle():
 def fields():
     """Two states of two coordinates, each seen at points of its own."""
     points = np.random.RandomState(0).uniform(size=(50, 2))
-    y = np.column_stack([np.sin(points.sum(axis=1)), points[:, 0] ** 2])
+    y = np.exp(-points[:, :1]) * np.column_stack([np.sin(points[:, 1]), np.ones(50)])
     y[:25, 0] = y[25:, 1] = np.nan
     return TwoStepKEqL(
         operators=("u", "v"),
@@ -52,6 +52,7 @@ def fields():
         states=("u", "v"),
         variables=("t", "x"),
         collocation_points=20,
+        equation_kernel=Polynomial(1),
         **GIVEN,
     ).fit(points, y), (points, y)
 
@@ -144,6 +145,7 @@ def test_columns_of_operators_and_inputs():
         function_column="run",
         operator_column="what",
         inputs={"dose": "dose"},
+        equation_kernel=Polynomial(1),
         **GIVEN,
     ).fit(table, values)
     display = StateDisplay.from_estimator(model, table, values, function="b")
@@ -185,8 +187,8 @@ def test_right_hand_sides_of_named_equations():
     points = np.linspace(0, 6, 11)[:, None]
     model = TwoStepKEqL(
         equations=[
-            ("first", Equation("x_t", ("y",), forcing=lambda X: X[:, 0])),
-            ("second", Equation("y_t", ("x",), points, np.arange(11.0))),
+            ("first", Equation("x_t", ("y",), forcing=lambda X: np.sin(X[:, 0]))),
+            ("second", Equation("y_t", ("x",), points, np.cos(points[:, 0]))),
             ("circle", Equation({"x_t": 10.0, "y": 1.0})),
         ],
         states=("x", "y"),
@@ -199,7 +201,7 @@ def test_right_hand_sides_of_named_equations():
     for name, given, forcing in zip(
         ("first", "second"),
         display.given,
-        (lambda S: S[:, 0], lambda S: np.arange(11.0)),
+        (lambda S: np.sin(S[:, 0]), lambda S: np.cos(S[:, 0])),
         strict=True,
     ):
         equation = model.equation_[name]
@@ -210,7 +212,7 @@ def test_right_hand_sides_of_named_equations():
 def test_coefficients_of_a_named_equation():
     x, t = (axis.ravel() for axis in np.meshgrid(np.arange(5.0), np.arange(4.0)))
     points = np.column_stack([t, x]) / 4
-    y = np.exp(-points) * [1.0, 2.0]
+    y = np.exp(-points[:, :1]) * np.column_stack([np.sin(x), np.cos(x)])
     varying = RBF(2.0, active_dims=("x",)) * Polynomial(1)
     model = TwoStepKEqL(
         operators=("u", "v"),
@@ -264,7 +266,7 @@ def test_other_planes(circle):
         variables=("t",),
         equation_kernel=Polynomial(1),
         **GIVEN,
-    ).fit(T, np.column_stack([Y, T**2]))
+    ).fit(T, np.column_stack([Y, np.exp(-T / 3)]))
     with pytest.raises(ValueError, match=r"states=None.*x, y, z.*\('x', 'y'\)"):
         PhasePortraitDisplay.from_estimator(three)
     # The derivatives of x and y depend on z, which the plane does not show.
