@@ -91,7 +91,8 @@ class SubsetEvidence:
         most = most * self.scale[second] / self.scale[first]
         is_far = np.abs(a * y - cross * x) > most * np.abs(b * x - cross * y)
         ends = np.where(is_far, most, 0.0) * np.array([[1.0], [-1.0]])
-        at_ends = (x + ends * y) ** 2 / (a + 2 * ends * cross + ends**2 * b)
+        sizes = np.maximum(a + 2 * ends * cross + ends**2 * b, np.finfo(float).eps * a)
+        at_ends = (x + ends * y) ** 2 / sizes
         gain = np.where(is_far, np.max(at_ends, axis=0), gain)
         gain = np.clip(gain, 0.0, self.square - z @ z)
         volume = _half_log_volume(L, of_prior) + 0.5 * np.log(volume / of_prior_pairs)
