@@ -11,10 +11,7 @@ from keql._estimators.learner import Learner
 from keql._estimators.progress import Progress
 from keql._regression.errors_of_states import with_errors_of_states
 from keql.exceptions import IdentifiabilityWarning
-from keql.fit_report import (
-    describe_fit,
-    summary_of_two_steps,
-)
+from keql.fit_report import describe_fit, summary_of_two_steps
 
 INTERRUPTED = (
     "interrupted while hyperparameters were looked for: the two-step solution with the "

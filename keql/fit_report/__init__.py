@@ -1,8 +1,7 @@
 """What a fit has chosen and why, how well it meets its data, and what looks wrong."""
 
-from keql.fit_report._describe import SearchSummary, describe_fit, summary_of
+from keql.fit_report._describe import describe_fit, summary_of
 from keql.fit_report._doubts import doubts_of
-from keql.fit_report._given import pulled, pulled_to_zero
 from keql.fit_report._report import FitReport, multiple
 from keql.fit_report._two_steps import summary_of_two_steps
 from keql.fit_report._undetermined import energies

@@ -294,3 +294,17 @@ def misses_at_random(fit, criteria):
     """Whether trajectories leave residuals that are as random as noise is."""
     residuals = fit.model.evaluation.residuals
     return correlation_of_neighbours(residuals, fit.observations) < criteria.random
+
+
+def leave_noise(fits, size, criteria):
+    """Whether what trajectories leave looks like noise that two steps do not see.
+
+    These take that of few values for a motion. There is none where one of the fits is
+    None, or errors of its predictions are small beside the `size` of observations.
+    """
+    return all(
+        fit is not None
+        and fit.error > criteria.approximate * size
+        and misses_at_random(fit, criteria)
+        for fit in fits
+    )

@@ -13,6 +13,7 @@ from keql.model_selection._candidates import or_driven, why_not_driven
 from keql.model_selection._criteria import (
     agree,
     is_better,
+    leave_noise,
     level_in_space,
     meets_data,
     misses_at_random,
@@ -183,8 +184,7 @@ class ExactSearch:
                 if fit is not None and hypothesis in strict:
                     # So many terms come near to anything but noise.
                     met = self._misses_nothing(fit) or self._are_noisy(best, fit)
-                    fit = fit if met else None
-                    best, fit = self._by_evidence(best, fit)
+                    best, fit = self._by_evidence(best, fit if met else None)
                 if fit and (not best or is_better(fit, best, self.criteria)):
                     best = self.so_far = fit
                 if best is not None and self._misses_nothing(best):
@@ -247,9 +247,8 @@ class ExactSearch:
     def _among_noisy(self, fit, rows, wider):
         """Trajectories, compared with other terms by evidence where there is noise."""
         is_known = fit is not None and not self.in_doubt(fit.error)
-        if not is_known or not self.is_in_time or not self._sees_noise:
-            return fit
-        return self._or_more_terms(fit, rows, wider)
+        is_compared = is_known and self.is_in_time and self._sees_noise
+        return self._or_more_terms(fit, rows, wider) if is_compared else fit
 
     @property
     def _has_open_kernels(self):
@@ -274,24 +273,13 @@ class ExactSearch:
 
     def _agree(self, fit, other):
         """Whether another start leads to what predicts well, or leaves but noise."""
-        doubted = self.in_doubt(other.error) and not self._leaves_noise(other)
+        at_random = self._sees_noise and misses_at_random(other, self.criteria)
+        doubted = self.in_doubt(other.error) and not at_random
         return fit is not None and not doubted and agree(fit, other, self.criteria)
 
     def _are_noisy(self, *fits):
-        """Whether there is noise, or what fits leave looks like it, though unseen before.
-
-        Two steps take noise of few values for a motion.
-        """
-        return self._sees_noise or all(
-            fit is not None
-            and fit.error > self.criteria.approximate * self.size
-            and misses_at_random(fit, self.criteria)
-            for fit in fits
-        )
-
-    def _leaves_noise(self, fit):
-        """Whether there is noise, and trajectories miss observations at random."""
-        return self._sees_noise and misses_at_random(fit, self.criteria)
+        """Whether two steps see noise, or what all of the fits leave looks like it."""
+        return self._sees_noise or leave_noise(fits, self.size, self.criteria)
 
     def _or_more_terms(self, fit, rows, wider):
         """Trajectories that predict as well as noise allows, or others with more terms.

@@ -7,7 +7,7 @@ import pytest
 
 from keql import IdentifiabilityWarning, OneStepKEqL
 from keql.equation import WeightPosterior
-from keql.fit_report import pulled
+from keql.fit_report._given import pulled
 from keql.kernels import RBF, Constant
 from keql.model_selection._criteria import Criteria
 
