@@ -15,8 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 from keql.exceptions import IdentifiabilityWarning
-from keql.fit_report import FitReport, SearchSummary, describe_fit
-from keql.fit_report._describe import _disagreement
+from keql.fit_report import FitReport, describe_fit
+from keql.fit_report._describe import SearchSummary, _disagreement
 from keql.fit_report._identify import identify, slopes_of_monomials
 from keql.fit_report._report import ReportCriteria
 from keql.kernels import RBF, Constant, Dictionary, Polynomial

@@ -137,6 +137,26 @@ def test_steps_that_were_shortened_once_end_as_steps_of_newton_do(recwarn):
 
 
 @pytest.mark.slow
+def test_a_function_is_found_where_two_steps_take_noise_for_a_motion():
+    """Two swings of a pendulum with 2 % noise were a cubic, told by nothing."""
+
+    def rate(t, state):
+        return [state[1], -2 * np.sin(state[0]) - 0.1 * state[1]]
+
+    swings = [trajectory(rate, [u, 0.0], 8, 20) for u in (1.0, 2.6)]
+    X = np.vstack([np.c_[t, np.full(20, k)] for k, (t, _) in enumerate(swings)])
+    u = np.concatenate([u for _, u in swings])
+    noise = 0.02 * np.std(u) * np.random.default_rng(1).standard_normal(40)
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",), function_column=1)
+    with pytest.warns(IdentifiabilityWarning, match="instead of sin"):
+        model.fit(X, u + noise)
+    terms = model.equation_.terms()
+    assert len(terms) == 2 and terms["u_t"] == pytest.approx(-0.1, abs=0.02)
+    [sine] = [f for f in model.equation_.equation_kernel.functions.values() if f.family]
+    assert sine.family == "sin" and sine.parameter == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.slow
 def test_two_coupled_pendulums_have_two_sines():
     """Those found along the states lead to a sine in the place of two terms."""
 
