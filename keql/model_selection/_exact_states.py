@@ -90,8 +90,9 @@ class ExactSearch:
         if exact.result.interrupted or exact is self.wave:
             return True
         if self.is_in_time:
-            nothing = self._misses_nothing(exact)
-            return nothing or (self.agreed and self._leaves_noise(exact))
+            noise = self.agreed and self._sees_noise
+            noise = noise and misses_at_random(exact, self.criteria)
+            return noise or self._misses_nothing(exact)
         if self._is_of_fields:
             return self.agreed or self._misses_nothing(exact)
         return not self.is_in_plane and predicts_within_noise(exact, *self.known)
@@ -203,9 +204,8 @@ class ExactSearch:
         if self.tries_noise:
             return fit
         row, self.tries_noise = self.table[-1], True
-        misses = fit is None or not self.is_enough(fit)
-        given = fit, self.two_step, self.criteria, misses
-        reason = row.why_not or why_not_driven(*given)
+        given = self.two_step, self.criteria, fit is None or not self.is_enough(fit)
+        reason = row.why_not or why_not_driven(fit, *given)
         if reason:
             self.leave_out([row], reason)
             return fit
@@ -273,8 +273,8 @@ class ExactSearch:
 
     def _agree(self, fit, other):
         """Whether another start leads to what predicts well, or leaves but noise."""
-        at_random = self._sees_noise and misses_at_random(other, self.criteria)
-        doubted = self.in_doubt(other.error) and not at_random
+        noise = self._sees_noise and misses_at_random(other, self.criteria)
+        doubted = self.in_doubt(other.error) and not noise
         return fit is not None and not doubted and agree(fit, other, self.criteria)
 
     def _are_noisy(self, *fits):

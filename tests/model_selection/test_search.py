@@ -677,22 +677,25 @@ def test_equal_trajectories_from_two_starts(
     assert search.exact.is_enough(before) == (noisy and random)
 
 
+@pytest.mark.parametrize("noise", ["sees_noise", "leave_noise"])
 @pytest.mark.parametrize(
     ("has_functions", "gain"), [(True, 2.0), (True, 4.0), (False, 6.0), (False, 8.0)]
 )
-def test_noisy_trajectories_need_odds_for_more(has_functions, gain, monkeypatch):
+def test_noisy_trajectories_need_odds_for_more(has_functions, gain, noise, monkeypatch):
     """Strong evidence for functions, decisive evidence for products of four."""
     search, _ = make_search(monkeypatch)
     exact, simple, wide = search.exact, ("u",), ("w",)
     best = known(simple, {simple: 10.0})
     other = known(wide, {simple: 1.0, wide: 1.0 + gain}, has_functions)
-    monkeypatch.setattr(_exact_states, "sees_noise", lambda _: False)
+    for name in ("sees_noise", "leave_noise"):
+        monkeypatch.setattr(_exact_states, name, lambda *_: False)
     assert exact._by_evidence(best, other) == (best, other)
-    monkeypatch.setattr(_exact_states, "sees_noise", lambda _: True)
+    monkeypatch.setattr(_exact_states, noise, lambda *_: True)
     kept, left = exact._by_evidence(best, other)
     limit = exact.criteria.elementary if has_functions else exact.criteria.wider
-    assert (left is other) == (gain > limit)
-    if left is None:  # told beside the terms that stay, at their odds
+    assert left is None
+    assert frozenset(kept.term_names) == frozenset(wide if gain > limit else simple)
+    if gain < limit:  # told beside the terms that stay, at their odds
         assert kept.log_evidences[frozenset(wide)] == pytest.approx(10 + gain - limit)
         told = {step.terms: step.prior_odds for step in kept.terms_path}
         assert told == {simple: 0.0, wide: limit}
