@@ -86,7 +86,7 @@ def _times(learned, e):
 def between(terms, ratio):
     """Terms whose inner parameters lie between those of others of their kind.
 
-    So many that neighbours differ by a factor of at most `ratio`.
+    Neighbours then differ by a factor of at most `ratio`.
     """
     by_kind, found = {}, []
     for term in terms:

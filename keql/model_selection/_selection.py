@@ -122,7 +122,9 @@ class Selection:
             if fit.has_functions:
                 allowed = criteria.functions_miss * scale.size
         if in_time and fit.hypothesis.n_terms and fit.error > allowed:
-            return 0.0 if self._looks_like_noise(scale.size) else fit.error / allowed
+            is_noise = sees and misses_at_random(fit, criteria)
+            is_noise = is_noise or self._looks_like_noise(scale.size)
+            return 0.0 if is_noise else fit.error / allowed
         if fit.is_exact:
             return 0.0 if in_time else missed_in_space(fit, fit.two_step, criteria)
         poor = fit.predicts_poorly(criteria) and noise > 0

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
-from keql import OneStepKEqL
+from keql import IdentifiabilityWarning, OneStepKEqL
 from keql._regression.likelihood import left_out_log_densities
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
@@ -294,3 +295,26 @@ def test_observations_that_do_not_tell_states_between_them(changes, told):
     sentences = coarse(error)
     assert len(sentences) == told
     assert not told or "with an error of 1 % of their size" in sentences[0]
+
+
+@pytest.mark.slow
+def test_noise_that_motions_hide_is_no_sign_of_missing_terms(recwarn):
+    """Three hunts of twelve values: two steps take most of their noise for a motion."""
+    parts, times = [], np.linspace(0, 8, 12)
+    for k, start in enumerate(([1.0, 1.0], [3.0, 0.5], [4.0, 2.0])):
+        found = solve_ivp(
+            lambda t, y: [y[0] - 0.5 * y[0] * y[1], 0.4 * y[0] * y[1] - 0.8 * y[1]],
+            (0, 8),
+            start,
+            "DOP853",
+            t_eval=times,
+            rtol=1e-10,
+        )
+        parts.append(np.column_stack([times, np.full(12, k), found.y.T]))
+    X, y = np.split(np.vstack(parts), 2, axis=1)
+    rng = np.random.default_rng((0, 77))
+    y = y + 0.02 * np.std(y, axis=0) * rng.standard_normal(y.shape)
+    settings = {"variables": ("t",), "states": ("a", "b"), "function_column": 1}
+    model = OneStepKEqL(("a", "b"), ("a_t", "b_t"), **settings).fit(X, y)
+    assert {*model.equation_["a_t"].terms()} == {"a", "a b"}
+    assert not [w for w in recwarn if w.category is IdentifiabilityWarning]
