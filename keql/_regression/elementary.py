@@ -83,7 +83,7 @@ class ElementarySearch:
             self.solve(self.problem, terms, values, iterate)
             if self.is_stopped:
                 return None
-        best, problem = None, self.problem
+        best, problem, n_rounds = None, self.problem, self.settings.n_rounds
         is_system = self.problem.learned.setup.is_system
         if is_system and not (start and self._has_much_noise):
             best = self._along(iterate, enough)
@@ -92,6 +92,8 @@ class ElementarySearch:
             best = self._pruned(best)
             if self.is_stopped or best.error < enough:
                 return best
+            if not self._has_much_noise:
+                n_rounds = self.settings.n_rounds_along
             terms, values, iterate = list(best.terms), best.values, best.iterate
             problem = best.model.problem
         elif not self._has_much_noise:
@@ -106,14 +108,12 @@ class ElementarySearch:
                     return best
             terms, values, iterate = list(best.terms), best.values, best.iterate
             problem = best.model.problem
-        return self._in_rounds(problem, terms, values, iterate, best, enough)
+        given = problem, terms, values, iterate, best, enough
+        return self._in_rounds(*given, n_rounds)
 
-    def _in_rounds(self, problem, terms, values, iterate, best, enough, n=None):
-        """The best of sets near the terms, linearised again where that is, `n` times.
-
-        None: as often as the settings say.
-        """
-        for _ in range(self.settings.n_rounds if n is None else n):
+    def _in_rounds(self, problem, terms, values, iterate, best, enough, n):
+        """The best of sets near the terms, linearised again where that is, n times."""
+        for _ in range(n):
             is_met = best is not None and best.error < enough
             most = len(best.terms) if is_met else np.inf
             offers = self._offers(problem, terms, values, iterate, best, most)

@@ -43,6 +43,8 @@ class ElementarySettings:
         not more than this.
     n_tried : int. Sets of each size that are solved for in each linearisation.
     n_rounds : int. Linearisations.
+    n_rounds_along : int. Those of a system near the sets that explain exact data along
+        the states best: right ones are met in the first, and others cost 3 s each.
     better : float. By which the log evidence has to rise for another linearisation.
     max_steps : int. Steps to solve for one set.
     n_resolutions : int. How often steps in time are divided where they are too long:
@@ -80,6 +82,7 @@ class ElementarySettings:
     n_small: int = 400
     n_tried: int = 3
     n_rounds: int = 6
+    n_rounds_along: int = 1
     better: float = 0.1
     max_steps: int = 30
     n_resolutions: int = 6
