@@ -30,6 +30,7 @@ class Family:
         factors of f.
     symbolic : callable. f in sympy, of that module, x and k.
     is_positive : bool. Whether x, of a pole the sum of k and x, has to be above zero.
+    is_line : bool. Whether f is a straight line in log k, however far.
     bend, slope_bend : callable or None. The derivatives of the rates in x, of families
         that a diffusivity may have.
     """
@@ -42,6 +43,7 @@ class Family:
     latex: str
     symbolic: Callable
     is_positive: bool = False
+    is_line: bool = False
     bend: Callable | None = None
     slope_bend: Callable | None = None
 
@@ -90,6 +92,7 @@ FAMILIES = {
         r"\log({kx})",
         lambda sympy, x, k: sympy.log(k * x),
         is_positive=True,
+        is_line=True,
     ),
     "pole": Family(
         lambda x, k: 1 / (k + x),

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keql._numerics.elementary import FAMILIES
 from keql._numerics.subsets import TermOdds
 from keql._regression.function_table import kind_of, moved
 
@@ -33,12 +34,17 @@ class FunctionColumns:
         self.kinds = [None if t is None else kind_of(t) for t in self.terms]
         self.own = {i for i, t in enumerate(self.terms) if id(t) in own}
         self.evidence = evidence(TermOdds(np.array(kinds), settings.n_expected))
-        self.most = settings.largest_change
         named = [i for i, t in enumerate(self.terms) if t is not None]
         self.singles = np.array([i for i in named if i not in self.slopes], dtype=int)
         self.pairs = np.array([i for i in named if i in self.slopes], dtype=int)
         slopes = [self.slopes[i] for i in self.pairs.tolist()]
         self.slopes_of_pairs = np.array(slopes, dtype=int)
+        # How far the logarithm of a parameter moves in a step, and may be supposed to.
+        self.limit = settings.largest_change
+        self.most = np.full(len(self.terms), self.limit)
+        for i in self.pairs.tolist():
+            if FAMILIES[self.terms[i].function.family].is_line:
+                self.most[i] = np.inf
 
     def is_own(self, i):
         """Whether a column is one of the terms that the problem is linearised at."""
@@ -90,7 +96,9 @@ class FunctionColumns:
             values = np.concatenate(
                 [
                     self.evidence.more(list(base), singles),
-                    self.evidence.more_pairs(list(base), pairs, slopes, self.most),
+                    self.evidence.more_pairs(
+                        list(base), pairs, slopes, self.most[pairs]
+                    ),
                 ]
             )
             added = np.concatenate([singles, pairs])
@@ -108,7 +116,7 @@ class FunctionColumns:
         for i in sorted(self.named(kept), key=lambda i: self.terms[i].equation):
             move = by[self.slopes[i]] / by[i] if i in self.slopes and by[i] else 0.0
             terms.append(
-                moved(self.terms[i], np.exp(np.clip(move, -self.most, self.most)))
+                moved(self.terms[i], np.exp(np.clip(move, -self.limit, self.limit)))
             )
             values.append(by[i])
         return terms, np.array(values)

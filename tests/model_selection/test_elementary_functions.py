@@ -196,6 +196,14 @@ def test_three_states_have_functions_where_data_are_exact():
         assert equation[f"{name}_t"].terms() == pytest.approx(expected)
 
 
+def test_a_logarithm_is_a_line_in_its_parameter_however_far():
+    """Gompertz' growth, the parameter of which is eleven times that of the table."""
+    t = np.linspace(0, 10, 100)
+    u = np.exp(np.log(2.29 * 1.73) * np.exp(0.032 * t)) / 2.29
+    equation = first_order().fit(t[:, None], u).equation_
+    assert str(equation) == "u_t = 0.0320 u log(2.29 u)"
+
+
 def test_polynomials_with_noise_stay_polynomials():
     t, u = trajectory(lambda t, u: u - u**2, [0.1], 6, 25)
     rng = np.random.default_rng(0)
