@@ -14,6 +14,9 @@ from keql._numerics.linalg import (
     solve_lower,
 )
 
+# Exponentials of more are no numbers: as a bound of a logarithm it is none.
+LOG_OF_LARGEST = float(np.log(np.finfo(float).max))
+
 
 class SubsetEvidence:
     """Log evidence of sets of columns of a whitened regression, with their odds.
@@ -69,12 +72,12 @@ class SubsetEvidence:
             self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[added]
         )
 
-    def more_pairs(self, kept, first, second, most=np.inf):
+    def more_pairs(self, kept, first, second, most=None):
         """The log evidence (m,) of a set with pairs of other columns.
 
-        Coefficients of the second columns are at most so many times those of the first
-        ones, if these are functions and their slopes in a parameter: beyond a step of
-        that length functions are no straight lines.
+        If the second columns are slopes of the first ones in a parameter, their
+        coefficients are at most `most` (m,) times those of these: beyond a step of that
+        length functions are no straight lines. None: there is no bound.
         """
         L, z = self._solve(kept)
         of_prior = self._factor("prior", kept)
@@ -88,12 +91,13 @@ class SubsetEvidence:
         volume, of_prior_pairs = np.maximum(a * b - cross**2, least), p * q - shared**2
         x, y = right[:m], right[m:]
         gain = (b * x**2 - 2 * cross * x * y + a * y**2) / volume
-        most = most * self.scale[second] / self.scale[first]
-        is_far = np.abs(a * y - cross * x) > most * np.abs(b * x - cross * y)
-        ends = np.where(is_far, most, 0.0) * np.array([[1.0], [-1.0]])
-        sizes = np.maximum(a + 2 * ends * cross + ends**2 * b, np.finfo(float).eps * a)
-        at_ends = (x + ends * y) ** 2 / sizes
-        gain = np.where(is_far, np.max(at_ends, axis=0), gain)
+        if most is not None:
+            most = most * self.scale[second] / self.scale[first]
+            is_far = np.abs(a * y - cross * x) > most * np.abs(b * x - cross * y)
+            ends = np.where(is_far, most, 0.0) * np.array([[1.0], [-1.0]])
+            sizes = a + 2 * ends * cross + ends**2 * b
+            at_ends = (x + ends * y) ** 2 / np.maximum(sizes, np.finfo(float).eps * a)
+            gain = np.where(is_far, np.max(at_ends, axis=0), gain)
         gain = np.clip(gain, 0.0, self.square - z @ z)
         volume = _half_log_volume(L, of_prior) + 0.5 * np.log(volume / of_prior_pairs)
         return (

@@ -3,7 +3,7 @@
 import numpy as np
 
 from keql._numerics.elementary import FAMILIES
-from keql._numerics.subsets import TermOdds
+from keql._numerics.subsets import LOG_OF_LARGEST, TermOdds
 from keql._regression.function_table import kind_of, moved
 
 
@@ -44,7 +44,7 @@ class FunctionColumns:
         self.most = np.full(len(self.terms), self.limit)
         for i in self.pairs.tolist():
             if FAMILIES[self.terms[i].function.family].is_line:
-                self.most[i] = np.inf
+                self.most[i] = LOG_OF_LARGEST
 
     def is_own(self, i):
         """Whether a column is one of the terms that the problem is linearised at."""
