@@ -107,10 +107,8 @@ def _moves_of_weights(learned, e, errors):
     Returns a list of matrices (p, n), or None of an equation that is no regression.
     """
     equation, noise = learned.equations[e], learned.equation_noise[e]
-    posterior, has_features = (
-        equation.posterior,
-        isinstance(equation.basis, PolynomialBasis),
-    )
+    posterior = equation.posterior
+    has_features = isinstance(equation.basis, PolynomialBasis)
     if posterior is None or not noise or not has_features:
         return None
     # Of the rows of a function some stand for the others, and so of the functions,

@@ -333,6 +333,7 @@ class TermScores:
         return self._evidence(model, target, effects, equations, self.odds)
 
     def _evidence(self, model, target, effects, equations, odds):
+        """The evidence of sets of terms by their effects (n, q) on a target (n,)."""
         told = np.sqrt(np.finfo(float).eps * (target @ target) / self.rounding)
         unit, (lowest, highest) = max(1.0, told), model.regression.level_range
         levels = max(told, lowest) / unit, max(told, highest) / unit
@@ -413,7 +414,7 @@ class TermSets:
             for kept in (low, offered)
         ]
         triples = zip(*counts, self.table.fewest, strict=True)
-        are_enough = all(low >= min(own, least) for low, own, least in triples)
+        are_enough = all(few >= min(own, least) for few, own, least in triples)
         return [offered, low] if are_enough and len(low) < len(offered) else [offered]
 
     def _best_on_the_way(self, kept, score):

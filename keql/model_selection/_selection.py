@@ -263,9 +263,8 @@ class Selection:
             return 0.0
         part = _difference(self.terms_from.best.learned.equations, self.best.learned)
         noisy, criteria = sees_noise(self.best.two_step), self.criteria
-        return (
-            part if part > (criteria.bent if noisy else criteria.bent_if_exact) else 0.0
-        )
+        most = criteria.bent if noisy else criteria.bent_if_exact
+        return part if part > most else 0.0
 
     @property
     def other_kind(self):

@@ -244,8 +244,8 @@ class _TermSearch:
         table, learned = self.table, self.problem.learned
         if len(learned.variables) == 1:
             return None, None
-        plain = {*table.positions(partial(are_semilinear, learned)), *self.kept}
-        offered = sorted(plain)
+        semilinear = table.positions(partial(are_semilinear, learned))
+        offered = sorted({*semilinear, *self.kept})
         values = table.values_of(iterate.equations)[offered]
         basis = table.restricted(self.basis, offered)
         here = replace(iterate, equations=self._with(basis, offered, values))
@@ -388,10 +388,8 @@ class _TermSearch:
         if tuple(first) not in self.tried:
             ranked = sorted([*ranked, (score(first), first)], reverse=True)
             highest = max(highest, score(first))
-        near, plain = (
-            self._within(ranked, highest),
-            self._without_cancelling(model, iterate),
-        )
+        near = self._within(ranked, highest)
+        plain = self._without_cancelling(model, iterate)
         yield from (
             near if plain in near or tuple(plain) in self.tried else [plain, *near]
         )

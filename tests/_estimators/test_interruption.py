@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from interruptions import InterruptAt
 
 from keql import KernelPDESolver, OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 from keql.kernels import RBF, Polynomial
@@ -43,19 +44,6 @@ def fitted_attributes(model):
         for name, value in vars(model).items()
         if name.endswith("_") and not name.startswith("_")
     }
-
-
-class InterruptAt:
-    """Lets a function be called so many times; then it is Ctrl-C, or a failure."""
-
-    def __init__(self, function, n, error=KeyboardInterrupt):
-        self.function, self.n, self.error, self.calls = function, n, error, 0
-
-    def __call__(self, *args, **kwargs):
-        self.calls += 1
-        if self.calls == self.n:
-            raise self.error
-        return self.function(*args, **kwargs)
 
 
 def fit_until(monkeypatch, model, n, error=KeyboardInterrupt):
@@ -128,19 +116,12 @@ def test_an_interruption_before_the_first_step_is_no_failure(monkeypatch):
     """Where a set of terms has just been begun with: the fit stops, and says so."""
     from keql._evolution.trajectories import TrajectoryProblem
 
-    linearise, calls = TrajectoryProblem.linearise, []
-
-    def interrupted(problem, evaluation):
-        calls.append(problem)
-        if len(calls) == 6:
-            raise KeyboardInterrupt
-        return linearise(problem, evaluation)
-
+    stopping = InterruptAt(TrajectoryProblem.linearise, 6)
     t = np.linspace(0, 6, 30)[:, None]
     noise = 0.01 * np.random.default_rng(0).standard_normal(30)
     model = OneStepKEqL(("u", "u_t"), "u_tt", variables="t", n_terms="auto")
     with monkeypatch.context() as patch:
-        patch.setattr(TrajectoryProblem, "linearise", interrupted)
+        patch.setattr(TrajectoryProblem, "linearise", lambda *args: stopping(*args))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -148,7 +129,7 @@ def test_an_interruption_before_the_first_step_is_no_failure(monkeypatch):
             except KeyboardInterrupt:
                 assert fitted_attributes(model) == {}
                 return
-    assert len(calls) == 6 and not model.converged_
+    assert stopping.calls == 6 and not model.converged_
     assert any("interrupted" in str(each.message) for each in caught)
 
 

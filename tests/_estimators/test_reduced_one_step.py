@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from interruptions import InterruptAt
 from known_equations import cole_hopf, points_of_cole_hopf
 from scipy import special
 from sklearn.exceptions import ConvergenceWarning
@@ -228,20 +229,13 @@ def test_an_interrupted_search_for_terms_leaves_no_exact_states(monkeypatch):
     """States are those of two steps: these are the best that is no exact one."""
     from keql._evolution.trajectories import TrajectoryProblem
 
-    linearise, calls = TrajectoryProblem.linearise, []
-
-    def interrupted(problem, evaluation):
-        calls.append(problem)
-        if len(calls) == 8:
-            raise KeyboardInterrupt
-        return linearise(problem, evaluation)
-
-    monkeypatch.setattr(TrajectoryProblem, "linearise", interrupted)
+    stopping = InterruptAt(TrajectoryProblem.linearise, 8)
+    monkeypatch.setattr(TrajectoryProblem, "linearise", lambda *args: stopping(*args))
     y = noisy_gompertz()
     model, two = ReducedOneStepKEqL(**GROWTH), TwoStepKEqL(**GROWTH)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         model.fit(TIMES, y)
-    assert not model.converged_ and len(calls) == 8
+    assert not model.converged_ and stopping.calls == 8
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)
         two.fit(TIMES, y)

@@ -9,7 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 from scipy.integrate import solve_ivp
-from suite_problems import SuiteProblem, ode, polynomial_system, shallow_water
+from suite_problems import (
+    SuiteProblem,
+    ode,
+    pair_on_ring,
+    polynomial_system,
+    shallow_water,
+)
 
 
 def with_other_noise(problem, kind, level=0.02, seed=3):
@@ -108,6 +114,28 @@ def field(rate, initial, operators, t_end=2.0, n=110, m=128):
         found[0],
         features=np.column_stack([X_test, *found]),
         parts=-at(X_test, lambda u: rate(x, u, derivative)),
+    )
+
+
+def of_several(problems):
+    """Problems of one equation as one, the number of each in a column of its points."""
+
+    def stacked(name):
+        return np.concatenate([getattr(each, name) for each in problems])
+
+    def numbered(name):
+        parts = [getattr(each, name) for each in problems]
+        numbers = [np.full(len(own), k) for k, own in enumerate(parts)]
+        return np.column_stack([np.vstack(parts), np.concatenate(numbers)])
+
+    return SuiteProblem(
+        problems[0].settings | {"function_column": 1},
+        numbered("X"),
+        stacked("y"),
+        numbered("X_test"),
+        stacked("y_test"),
+        features=stacked("features"),
+        parts=stacked("parts"),
     )
 
 
@@ -242,6 +270,35 @@ UNSEEN = {
     ),
     "soft walls": lambda: ode(
         lambda t, u, v: -0.2 * np.sinh(3 * u) - 0.05 * v, [1.0, 0.0], 14, 50
+    ),
+    "bessel": lambda: ode(lambda t, u, v: -v / (t + 0.5) - u, [1.0, 0.0], 12, 40),
+    "cyclic sines": lambda: system(
+        lambda x, y, z: [
+            np.sin(y) - 0.2 * x,
+            np.sin(z) - 0.2 * y,
+            np.sin(x) - 0.2 * z,
+        ],
+        ("x", "y", "z"),
+        [1.0, 0.5, -0.5],
+        20,
+        80,
+    ),
+    "two swings 2%": lambda: of_several(
+        [
+            ode(lambda t, u, v: -2 * np.sin(u) - 0.1 * v, [start, 0.0], 8, 20)
+            for start in (1.0, 2.6)
+        ]
+    ),
+    "species that spread 2%": lambda: pair_on_ring(
+        {
+            "u": {"u": 1.0, "u^2": -1.0, "u v": -1.0, "u_xx": 0.05},
+            "v": {"v": -0.5, "u v": 1.0, "v_xx": 0.1},
+        },
+        (
+            lambda x: 0.6 + 0.3 * np.cos(x) + 0.1 * np.sin(2 * x),
+            lambda x: 0.5 + 0.3 * np.sin(x),
+        ),
+        4.0,
     ),
 }
 

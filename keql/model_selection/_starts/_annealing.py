@@ -180,10 +180,9 @@ def _through_levels(family, kernel, settings):
     two_step, problem, start = family.at(kernel)
     final, sizes = problem.equation_noise, equation_sizes(two_step)
     learned = [terms.depends_on is not None for terms in two_step.setup.equations]
-    noise, levels = final, settings.levels
-    if family.context.near is not None:  # the states agree with equations already
-        levels = ()
-    for level in levels:
+    # States that are known to be near agree with equations already.
+    noise, is_near = final, family.context.near is not None
+    for level in () if is_near else settings.levels:
         noise = np.where(learned, np.maximum(level * sizes, final), final)
         problem = problem.with_equation_noise(noise)
         start = _minimise(problem, start, settings).solution
