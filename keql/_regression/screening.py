@@ -162,52 +162,89 @@ class CandidateTerms:
         has = find_terms(equation.basis.kernel, n_columns, "auto").tolist()
         return [i for i, powers in enumerate(self.exponents.tolist()) if powers in has]
 
-    def sets(self, n_terms, best, settings):
-        """Sets of terms to be compared, as tuples of positions in rising order.
+    def compared(self, n_terms, best, target, features, settings):
+        """Sets of terms by falling evidence in a whitened regression.
 
-        `n_terms` says how many terms there are, or is "auto"; `best` is the best set so
-        far, or None.
+        All small ones; those near the best one so far; and those that grow from the
+        best of the small ones by one term after the other, as the best one may have
+        superfluous terms in the place of others that are far from it.
+
+        n_terms : int or "auto". How many terms there are.
+        best : tuple of int, or None. The best set so far.
+        target, features : ndarray. Of the regression, see :meth:`most_probable`.
+        settings : TermSearchSettings. How many are compared.
+
+        Returns compared : list of (float, tuple of int). Minus the log evidence, up to
+        a constant, and the positions of the terms in rising order.
         """
-        n = len(self.exponents)
-        sizes = range(1, settings.max_size + 1) if n_terms == "auto" else [n_terms]
-        sets = set()
-        for size in sizes:
-            if comb(n, size) <= settings.max_sets:
-                sets.update(combinations(range(n), size))
+        effects, prior = features @ self.single, self.single.T @ self.single
+        score = SubsetEvidence(effects, target, prior, self.log_odds)
+        sets = _ComparedSets(score, len(self.exponents))
+        largest = settings.max_size if n_terms == "auto" else n_terms
+        size = sets.add_all(largest, settings.max_sets)
         if best is not None:
-            sets.update(self._neighbours(best))
+            sets.add_near(best)
         if n_terms != "auto":
-            sets = {terms for terms in sets if len(terms) == n_terms}
-        return sorted(sets)
+            sets.grow(size, settings.n_grown, n_terms)
+        elif settings.grows and best is not None:
+            sets.grow(size, settings.n_grown)
+        return sorted(
+            (loss, terms)
+            for terms, loss in sets.losses.items()
+            if n_terms in ("auto", len(terms))
+        )
 
-    def _neighbours(self, terms):
-        """Sets with one term more, one less, or one for another."""
-        others = [i for i in range(len(self.exponents)) if i not in terms]
-        near = [(*terms, i) for i in others]
+
+class _ComparedSets:
+    """Sets of terms, each compared as another one with one term more.
+
+    score : SubsetEvidence. Of the regression.
+    n : int. The number of terms.
+
+    losses : dict. Minus the log evidence of sets, tuples in rising order.
+    """
+
+    def __init__(self, score, n):
+        self.score, self.n, self.losses = score, n, {}
+
+    def _extend(self, terms, others):
+        values = self.score.more(list(terms), others) if others else []
+        for i, value in zip(others, values, strict=True):
+            self.losses[tuple(sorted((*terms, i)))] = -float(value)
+
+    def add_all(self, largest, most):
+        """Add all sets of up to `largest` terms; the size up to which they are few."""
+        for size in range(1, largest + 1):
+            if comb(self.n, size) > most:
+                return size - 1
+            for terms in combinations(range(self.n), size - 1):
+                self._extend(terms, [*range(terms[-1] + 1 if terms else 0, self.n)])
+        return largest
+
+    def add_near(self, terms):
+        """Add sets with one term more, one less, or one for another."""
+        self._extend(terms, [i for i in range(self.n) if i not in terms])
         for j in terms:
-            kept = [i for i in terms if i != j]
-            near += [tuple(kept), *((*kept, i) for i in others)]
-        return {tuple(sorted(each)) for each in near if each}
+            fewer = tuple(i for i in terms if i != j)
+            if fewer:
+                self.losses[fewer] = -float(self.score(list(fewer)))
+            self._extend(fewer, [i for i in range(self.n) if i not in fewer])
 
-    def ranked(self, sets, target, features):
-        """Sets of terms by falling evidence in a whitened regression."""
-        return [terms for _, terms in self.losses(sets, target, features)]
+    def grow(self, size, n_grown, largest=None, patience=2):
+        """Add sets with one term more than the best `n_grown` of a size, again and again.
 
-    def losses(self, sets, target, features):
-        """The same with minus their log evidence, up to a constant: pairs."""
-        A, b = features.T @ features, features.T @ target
-        losses = []
-        for terms in sets:
-            D = self.directions(terms)
-            try:
-                L = linalg.cholesky(D.T @ A @ D + np.eye(len(terms)), lower=True)
-            except linalg.LinAlgError:  # effects nearly beyond bounds
-                continue
-            z = linalg.solve_triangular(L, D.T @ b, lower=True)
-            determinant = np.log(np.diag(L)).sum()
-            loss = determinant - self.log_odds(terms) - 0.5 * z @ z
-            losses.append((loss, terms))
-        return sorted(losses)
+        Until they have `largest` terms; None: until `patience` more terms are of no
+        use.
+        """
+        lowest, rest = min(self.losses.values(), default=np.inf), patience
+        while size < (largest or self.n) and (largest or rest):
+            own = [terms for terms in self.losses if len(terms) == size] or [()]
+            for terms in sorted(own, key=self.losses.get)[:n_grown]:
+                self._extend(terms, [i for i in range(self.n) if i not in terms])
+            size += 1
+            found = [loss for terms, loss in self.losses.items() if len(terms) == size]
+            rest = patience if min(found) < lowest else rest - 1
+            lowest = min(lowest, *found)
 
 
 def without_terms(equation):

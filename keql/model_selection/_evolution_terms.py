@@ -46,7 +46,11 @@ class TermSearchSettings:
     max_size, max_sets : int. All sets of up to `max_size` terms are compared, if there
         are at most `max_sets` of a size; larger ones if they differ by one or two terms
         from the best one.
-    n_rounds : int. How often all sets are compared.
+    n_grown : int. Sets of each size from which larger ones grow by a term.
+    grows : bool. Whether they do if it is not said how many terms there are, once there
+        is a best set. From states that miss the data those of far too many terms grow.
+    n_rounds : int. How often all sets are compared, rounds that leave terms out not
+        counted: there are as many of these as the best set has terms.
     n_wanted, n_tried : int. Sets that are solved exactly in the first round (one in the
         others), and those that are tried for that at most.
     max_steps : int. Gauss-Newton steps of one set, and at the end.
@@ -62,7 +66,9 @@ class TermSearchSettings:
     """
 
     max_size: int = 3
-    max_sets: int = 20_000
+    max_sets: int = 40_000
+    n_grown: int = 20
+    grows: bool = False
     n_rounds: int = 6
     n_wanted: int = 3
     n_tried: int = 24
@@ -190,9 +196,11 @@ class TermSearch:
             self.stop = self.best.stop
 
     def _run(self, states):
-        for _ in range(self.settings.n_rounds):
-            before = self.loss
+        n_rounds = 0
+        while n_rounds < self.settings.n_rounds:
+            before, size = self.loss, self._size
             self._round(states)
+            n_rounds += self._size >= size
             if self.stop is not None or self.best is None:
                 return
             is_better = self.loss < before
@@ -202,6 +210,11 @@ class TermSearch:
                 self._try_rivals(states)
             if not self.loss < before:
                 return
+
+    @property
+    def _size(self):
+        """How many terms the best equation has; 0 if there is none."""
+        return len(self.best.solution.equation.terms()) if self.best else 0
 
     def _refresh(self):
         """Forget sets that were not solved with the best prior of boundary values."""
@@ -263,16 +276,17 @@ class TermSearch:
         if model is None:
             return [], known, None
         target, features = model.regression.whitened()
-        sets = candidates.sets(self.n_terms, known, self.settings)
+        given = self.n_terms, known, target, features, self.settings
+        compared = candidates.compared(*given)
         if self.only_leading:
-            sets = [terms for terms in sets if self._leading & {*terms}]
+            compared = [each for each in compared if self._leading & {*each[1]}]
         scale = model.problem.prior.scale
 
         def solve(terms):
             offered = candidates.most_probable(terms, target, features, scale)
             return self.try_terms(model.problem, offered, states)
 
-        return candidates.losses(sets, target, features), known, solve
+        return compared, known, solve
 
 
 def fit_exact_states(two_step, learned, hypothesis, context, settings=None):

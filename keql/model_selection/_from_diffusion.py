@@ -185,7 +185,9 @@ def or_more_terms(fit, hypothesis, offered, context):
         return fit  # so many terms take long there
     if not predicts_within_noise(fit, fit.two_step, criteria):
         return fit
-    other = or_stopped(fit, _among_more_terms, fit, offered(), hypothesis, context)
+    # A few products of three may be in the place of many of two.
+    given = fit, offered(), hypothesis, context
+    other = or_stopped(fit, partial(_among_more_terms, grows=True), *given)
     if other is None:
         return fit
     if other.result.interrupted:
@@ -193,14 +195,14 @@ def or_more_terms(fit, hypothesis, offered, context):
     return fit.or_more_probable(other, criteria.wider)
 
 
-def _among_more_terms(fit, learned, hypothesis, context, n_tried=3):
+def _among_more_terms(fit, learned, hypothesis, context, grows=False, n_tried=3):
     """Exact states of a wider hypothesis, its terms searched from those of a fit.
 
     All sets are compared in the problem that is linearised at the fit; at most
     `n_tried` that seem better are solved for. None if it has terms that are not on
     offer.
     """
-    settings = TermSearchSettings(n_wanted=1, n_tried=n_tried)
+    settings = TermSearchSettings(n_wanted=1, n_tried=n_tried, grows=grows)
     solve = partial(solve_exactly, learned, context, settings)
     candidates = CandidateTerms(learned.equation)
     given = candidates, hypothesis.n_terms, solve, settings

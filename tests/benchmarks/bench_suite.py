@@ -29,13 +29,14 @@ import warnings
 from collections import Counter, defaultdict
 
 import numpy as np
+from evolution_problems import evolution
 from joblib import Parallel, delayed
 from suite_problems import suite
 from unseen_problems import unseen
 
 from keql import OneStepKEqL, ReducedOneStepKEqL, TwoStepKEqL
 
-ROW = "{:14} {:22} {:>4} {:>8} {:>9} {:>9} {:>6} {:>7} {:>7}"
+ROW = "{:19} {:22} {:>4} {:>8} {:>9} {:>9} {:>6} {:>7} {:>7}"
 HEADING = "family", "problem", "draw", "outcome", "state", "equation", "terms", "CPU s"
 OUTCOMES = "solved", "partly", "warned", "silent"
 ESTIMATORS = {"one": OneStepKEqL, "two": TwoStepKEqL, "reduced": ReducedOneStepKEqL}
@@ -46,7 +47,7 @@ def main():
     options = read_options()
     problems = {
         key: make
-        for key, make in (suite(options.random) | unseen()).items()
+        for key, make in (suite(options.random) | unseen() | evolution()).items()
         if options.families is None or key[0].startswith(tuple(options.families))
         if options.names is None or key[1].startswith(tuple(options.names))
     }
@@ -63,11 +64,11 @@ def main():
         counts[family][outcome] += 1
         times[family].append(seconds)
         ratios.append(ratio)
-    print("\n" + "family".ljust(16), *(o.rjust(7) for o in OUTCOMES), "median s, most")
+    print("\n" + "family".ljust(21), *(o.rjust(7) for o in OUTCOMES), "median s, most")
     for family, count in counts.items():
         cells = (f"{count[outcome]:7}" for outcome in OUTCOMES)
         seconds = f"{np.median(times[family]):8.1f} {max(times[family]):6.1f}"
-        print(family.ljust(16), *cells, seconds)
+        print(family.ljust(21), *cells, seconds)
     if np.any(np.isfinite(ratios)):
         print(f"choosing over the best alone, median: {np.nanmedian(ratios):.1f}")
 

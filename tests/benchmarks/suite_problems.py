@@ -216,10 +216,10 @@ def _stays_bounded(rate, initial, t_end, most=4.0):
 # --- evolution equations in one space dimension --------------------------------------
 
 
-def on_ring(terms, initial, t_end, length, n, box, n_modes=128, seed=0):
+def on_ring(terms, initial, t_end, length, n, box, n_modes=128, seed=0, forcing=None):
     """u_t = a polynomial of u and its derivatives, periodic; seen at n points in a box.
 
-    None if the solution grows or is not resolved.
+    None if the solution grows or is not resolved. A forcing is a function of points.
     """
     x = length * np.arange(n_modes) / n_modes
     wave = 2j * np.pi / length * np.fft.rfftfreq(n_modes, 1 / n_modes)
@@ -237,6 +237,8 @@ def on_ring(terms, initial, t_end, length, n, box, n_modes=128, seed=0):
             c * np.prod([d**p for d, p in zip(D, powers, strict=True)], axis=0)
             for powers, c in products
         )
+        if forcing is not None:
+            total = total + forcing(np.column_stack([np.full(n_modes, t), x]))
         return np.fft.irfft(keep * np.fft.rfft(total), n_modes)
 
     def leaves(t, u):
@@ -278,6 +280,8 @@ def on_ring(terms, initial, t_end, length, n, box, n_modes=128, seed=0):
         "known_part": "u_t",
         "variables": ("t", "x"),
     }
+    if forcing is not None:
+        settings["forcing"] = forcing
     left = {name: -c for name, c in terms.items()}
     return SuiteProblem(settings, X, truth(X), X_test, truth(X_test), {"u_t": left})
 
@@ -391,7 +395,7 @@ def on_whole_ring(truth, terms, operators, n, seed=0):
     return SuiteProblem(settings, X, truth(X), X_test, truth(X_test), {"u_t": terms})
 
 
-def heat_on_ring():
+def heat_on_ring(n=60):
     """u_t = 0.02 u_xx, six modes and a mean."""
     k = 2 * np.pi * np.arange(1, 7)
     sizes = np.random.default_rng(11).standard_normal((2, 6)) / np.arange(1, 7) ** 1.5
@@ -401,7 +405,7 @@ def heat_on_ring():
         waves = sizes[0] * np.cos(phases) + sizes[1] * np.sin(phases)
         return 0.7 + np.sum(damping * waves, axis=1)
 
-    return on_whole_ring(truth, {"u_xx": -0.02}, ("u", "u_x", "u_xx"), 60)
+    return on_whole_ring(truth, {"u_xx": -0.02}, ("u", "u_x", "u_xx"), n)
 
 
 def advection_on_ring():
@@ -428,7 +432,7 @@ def telegraph(n=100):
         return np.exp(-damping * X[:, 0]) * (waves @ heights)
 
     operators, terms = ("u", "u_t", "u_x", "u_xx"), {"u_xx": -1.0, "u_t": 0.6}
-    return _inside(truth, operators, "u_tt", {"u_tt": terms}, 3.0, n)
+    return inside(truth, operators, "u_tt", {"u_tt": terms}, 3.0, n)
 
 
 def heat_with_a_source(n=100):
@@ -446,7 +450,7 @@ def heat_with_a_source(n=100):
             -np.sum(damping * k**2 * np.cos(angles), 1) - 4 * grown * np.sin(waves),
         ]
 
-    problem = _inside(
+    problem = inside(
         lambda X: derivatives(X)[0], ("u", "u_x", "u_xx"), "u_t", None, 2.0, n
     )
     found = derivatives(problem.X_test)
@@ -455,7 +459,7 @@ def heat_with_a_source(n=100):
     return replace(problem, features=features, parts=parts)
 
 
-def _inside(truth, operators, known_part, terms, t_end, n, is_determined=True):
+def inside(truth, operators, known_part, terms, t_end, n, is_determined=True):
     """A field seen at n random points of a box, 1 < x < 5."""
     rng = np.random.default_rng(5)
     X = rng.uniform((0, 1), (t_end, 5), (n, 2))
@@ -490,7 +494,7 @@ def heat_and_sine(n=100):
         waves = np.exp(1j * np.outer(X[:, 1], k)) * (1j * k) ** order
         return np.real(np.sum(waves * modes, axis=1))
 
-    problem = _inside(truth, ("u", "u_x", "u_xx"), "u_t", None, 2.0, n)
+    problem = inside(truth, ("u", "u_x", "u_xx"), "u_t", None, 2.0, n)
     u, u_x, u_xx = (truth(problem.X_test, order) for order in range(3))
     features = np.column_stack([problem.X_test, u, u_x, u_xx])
     return replace(problem, features=features, parts=-0.1 * u_xx - np.sin(u))
@@ -502,7 +506,7 @@ def standing_wave():
     def truth(X):
         return np.cos(2 * X[:, 0]) * np.sin(2 * X[:, 1] + 0.3)
 
-    return _inside(truth, ("u", "u_xx"), "u_tt", None, 3.0, 80, False)
+    return inside(truth, ("u", "u_xx"), "u_tt", None, 3.0, 80, False)
 
 
 def one_mode():
@@ -511,7 +515,7 @@ def one_mode():
     def truth(X):
         return np.exp(-0.3 * X[:, 0]) * np.cos(X[:, 1] + 0.4)
 
-    return _inside(truth, ("u", "u_x", "u_xx"), "u_t", None, 2.0, 80, False)
+    return inside(truth, ("u", "u_x", "u_xx"), "u_t", None, 2.0, 80, False)
 
 
 def porous_medium():
@@ -552,7 +556,7 @@ def allen_cahn():
     )
 
 
-def in_two_dimensions(terms, rate, initial, t_end, n=150, n_modes=32):
+def in_two_dimensions(terms, rate, initial, t_end, n, n_modes=32):
     """u_t = 0.1 (u_xx + u_yy) + rate(u), periodic; seen at n points in a box."""
     x = 2 * np.pi * np.arange(n_modes) / n_modes
     k = np.fft.fftfreq(n_modes, 1 / n_modes)
@@ -586,17 +590,17 @@ def in_two_dimensions(terms, rate, initial, t_end, n=150, n_modes=32):
     return SuiteProblem(settings, X, truth(X), X_test, truth(X_test), {"u_t": terms})
 
 
-def heat_in_two_dimensions():
+def heat_in_two_dimensions(n=150):
     """u_t = 0.1 (u_xx + u_yy), four waves."""
 
     def initial(x, y):
         waves = np.cos(x + 0.3) * np.cos(y) + 0.6 * np.sin(2 * x + y)
         return waves + 0.4 * np.cos(2 * y - 1) - 0.3 * np.cos(3 * x + 1)
 
-    return in_two_dimensions({}, np.zeros_like, initial, 2.0)
+    return in_two_dimensions({}, np.zeros_like, initial, 2.0, n)
 
 
-def fisher_in_two_dimensions():
+def fisher_in_two_dimensions(n=150):
     """u_t = 0.1 (u_xx + u_yy) + u - u^2."""
 
     def initial(x, y):
@@ -604,7 +608,7 @@ def fisher_in_two_dimensions():
         return 0.35 + waves + 0.08 * np.cos(2 * y - 1)
 
     terms = {"u": 1.0, "u^2": -1.0}
-    return in_two_dimensions(terms, lambda u: u - u**2, initial, 3.0)
+    return in_two_dimensions(terms, lambda u: u - u**2, initial, 3.0, n)
 
 
 # --- equations that white noise drives ------------------------------------------------
