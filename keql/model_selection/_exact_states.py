@@ -31,6 +31,7 @@ from keql.model_selection._from_diffusion import (
     leads_nowhere,
     or_from_diffusion,
     or_more_terms,
+    or_polynomial,
     or_simpler,
 )
 from keql.model_selection._starts._annealing import compare_lengths, impose_gradually
@@ -373,6 +374,8 @@ class ExactSearch:
             self.leave_out([cubic, wider, varying], many)
             return self.wave
         best = self._exact_from_two_steps(first, cubic, wider)
+        if best and best.hypothesis.name == varying.hypothesis.name:
+            return best
         if best is None:
             best = self._exact_from_anywhere(first.hypothesis)
             if best and not cubic.why_not:
@@ -450,7 +453,7 @@ class ExactSearch:
                     return fit
             two_step, fit = self._from_two_steps(row.hypothesis)
             if i == 0 and leads_nowhere(fit, two_step, self.in_doubt):
-                fit = self._exact_from_anywhere(row.hypothesis)
+                fit = self._varying(row) or self._exact_from_anywhere(row.hypothesis)
             if fit and fit.result.interrupted:
                 return fit
             if fit and meets_data(fit, *self.known):
@@ -461,6 +464,20 @@ class ExactSearch:
                 given = rows[0].hypothesis, self.two_steps(rows[0].hypothesis)
                 return or_simpler(fit, *given, self.context)
         return None
+
+    def _varying(self, polynomial):
+        """Exact states with varying coefficients that meet data, from two steps.
+
+        Or those of a polynomial, a row, that do from there; or None.
+        """
+        row = self.table[-3]
+        if row.why_not or are_many(self.two_step, self.context):
+            return None
+        _, fit = self._from_two_steps(row.hypothesis)
+        if fit is None or fit.result.interrupted or not meets_data(fit, *self.known):
+            return fit if fit and fit.result.interrupted else None
+        given = self.two_steps(polynomial.hypothesis), polynomial.hypothesis
+        return or_polynomial(fit, *given, self.context)
 
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor.

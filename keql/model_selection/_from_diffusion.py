@@ -202,18 +202,43 @@ def _among_more_terms(fit, learned, hypothesis, context, grows=False, n_tried=3)
     `n_tried` that seem better are solved for. None if it has terms that are not on
     offer.
     """
-    settings = TermSearchSettings(n_wanted=1, n_tried=n_tried, grows=grows)
-    solve = partial(solve_exactly, learned, context, settings)
-    candidates = CandidateTerms(learned.equation)
-    given = candidates, hypothesis.n_terms, solve, settings
-    search = TermSearch(fit.problem, *given)
-    if len(candidates.terms_of(fit.result.solution.equation)) < len(fit.term_names):
+    search = _search_near(fit, learned, hypothesis, context, n_tried, grows)
+    own = search.candidates.terms_of(fit.result.solution.equation)
+    if len(own) < len(fit.term_names):
         return None  # it has other terms
     search.record(fit.result)
     search.run(fit.result.solution.states)
     is_new = search.best is not None and search.best is not fit.result
     result = polished(search) if is_new else search.best
     return exact_fit(learned, hypothesis, result, search.steps)
+
+
+def _search_near(fit, learned, hypothesis, context, n_tried, grows=False):
+    """A search among the terms of a learned model on the grid of a fit."""
+    settings = TermSearchSettings(n_wanted=1, n_tried=n_tried, grows=grows)
+    solve = partial(solve_exactly, learned, context, settings)
+    given = CandidateTerms(learned.equation), hypothesis.n_terms, solve, settings
+    return TermSearch(fit.problem, *given)
+
+
+def or_polynomial(fit, learned, hypothesis, context, n_tried=3):
+    """Exact states with varying coefficients, or of a polynomial that meets the data.
+
+    Its terms are those of the highest evidence at the states of the fit, `n_tried` sets
+    of which are tried. The other arguments are those of :func:`from_simpler`.
+    """
+    if hypothesis.n_terms is None:
+        return fit
+
+    def find():
+        search = _search_near(fit, learned, hypothesis, context, n_tried)
+        search.run(fit.result.solution.states)
+        return exact_fit(learned, hypothesis, polished(search), search.steps)
+
+    other = or_stopped(fit, find)
+    if other is not None and other.result.interrupted:
+        return fit.stopped(other.result.stop)
+    return other if other and meets_data(other, learned, context.criteria) else fit
 
 
 def from_simpler(fit, hypothesis, two_step, context):
