@@ -62,7 +62,7 @@ class ExactSearch:
         self.size = PredictionScale(two_step.observations).size
         self.table, self.agreed, self.spreads = table, False, True
         self.direct, self.spread, self.wave, self.so_far = {}, {}, None, None
-        self.tries_noise, self.is_driven = False, False
+        self.tries_noise, self.is_driven, self.varies = False, False, False
         self.found = {}  # what was found of families of joint problems
         self.compared = []  # hypotheses, and results that were compared with theirs
         self.not_tried = [
@@ -374,7 +374,7 @@ class ExactSearch:
             self.leave_out([cubic, wider, varying], many)
             return self.wave
         best = self._exact_from_two_steps(first, cubic, wider)
-        if best and best.hypothesis.name == varying.hypothesis.name:
+        if self.varies:
             return best
         if best is None:
             best = self._exact_from_anywhere(first.hypothesis)
@@ -477,7 +477,9 @@ class ExactSearch:
         if fit is None or fit.result.interrupted or not meets_data(fit, *self.known):
             return fit if fit and fit.result.interrupted else None
         given = self.two_steps(polynomial.hypothesis), polynomial.hypothesis
-        return or_polynomial(fit, *given, self.context)
+        found = or_polynomial(fit, *given, self.context)
+        self.varies = found is fit
+        return found
 
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor.

@@ -46,20 +46,39 @@ def regression():
     return rng.normal(size=25), rng.normal(size=(25, 10))
 
 
-def test_all_terms_are_on_offer(candidates):
+def compared(candidates, regression, n_terms, best, **settings):
+    settings = replace(SETTINGS, **settings)
+    return candidates.compared(n_terms, best, *regression, settings)
+
+
+def test_all_terms_are_on_offer(candidates, regression):
     """1, u, u_x, u_xx and their products."""
     assert len(candidates.exponents) == 10
-    assert candidates.sets("auto", None, SETTINGS) == sorted(
-        candidates.sets("auto", None, SETTINGS)
-    )
-    assert len(candidates.sets("auto", None, SETTINGS)) == 10 + 45 + 120
-    assert len(candidates.sets(4, None, SETTINGS)) == 210
+    found = [terms for _, terms in compared(candidates, regression, "auto", None)]
+    assert len(found) == len({*found}) == 10 + 45 + 120
+    assert all(terms == tuple(sorted({*terms})) for terms in found)
+    found = [terms for _, terms in compared(candidates, regression, 4, None)]
+    assert len(found) == len({*found}) == 210 and {*map(len, found)} == {4}
 
 
-def test_larger_sets_are_near_the_best(candidates):
-    found = candidates.sets("auto", (0, 1, 2, 3), SETTINGS)
-    assert (0, 1, 2, 3, 4) in found and (0, 1, 3, 9) in found and (1, 2, 3) in found
+def test_larger_sets_are_near_the_best(candidates, regression):
+    found = compared(candidates, regression, "auto", (0, 1, 2, 3))
+    found = {terms for _, terms in found}
+    assert {(0, 1, 2, 3), (0, 1, 2, 3, 4), (0, 1, 3, 9), (1, 2, 3)} <= found
     assert (0, 1, 8, 9) not in found
+
+
+@pytest.mark.parametrize("n_terms", ["auto", 5])
+def test_sets_grow_to_those_that_no_exchange_leads_to(candidates, n_terms):
+    """The best five terms are far from others, and there are too many sets of three."""
+    rng = np.random.RandomState(3)
+    features, terms = 100 * rng.normal(size=(60, 10)), (0, 2, 5, 7, 9)
+    single = candidates.single / np.linalg.norm(candidates.single, axis=0)
+    target = (features @ single)[:, list(terms)].sum(axis=1)
+    given = candidates, (target, features), n_terms, (1, 3, 4, 6, 8)
+    assert compared(*given, max_sets=50, grows=True)[0][1] == terms
+    if n_terms == "auto":
+        assert compared(*given, max_sets=50)[0][1] != terms
 
 
 def test_directions_are_those_of_equations_with_these_terms(candidates):
@@ -75,14 +94,18 @@ def test_directions_are_those_of_equations_with_these_terms(candidates):
 
 def test_evidence_is_the_density_of_a_gaussian_vector(candidates, regression):
     target, features = regression
-    sets = [(0,), (2, 5), (1, 3, 8), (4, 9)]
-    expected = []
-    for terms in sets:
-        A = features @ candidates.directions(terms)
-        density = stats.multivariate_normal(np.zeros(25), np.eye(25) + A @ A.T)
-        expected.append(-candidates.log_odds(terms) - density.logpdf(target))
-    order = [sets[i] for i in np.argsort(expected)]
-    assert candidates.ranked(sets, target, features) == order
+    for best in (None, (1, 4, 5, 7, 9)):
+        losses, sets = zip(
+            *compared(candidates, regression, "auto", best, grows=True), strict=True
+        )
+        assert list(losses) == sorted(losses)
+        expected = []
+        for terms in sets:
+            A = features @ candidates.directions(terms)
+            density = stats.multivariate_normal(np.zeros(25), np.eye(25) + A @ A.T)
+            expected.append(-candidates.log_odds(terms) - density.logpdf(target))
+        # Up to a constant.
+        assert_allclose(np.ptp(np.subtract(losses, expected)), 0, atol=1e-8)
 
 
 def test_an_equation_is_the_ridge_regression_on_its_terms(candidates, regression):
