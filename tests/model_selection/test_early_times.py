@@ -77,6 +77,13 @@ def test_what_two_steps_take_for_noise_is_no_hindrance(two_step):
     assert set(fit.result.solution.equation.terms()) == {"u u_x", "u_xx"}
 
 
+def test_few_observations_may_be_met_and_predicted_poorly(two_step, monkeypatch):
+    noisy = replace(two_step, observation_noise=np.array([1e-3]))
+    monkeypatch.setattr(_early_times, "predicts_within_noise", lambda *_: False)
+    fit = fit_from_early_times(noisy, AUTO, CONTEXT, EarlySettings(0.6, 20))
+    assert set(fit.result.solution.equation.terms()) == {"u u_x", "u_xx"}
+
+
 @pytest.mark.parametrize("why", ["too few", "all terms", "poor", "missed"])
 def test_other_states_do_not_begin_there(two_step, why, monkeypatch):
     settings = EarlySettings(fewest=1000 if why == "too few" else 1)
@@ -84,6 +91,7 @@ def test_other_states_do_not_begin_there(two_step, why, monkeypatch):
     if why == "poor":
         two_step = replace(two_step, observation_noise=np.array([1e-3]))
         monkeypatch.setattr(_early_times, "predicts_within_noise", lambda *_: False)
+        monkeypatch.setattr(_early_times, "level_in_space", lambda *_: 2.0)
     if why == "missed":
         monkeypatch.setattr(_early_times, "missed_in_space", lambda *_: 10.0)
     assert fit_from_early_times(two_step, hypothesis, CONTEXT, settings) is None

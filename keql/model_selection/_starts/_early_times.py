@@ -14,6 +14,7 @@ import numpy as np
 from keql._evolution.problem import make_evolution_problem
 from keql.equation import PolynomialBasis
 from keql.model_selection._criteria import (
+    level_in_space,
     missed_in_space,
     predicts_within_noise,
     sees_noise,
@@ -71,11 +72,12 @@ def fit_from_early_times(learned, hypothesis, context, settings=None):
 def _is_missed(fit, early, criteria):
     """Whether early exact states do not describe the observations that they are of.
 
-    Predictions from a few exact observations may be poor though these are met.
+    Predictions from a few observations may be poor though these are met.
     """
-    if sees_noise(early):
-        return not predicts_within_noise(fit, early, criteria)
-    return bool(missed_in_space(fit, early, criteria))
+    if not sees_noise(early):
+        return bool(missed_in_space(fit, early, criteria))
+    is_met = level_in_space(fit, early) < criteria.exact_noise
+    return not (is_met or predicts_within_noise(fit, early, criteria))
 
 
 def _gone_on_with(problem, fit):
