@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
+from keql.fit_report._related import related, related_in_two_steps
 from keql.fit_report._undetermined import (
     exhausted,
-    related,
     travelling,
     undetermined,
     unresolved,
@@ -51,12 +51,15 @@ def test_single_equations_are_left_out(noise):
     assert undetermined(learned) == []
 
 
-def field_of(values, noise=0.0, scales=(1.0, 4.0)):
+SLOPES = "u", "u_x", "u_xx"
+
+
+def field_of(values, noise=0.0, scales=(1.0, 4.0), operators=SLOPES):
     """A model of u_t from u_x and u_xx, learned in two steps from a field."""
     t, x = np.meshgrid(np.linspace(0, 1, 13), np.linspace(0, 20, 31), indexing="ij")
     X = np.column_stack([t.ravel(), x.ravel()])
     model = TwoStepKEqL(
-        ("u", "u_x", "u_xx"),
+        operators,
         "u_t",
         variables=("t", "x"),
         state_kernel=RBF(scales, "fixed"),
@@ -121,6 +124,23 @@ def test_operators_that_differ_by_errors_are_in_proportion(monkeypatch):
     kind = type(noisy.states[0])  # the same, if the states are known exactly
     monkeypatch.setattr(kind, "variance", lambda self, X, _: np.zeros(len(X)))
     assert related(noisy, 5e-3) == []
+
+
+def test_high_derivatives_are_related_unless_exact_states_contradict():
+    def modes(X, third=0.0):
+        waves = np.cos(X[:, 1] / 2) + 0.5 * np.cos(X[:, 1] + 1)
+        return np.exp(-X[:, 0]) * (waves + third * np.cos(0.7 * X[:, 1]))
+
+    given = {"noise": 3e-3, "scales": (2.0, 3.0), "operators": ("u", "u_xx", "u_xxxx")}
+    found = field_of(modes, **given)
+    (text,) = related_in_two_steps(found, found)
+    pattern = r"u_xxxx = -(\S+) u - (\S+) u_xx to"
+    factors = [float(factor) for factor in re.match(pattern, text).groups()]
+    assert factors == pytest.approx([1 / 4, 5 / 4], rel=0.1)
+    other = field_of(lambda X: modes(X, 0.2), **given)
+    assert related_in_two_steps(found, other) == []
+    assert related_in_two_steps(other, other) == []
+    assert related_in_two_steps(replace(found, states=None), found) == []
 
 
 def test_a_constant_state_is_named():

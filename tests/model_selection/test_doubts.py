@@ -11,8 +11,12 @@ from keql import IdentifiabilityWarning, OneStepKEqL
 from keql._regression.likelihood import left_out_log_densities
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
-from keql.fit_report._rivals import wider_rivals_in_words
-from keql.fit_report._undetermined import coarse, missed, not_exact
+from keql.fit_report._undetermined import (
+    coarse,
+    missed,
+    not_exact,
+    wider_rivals_in_words,
+)
 from keql.kernels import Polynomial
 from keql.model_selection._candidates import candidates, without_equation_noise
 from keql.model_selection._fewer_terms import TermsStep
