@@ -237,14 +237,23 @@ def from_simpler(fit, hypothesis, two_step, context):
     return other if meets_data(other, two_step, criteria) else None
 
 
-def or_simpler(fit, hypothesis, two_step, context):
+def or_simpler(fit, row, two_steps, context):
     """Exact states, or those of a simpler hypothesis if these meet the data, too.
 
-    They are looked for from the states of the fit, with the terms that the equation of
-    the LearnedModel `two_step` may have.
+    They are looked for from the states of the fit: from less exact ones the terms of a
+    simpler equation may not have been found.
+
+    fit : Fit. Exact states that meet the data.
+    row : Candidate. The simpler hypothesis, if there is no reason not to try it.
+    two_steps : callable. Of a hypothesis: the LearnedModel with the equation of all
+        terms there may be.
+    context : Context. How problems are solved.
     """
+    if row.why_not or fit.result.interrupted:
+        return fit
+    two_step = two_steps(row.hypothesis)
     learned = replace(fit.learned, equations=two_step.equations)
-    given = hypothesis, two_step, context, learned
+    given = row.hypothesis, two_step, context, learned
     other = or_stopped(fit, fit_hypothesis, *given)
     if other is not None and other.result.interrupted:
         return fit.stopped(other.result.stop)

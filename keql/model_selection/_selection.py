@@ -279,7 +279,8 @@ class Selection:
         A list of (terms, log odds): those of the fit, with the log odds zero, and
         others, the most probable first, if they are as probable as the criterion says.
         Of very many functions some are near to anything: polynomials in place of them
-        are told unless the evidence is decisive.
+        are told unless the evidence is decisive. Other equations that predict each
+        observation from all others no worse are told unless it is very strong.
         """
         evidence = self.best.log_evidences
         chosen = frozenset(self.best.term_names if evidence else ())
@@ -294,8 +295,16 @@ class Selection:
             (terms, o)
             for terms, o in ranked
             if o > -(polynomial if are_monomials(terms) else self.criteria.rival)
+            or (o > -self.criteria.very_strong and self._predicts_no_worse(terms))
         ]
         return [(chosen, 0.0), *((t, o) for t, o in near if t != chosen)]
+
+    def _predicts_no_worse(self, terms):
+        """Whether other terms predict no worse, with an equation that differs."""
+        steps = most_probable(self.best.terms_path)
+        own, other = steps[frozenset(self.best.term_names)], steps[terms]
+        differs = _difference(other.equations, self.best.learned)
+        return other.error <= own.error and differs > self.criteria.differs
 
     @property
     def wider_rivals(self):

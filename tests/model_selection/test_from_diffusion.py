@@ -15,8 +15,13 @@ from keql.datasets import make_burgers
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.model_selection import _from_diffusion
+from keql.model_selection._candidates import Candidate
 from keql.model_selection._evolution_terms import CandidateTerms
-from keql.model_selection._from_diffusion import leads_nowhere, or_more_terms
+from keql.model_selection._from_diffusion import (
+    leads_nowhere,
+    or_more_terms,
+    or_simpler,
+)
 from keql.model_selection._starts import _diffusion
 from keql.operators import parse_operator
 
@@ -209,3 +214,31 @@ def test_terms_in_the_coordinates_are_found(noise):
         model.fit(X, y)  # noise may leave other terms about as probable
     expected = pytest.approx({"x u": -1, "u_xx": 1}, rel=0.1 if noise else 1e-3)
     assert model.equation_.terms() == expected
+
+
+@pytest.mark.parametrize(
+    "error, why_not, is_other",
+    [(1e-6, "", True), (0.1, "", False), (1e-6, "it is given", False)],
+)
+def test_a_simpler_equation_that_meets_data_is_taken(
+    monkeypatch, two_step, error, why_not, is_other
+):
+    """It is looked for from the states of the fit."""
+
+    def fit_hypothesis(hypothesis, offered, context, learned):
+        assert learned.states is fit.learned.states
+        assert learned.equations is offered.equations
+        return other
+
+    def of_error(error):
+        result = SimpleNamespace(interrupted=False)
+        return SimpleNamespace(learned=two_step, error=error, result=result)
+
+    fit, other = of_error(1e-5), of_error(error)
+    monkeypatch.setattr(_from_diffusion, "fit_hypothesis", fit_hypothesis)
+    monkeypatch.setattr(_from_diffusion, "meets_data", lambda fit, *_: fit.error < 0.01)
+    row, offered = Candidate(Hypothesis(), why_not), learn_cole_hopf(15)
+    found = or_simpler(fit, row, lambda _: offered, CONTEXT)
+    assert found is (other if is_other else fit)
+    fit.result.interrupted = True
+    assert or_simpler(fit, row, lambda _: offered, CONTEXT) is fit
