@@ -105,10 +105,14 @@ def leads_nowhere(fit, two_step, in_doubt):
     """
     if fit is None or not isinstance(two_step.equation.basis, PolynomialBasis):
         return fit is None
+    return in_doubt(fit.error) and not _leads(fit, two_step)
+
+
+def _leads(fit, two_step):
+    """Whether an equation has a derivative of the highest order in space on offer."""
     candidates = CandidateTerms(two_step.equation)
     leading = candidates.leading_terms(fit.problem.grid.space)
-    chosen = candidates.terms_of(fit.result.solution.equation)
-    return in_doubt(fit.error) and not leading & {*chosen}
+    return bool(leading & {*candidates.terms_of(fit.result.solution.equation)})
 
 
 def fit_from_wave(learned, hypothesis, context, settings=None):
@@ -167,7 +171,8 @@ def or_more_terms(fit, hypothesis, offered, context):
     """A fit, or exact states of a wider hypothesis that are far more probable.
 
     Where there is noise, without which equations are met or not, and of few functions
-    in one coordinate of space.
+    in one coordinate of space. They are looked for from the states of the fit, and from
+    those of two steps if no derivative of the highest order in space is found so.
 
     fit : Fit. Exact states of an equation, or those of the wider hypothesis already.
     hypothesis : Hypothesis. The wider one: how many terms there are.
@@ -185,9 +190,12 @@ def or_more_terms(fit, hypothesis, offered, context):
         return fit  # so many terms take long there
     if not predicts_within_noise(fit, fit.two_step, criteria):
         return fit
-    other = or_stopped(fit, _among_more_terms, fit, offered(), hypothesis, context)
+    learned = offered()
+    other = or_stopped(fit, _among_more_terms, fit, learned, hypothesis, context)
     if other is None:
         return fit
+    if not (other.result.interrupted or _leads(other, learned)):
+        other = _or_from_two_steps(other, learned, hypothesis, context)
     if other.result.interrupted:
         return fit.stopped(other.result.stop)
     return fit.or_more_probable(other, criteria.wider)
@@ -212,6 +220,23 @@ def _among_more_terms(fit, learned, hypothesis, context, n_tried=3):
     is_new = search.best is not None and search.best is not fit.result
     result = polished(search) if is_new else search.best
     return exact_fit(learned, hypothesis, result, search.steps)
+
+
+def _or_from_two_steps(fit, learned, hypothesis, context):
+    """Exact states of a wider hypothesis, or more probable ones from two steps.
+
+    Where what is carried along or grows takes the place of what spreads, an equation of
+    the latter is not found from its states. All sets that were solved for are told.
+    """
+    other = or_stopped(fit, fit_hypothesis, hypothesis, learned, context)
+    if other is None or other.result.interrupted:
+        return fit if other is None else fit.stopped(other.result.stop)
+    own, known = (
+        each.log_evidences.get(frozenset(each.term_names), -np.inf)
+        for each in (fit, other)
+    )
+    steps = [*fit.terms_path, *other.terms_path]
+    return replace(other if known > own else fit, terms_path=steps)
 
 
 def from_simpler(fit, hypothesis, two_step, context):
