@@ -7,11 +7,13 @@ from keql.fit_report._given import pulled, pulled_to_zero
 from keql.fit_report._related import related, related_in_two_steps
 from keql.fit_report._report import percent
 from keql.fit_report._undetermined import (
+    amplifying,
     coarse,
     exhausted,
     missed,
     not_exact,
     rivals_in_words,
+    rivals_of_other_orders_in_words,
     travelling,
     undetermined,
     unresolved,
@@ -84,10 +86,12 @@ def _of_equation(selection, given):
     if not waves and len(fit.learned.variables) > 1:
         waves = related_in_two_steps(fit.two_step, fit.learned)
     doubts = undetermined(fit.learned) + waves
+    doubts += amplifying(fit, criteria.amplified, criteria.amplification)
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
     doubts += wider_rivals_in_words(selection.wider_rivals)
+    doubts += rivals_of_other_orders_in_words(selection.rivals_of_other_orders)
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     size = PredictionScale(fit.observations).size
     error = selection.error / size if fit.is_exact else 0.0

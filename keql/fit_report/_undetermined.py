@@ -4,7 +4,7 @@ from math import exp, log
 
 import numpy as np
 
-from keql._numerics.linalg import rms
+from keql._numerics.linalg import rms, size_or_one
 from keql.equation import number, terms_of
 from keql.fit_report._report import multiple, percent
 from keql.operators import parse_operator
@@ -77,6 +77,44 @@ def exhausted(fit, least=10, share=0.7):
                 "were tried, which together come near to many functions: it may be of "
                 "another form. Try an equation_kernel of another form or a higher "
                 "degree, or observe states that differ more"
+            )
+    return sentences
+
+
+def amplifying(fit, most, factor):
+    """Equations in time that amplify noise of the states, each in a sentence.
+
+    Large terms that cancel where states are hold these together, as a stiff equation
+    does, whatever else there is in it.
+
+    fit : Fit. Told are those with exact states.
+    most : float. Change of P, in units of its size, by states that are off by the noise
+        of their observations, from which on it is told.
+    factor : float. How many times as large it is, at least, as that noise is in units
+        of the standard deviation of states.
+    """
+    learned, sentences = fit.learned, []
+    if not fit.is_exact or len(learned.variables) > 1:
+        return []
+    operators = learned.observations.operators
+    noise = np.reshape(fit.problem.prior.noise, -1)
+    levels = {L.name: level for L, level in zip(operators, noise, strict=True)}
+    for terms, equation in zip(learned.setup.equations, learned.equations, strict=True):
+        S, names = equation.training_features, equation.feature_names
+        seen = [i for i, name in enumerate(names) if name in levels]
+        if terms.depends_on is None or not seen:
+            continue
+        slopes = equation.gradient(S)[:, seen] / size_or_one(equation.unknown_part(S))
+        change = rms(slopes * [levels[names[i]] for i in seen]) * len(seen) ** 0.5
+        in_spreads = rms(slopes * np.std(S[:, seen], axis=0)) * len(seen) ** 0.5
+        if change > most and in_spreads > factor:
+            name = f" {terms.name}" if learned.setup.is_system else ""
+            sentences.append(
+                f"terms of the equation{name} cancel nearly where states are: its "
+                f"right side changes by {percent(change, 1.0)} of its size if states "
+                "are off by the noise of observations, and other equations may hold "
+                "them together as well. Observe more, or with less noise, or other "
+                "initial values"
             )
     return sentences
 
@@ -271,17 +309,36 @@ def wider_rivals_in_words(rivals, most=3):
     """
     if len(rivals) < 2:
         return []
+    return [
+        "of equations of a wider kind, which count as improbable before data are seen, "
+        f"the data alone do not exclude some that {_how_rivals_differ(rivals, most)}. "
+        "Observe more, or with less noise, or give an equation_kernel"
+    ]
+
+
+def rivals_of_other_orders_in_words(rivals, most=3):
+    """Terms with other highest derivatives that predict no worse, in a list.
+
+    The arguments are those of :func:`wider_rivals_in_words`.
+    """
+    if len(rivals) < 2:
+        return []
+    return [
+        "of equations that leave more or fewer boundary values free, which count as so "
+        "much less or more probable, some predict each observation from all others no "
+        f"worse and {_how_rivals_differ(rivals, most)}. Observe more, or with less "
+        "noise, or give an equation_kernel"
+    ]
+
+
+def _how_rivals_differ(rivals, most):
+    """By what part and in which terms rivals differ, in words."""
     (chosen, _), *others = rivals
     texts = [_difference(terms, chosen) for terms, _ in others[:most]]
     if len(others) > most:
         texts.append(f"{len(others) - most} more")
     part = percent(max(part for _, part in others), 1.0)
-    return [
-        "of equations of a wider kind, which count as improbable before data are seen, "
-        f"the data alone do not exclude some that differ by up to {part} from this one "
-        f"where states are: {'; '.join(texts)}. Observe more, or with less noise, or "
-        "give an equation_kernel"
-    ]
+    return f"differ by up to {part} from this one where states are: {'; '.join(texts)}"
 
 
 def _odds(log_odds, most=1e6):

@@ -8,6 +8,7 @@ from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.likelihood import left_out_log_densities
+from keql.equation import highest_derivatives
 from keql.model_selection._criteria import (
     Criteria,
     are_monomials,
@@ -333,6 +334,36 @@ class Selection:
                 found.append((terms, _difference(step.equations, self.best.learned)))
         least = self.criteria.disagree
         return [found[0], *(pair for pair in found[1:] if pair[1] > least)]
+
+    @property
+    def rivals_of_other_orders(self):
+        """Terms with other highest derivatives whose equations predict no worse.
+
+        States in space that spread have more free boundary values than those that are
+        carried along, for which evidence asks a price; errors of prediction do not. A
+        list of (terms, part), as that of wider rivals.
+        """
+        steps, d = (
+            most_probable(self.best.terms_path),
+            len(self.best.two_step.variables),
+        )
+        chosen = frozenset(self.best.term_names if steps else ())
+        is_field = d > 1 and self.most_exact.is_exact and chosen in steps
+        if not is_field or self.best.has_functions:
+            return []
+        axes = [i for i in range(d) if i != self.most_exact.problem.grid.axis]
+
+        def orders(step):
+            return [highest_derivatives(each, axes) for each in step.equations]
+
+        own, told = orders(steps[chosen]), {terms for terms, _ in self.rivals}
+        others = [
+            (terms, _difference(step.equations, self.best.learned))
+            for terms, step in steps.items()
+            if terms not in told and self._predicts_no_worse(terms)
+            if orders(step) != own
+        ]
+        return [(chosen, 0.0), *others]
 
     @property
     def misses_exact_fields(self):

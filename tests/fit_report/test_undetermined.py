@@ -11,6 +11,7 @@ import pytest
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql.fit_report._related import related, related_in_two_steps
 from keql.fit_report._undetermined import (
+    amplifying,
     exhausted,
     travelling,
     undetermined,
@@ -228,3 +229,40 @@ def test_equations_of_most_terms_are_in_doubt_at_collocation_points(share, is_ex
     fit = {"learned": fewer, "two_step": learned, "hypothesis": given}
     assert len(exhausted(SimpleNamespace(**fit, is_exact=is_exact), 3, share)) == n
     assert not exhausted(SimpleNamespace(**fit, is_exact=True), 3, share)
+
+
+@pytest.mark.parametrize(
+    "noise, multiple, told",
+    [(0.02, 20.0, True), (0.02, 2.0, False), (1e-4, 20.0, False)],
+)
+def test_terms_that_cancel_amplify_noise(noise, multiple, told):
+    """P = x + multiple (x - y) where y = x from 0 to 1, seen with noise."""
+    S = np.repeat(np.linspace(0, 1, 9)[:, None], 2, axis=1)
+    equation = SimpleNamespace(
+        training_features=S,
+        feature_names=("x", "y"),
+        gradient=lambda S: np.tile([1 + multiple, -multiple], (len(S), 1)),
+        unknown_part=lambda S: S[:, 0] + multiple * (S[:, 0] - S[:, 1]),
+    )
+    setup = SimpleNamespace(
+        equations=[SimpleNamespace(name="x_t", depends_on=(0, 1))], is_system=True
+    )
+    operators = [SimpleNamespace(name="x"), SimpleNamespace(name="y")]
+    learned = SimpleNamespace(
+        variables=("t",),
+        observations=SimpleNamespace(operators=operators),
+        setup=setup,
+        equations=[equation],
+    )
+    prior = SimpleNamespace(noise=np.full(2, noise))
+    fit = SimpleNamespace(
+        is_exact=True, learned=learned, problem=SimpleNamespace(prior=prior)
+    )
+    sentences = amplifying(fit, 0.1, 6.0)
+    assert len(sentences) == told
+    if told:
+        change = noise * np.hypot(21, 20) / np.sqrt(np.mean(S[:, 0] ** 2))
+        assert "of the equation x_t cancel nearly" in sentences[0]
+        assert f"changes by {100 * change:.2g} % of its size" in sentences[0]
+    fit.is_exact = False
+    assert amplifying(fit, 0.1, 6.0) == []
