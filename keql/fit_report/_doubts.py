@@ -15,6 +15,7 @@ from keql.fit_report._undetermined import (
     rivals_in_words,
     rivals_of_other_orders_in_words,
     travelling,
+    uncertain,
     undetermined,
     unresolved,
     wider_rivals_in_words,
@@ -86,6 +87,7 @@ def _of_equation(selection, given):
     if not waves and len(fit.learned.variables) > 1:
         waves = related_in_two_steps(fit.two_step, fit.learned)
     doubts = undetermined(fit.learned) + waves
+    doubts += uncertain(fit.learned, criteria.uncertain)
     doubts += amplifying(fit, criteria.amplified, criteria.amplification)
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)

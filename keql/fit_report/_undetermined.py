@@ -81,6 +81,30 @@ def exhausted(fit, least=10, share=0.7):
     return sentences
 
 
+def uncertain(learned, most):
+    """Equations without a list of terms that are poorly known, each in a sentence.
+
+    learned : LearnedModel. States and equations.
+    most : float. Standard deviation of P where states are, in units of its size, from
+        which on it is told. At other states it is more.
+    """
+    sentences = []
+    for terms, equation in zip(learned.setup.equations, learned.equations, strict=True):
+        if equation.posterior is None or terms_of(equation) is not None:
+            continue
+        S = equation.training_features[:, : equation.n_unknown_features]
+        size = size_or_one(equation.basis.values(S, equation.weights))
+        part = rms(equation.posterior.std(equation.basis(S))) / size
+        if part > most:
+            name = f" {terms.name}" if learned.setup.is_system else ""
+            sentences.append(
+                f"the equation{name} has no list of terms and is uncertain by "
+                f"{percent(part, 1.0)} of its size where states are, and by more "
+                "elsewhere. Observe more, or with less noise, or more functions"
+            )
+    return sentences
+
+
 def amplifying(fit, most, factor):
     """Equations in time that amplify noise of the states, each in a sentence.
 

@@ -14,6 +14,7 @@ from keql.fit_report._undetermined import (
     amplifying,
     exhausted,
     travelling,
+    uncertain,
     undetermined,
     unresolved,
 )
@@ -266,3 +267,20 @@ def test_terms_that_cancel_amplify_noise(noise, multiple, told):
         assert f"changes by {100 * change:.2g} % of its size" in sentences[0]
     fit.is_exact = False
     assert amplifying(fit, 0.1, 6.0) == []
+
+
+def test_equations_without_a_list_of_terms_are_uncertain():
+    """By the standard deviation of P where states are."""
+    y = np.exp(-T[:, 0])
+    given = {"variables": ("t",), "observation_noise": 1e-2, "equation_noise": 0.1}
+    model = TwoStepKEqL(("u",), "u_t", **given, equation_kernel=RBF(1.0, "fixed"))
+    learned = model._learn_in_two_steps(T, y, None)
+    (equation,) = learned.equations
+    S = equation.training_features[:, :2]
+    deviation = equation.posterior.std(equation.basis(S))
+    part = np.linalg.norm(deviation) / np.linalg.norm(equation.unknown_part(S))
+    assert uncertain(learned, 1.01 * part) == []
+    (text,) = uncertain(learned, 0.99 * part)
+    assert f"uncertain by {100 * part:.2g} % of its size where states are" in text
+    model.set_params(equation_kernel=Polynomial(1))
+    assert uncertain(model._learn_in_two_steps(T, y, None), 0.0) == []
