@@ -29,6 +29,7 @@ from keql.equation._monomials import (
     averaged,
     coefficients,
     find_terms,
+    highest_derivatives,
     restricted,
     term_name,
     terms_of,

@@ -93,6 +93,16 @@ def terms_of(equation):
     return make_terms(equation.equation_kernel, names, S)
 
 
+def highest_derivatives(equation, axes):
+    """The highest derivatives along some axes among the monomials of an equation."""
+    terms, d = terms_of(equation), len(equation.variables)
+    kept = terms.exponents[(terms.coefficients @ equation.weights) != 0]
+    found = [np.zeros(d, dtype=int)]
+    for q in np.flatnonzero(np.any(kept[:, d + len(equation.inputs) :], axis=0)):
+        found += [orders for orders, _ in equation.operators[q].terms]
+    return np.max(found, axis=0)[axes].tolist()
+
+
 def find_terms(kernel, n_columns, n_terms):
     """The terms that P may contain.
 

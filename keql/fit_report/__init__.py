@@ -2,8 +2,8 @@
 
 from keql.fit_report._describe import describe_fit, summary_of
 from keql.fit_report._doubts import doubts_of
+from keql.fit_report._related import energies
 from keql.fit_report._report import FitReport, multiple
 from keql.fit_report._two_steps import summary_of_two_steps
-from keql.fit_report._undetermined import energies
 
 __all__ = ["FitReport"]

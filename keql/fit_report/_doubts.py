@@ -4,17 +4,21 @@ from keql._observations.data import PredictionScale
 from keql.equation import number
 from keql.fit_report._describe import at_points
 from keql.fit_report._given import pulled, pulled_to_zero
+from keql.fit_report._related import related, related_in_two_steps
 from keql.fit_report._report import percent
-from keql.fit_report._rivals import rivals_in_words, wider_rivals_in_words
 from keql.fit_report._undetermined import (
+    amplifying,
     coarse,
     exhausted,
     missed,
     not_exact,
-    related,
+    rivals_in_words,
+    rivals_of_other_orders_in_words,
     travelling,
+    uncertain,
     undetermined,
     unresolved,
+    wider_rivals_in_words,
     with_advice_once,
 )
 
@@ -79,11 +83,17 @@ def _of_equation(selection, given):
     waves = travelling(fit.learned, criteria.unexplained)
     limits = selection.told_from_zero, selection.conserved
     states = selection.most_exact.learned
-    doubts = undetermined(fit.learned) + (waves or related(states, *limits))
+    waves = waves or related(states, *limits)
+    if not waves and len(fit.learned.variables) > 1:
+        waves = related_in_two_steps(fit.two_step, fit.learned)
+    doubts = undetermined(fit.learned) + waves
+    doubts += uncertain(fit.learned, criteria.uncertain)
+    doubts += amplifying(fit, criteria.amplified, criteria.amplification)
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
     doubts += wider_rivals_in_words(selection.wider_rivals)
+    doubts += rivals_of_other_orders_in_words(selection.rivals_of_other_orders)
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     size = PredictionScale(fit.observations).size
     error = selection.error / size if fit.is_exact else 0.0

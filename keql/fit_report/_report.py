@@ -18,16 +18,20 @@ class ReportCriteria:
     A root mean square residual may be `far_above_noise` times the noise level, of which
     the right one gives 1, and that of the equation the part `large_part` of the size of
     its terms: more says that an operator is missing, or that derivatives are poor.
-    Losses of tries that found one minimum differ by `same_loss`, relatively. A
-    log-hyperparameter has reached a bound at the distance `at_bound`: optimisers meet
+    Losses of tries that found one minimum differ by `same_loss`, relatively. A log-
+    hyperparameter has reached a bound at the distance `at_bound`: optimisers meet
     bounds to rounding. A combination of terms says something if it exceeds `signal`
     times what the errors of the features alone make of it (standard deviations), and,
     for terms of unit size, `rounding`. It names terms of at least the part `named_part`
     of the largest. Operators of which a combination is the part `related` of their size
     at most, and within `signal` times its own standard deviation, are related: the
-    least of fields that determine their equations was 0.08. Errors of features are
-    evaluated at `n_rows` rows in all, of `n_functions` functions: enough for a root
-    mean square, and cheap beside a fit.
+    least of fields that determine their equations was 0.08. Of states that were found
+    without an equation it is the part `loosely_related` if such states, and those of
+    the fit, have it within `signal` times its errors at most places: in the suite
+    relations that hold were 0.13 of the size of operators at most, and 0.5 to 1.6 times
+    those errors; of others exact states differed by 12 times them at least. Errors of
+    features are evaluated at `n_rows` rows in all, of `n_functions` functions: enough
+    for a root mean square, and cheap beside a fit.
     """
 
     far_above_noise: float = 2.0
@@ -38,6 +42,7 @@ class ReportCriteria:
     rounding: float = 1e-10
     named_part: float = 0.3
     related: float = 0.05
+    loosely_related: float = 0.2
     n_rows: int = 100
     n_functions: int = 4
 

@@ -1,15 +1,12 @@
 """Equations that the data do not determine, or do not tell from others."""
 
-from collections import Counter
-from functools import partial, reduce
-from operator import add, mul
-from typing import NamedTuple
+from math import exp, log
 
 import numpy as np
 
-from keql._numerics.linalg import rms
-from keql.equation import number, terms_of, text_product
-from keql.fit_report._report import ReportCriteria, multiple, percent
+from keql._numerics.linalg import rms, size_or_one
+from keql.equation import number, terms_of
+from keql.fit_report._report import multiple, percent
 from keql.operators import parse_operator
 
 
@@ -84,6 +81,68 @@ def exhausted(fit, least=10, share=0.7):
     return sentences
 
 
+def uncertain(learned, most):
+    """Equations without a list of terms that are poorly known, each in a sentence.
+
+    learned : LearnedModel. States and equations.
+    most : float. Standard deviation of P where states are, in units of its size, from
+        which on it is told. At other states it is more.
+    """
+    sentences = []
+    for terms, equation in zip(learned.setup.equations, learned.equations, strict=True):
+        if equation.posterior is None or terms_of(equation) is not None:
+            continue
+        S = equation.training_features[:, : equation.n_unknown_features]
+        size = size_or_one(equation.basis.values(S, equation.weights))
+        part = rms(equation.posterior.std(equation.basis(S))) / size
+        if part > most:
+            name = f" {terms.name}" if learned.setup.is_system else ""
+            sentences.append(
+                f"the equation{name} has no list of terms and is uncertain by "
+                f"{percent(part, 1.0)} of its size where states are, and by more "
+                "elsewhere. Observe more, or with less noise, or more functions"
+            )
+    return sentences
+
+
+def amplifying(fit, most, factor):
+    """Equations in time that amplify noise of the states, each in a sentence.
+
+    Large terms that cancel where states are hold these together, as a stiff equation
+    does, whatever else there is in it.
+
+    fit : Fit. Told are those with exact states.
+    most : float. Change of P, in units of its size, by states that are off by the noise
+        of their observations, from which on it is told.
+    factor : float. How many times as large it is, at least, as that noise is in units
+        of the standard deviation of states.
+    """
+    learned, sentences = fit.learned, []
+    if not fit.is_exact or len(learned.variables) > 1:
+        return []
+    operators = learned.observations.operators
+    noise = np.reshape(fit.problem.prior.noise, -1)
+    levels = {L.name: level for L, level in zip(operators, noise, strict=True)}
+    for terms, equation in zip(learned.setup.equations, learned.equations, strict=True):
+        S, names = equation.training_features, equation.feature_names
+        seen = [i for i, name in enumerate(names) if name in levels]
+        if terms.depends_on is None or not seen:
+            continue
+        slopes = equation.gradient(S)[:, seen] / size_or_one(equation.unknown_part(S))
+        change = rms(slopes * [levels[names[i]] for i in seen]) * len(seen) ** 0.5
+        in_spreads = rms(slopes * np.std(S[:, seen], axis=0)) * len(seen) ** 0.5
+        if change > most and in_spreads > factor:
+            name = f" {terms.name}" if learned.setup.is_system else ""
+            sentences.append(
+                f"terms of the equation{name} cancel nearly where states are: its "
+                f"right side changes by {percent(change, 1.0)} of its size if states "
+                "are off by the noise of observations, and other equations may hold "
+                "them together as well. Observe more, or with less noise, or other "
+                "initial values"
+            )
+    return sentences
+
+
 def travelling(learned, most, least=1e-3, n_rows=300):
     """A sentence if a state does not change in one direction of its coordinates.
 
@@ -119,219 +178,6 @@ def travelling(learned, most, least=1e-3, n_rows=300):
         f"to {percent(rest, size)}, and many equations have such solutions: observe "
         "several waves, or other initial states"
     ]
-
-
-def related(learned, most, conserved=0.0, named=0.05):
-    """Relations of operators where states are, each in a sentence.
-
-    Whatever times a combination of the operators that is zero on all states may be
-    added to what an equation says of them. Linear relations of operators that an
-    equation depends on, and constants, are told if it has one of them; without any,
-    polynomials of degree two in several states, such as a circle.
-
-    learned : LearnedModel. States and equations.
-    most : float. Root mean square of a combination, of operators in units of their own
-        size and coefficients of norm one, up to which it counts as zero.
-    conserved : float. The same of products, of operators without their mean and in
-        units of their standard deviation; 0: none are looked for.
-    named : float. Operators of at least this part of the largest are named.
-
-    Larger combinations count as zero, too, if they are small and within the errors of
-    the states, as the ReportCriteria say.
-    """
-    criteria = ReportCriteria()
-
-    def find(names, S, n_states, deviation):
-        linear = _linear_relation([None, *names], S, max(most, criteria.related), named)
-        if linear and linear.size > most:
-            errors = criteria.signal * deviation(linear.factors[1:])
-            linear = linear if linear.size < errors else None
-        if linear:
-            return [linear[:3]]
-        return [r for r in _conserved(names, S, conserved) if n_states(r[1]) > 1]
-
-    return [
-        f"{text} where states are, so that any multiple of this may be added to the "
-        f"equation {names}: observe other states, or let it depend on fewer operators"
-        for text, names in _relations(learned, find)
-    ]
-
-
-def energies(learned, most):
-    """Conserved energies of single states, each in a sentence: no doubts, but limits.
-
-    Every oscillator without friction has one, of which an orbit shows a single value.
-    The arguments are those of :func:`related`, `most` the conserved one.
-    """
-
-    def find(names, S, n_states, _):
-        return [r for r in _conserved(names, S, most) if n_states(r[1]) == 1]
-
-    return [
-        f"{text} where states are, a conserved energy: of terms with a multiple of "
-        f"this in the equation {names} nothing is known. Observe another energy to "
-        "exclude them"
-        for text, names in _relations(learned, find)
-    ]
-
-
-def _relations(learned, find):
-    """What is found among the operators of each equation that has one of them.
-
-    find : callable. Of names of operators, their values (n, q), a function that counts
-        the states in a set of names, and one of factors (q,), which returns the
-        standard deviation of the combination: a list of (text, names, size).
-
-    Returns relations : list of (str, str). What holds to which part, and the equations.
-    """
-    setup, sentences = learned.setup, {}
-    if setup is None:
-        return []
-    columns = setup.unknown_names(learned.variables)
-    first = len(columns) - setup.n_operators
-    states = {
-        name: operator.states
-        for name, operator in zip(columns[first:], setup.operators, strict=False)
-    }
-
-    def n_states(names):
-        return len({state for name in names for state in states[name]})
-
-    for e, (part, equation) in enumerate(
-        zip(setup.equations, learned.equations, strict=True)
-    ):
-        if not part.depends_on:
-            continue
-        own = [first + q for q in part.depends_on]
-        S, names = equation.training_features[:, own], [columns[i] for i in own]
-        deviation = partial(_deviation, learned, e)
-        for text, members, size in find(names, S, n_states, deviation):
-            if members & _operators_in(equation, columns):
-                text = f"{text} to {percent(size, 1.0)}"
-                sentences.setdefault(text, []).append(part.name)
-    return [(text, " or ".join(names)) for text, names in sentences.items()]
-
-
-def _deviation(learned, e, factors):
-    """Standard deviation of operators of equation `e`, times factors, at its points."""
-    operators = [
-        learned.setup.operators[q] for q in learned.setup.equations[e].depends_on
-    ]
-    combined = reduce(add, map(mul, factors, operators))
-    criteria = ReportCriteria()
-    places = learned.setup.some_rows(e, criteria.n_rows, criteria.n_functions)
-    found = [learned.states[m].variance(points, combined) for m, _, points in places]
-    return float(np.mean(np.concatenate(found)) ** 0.5)
-
-
-class _LinearRelation(NamedTuple):
-    """A combination of columns that is zero, or nearly.
-
-    A `text`, the names of its `members`, the root mean square `size` of what is not
-    zero, and the `factors` of all columns, by which they are multiplied in it.
-    """
-
-    text: str
-    members: set
-    size: float
-    factors: np.ndarray
-
-
-def _linear_relation(names, S, most, named):
-    """What columns S (n, q) and a constant, named None, have in common; or None."""
-    values = np.column_stack([np.ones(len(S)), S])
-    sizes = np.sqrt(np.mean(values**2, axis=0))
-    used = np.flatnonzero(sizes > 0)
-    if len(S) < len(used):
-        return None
-    scaled = values[:, used] / sizes[used] / len(S) ** 0.5
-    _, found, combinations = np.linalg.svd(scaled, full_matrices=False)
-    if len(used) < 2 or not found[-1] <= most:
-        return None
-    parts = np.abs(combinations[-1])
-    members = np.flatnonzero(parts >= max(named, found[-1]) * np.max(parts))
-    factors = combinations[-1] / sizes[used]
-    own = [names[i] for i in used]
-    text = _solved_for_last(own, factors, members)
-    every = np.zeros(len(sizes))
-    every[used] = factors
-    return _LinearRelation(text, {own[i] for i in members}, float(found[-1]), every)
-
-
-def _solved_for_last(names, factors, members):
-    """A combination of the named members that is zero, solved for the last of them.
-
-    The constant, named None, comes at the end.
-    """
-    *others, last = members
-    right = ""
-    for i in [*(i for i in others if names[i]), *(i for i in others if not names[i])]:
-        factor = -factors[i] / factors[last]
-        sign = " - " if factor < 0 else " + "
-        right += sign + number(abs(factor)) + (f" {names[i]}" if names[i] else "")
-    right = right.removeprefix(" + ").replace(" - ", "-", right.startswith(" - "))
-    return f"{names[last]} = {right or '0'}"
-
-
-def _conserved(names, S, most, named=1e-4):
-    """Polynomials of degree two in named columns S (n, q) that are zero, if any.
-
-    Whether there are some is said by the columns without their mean: the powers of
-    values that vary little are nearly equal. Each is solved for another product.
-
-    Returns found : list of (str, set, float). As of a linear relation; products of at
-        least the part `named` of the largest are in the text.
-    """
-    first, second = np.triu_indices(S.shape[1])
-    spread = np.std(S, axis=0)
-    too_few = len(S) <= len(first) + len(spread)
-    if not most or too_few or not np.all(spread > 0):
-        return []
-    centred = _products((S - np.mean(S, axis=0)) / spread)[0]
-    small = np.linalg.svd(centred, compute_uv=False)
-    n_found = np.sum(small <= most)
-    if not n_found:
-        return []
-    scaled, sizes = _products(S)
-    free = np.linalg.svd(scaled, full_matrices=False)[2][-n_found:]
-    quadratic = np.arange(1 + len(spread), len(sizes))
-    solved = []
-    for row in range(n_found):  # as in Gaussian elimination, each for a late product
-        largest = np.linalg.norm(free[row:, quadratic], axis=0)
-        solved.append(quadratic[largest >= 0.3 * np.max(largest)][-1])
-        pivot = row + np.argmax(np.abs(free[row:, solved[-1]]))
-        free[[row, pivot]] = free[[pivot, row]]
-        free[row] /= free[row, solved[-1]]
-        others = np.arange(n_found) != row
-        free[others] -= np.outer(free[others, solved[-1]], free[row])
-    pairs = [(names[i], names[j]) for i, j in zip(first, second, strict=True)]
-    own = [(), *((name,) for name in names), *pairs]
-    texts = [text_product(Counter(each).items()) if each else None for each in own]
-    found = []
-    for row, last in zip(free, solved, strict=True):
-        is_named = np.abs(row) >= named * np.max(np.abs(row))
-        members = [*(i for i in np.flatnonzero(is_named) if i != last), last]
-        text = _solved_for_last(texts, row / sizes, members)
-        found.append((text, {n for i in members for n in own[i]}, float(small[-1])))
-    return found
-
-
-def _products(S):
-    """Products of up to two columns of S (n, q), of unit norm, and their sizes."""
-    first, second = np.triu_indices(S.shape[1])
-    values = np.column_stack([np.ones(len(S)), S, S[:, first] * S[:, second]])
-    sizes = np.sqrt(np.mean(values**2, axis=0))
-    return values / sizes / len(S) ** 0.5, sizes
-
-
-def _operators_in(equation, columns):
-    """The operators in the terms of an equation, None in a constant one; or all."""
-    terms = terms_of(equation)
-    if terms is None or terms.exponents is None:
-        return {None, *columns}
-    kept = terms.exponents[(terms.coefficients @ equation.weights) != 0]
-    found = {columns[i] for i in np.flatnonzero(np.any(kept, axis=0))}
-    return found | ({None} if np.any(~np.any(kept, axis=1)) else set())
 
 
 def not_exact(is_missed, better_without):
@@ -458,3 +304,77 @@ def unexplained(residuals, most):
                 "operators, or an equation_kernel of a higher degree or another form"
             )
     return sentences
+
+
+def rivals_in_words(rivals, most=3):
+    """Other terms that explain the data about as well, as a sentence, or empty.
+
+    rivals : list of (set of str, float). Terms and log odds, those of the fit first.
+    most : int. How many are told.
+    """
+    if len(rivals) < 2:
+        return ""
+    (chosen, _), *others = rivals
+    texts = [f"{_difference(t, chosen)} ({_odds(o)})" for t, o in others[:most]]
+    if len(others) > most:
+        texts.append(f"{len(others) - most} more")
+    return (
+        f"the data do not tell the terms from others: {'; '.join(texts)}. Observe "
+        "more, or with less noise, or say more of the equation"
+    )
+
+
+def wider_rivals_in_words(rivals, most=3):
+    """Terms of wider hypotheses that the data alone do not exclude, in a list.
+
+    rivals : list of (set of str, float). Terms, and by what part of its size their
+        equation differs from that of the fit, whose terms come first.
+    most : int. How many are told.
+    """
+    if len(rivals) < 2:
+        return []
+    return [
+        "of equations of a wider kind, which count as improbable before data are seen, "
+        f"the data alone do not exclude some that {_how_rivals_differ(rivals, most)}. "
+        "Observe more, or with less noise, or give an equation_kernel"
+    ]
+
+
+def rivals_of_other_orders_in_words(rivals, most=3):
+    """Terms with other highest derivatives that predict no worse, in a list.
+
+    The arguments are those of :func:`wider_rivals_in_words`.
+    """
+    if len(rivals) < 2:
+        return []
+    return [
+        "of equations that leave more or fewer boundary values free, which count as so "
+        "much less or more probable, some predict each observation from all others no "
+        f"worse and {_how_rivals_differ(rivals, most)}. Observe more, or with less "
+        "noise, or give an equation_kernel"
+    ]
+
+
+def _how_rivals_differ(rivals, most):
+    """By what part and in which terms rivals differ, in words."""
+    (chosen, _), *others = rivals
+    texts = [_difference(terms, chosen) for terms, _ in others[:most]]
+    if len(others) > most:
+        texts.append(f"{len(others) - most} more")
+    part = percent(max(part for _, part in others), 1.0)
+    return f"differ by up to {part} from this one where states are: {'; '.join(texts)}"
+
+
+def _odds(log_odds, most=1e6):
+    """Odds as text, those beyond `most` as such."""
+    if log_odds > log(most):
+        return f"odds above {most:,.0f}"
+    return f"odds {exp(log_odds):.2g}"
+
+
+def _difference(terms, chosen):
+    """What a set of terms has in place of another, in words."""
+    more, less = sorted(terms - chosen), sorted(chosen - terms)
+    if more and less:
+        return f"{', '.join(more)} instead of {', '.join(less)}"
+    return f"also {', '.join(more)}" if more else f"without {', '.join(less)}"

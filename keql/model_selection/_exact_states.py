@@ -12,9 +12,9 @@ from keql._regression.two_step import refit_two_steps
 from keql.model_selection._candidates import or_driven, why_not_driven
 from keql.model_selection._criteria import (
     agree,
+    few_terms_meet,
     is_better,
     leave_noise,
-    level_in_space,
     meets_data,
     misses_at_random,
     odds_between,
@@ -394,7 +394,7 @@ class ExactSearch:
         """Exact states in space, or those with elementary functions.
 
         These are far more probable, or meet exact data that others miss by less than
-        `near`. Where these are met to the lowest noise, nothing is to be explained.
+        `near`. Where few terms meet these, nothing is to be explained.
         """
         if not self._elementary_rows or best is None or best.result.interrupted:
             return best
@@ -404,7 +404,7 @@ class ExactSearch:
             reason = "no simpler equation is near"
         elif are_many(self.two_step, self.context) or not best.hypothesis.n_terms:
             reason = "it is tried for few functions and with terms only"
-        elif not is_noisy and level_in_space(best, self.two_step) <= 1.0:
+        elif few_terms_meet(best, *self.known):
             reason = "a simpler equation predicts well"
         if reason:
             if near == np.inf:
@@ -419,7 +419,9 @@ class ExactSearch:
             return best if other is None else best.stopped(other.result.stop)
         if meets:
             return self._or_more_probable(best, other)
-        return other if meets_data(other, *self.known) else best
+        if not meets_data(other, *self.known):
+            return best
+        return or_simpler(other, self.table[1], self.two_steps, self.context)
 
     def _or_wider(self, best, row):
         """Exact states, or those of a wider hypothesis if these predict clearly better.
@@ -459,10 +461,8 @@ class ExactSearch:
             if fit and meets_data(fit, *self.known):
                 left = rows[i + 1 :] if exact else rows[i + 1 : -1]
                 self.leave_out(left, "a simpler equation predicts well")
-                if i == 0:
-                    return fit
-                given = rows[0].hypothesis, self.two_steps(rows[0].hypothesis)
-                return or_simpler(fit, *given, self.context)
+                given = fit, rows[0], self.two_steps, self.context
+                return or_simpler(*given) if i else fit
         return None
 
     def _varying(self, polynomial):

@@ -105,10 +105,14 @@ def leads_nowhere(fit, two_step, in_doubt):
     """
     if fit is None or not isinstance(two_step.equation.basis, PolynomialBasis):
         return fit is None
+    return in_doubt(fit.error) and not _leads(fit, two_step)
+
+
+def _leads(fit, two_step):
+    """Whether an equation has a derivative of the highest order in space on offer."""
     candidates = CandidateTerms(two_step.equation)
     leading = candidates.leading_terms(fit.problem.grid.space)
-    chosen = candidates.terms_of(fit.result.solution.equation)
-    return in_doubt(fit.error) and not leading & {*chosen}
+    return bool(leading & {*candidates.terms_of(fit.result.solution.equation)})
 
 
 def fit_from_wave(learned, hypothesis, context, settings=None):
@@ -167,7 +171,8 @@ def or_more_terms(fit, hypothesis, offered, context):
     """A fit, or exact states of a wider hypothesis that are far more probable.
 
     Where there is noise, without which equations are met or not, and of few functions
-    in one coordinate of space.
+    in one coordinate of space. They are looked for from the states of the fit, and from
+    those of two steps if no derivative of the highest order in space is found so.
 
     fit : Fit. Exact states of an equation, or those of the wider hypothesis already.
     hypothesis : Hypothesis. The wider one: how many terms there are.
@@ -185,11 +190,14 @@ def or_more_terms(fit, hypothesis, offered, context):
         return fit  # so many terms take long there
     if not predicts_within_noise(fit, fit.two_step, criteria):
         return fit
+    learned = offered()
     # A few products of three may be in the place of many of two.
-    given = fit, offered(), hypothesis, context
+    given = fit, learned, hypothesis, context
     other = or_stopped(fit, partial(_among_more_terms, grows=True), *given)
     if other is None:
         return fit
+    if not (other.result.interrupted or _leads(other, learned)):
+        other = _or_from_two_steps(other, learned, hypothesis, context)
     if other.result.interrupted:
         return fit.stopped(other.result.stop)
     return fit.or_more_probable(other, criteria.wider)
@@ -241,6 +249,23 @@ def or_polynomial(fit, learned, hypothesis, context, n_tried=3):
     return other if other and meets_data(other, learned, context.criteria) else fit
 
 
+def _or_from_two_steps(fit, learned, hypothesis, context):
+    """Exact states of a wider hypothesis, or more probable ones from two steps.
+
+    Where what is carried along or grows takes the place of what spreads, an equation of
+    the latter is not found from its states. All sets that were solved for are told.
+    """
+    other = or_stopped(fit, fit_hypothesis, hypothesis, learned, context)
+    if other is None or other.result.interrupted:
+        return fit if other is None else fit.stopped(other.result.stop)
+    own, known = (
+        each.log_evidences.get(frozenset(each.term_names), -np.inf)
+        for each in (fit, other)
+    )
+    steps = [*fit.terms_path, *other.terms_path]
+    return replace(other if known > own else fit, terms_path=steps)
+
+
 def from_simpler(fit, hypothesis, two_step, context):
     """Exact states of a wider hypothesis that meet exact data, or None.
 
@@ -264,14 +289,23 @@ def from_simpler(fit, hypothesis, two_step, context):
     return other if meets_data(other, two_step, criteria) else None
 
 
-def or_simpler(fit, hypothesis, two_step, context):
+def or_simpler(fit, row, two_steps, context):
     """Exact states, or those of a simpler hypothesis if these meet the data, too.
 
-    They are looked for from the states of the fit, with the terms that the equation of
-    the LearnedModel `two_step` may have.
+    They are looked for from the states of the fit: from less exact ones the terms of a
+    simpler equation may not have been found.
+
+    fit : Fit. Exact states that meet the data.
+    row : Candidate. The simpler hypothesis, if there is no reason not to try it.
+    two_steps : callable. Of a hypothesis: the LearnedModel with the equation of all
+        terms there may be.
+    context : Context. How problems are solved.
     """
+    if row.why_not or fit.result.interrupted:
+        return fit
+    two_step = two_steps(row.hypothesis)
     learned = replace(fit.learned, equations=two_step.equations)
-    given = hypothesis, two_step, context, learned
+    given = row.hypothesis, two_step, context, learned
     other = or_stopped(fit, fit_hypothesis, *given)
     if other is not None and other.result.interrupted:
         return fit.stopped(other.result.stop)

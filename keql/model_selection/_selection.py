@@ -8,6 +8,7 @@ from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.likelihood import left_out_log_densities
+from keql.equation import highest_derivatives
 from keql.model_selection._criteria import (
     Criteria,
     are_monomials,
@@ -279,7 +280,8 @@ class Selection:
         A list of (terms, log odds): those of the fit, with the log odds zero, and
         others, the most probable first, if they are as probable as the criterion says.
         Of very many functions some are near to anything: polynomials in place of them
-        are told unless the evidence is decisive.
+        are told unless the evidence is decisive. Other equations that predict each
+        observation from all others no worse are told unless it is very strong.
         """
         evidence = self.best.log_evidences
         chosen = frozenset(self.best.term_names if evidence else ())
@@ -294,8 +296,16 @@ class Selection:
             (terms, o)
             for terms, o in ranked
             if o > -(polynomial if are_monomials(terms) else self.criteria.rival)
+            or (o > -self.criteria.very_strong and self._predicts_no_worse(terms))
         ]
         return [(chosen, 0.0), *((t, o) for t, o in near if t != chosen)]
+
+    def _predicts_no_worse(self, terms):
+        """Whether other terms predict no worse, with an equation that differs."""
+        steps = most_probable(self.best.terms_path)
+        own, other = steps[frozenset(self.best.term_names)], steps[terms]
+        differs = _difference(other.equations, self.best.learned)
+        return other.error <= own.error and differs > self.criteria.differs
 
     @property
     def wider_rivals(self):
@@ -324,6 +334,36 @@ class Selection:
                 found.append((terms, _difference(step.equations, self.best.learned)))
         least = self.criteria.disagree
         return [found[0], *(pair for pair in found[1:] if pair[1] > least)]
+
+    @property
+    def rivals_of_other_orders(self):
+        """Terms with other highest derivatives whose equations predict no worse.
+
+        States in space that spread have more free boundary values than those that are
+        carried along, for which evidence asks a price; errors of prediction do not. A
+        list of (terms, part), as that of wider rivals.
+        """
+        steps, d = (
+            most_probable(self.best.terms_path),
+            len(self.best.two_step.variables),
+        )
+        chosen = frozenset(self.best.term_names if steps else ())
+        is_field = d > 1 and self.most_exact.is_exact and chosen in steps
+        if not is_field or self.best.has_functions:
+            return []
+        axes = [i for i in range(d) if i != self.most_exact.problem.grid.axis]
+
+        def orders(step):
+            return [highest_derivatives(each, axes) for each in step.equations]
+
+        own, told = orders(steps[chosen]), {terms for terms, _ in self.rivals}
+        others = [
+            (terms, _difference(step.equations, self.best.learned))
+            for terms, step in steps.items()
+            if terms not in told and self._predicts_no_worse(terms)
+            if orders(step) != own
+        ]
+        return [(chosen, 0.0), *others]
 
     @property
     def misses_exact_fields(self):

@@ -10,8 +10,9 @@ from test_equation import SAMPLE, burgers, make_equation, monomial, rbf_equation
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql.datasets import make_burgers, make_darcy, make_duffing
+from keql.equation import highest_derivatives
 from keql.equation._basis import regression_posterior
-from keql.kernels import RBF, Constant, Polynomial
+from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
 
 QUADRATIC = Constant(4.0) * Polynomial(2, 1.0, 0.2, active_dims=(2, 3, 4))
@@ -441,3 +442,22 @@ def test_two_step_posterior():
     added = np.linalg.inv(L @ L.T) - np.linalg.inv(precision)
     assert np.linalg.eigvalsh(added).min() > -1e-9 * np.trace(added)
     assert set(equation.sparse().terms()) == {"u", "u_t"}
+
+
+@pytest.mark.parametrize(
+    "powers, expected",
+    [([(1, 0, 0), (0, 1, 0)], [2, 0]), ([(1, 0, 1)], [0, 2]), ([(2, 0, 0)], [0, 0])],
+)
+def test_highest_derivatives_are_those_of_terms(powers, expected):
+    """Of u, u_xx and u_yy, and of coordinates and a known quantity none."""
+    X = np.random.default_rng(0).uniform(size=(20, 3))
+    exponents = [(0, 0, 0, 0, *each) for each in powers]
+    model = TwoStepKEqL(
+        operators=("u", "u_xx", "u_yy"),
+        known_part="u_t",
+        variables=("t", "x", "y"),
+        inputs={"q": lambda X: X[:, 0]},
+        equation_kernel=Restriction(Polynomial(2), exponents),
+    )
+    learned = model._learn_in_two_steps(X, np.prod(X, axis=1), None)
+    assert highest_derivatives(learned.equation, [1, 2]) == expected

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
+from keql.fit_report._related import related, related_in_two_steps
 from keql.fit_report._undetermined import (
+    amplifying,
     exhausted,
-    related,
     travelling,
+    uncertain,
     undetermined,
     unresolved,
 )
@@ -51,12 +53,15 @@ def test_single_equations_are_left_out(noise):
     assert undetermined(learned) == []
 
 
-def field_of(values, noise=0.0, scales=(1.0, 4.0)):
+SLOPES = "u", "u_x", "u_xx"
+
+
+def field_of(values, noise=0.0, scales=(1.0, 4.0), operators=SLOPES):
     """A model of u_t from u_x and u_xx, learned in two steps from a field."""
     t, x = np.meshgrid(np.linspace(0, 1, 13), np.linspace(0, 20, 31), indexing="ij")
     X = np.column_stack([t.ravel(), x.ravel()])
     model = TwoStepKEqL(
-        ("u", "u_x", "u_xx"),
+        operators,
         "u_t",
         variables=("t", "x"),
         state_kernel=RBF(scales, "fixed"),
@@ -121,6 +126,23 @@ def test_operators_that_differ_by_errors_are_in_proportion(monkeypatch):
     kind = type(noisy.states[0])  # the same, if the states are known exactly
     monkeypatch.setattr(kind, "variance", lambda self, X, _: np.zeros(len(X)))
     assert related(noisy, 5e-3) == []
+
+
+def test_high_derivatives_are_related_unless_exact_states_contradict():
+    def modes(X, third=0.0):
+        waves = np.cos(X[:, 1] / 2) + 0.5 * np.cos(X[:, 1] + 1)
+        return np.exp(-X[:, 0]) * (waves + third * np.cos(0.7 * X[:, 1]))
+
+    given = {"noise": 3e-3, "scales": (2.0, 3.0), "operators": ("u", "u_xx", "u_xxxx")}
+    found = field_of(modes, **given)
+    (text,) = related_in_two_steps(found, found)
+    pattern = r"u_xxxx = -(\S+) u - (\S+) u_xx to"
+    factors = [float(factor) for factor in re.match(pattern, text).groups()]
+    assert factors == pytest.approx([1 / 4, 5 / 4], rel=0.1)
+    other = field_of(lambda X: modes(X, 0.2), **given)
+    assert related_in_two_steps(found, other) == []
+    assert related_in_two_steps(other, other) == []
+    assert related_in_two_steps(replace(found, states=None), found) == []
 
 
 def test_a_constant_state_is_named():
@@ -208,3 +230,57 @@ def test_equations_of_most_terms_are_in_doubt_at_collocation_points(share, is_ex
     fit = {"learned": fewer, "two_step": learned, "hypothesis": given}
     assert len(exhausted(SimpleNamespace(**fit, is_exact=is_exact), 3, share)) == n
     assert not exhausted(SimpleNamespace(**fit, is_exact=True), 3, share)
+
+
+@pytest.mark.parametrize(
+    "noise, multiple, told",
+    [(0.02, 20.0, True), (0.02, 2.0, False), (1e-4, 20.0, False)],
+)
+def test_terms_that_cancel_amplify_noise(noise, multiple, told):
+    """P = x + multiple (x - y) where y = x from 0 to 1, seen with noise."""
+    S = np.repeat(np.linspace(0, 1, 9)[:, None], 2, axis=1)
+    equation = SimpleNamespace(
+        training_features=S,
+        feature_names=("x", "y"),
+        gradient=lambda S: np.tile([1 + multiple, -multiple], (len(S), 1)),
+        unknown_part=lambda S: S[:, 0] + multiple * (S[:, 0] - S[:, 1]),
+    )
+    setup = SimpleNamespace(
+        equations=[SimpleNamespace(name="x_t", depends_on=(0, 1))], is_system=True
+    )
+    operators = [SimpleNamespace(name="x"), SimpleNamespace(name="y")]
+    learned = SimpleNamespace(
+        variables=("t",),
+        observations=SimpleNamespace(operators=operators),
+        setup=setup,
+        equations=[equation],
+    )
+    prior = SimpleNamespace(noise=np.full(2, noise))
+    fit = SimpleNamespace(
+        is_exact=True, learned=learned, problem=SimpleNamespace(prior=prior)
+    )
+    sentences = amplifying(fit, 0.1, 6.0)
+    assert len(sentences) == told
+    if told:
+        change = noise * np.hypot(21, 20) / np.sqrt(np.mean(S[:, 0] ** 2))
+        assert "of the equation x_t cancel nearly" in sentences[0]
+        assert f"changes by {100 * change:.2g} % of its size" in sentences[0]
+    fit.is_exact = False
+    assert amplifying(fit, 0.1, 6.0) == []
+
+
+def test_equations_without_a_list_of_terms_are_uncertain():
+    """By the standard deviation of P where states are."""
+    y = np.exp(-T[:, 0])
+    given = {"variables": ("t",), "observation_noise": 1e-2, "equation_noise": 0.1}
+    model = TwoStepKEqL(("u",), "u_t", **given, equation_kernel=RBF(1.0, "fixed"))
+    learned = model._learn_in_two_steps(T, y, None)
+    (equation,) = learned.equations
+    S = equation.training_features[:, :2]
+    deviation = equation.posterior.std(equation.basis(S))
+    part = np.linalg.norm(deviation) / np.linalg.norm(equation.unknown_part(S))
+    assert uncertain(learned, 1.01 * part) == []
+    (text,) = uncertain(learned, 0.99 * part)
+    assert f"uncertain by {100 * part:.2g} % of its size where states are" in text
+    model.set_params(equation_kernel=Polynomial(1))
+    assert uncertain(model._learn_in_two_steps(T, y, None), 0.0) == []

@@ -11,10 +11,17 @@ from keql import IdentifiabilityWarning, OneStepKEqL
 from keql._regression.likelihood import left_out_log_densities
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
-from keql.fit_report._rivals import wider_rivals_in_words
-from keql.fit_report._undetermined import coarse, missed, not_exact
+from keql.fit_report._undetermined import (
+    coarse,
+    missed,
+    not_exact,
+    rivals_of_other_orders_in_words,
+    wider_rivals_in_words,
+)
 from keql.kernels import Polynomial
+from keql.model_selection import _selection
 from keql.model_selection._candidates import candidates, without_equation_noise
+from keql.model_selection._criteria import Criteria, few_terms_meet
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._selection import Selection
 
@@ -204,9 +211,10 @@ def test_terms_in_the_coordinates_are_tried_of_single_fields(changes, reason):
         assert given["exact states, quartic polynomial"]
 
 
-def line(slope):
+def line(slope, order=0):
     """The equation P = slope u where states are from 0 to 2."""
     return SimpleNamespace(
+        order=order,
         weights=np.array([slope]),
         training_features=np.linspace(0, 2, 9)[:, None],
         unknown_part=lambda S: slope * S[:, 0],
@@ -248,6 +256,89 @@ def test_what_only_prior_odds_exclude_is_told(name, gain, slope, odds, told):
         assert found[0][1] == pytest.approx(slope - 1)
         assert "differ by up to 20 %" in sentences[0]
         assert "where states are: u^2 instead of u." in sentences[0]
+
+
+@pytest.mark.parametrize(
+    "error, gain, slope, told",
+    [
+        (0.9, -4.5, 1.2, True),
+        (1.1, -4.5, 1.2, False),  # it predicts worse
+        (1.1, -2.5, 1.0, True),  # evidence alone does not exclude it
+        (0.9, -5.5, 1.2, False),  # evidence against it is very strong
+        (0.9, -4.5, 1.02, False),  # it says the same
+    ],
+)
+def test_other_equations_that_predict_no_worse_are_rivals(error, gain, slope, told):
+    steps = [
+        TermsStep(("u",), 0, 0, 1.0, 0.0, equations=(line(1.0),)),
+        TermsStep(("u^2",), 0, 0, error, gain, equations=(line(slope),)),
+    ]
+    fit = SimpleNamespace(
+        terms_path=steps,
+        log_evidences={frozenset(step.terms): step.log_evidence for step in steps},
+        term_names=["u"],
+        has_functions=False,
+        learned=SimpleNamespace(equations=(line(1.0),)),
+    )
+    found = Selection(exact=fit).rivals
+    assert found == ([({"u"}, 0.0), ({"u^2"}, gain)] if told else [({"u"}, 0.0)])
+
+
+@pytest.mark.parametrize(
+    "error, slope, order, told",
+    [
+        (0.9, 1.2, 2, True),
+        (1.1, 1.2, 2, False),  # it predicts worse
+        (0.9, 1.02, 2, False),  # it says the same
+        (0.9, 1.2, 1, False),  # as many boundary values are free
+    ],
+)
+def test_evidence_does_not_decide_on_boundary_values(
+    monkeypatch, error, slope, order, told
+):
+    monkeypatch.setattr(
+        _selection, "highest_derivatives", lambda equation, _: equation.order
+    )
+    steps = [
+        TermsStep(("u_x",), 0, 0, 1.0, 0.0, equations=(line(1.0, 1),)),
+        TermsStep(("u_xx",), 0, 0, error, -11.0, equations=(line(slope, order),)),
+    ]
+    fit = SimpleNamespace(
+        terms_path=steps,
+        log_evidences={frozenset(step.terms): step.log_evidence for step in steps},
+        term_names=["u_x"],
+        has_functions=False,
+        is_exact=True,
+        learned=SimpleNamespace(equations=(line(1.0),)),
+        two_step=SimpleNamespace(variables=("t", "x")),
+        problem=SimpleNamespace(grid=SimpleNamespace(axis=0)),
+    )
+    found = Selection(exact=fit).rivals_of_other_orders
+    assert [terms for terms, _ in found] == [{"u_x"}, *([{"u_xx"}] if told else [])]
+    sentences = rivals_of_other_orders_in_words(found)
+    assert len(sentences) == told
+    if told:
+        assert "by up to 20 % from this one where states are: u_xx in" in sentences[0]
+    fit.two_step.variables = ("t",)
+    assert Selection(exact=fit).rivals_of_other_orders == []
+
+
+@pytest.mark.parametrize(
+    "n_terms, level, seen, meet",
+    [(4, 1e-6, 1e-6, True), (5, 1e-6, 1e-6, False), (4, 2e-6, 1e-6, False)],
+)
+def test_few_terms_that_meet_exact_data_leave_nothing(n_terms, level, seen, meet):
+    observations = SimpleNamespace(sizes=lambda: np.ones(1))
+    two_step = SimpleNamespace(
+        observations=observations, observation_noise=np.array([seen])
+    )
+    prior = SimpleNamespace(noise=np.array([level]))
+    fit = SimpleNamespace(
+        term_names=["u"] * n_terms, problem=SimpleNamespace(prior=prior)
+    )
+    assert few_terms_meet(fit, two_step, Criteria()) == meet
+    two_step.observation_noise = np.array([0.1])
+    assert not few_terms_meet(fit, two_step, Criteria())
 
 
 def test_what_is_said_of_observations_that_are_missed():

@@ -1,6 +1,7 @@
 """Equations that grow from a diffusion where no other start leads to them."""
 
 import warnings
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,8 +16,15 @@ from keql.datasets import make_burgers
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.model_selection import _from_diffusion
+from keql.model_selection._candidates import Candidate
 from keql.model_selection._evolution_terms import CandidateTerms
-from keql.model_selection._from_diffusion import leads_nowhere, or_more_terms
+from keql.model_selection._fewer_terms import TermsStep
+from keql.model_selection._fit import Fit
+from keql.model_selection._from_diffusion import (
+    leads_nowhere,
+    or_more_terms,
+    or_simpler,
+)
 from keql.model_selection._starts import _diffusion
 from keql.operators import parse_operator
 
@@ -209,3 +217,77 @@ def test_terms_in_the_coordinates_are_found(noise):
         model.fit(X, y)  # noise may leave other terms about as probable
     expected = pytest.approx({"x u": -1, "u_xx": 1}, rel=0.1 if noise else 1e-3)
     assert model.equation_.terms() == expected
+
+
+@pytest.mark.parametrize(
+    "error, why_not, is_other",
+    [(1e-6, "", True), (0.1, "", False), (1e-6, "it is given", False)],
+)
+def test_a_simpler_equation_that_meets_data_is_taken(
+    monkeypatch, two_step, error, why_not, is_other
+):
+    """It is looked for from the states of the fit."""
+
+    def fit_hypothesis(hypothesis, offered, context, learned):
+        assert learned.states is fit.learned.states
+        assert learned.equations is offered.equations
+        return other
+
+    def of_error(error):
+        result = SimpleNamespace(interrupted=False)
+        return SimpleNamespace(learned=two_step, error=error, result=result)
+
+    fit, other = of_error(1e-5), of_error(error)
+    monkeypatch.setattr(_from_diffusion, "fit_hypothesis", fit_hypothesis)
+    monkeypatch.setattr(_from_diffusion, "meets_data", lambda fit, *_: fit.error < 0.01)
+    row, offered = Candidate(Hypothesis(), why_not), learn_cole_hopf(15)
+    found = or_simpler(fit, row, lambda _: offered, CONTEXT)
+    assert found is (other if is_other else fit)
+    fit.result.interrupted = True
+    assert or_simpler(fit, row, lambda _: offered, CONTEXT) is fit
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What is asked of exact states whose terms are compared by evidence."""
+
+    term_names: tuple
+    terms_path: list
+    name: str = "exact states, cubic polynomial"
+    log_evidences = Fit.log_evidences
+    or_more_probable = Fit.or_more_probable
+    two_step = SimpleNamespace(variables=("t", "x"))
+    result = SimpleNamespace(interrupted=False)
+
+    @property
+    def hypothesis(self):
+        return Hypothesis(name=self.name)
+
+
+@pytest.mark.parametrize("evidence, is_spreading", [(20.0, True), (-1.0, False)])
+def test_what_spreads_is_looked_for_from_two_steps(monkeypatch, evidence, is_spreading):
+    """Where the highest derivative is not among the terms that were found."""
+
+    def compared(terms, value, *others, **changes):
+        path = [*others, TermsStep(terms, 0.0, 0.0, 0.0, value)]
+        return Compared(terms, path, **changes)
+
+    fit = compared(("u_x",), 1.0, name="exact states, quadratic polynomial")
+    carried = compared(("u_x", "u"), 2.0, TermsStep(("u_x",), 0.0, 0.0, 0.0, 1.0))
+    spreading = compared(("u_x", "u_xx"), evidence)
+    for name, value in {
+        "sees_noise": True,
+        "are_many": False,
+        "predicts_within_noise": True,
+        "_among_more_terms": carried,
+        "_leads": False,
+        "fit_hypothesis": spreading,
+    }.items():
+        monkeypatch.setattr(_from_diffusion, name, lambda *_, value=value: value)
+    hypothesis = Hypothesis(name="exact states, cubic polynomial", n_terms="auto")
+    found = or_more_terms(fit, hypothesis, lambda: None, CONTEXT)
+    assert found.term_names == (("u_x", "u_xx") if is_spreading else ("u_x",))
+    assert {("u_x", "u"), ("u_x", "u_xx")} <= {step.terms for step in found.terms_path}
+    monkeypatch.setattr(_from_diffusion, "_leads", lambda *_: True)
+    found = or_more_terms(fit, hypothesis, lambda: None, CONTEXT)
+    assert ("u_x", "u_xx") not in {step.terms for step in found.terms_path}

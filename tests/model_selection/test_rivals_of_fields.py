@@ -25,7 +25,7 @@ from keql._regression.function_table import (
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
 from keql.exceptions import IdentifiabilityWarning
-from keql.fit_report._rivals import rivals_in_words
+from keql.fit_report._undetermined import rivals_in_words
 from keql.kernels import Polynomial, Restriction
 from keql.model_selection._evolution_terms import TermSearchSettings, fit_exact_states
 from keql.model_selection._fewer_terms import _Path

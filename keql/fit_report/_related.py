@@ -1,0 +1,286 @@
+"""Operators that are related where states are, so that equations may be others."""
+
+from collections import Counter
+from functools import reduce
+from operator import add, mul
+from typing import NamedTuple
+
+import numpy as np
+
+from keql.equation import number, terms_of, text_product
+from keql.fit_report._report import ReportCriteria, percent
+
+
+def related(learned, most, conserved=0.0, named=0.05):
+    """Relations of operators where states are, each in a sentence.
+
+    Whatever times a combination of the operators that is zero on all states may be
+    added to what an equation says of them. Linear relations of operators that an
+    equation depends on, and constants, are told if it has one of them; without any,
+    polynomials of degree two in several states, such as a circle.
+
+    learned : LearnedModel. States and equations.
+    most : float. Root mean square of a combination, of operators in units of their own
+        size and coefficients of norm one, up to which it counts as zero.
+    conserved : float. The same of products, of operators without their mean and in
+        units of their standard deviation; 0: none are looked for.
+    named : float. Operators of at least this part of the largest are named.
+
+    Larger combinations count as zero, too, if they are small and within the errors of
+    the states, as the ReportCriteria say.
+    """
+    criteria = ReportCriteria()
+
+    def find(names, S, n_states, e):
+        linear = _linear_relation([None, *names], S, max(most, criteria.related), named)
+        if linear and linear.size > most:
+            errors = criteria.signal * _deviation(learned, e, linear.factors[1:])
+            linear = linear if linear.size < errors else None
+        if linear:
+            return [linear[:3]]
+        return [r for r in _conserved(names, S, conserved) if n_states(r[1]) > 1]
+
+    return _may_be_added(_relations(learned, find))
+
+
+def related_in_two_steps(two_step, learned, named=0.05):
+    """Relations of operators where states of two steps are, each in a sentence.
+
+    What data tell of high derivatives is seen before an equation says anything: exact
+    states have those that boundary values give them, of which little may be known.
+    Relations that exact states contradict are none.
+
+    two_step : LearnedModel. States that were found without the equations, or None.
+    learned : LearnedModel. The states of the fit and its equations, which have to have
+        one of the operators.
+    named : float. As of :func:`related`.
+    """
+    criteria = ReportCriteria()
+    if two_step.states is None:
+        return []
+
+    def find(names, S, n_states, e):
+        relation = _linear_relation([None, *names], S, criteria.loosely_related, named)
+        is_zero = relation and all(
+            _in_errors(model, e, relation.factors) < criteria.signal
+            for model in (two_step, learned)
+        )
+        return [relation[:3]] if is_zero else []
+
+    return _may_be_added(_relations(two_step, find, learned.equations))
+
+
+def _may_be_added(relations):
+    """Linear relations, and the equations that they leave open, in sentences."""
+    return [
+        f"{text} where states are, so that any multiple of this may be added to the "
+        f"equation {names}: observe other states, or let it depend on fewer operators"
+        for text, names in relations
+    ]
+
+
+def energies(learned, most):
+    """Conserved energies of single states, each in a sentence: no doubts, but limits.
+
+    Every oscillator without friction has one, of which an orbit shows a single value.
+    The arguments are those of :func:`related`, `most` the conserved one.
+    """
+
+    def find(names, S, n_states, _):
+        return [r for r in _conserved(names, S, most) if n_states(r[1]) == 1]
+
+    return [
+        f"{text} where states are, a conserved energy: of terms with a multiple of "
+        f"this in the equation {names} nothing is known. Observe another energy to "
+        "exclude them"
+        for text, names in _relations(learned, find)
+    ]
+
+
+def _relations(learned, find, equations=None):
+    """What is found among the operators of each equation that has one of them.
+
+    learned : LearnedModel. States, and the features that they have.
+    find : callable. Of names of operators, their values (n, q), a function that counts
+        the states in a set of names, and the position of the equation: a list of
+        (text, names, size).
+    equations : list of LearnedEquation, default=None. Which have to have one of the
+        operators; None: those of `learned`.
+
+    Returns relations : list of (str, str). What holds to which part, and the equations.
+    """
+    setup, sentences = learned.setup, {}
+    if setup is None:
+        return []
+    columns = setup.unknown_names(learned.variables)
+    first = len(columns) - setup.n_operators
+    states = {
+        name: operator.states
+        for name, operator in zip(columns[first:], setup.operators, strict=False)
+    }
+
+    def n_states(names):
+        return len({state for name in names for state in states[name]})
+
+    equations = learned.equations if equations is None else equations
+    for e, (part, equation) in enumerate(zip(setup.equations, equations, strict=True)):
+        if not part.depends_on:
+            continue
+        own = [first + q for q in part.depends_on]
+        S = learned.equations[e].training_features[:, own]
+        names = [columns[i] for i in own]
+        for text, members, size in find(names, S, n_states, e):
+            if members & _operators_in(equation, columns):
+                text = f"{text} to {percent(size, 1.0)}"
+                sentences.setdefault(text, []).append(part.name)
+    return [(text, " or ".join(names)) for text, names in sentences.items()]
+
+
+def _deviation(learned, e, factors):
+    """Standard deviation of operators of equation `e`, times factors, at its points."""
+    variances = [own for own, _ in _combined(learned, e, factors)]
+    return float(np.mean(np.concatenate(variances)) ** 0.5)
+
+
+def _in_errors(learned, e, factors):
+    """A combination of operators in standard deviations of it, the median of sizes.
+
+    At points of equation `e`; the first of the factors is that of a constant. At the
+    border derivatives may be off by many times what is known of them inside.
+    """
+    setup, ratios = learned.setup, []
+    first = len(setup.unknown_names(learned.variables)) - setup.n_operators
+    columns = [first + q for q in setup.equations[e].depends_on]
+    S = learned.equations[e].training_features[:, columns]
+    for variances, rows in _combined(learned, e, factors[1:]):
+        errors = np.maximum(np.sqrt(variances), ReportCriteria().rounding)
+        ratios.append(np.abs(factors[0] + S[rows] @ factors[1:]) / errors)
+    return float(np.median(np.concatenate(ratios)))
+
+
+def _combined(learned, e, factors):
+    """Variances of operators of equation `e`, times factors, and the rows they are of.
+
+    Of some functions, each a pair.
+    """
+    operators = [
+        learned.setup.operators[q] for q in learned.setup.equations[e].depends_on
+    ]
+    combined = reduce(add, map(mul, factors, operators))
+    criteria = ReportCriteria()
+    return [
+        (learned.states[m].variance(points, combined), rows)
+        for m, rows, points in learned.setup.some_rows(
+            e, criteria.n_rows, criteria.n_functions
+        )
+    ]
+
+
+class _LinearRelation(NamedTuple):
+    """A combination of columns that is zero, or nearly.
+
+    A `text`, the names of its `members`, the root mean square `size` of what is not
+    zero, and the `factors` of all columns, by which they are multiplied in it.
+    """
+
+    text: str
+    members: set
+    size: float
+    factors: np.ndarray
+
+
+def _linear_relation(names, S, most, named):
+    """What columns S (n, q) and a constant, named None, have in common; or None."""
+    values = np.column_stack([np.ones(len(S)), S])
+    sizes = np.sqrt(np.mean(values**2, axis=0))
+    used = np.flatnonzero(sizes > 0)
+    if len(S) < len(used):
+        return None
+    scaled = values[:, used] / sizes[used] / len(S) ** 0.5
+    _, found, combinations = np.linalg.svd(scaled, full_matrices=False)
+    if len(used) < 2 or not found[-1] <= most:
+        return None
+    parts = np.abs(combinations[-1])
+    members = np.flatnonzero(parts >= max(named, found[-1]) * np.max(parts))
+    factors = combinations[-1] / sizes[used]
+    own = [names[i] for i in used]
+    text = _solved_for_last(own, factors, members)
+    every = np.zeros(len(sizes))
+    every[used] = factors
+    return _LinearRelation(text, {own[i] for i in members}, float(found[-1]), every)
+
+
+def _solved_for_last(names, factors, members):
+    """A combination of the named members that is zero, solved for the last of them.
+
+    The constant, named None, comes at the end.
+    """
+    *others, last = members
+    right = ""
+    for i in [*(i for i in others if names[i]), *(i for i in others if not names[i])]:
+        factor = -factors[i] / factors[last]
+        sign = " - " if factor < 0 else " + "
+        right += sign + number(abs(factor)) + (f" {names[i]}" if names[i] else "")
+    right = right.removeprefix(" + ").replace(" - ", "-", right.startswith(" - "))
+    return f"{names[last]} = {right or '0'}"
+
+
+def _conserved(names, S, most, named=1e-4):
+    """Polynomials of degree two in named columns S (n, q) that are zero, if any.
+
+    Whether there are some is said by the columns without their mean: the powers of
+    values that vary little are nearly equal. Each is solved for another product.
+
+    Returns found : list of (str, set, float). As of a linear relation; products of at
+        least the part `named` of the largest are in the text.
+    """
+    first, second = np.triu_indices(S.shape[1])
+    spread = np.std(S, axis=0)
+    too_few = len(S) <= len(first) + len(spread)
+    if not most or too_few or not np.all(spread > 0):
+        return []
+    centred = _products((S - np.mean(S, axis=0)) / spread)[0]
+    small = np.linalg.svd(centred, compute_uv=False)
+    n_found = np.sum(small <= most)
+    if not n_found:
+        return []
+    scaled, sizes = _products(S)
+    free = np.linalg.svd(scaled, full_matrices=False)[2][-n_found:]
+    quadratic = np.arange(1 + len(spread), len(sizes))
+    solved = []
+    for row in range(n_found):  # as in Gaussian elimination, each for a late product
+        largest = np.linalg.norm(free[row:, quadratic], axis=0)
+        solved.append(quadratic[largest >= 0.3 * np.max(largest)][-1])
+        pivot = row + np.argmax(np.abs(free[row:, solved[-1]]))
+        free[[row, pivot]] = free[[pivot, row]]
+        free[row] /= free[row, solved[-1]]
+        others = np.arange(n_found) != row
+        free[others] -= np.outer(free[others, solved[-1]], free[row])
+    pairs = [(names[i], names[j]) for i, j in zip(first, second, strict=True)]
+    own = [(), *((name,) for name in names), *pairs]
+    texts = [text_product(Counter(each).items()) if each else None for each in own]
+    found = []
+    for row, last in zip(free, solved, strict=True):
+        is_named = np.abs(row) >= named * np.max(np.abs(row))
+        members = [*(i for i in np.flatnonzero(is_named) if i != last), last]
+        text = _solved_for_last(texts, row / sizes, members)
+        found.append((text, {n for i in members for n in own[i]}, float(small[-1])))
+    return found
+
+
+def _products(S):
+    """Products of up to two columns of S (n, q), of unit norm, and their sizes."""
+    first, second = np.triu_indices(S.shape[1])
+    values = np.column_stack([np.ones(len(S)), S, S[:, first] * S[:, second]])
+    sizes = np.sqrt(np.mean(values**2, axis=0))
+    return values / sizes / len(S) ** 0.5, sizes
+
+
+def _operators_in(equation, columns):
+    """The operators in the terms of an equation, None in a constant one; or all."""
+    terms = terms_of(equation)
+    if terms is None or terms.exponents is None:
+        return {None, *columns}
+    kept = terms.exponents[(terms.coefficients @ equation.weights) != 0]
+    found = {columns[i] for i in np.flatnonzero(np.any(kept, axis=0))}
+    return found | ({None} if np.any(~np.any(kept, axis=1)) else set())
