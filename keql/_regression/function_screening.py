@@ -15,7 +15,8 @@ from scipy import linalg
 from scipy.interpolate import CubicSpline
 
 from keql._numerics.linalg import rms
-from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
+from keql._numerics.odds import TermOdds
+from keql._numerics.subsets import SubsetEvidence, small_subsets
 from keql._regression.function_columns import FunctionColumns
 from keql._regression.function_table import kind_of, moved
 
@@ -257,9 +258,8 @@ class FunctionScreening:
         level = self.least * (rms(self.target) or 1.0)
 
         def evidence(odds):
-            prior, levels = np.eye(effects.shape[1]), (1.0, np.inf)
-            given = effects / level, self.target / level
-            return SubsetEvidence(*given, prior, odds, levels, self.n_free)
+            given = effects / level, self.target / level, None, odds
+            return SubsetEvidence(*given, (1.0, np.inf), self.n_free)
 
         own = {*map(id, terms)}
         return FunctionColumns(self.offered, everything, own, evidence, self.settings)
