@@ -65,14 +65,15 @@ class ColumnPairs:
     """Pairs of columns, and their entries of two matrices; see `SubsetEvidence.pairs`.
 
     first, second : ndarray of shape (m,). Positions.
-    posterior, prior : ndarray of shape (m,). What is between the two.
+    posterior, prior : ndarray of shape (m,). What is between the two; None: a unit
+        matrix.
     most : ndarray of shape (m,) or None. Bound of the ratio of their coefficients.
     """
 
     first: np.ndarray
     second: np.ndarray
     posterior: np.ndarray
-    prior: np.ndarray
+    prior: np.ndarray | None
     most: np.ndarray | None
 
 
@@ -105,14 +106,15 @@ class SubsetEvidence:
         self.scale = _scales(sizes, effects)
         effects = effects / self.scale
         self.posterior = _ProductsOfColumns(effects, prior)
-        self.prior = _ProductsOfColumns(effects[:0], prior)
+        self.prior = None
+        if prior is not None:
+            self.prior = _ProductsOfColumns(effects[:0], prior)
         self.right = effects.T @ target
 
     def __call__(self, kept):
         """The log evidence of a set."""
         L, z = self._solve(kept)
-        volume = _half_log_volume(L, self.prior.factor(kept))
-        return self._fit(self.square - z @ z) - volume + self.odds(kept)
+        return self._fit(self.square - z @ z) - self._volume(kept) + self.odds(kept)
 
     def values(self, kept):
         """The most probable coefficients of a set."""
@@ -124,10 +126,10 @@ class SubsetEvidence:
         """The log evidence (m,) of a set with each of other columns."""
         L, z = self._solve(kept)
         rest, V = _schur(self.posterior, kept, added)
-        of_prior, _ = _schur(self.prior, kept, added)
         gain = (self.right[added] - V.T @ z) ** 2 / rest
-        volume = _half_log_volume(L, self.prior.factor(kept))
-        volume = volume + 0.5 * np.log(rest / of_prior)
+        volume = self._volume(kept) + 0.5 * np.log(rest)
+        if self.prior is not None:
+            volume -= 0.5 * np.log(_schur(self.prior, kept, added)[0])
         return (
             self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[added]
         )
@@ -141,7 +143,8 @@ class SubsetEvidence:
         """
         if most is not None:
             most = most * self.scale[second] / self.scale[first]
-        between = (own.pairs(first, second) for own in (self.posterior, self.prior))
+        prior = self.prior and self.prior.pairs(first, second)
+        between = self.posterior.pairs(first, second), prior
         return ColumnPairs(first, second, *between, most)
 
     def more_pairs(self, kept, pairs):
@@ -151,9 +154,7 @@ class SubsetEvidence:
         """
         L, z = self._solve(kept)
         a, b, cross, V = _pair_blocks(self.posterior, kept, pairs, pairs.posterior)
-        p, q, shared, _ = _pair_blocks(self.prior, kept, pairs, pairs.prior)
-        least = np.finfo(float).eps * a * b
-        volume, of_prior = np.maximum(a * b - cross**2, least), p * q - shared**2
+        volume = np.maximum(a * b - cross**2, np.finfo(float).eps * a * b)
         both = np.concatenate([pairs.first, pairs.second])
         x, y = np.split(self.right[both] - V.T @ z, 2)
         gain = (b * x**2 - 2 * cross * x * y + a * y**2) / volume
@@ -164,13 +165,22 @@ class SubsetEvidence:
             at_ends = (x + ends * y) ** 2 / np.maximum(sizes, np.finfo(float).eps * a)
             gain = np.where(is_far, np.max(at_ends, axis=0), gain)
         gain = np.clip(gain, 0.0, self.square - z @ z)
-        volume = 0.5 * np.log(volume / of_prior)
-        volume += _half_log_volume(L, self.prior.factor(kept))
+        volume = self._volume(kept) + 0.5 * np.log(volume)
+        if self.prior is not None:
+            p, q, shared, _ = _pair_blocks(self.prior, kept, pairs, pairs.prior)
+            volume -= 0.5 * np.log(p * q - shared**2)
         odds = self.odds.more(kept)[pairs.first]
         return self._fit(self.square - z @ z - gain) - volume + odds
 
     def _fit(self, square):
         return _log_likelihood(square, self.n, self.levels)
+
+    def _volume(self, kept):
+        """Half the log ratio of the determinants of posterior and prior precisions."""
+        volume = _half_log_determinant(self.posterior.factor(kept))
+        if self.prior is not None:
+            volume -= _half_log_determinant(self.prior.factor(kept))
+        return volume
 
     def _solve(self, kept):
         """Factor of the posterior precision, and the target in its columns."""
@@ -363,11 +373,9 @@ def _log_likelihood(square, n, levels):
     return -0.5 * (n * np.log(level) + square / level)
 
 
-def _half_log_volume(L, prior):
-    """Half the log ratio of the determinants of posterior and prior precisions."""
-    diagonals = (np.diagonal(factor, axis1=-2, axis2=-1) for factor in (L, prior))
-    posterior, prior = (np.sum(np.log(each), axis=-1) for each in diagonals)
-    return posterior - prior
+def _half_log_determinant(L):
+    """Half the log determinant of a matrix with the factor L."""
+    return np.sum(np.log(np.diag(L)))
 
 
 def _costs(L, z):
