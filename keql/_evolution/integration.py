@@ -14,6 +14,7 @@ Hairer and Wanner, Solving Ordinary Differential Equations II, 1996, section IV.
 from copy import copy
 
 import numpy as np
+from scipy.linalg import lapack
 from sklearn import get_config
 
 
@@ -134,17 +135,33 @@ def _linear_steps(grid, equations, state, forcing):
     slopes, right = _linearise(grid, equations, factors, state[..., 0], forcing)
     is_open = open_ends(grid, equations[0].operators, slopes[0])
     for step, h in enumerate(grid.steps):
-        J = np.zeros((3, S, n, 3 + grid.order, S, n))
-        for q, k, order, in_time, in_space in factors:
-            for row in range(S):
-                if not slopes[row, q, step].any():
-                    continue
-                own = slopes[row, q, step, :, :, None] * in_space / h**order
-                for i, j in zip(*np.nonzero(in_time), strict=True):
-                    J[i, row, :, j, k] += in_time[i, j] * own[i]
-        J = J.reshape(3 * grid.size, -1)
+        J = _step_matrix(grid, factors, slopes[:, :, step], h).reshape(3 * S * n, -1)
         right[step][:, 0] += J @ state[step].ravel()
         yield J, right[step], is_open[step]
+
+
+def _step_matrix(grid, factors, slopes, h):
+    """What acts on the values of a step of the length h in linearised equations.
+
+    An array (3, S, n_points, 3 + order, S, n_points) for slopes (S, Q', 3, n_points).
+    Of operators without a derivative in space only the diagonals are computed.
+    """
+    S, n = len(grid.states), grid.n_points
+    J = np.zeros((3, S, n, 3 + grid.order, S, n))
+    for q, k, order, in_time, in_space in factors:
+        stays = np.count_nonzero(in_space) == n
+        for row in range(S):
+            own = slopes[row, q] / h**order
+            if not own.any():
+                continue
+            if stays:
+                diagonals = np.einsum("ixjx->ixj", J[:, row, :, :, k])
+                own = own * np.diag(in_space)
+                diagonals += in_time[:, None] * own[:, :, None]
+            else:
+                for i, j in zip(*np.nonzero(in_time), strict=True):
+                    J[i, row, :, j, k] += (in_time[i, j] * own[i])[:, None] * in_space
+    return J
 
 
 def open_ends(grid, operators, slopes, negligible=1e-9):
@@ -228,16 +245,20 @@ def _in_step(matrices, h):
     return total
 
 
-def _balanced(left, right):
-    """Rows of left x = right of a largest element between a half and one.
+def _balance(left):
+    """Factors (n,) by which the largest element of each row is between a half and one.
 
     Pivots are chosen by size, and equations are in other units than the values at both
     ends in space that take the place of some of them: with coordinates of 1e-12 all
     digits were lost. Factors are powers of two, which cost none.
     """
-    exponents = np.frexp(np.max(np.abs(left), axis=1))[1]
-    right = np.ldexp(right.T, -exponents).T
-    return np.ldexp(left, -exponents[:, None]), right
+    return np.ldexp(1.0, -np.frexp(np.max(np.abs(left), axis=1))[1])
+
+
+def _balanced(left, right):
+    """Rows of left x = right, times these factors."""
+    factors = _balance(left)
+    return factors[:, None] * left, factors * right
 
 
 def _solve_linear_step(J, right, ends, is_open):
@@ -248,18 +269,20 @@ def _solve_linear_step(J, right, ends, is_open):
     for each of the s values and of those at the `ends` in space follows in the result,
     zero for those that are not open.
     """
-    n = len(J)
-    known = np.column_stack([right, -J[:, :-n]])
-    unknown, on_ends = J[:, -n:], np.zeros((n, len(ends)))
-    on_ends[ends, np.arange(len(ends))] = is_open
-    ends = ends[is_open]
-    unknown, known = _balanced(unknown, known)
-    unknown[ends], known[ends] = 0.0, 0.0
-    unknown[ends, ends] = 1.0
-    try:
-        return np.linalg.solve(unknown, np.column_stack([known, on_ends]))
-    except np.linalg.LinAlgError:
-        return None
+    n, first = len(J), right.shape[1]
+    last = first + J.shape[1] - n
+    unknown, is_imposed = J[:, -n:], ends[is_open]
+    factors = _balance(unknown)[:, None]
+    left = np.empty((n, n), order="F")  # by columns, as LAPACK takes them
+    known = np.zeros((n, last + len(ends)), order="F")
+    np.multiply(factors, unknown, out=left)
+    np.multiply(factors, right, out=known[:, :first])
+    np.multiply(-factors, J[:, :-n], out=known[:, first:last])
+    left[is_imposed], known[is_imposed] = 0.0, 0.0
+    left[is_imposed, is_imposed] = 1.0
+    known[is_imposed, last + np.flatnonzero(is_open)] = 1.0
+    *_, solved, info = lapack.dgesv(left, known, overwrite_a=1, overwrite_b=1)
+    return None if info else solved
 
 
 def integrate(

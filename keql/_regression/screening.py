@@ -9,7 +9,8 @@ import numpy as np
 from scipy import linalg
 
 from keql._numerics.linalg import rms
-from keql._numerics.subsets import SubsetEvidence, TermOdds
+from keql._numerics.odds import TermOdds
+from keql._numerics.subsets import SubsetEvidence
 from keql.equation import (
     PolynomialBasis,
     coefficients,
