@@ -142,6 +142,17 @@ class EvolutionProblem:
         states = [self._stacked(values(state)) for state in learned.states]
         return self.iterate(tuple(learned.equations), states)
 
+    def start_after(self, previous):
+        """The iterate of the learned model, or of earlier states on an equal grid."""
+        states = [] if previous is None else previous.states
+        grids = [getattr(state, "grid", None) for state in states]
+        if len(grids) != len(self.functions) or not all(map(self.grid.equals, grids)):
+            return self.start()
+        equation, (earlier,) = self.learned.equation, previous.equations
+        if earlier.weights.shape == equation.weights.shape:
+            equation = earlier
+        return self.iterate(equation, [state.values.ravel() for state in states])
+
     def start_without_terms(self):
         """The states of the learned model, with equations whose weights are zero.
 

@@ -232,10 +232,9 @@ class _ComparedSets:
             self._extend(fewer, [i for i in range(self.n) if i not in fewer])
 
     def grow(self, size, n_grown, largest=None, patience=2):
-        """Add sets with one term more than the best `n_grown` of a size, again and again.
+        """Add sets with a term more than the best `n_grown` of a size; and so on.
 
-        Until they have `largest` terms; None: until `patience` more terms are of no
-        use.
+        Until they have `largest` terms; None: until `patience` more are of no use.
         """
         lowest, rest = min(self.losses.values(), default=np.inf), patience
         while size < (largest or self.n) and (largest or rest):

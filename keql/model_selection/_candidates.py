@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from functools import partial
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
 from keql._evolution.flow import process_noise
 from keql._evolution.form import why_no_trajectories, why_not_integrated
 from keql._numerics.linalg import size_or_one
-from keql._observations.data import PredictionScale
 from keql._regression.hidden import hidden_operators
 from keql._regression.two_step import (
     Hypothesis,
@@ -18,14 +18,10 @@ from keql._regression.two_step import (
 )
 from keql.equation import PolynomialBasis
 from keql.model_selection._criteria import (
-    correlation_of_neighbours,
     level_in_space,
     predicts_within_noise,
-    predicts_worse_than_none,
     sees_noise,
 )
-from keql.model_selection._fewer_terms import most_probable
-from keql.model_selection._trajectory_terms import units_of_noise
 
 
 @dataclass(frozen=True)
@@ -36,6 +32,48 @@ class Candidate:
     why_not: str = ""
 
 
+class Hypotheses(NamedTuple):
+    """The table of hypotheses, its rows in the order in which they are tried.
+
+    exact, exact_cubic : Candidate. Exact states of the equation that is given, or else
+        of a quadratic polynomial; and of a cubic one.
+    first, cubic, varying : Candidate. Both at collocation points; and an equation whose
+        coefficients vary with the coordinates.
+    quartic, quartic_in_time, in_coordinates : Candidate. Exact states of polynomials
+        with more terms: of degree four, also of time; and of the coordinates.
+    exact_varying : Candidate. Exact states with coefficients that vary.
+    functions, driven : Candidate. Exact states with elementary functions; and states
+        that white noise drives.
+    """
+
+    exact: Candidate
+    exact_cubic: Candidate
+    first: Candidate
+    cubic: Candidate
+    varying: Candidate
+    quartic: Candidate
+    quartic_in_time: Candidate
+    in_coordinates: Candidate
+    exact_varying: Candidate
+    functions: Candidate
+    driven: Candidate
+
+    @property
+    def exact_polynomials(self):
+        """The quadratic and the cubic one."""
+        return self.exact, self.exact_cubic
+
+    @property
+    def wider(self):
+        """Exact states of more terms than a cubic polynomial has."""
+        return self.quartic, self.quartic_in_time, self.in_coordinates
+
+    @property
+    def at_collocation_points(self):
+        """Those whose states obey the equation at collocation points."""
+        return self.first, self.cubic, self.varying
+
+
 def candidates(two_step, given, settings):
     """The table of hypotheses, in the order in which they are tried.
 
@@ -44,8 +82,7 @@ def candidates(two_step, given, settings):
     given : Hypothesis. What the user says; None where it is left open.
     settings : FitSettings. How hypotheses are fitted.
 
-    Returns table : list of Candidate. Exact states come first: they say most of the
-        states.
+    Returns table : Hypotheses. Exact states come first: they say most of the states.
     """
     cubic = replace(
         given,
@@ -66,7 +103,7 @@ def candidates(two_step, given, settings):
         exact_cubic_not = exact_cubic_not or "it is tried in one space dimension only"
     not_exact = _why_not_exact(two_step, given, settings)
     not_varying = kernel_given or _why_not_varying(two_step, given)
-    return [
+    return Hypotheses(
         Candidate(_exact(first), not_exact),
         Candidate(_exact(cubic), not_exact or exact_cubic_not),
         Candidate(first),
@@ -76,7 +113,7 @@ def candidates(two_step, given, settings):
         _exactly_varying(two_step, varying, not_exact or not_varying),
         _elementary(two_step, given, not_exact or kernel_given),
         _driven(two_step, given, cubic if not exact_cubic_not else first, not_exact),
-    ]
+    )
 
 
 def without_equation_noise(two_step, given, settings):
@@ -92,7 +129,7 @@ def without_equation_noise(two_step, given, settings):
     if not _why_not_exact(two_step, given, settings):
         return None
     table = candidates(two_step, replace(given, equation_noise=None), settings)
-    return None if table[0].why_not else table
+    return None if table.exact.why_not else table
 
 
 def with_known_kernels(given, two_step):
@@ -117,7 +154,8 @@ def row_of_terms(exact, table, two_step, criteria):
     predicts = predicts_within_noise(exact, two_step, criteria)
     if not predicts and leaves > criteria.exact_noise:
         return None
-    names = {f"exact states, {row.hypothesis.name}": row for row in table[2:4]}
+    rows = table.first, table.cubic
+    names = {f"exact states, {row.hypothesis.name}": row for row in rows}
     row = names.get(exact.hypothesis.name)
     return None if row is None or row.why_not else row
 
@@ -181,78 +219,6 @@ def _driven(two_step, given, widest, why_not):
         widest, constraint="driven", name="states driven by noise of an open level"
     )
     return Candidate(hypothesis, why_not or _why_no_distances(two_step))
-
-
-def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):
-    """Why white noise in the equations is not tried beside exact states, or empty.
-
-    It is where equations depend on time; or if noise adds to the evidence of the terms
-    that the fit has, in the problem linearised there: no other terms are solved for,
-    and levels are searched in few steps. That takes a fiftieth of a search for terms,
-    and noise adds to what poor equations leave all the more. If the linearised problem
-    is not finite, it is tried where the fit predicts poorly.
-
-    fit : Fit or None. Exact states.
-    misses : bool. Whether they miss observations by more than these allow.
-    """
-    if fit is None:
-        return ""
-    if fit.result.interrupted:
-        return "the search was interrupted"
-    if not (misses or sees_noise(two_step)):
-        return "exact data are met without it"
-    equations = fit.learned.equations
-    on_time = [e.gradient(e.training_features)[:, 0] for e in equations]
-    if np.any(on_time):
-        return ""
-    problem = fit.problem.driven(units_of_noise(fit.learned))
-    responses = problem.responses(fit.result.solution)
-    if responses is None and fit.predicts_poorly(criteria):
-        return ""
-    if responses is not None:
-        regression = problem.regression(fit.result.solution, responses)
-        evidence = regression.with_best_prior(max_iter, tol).log_evidence()
-        if evidence > fit.model.log_evidence() + criteria.worth_noise:
-            return ""
-    return "noise in the equations makes the data no more probable"
-
-
-def or_driven(fit, other, criteria):
-    """A Fit or None, or another one whose states white noise drives, if more probable.
-
-    Either is told beside the other, as one of its sets of terms, if it has other terms
-    and is about as probable. What drives states is white noise only if it leaves
-    innovations that do not follow one another (Mehra, "On the identification of
-    variances and adaptive Kalman filtering", IEEE Transactions on Automatic Control 15,
-    1970): if they do, it is told at most. And it is noise only if observations are no
-    smoother than states that it drives: if these are predicted clearly better without
-    any equation, it stands for terms that were not tried.
-    """
-    innovations = np.concatenate(other.model.regression.innovations)
-    order = correlation_of_neighbours(innovations, other.observations)
-    is_white = order < criteria.random
-    is_white = is_white and not predicts_worse_than_none(other, criteria)
-    if fit is None:
-        most = criteria.explains * PredictionScale(other.observations).spread
-        return other if is_white and other.error < most else None
-    fits = fit, other
-    terms = [frozenset(each.term_names) for each in fits]
-    best = [
-        most_probable(f.terms_path).get(t) for f, t in zip(fits, terms, strict=True)
-    ]
-    values = [each.model.log_evidence() for each in fits]
-    if None not in best:
-        values = [step.log_evidence for step in best]
-    values[1] -= criteria.driven
-    taken = values[1] > values[0] and is_white
-    chosen, left = (1, 0) if taken else (0, 1)
-    path = fits[chosen].terms_path
-    if None not in best and terms[0] != terms[1]:
-        names = *best[left].terms, "white noise" if left else "no white noise"
-        evidence = best[chosen].log_evidence + values[left] - values[chosen]
-        told = {"terms": names, "log_evidence": evidence, "coefficients": None}
-        path = [*path, best[left]._replace(**told)]
-    return replace(fits[chosen], terms_path=path)
 
 
 def _why_no_distances(two_step):

@@ -301,6 +301,69 @@ def agree(fit, other, criteria):
     return same and abs(fit.error - other.error) < criteria.agreement * other.error
 
 
+def are_many(learned, context):
+    """Whether functions are too many for all sets of terms and a fine grid."""
+    return len(learned.observations.functions) > context.criteria.n_functions
+
+
+class Judgement:
+    """What is asked of exact states, of all that are compared for some observations.
+
+    two_step : LearnedModel. The two-step solution.
+    equation_noise : float, dict or None. What is given of the equations.
+    criteria : Criteria. By how much things have to differ.
+
+    size : float. That of the observations, in units of errors of predictions.
+    """
+
+    def __init__(self, two_step, equation_noise, criteria):
+        self.two_step, self.equation_noise = two_step, equation_noise
+        self.criteria = criteria
+        self.size = PredictionScale(two_step.observations).size
+
+    @property
+    def is_in_time(self):
+        """Whether equations are ordinary differential equations."""
+        return len(self.two_step.variables) == 1
+
+    @property
+    def is_in_plane(self):
+        """Whether space has two coordinates, so that grids are coarse."""
+        return len(self.two_step.variables) > 2
+
+    @property
+    def sees_noise(self):
+        """Whether there is noise: two steps find it, or equations are given some."""
+        given = self.equation_noise
+        levels = given.values() if isinstance(given, dict) else [given]
+        return (self.is_in_time and any(levels)) or sees_noise(self.two_step)
+
+    @property
+    def is_of_fields(self):
+        """Whether they are several equations in space and time."""
+        return self.two_step.setup.is_system and not self.is_in_time
+
+    def in_doubt(self, error):
+        """Whether an equation that predicts so poorly may be another one."""
+        return error >= self.criteria.predicts_well * self.size
+
+    def convinces(self, fit):
+        """Whether nothing that predicts better than a fit is to be looked for."""
+        scale = PredictionScale(self.two_step.observations)
+        limit = self.criteria.exact_noise * scale.noise(self.two_step.observation_noise)
+        return fit.error < min(limit, self.criteria.explains * scale.spread)
+
+    def agrees(self, fit, other):
+        """Whether another start leads to what predicts well, or leaves but noise."""
+        noise = self.sees_noise and misses_at_random(other, self.criteria)
+        doubted = self.in_doubt(other.error) and not noise
+        return fit is not None and not doubted and agree(fit, other, self.criteria)
+
+    def are_noisy(self, *fits):
+        """Whether two steps see noise, or what all of the fits leave looks like it."""
+        return self.sees_noise or leave_noise(fits, self.size, self.criteria)
+
+
 @dataclass(frozen=True)
 class _StatesAlone:
     """States of two steps, with errors of predictions as linear models have them."""

@@ -33,7 +33,12 @@ from keql._numerics.optimisation import (
 from keql._observations.data import left_out_errors
 from keql._regression.screening import CandidateTerms
 from keql.equation import with_few_weights
-from keql.model_selection._criteria import meets_data, sees_noise, unresolved_change
+from keql.model_selection._criteria import (
+    are_many,
+    meets_data,
+    sees_noise,
+    unresolved_change,
+)
 from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit, JointFamily, fit_jointly
 from keql.model_selection._trajectory_terms import fit_trajectories
@@ -43,14 +48,12 @@ from keql.model_selection._trajectory_terms import fit_trajectories
 class TermSearchSettings:
     """How far the search among sets of terms goes.
 
-    max_size, max_sets : int. All sets of up to `max_size` terms are compared, if there
-        are at most `max_sets` of a size; larger ones if they differ by one or two terms
-        from the best one.
+    max_size, max_sets : int. All sets of up to `max_size` terms are compared, if at
+        most `max_sets` have a size; larger ones near the best one.
     n_grown : int. Sets of each size from which larger ones grow by a term.
-    grows : bool. Whether they do if it is not said how many terms there are, once there
-        is a best set. From states that miss the data those of far too many terms grow.
-    n_rounds : int. How often all sets are compared, rounds that leave terms out not
-        counted: there are as many of these as the best set has terms.
+    grows : bool. Whether they do if the number of terms is open, once there is a best
+        set. From states that miss the data far too many terms grow.
+    n_rounds : int. How often sets are compared; rounds to fewer terms do not count.
     n_wanted, n_tried : int. Sets that are solved exactly in the first round (one in the
         others), and those that are tried for that at most.
     max_steps : int. Gauss-Newton steps of one set, and at the end.
@@ -308,7 +311,7 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
     noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
     problem = make_evolution_problem(learned, noise, kept=kept)
     solve = partial(solve_exactly, learned, context, settings)
-    start = _start(problem, context.previous)
+    start = problem.start_after(context.previous)
     if hypothesis.n_terms is None:
         result = solve(problem, start, 1.0)
         if result is not None and result.converged:
@@ -451,23 +454,6 @@ def _coarse_first(search, start):
 def _noise_of(result):
     """Noise levels (J,) beside the states of a result."""
     return np.reshape(result.model.problem.prior.noise, -1)
-
-
-def are_many(learned, context):
-    """Whether functions are too many for all sets of terms and a fine grid."""
-    return len(learned.observations.functions) > context.criteria.n_functions
-
-
-def _start(problem, previous):
-    """The iterate of the learned model, or of earlier states on the same grid."""
-    states = [] if previous is None else previous.states
-    grids = [getattr(state, "grid", None) for state in states]
-    if len(grids) != len(problem.functions) or not all(map(problem.grid.equals, grids)):
-        return problem.start()
-    equation, (earlier,) = problem.learned.equation, previous.equations
-    if earlier.weights.shape == equation.weights.shape:
-        equation = earlier
-    return problem.iterate(equation, [state.values.ravel() for state in states])
 
 
 def solve_exactly(learned, context, settings, problem, start, factor):

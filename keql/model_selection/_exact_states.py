@@ -6,22 +6,21 @@ from functools import partial
 import numpy as np
 
 from keql._numerics.optimisation import Stop, or_stopped
-from keql._observations.data import PredictionScale
 from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
-from keql.model_selection._candidates import or_driven, why_not_driven
+from keql.model_selection._beside._driven import or_driven, why_not_driven
 from keql.model_selection._criteria import (
-    agree,
+    Judgement,
+    are_many,
     few_terms_meet,
     is_better,
-    leave_noise,
     meets_data,
     misses_at_random,
     odds_between,
     predicts_within_noise,
     sees_noise,
 )
-from keql.model_selection._evolution_terms import are_many, fit_hypothesis
+from keql.model_selection._evolution_terms import fit_hypothesis
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import (
     fit_elementary,
@@ -42,11 +41,11 @@ from keql.model_selection._trajectory_terms import (
 )
 
 
-class ExactSearch:
+class ExactSearch(Judgement):
     """The order in which exact states are tried, and when nothing else is.
 
     two_step : LearnedModel. The two-step solution.
-    table : list of Candidate. The hypotheses.
+    table : Hypotheses. What may be tried.
     context : Context. How problems are solved.
 
     not_tried : list of (str, str). Names of hypotheses, and why they were left out.
@@ -57,9 +56,9 @@ class ExactSearch:
     """
 
     def __init__(self, two_step, table, context):
-        self.two_step, self.context = two_step, context
-        self.criteria, self.known = context.criteria, (two_step, context.criteria)
-        self.size = PredictionScale(two_step.observations).size
+        noise = table.exact.hypothesis.equation_noise
+        super().__init__(two_step, noise, context.criteria)
+        self.context, self.known = context, (two_step, context.criteria)
         self.table, self.agreed, self.spreads = table, False, True
         self.direct, self.spread, self.wave, self.so_far = {}, {}, None, None
         self.tries_noise, self.is_driven, self.varies = False, False, False
@@ -74,7 +73,7 @@ class ExactSearch:
         try:
             if self.is_in_time:
                 return self._or_driven(self._trajectories())
-            return self._trajectories() if self._is_of_fields else self._exact_states()
+            return self._trajectories() if self.is_of_fields else self._exact_states()
         except KeyboardInterrupt:
             if self.so_far is None:
                 raise
@@ -91,20 +90,16 @@ class ExactSearch:
         if exact.result.interrupted or exact is self.wave:
             return True
         if self.is_in_time:
-            noise = self.agreed and self._sees_noise
+            noise = self.agreed and self.sees_noise
             noise = noise and misses_at_random(exact, self.criteria)
             return noise or self._misses_nothing(exact)
-        if self._is_of_fields:
+        if self.is_of_fields:
             return self.agreed or self._misses_nothing(exact)
         return not self.is_in_plane and predicts_within_noise(exact, *self.known)
 
     def leave_out(self, rows, reason):
         known, left = dict(self.not_tried), [row.hypothesis.name for row in rows]
         self.not_tried += [(name, reason) for name in left if name not in known]
-
-    def in_doubt(self, error):
-        """Whether an equation that predicts so poorly may be another one."""
-        return error >= self.criteria.predicts_well * self.size
 
     def begin(self, hypothesis):
         """Tell that a hypothesis of the table is tried."""
@@ -123,32 +118,10 @@ class ExactSearch:
     def two_steps(self, hypothesis):
         """The two-step solution with the equation kernel of a hypothesis, now tried."""
         self.begin(hypothesis)
-        if hypothesis.equation_kernel is self.table[0].hypothesis.equation_kernel:
+        if hypothesis.equation_kernel is self.table.exact.hypothesis.equation_kernel:
             return self.two_step
         given = hypothesis, self.context.settings, self.two_step.state_kernel
         return refit_two_steps(self.two_step, *given)
-
-    @property
-    def is_in_time(self):
-        """Whether equations are ordinary differential equations."""
-        return len(self.two_step.variables) == 1
-
-    @property
-    def is_in_plane(self):
-        """Whether space has two coordinates, so that grids are coarse."""
-        return len(self.two_step.variables) > 2
-
-    @property
-    def _sees_noise(self):
-        """Whether there is noise: two steps find it, or equations are given some."""
-        given = self.table[0].hypothesis.equation_noise
-        levels = given.values() if isinstance(given, dict) else [given]
-        return (self.is_in_time and any(levels)) or sees_noise(self.two_step)
-
-    @property
-    def _is_of_fields(self):
-        """Whether they are several equations in space and time."""
-        return self.two_step.setup.is_system and not self.is_in_time
 
     def _trajectories(self):
         """Exact trajectories with quadratic, or cubic equations if they are better.
@@ -160,21 +133,22 @@ class ExactSearch:
         seen with noise start from the joint fit: derivatives in space that observations
         alone suggest are too poor then. If the best so far is led to again, that is it.
         """
-        rows = [row.hypothesis for row in self.table[:2] if not row.why_not]
-        wider = [row.hypothesis for row in self.table[5:-2] if not row.why_not]
-        pairs = zip(self.table[:2], self.table[2:4], strict=True)
+        table = self.table
+        rows = [row.hypothesis for row in table.exact_polynomials if not row.why_not]
+        wider = [row.hypothesis for row in table.wider if not row.why_not]
+        pairs = zip(table.exact_polynomials, (table.first, table.cubic), strict=True)
         joint = [a.hypothesis for a, b in pairs if not (a.why_not or b.why_not)]
-        if self._is_of_fields and len(rows) > 1 and rows[0].n_terms is not None:
-            self.leave_out(self.table[:1], "its terms are among the cubic ones")
+        if self.is_of_fields and len(rows) > 1 and rows[0].n_terms is not None:
+            self.leave_out([table.exact], "its terms are among the cubic ones")
             rows, joint = rows[1:], joint[1:]
         strict = [*self._elementary_rows, *wider]
         starts, best = [(None, [*rows, *strict]), (compare_lengths, joint)], None
         if self.two_step.setup.is_system:
-            repeated = [] if self._is_of_fields else [(repeated_states, rows)]
+            repeated = [] if self.is_of_fields else [(repeated_states, rows)]
             starts = [starts[0], *repeated, starts[1], (compare_kernels, joint)]
         if not self._has_open_kernels:
             starts = starts[:1]
-        elif self._is_of_fields and joint and self._sees_noise:
+        elif self.is_of_fields and joint and self.sees_noise:
             starts = [starts[1], starts[0], starts[2]]
         for find_kernels, tried in starts:
             before, name = best, best and best.hypothesis.name
@@ -185,13 +159,13 @@ class ExactSearch:
                     return fit if best is None else best.stopped(fit.result.stop)
                 if fit is not None and hypothesis in strict:
                     # So many terms come near to anything but noise.
-                    met = self._misses_nothing(fit) or self._are_noisy(best, fit)
+                    met = self._misses_nothing(fit) or self.are_noisy(best, fit)
                     best, fit = self._by_evidence(best, fit if met else None)
                 if fit and (not best or is_better(fit, best, self.criteria)):
                     best = self.so_far = fit
                 if best is not None and self._misses_nothing(best):
                     return self._or_more_terms(best, rows, wider)
-                if before is not None and self._agree(fit, before):
+                if before is not None and self.agrees(fit, before):
                     self.agreed = True
                     return self._among_noisy(before, rows, wider)
             if best is not None and self.is_in_time:
@@ -204,7 +178,7 @@ class ExactSearch:
         """Trajectories or None, or those that white noise drives if more probable."""
         if self.tries_noise:
             return fit
-        row, self.tries_noise = self.table[-1], True
+        row, self.tries_noise = self.table.driven, True
         given = self.two_step, self.criteria, fit is None or not self.is_enough(fit)
         reason = row.why_not or why_not_driven(fit, *given)
         if reason:
@@ -223,7 +197,7 @@ class ExactSearch:
 
         Where there is noise and both were solved for, these have to be more probable.
         """
-        if not (best and other and self._are_noisy(best, other)):
+        if not (best and other and self.are_noisy(best, other)):
             return best, other
         own, known = best.log_evidences, other.log_evidences
         chosen, terms = (frozenset(fit.term_names) for fit in (best, other))
@@ -235,9 +209,10 @@ class ExactSearch:
 
     def _or_more_probable(self, fit, other):
         """A fit, or one of a wider hypothesis whose evidence outweighs its odds."""
-        names = [row.hypothesis.name for row in self.table]
-        wider = names[5:-2] if self.is_in_time else []
-        odds = odds_between(fit, other, names[:2], wider, self.criteria)
+        rows = self.table.exact_polynomials, self.table.wider
+        polynomials, wider = ([row.hypothesis.name for row in own] for own in rows)
+        wider = wider if self.is_in_time else []
+        odds = odds_between(fit, other, polynomials, wider, self.criteria)
         self.compared.append((other.hypothesis.name, fit.result))
         return fit.or_more_probable(other, odds)
 
@@ -248,19 +223,20 @@ class ExactSearch:
     def _among_noisy(self, fit, rows, wider):
         """Trajectories, compared with other terms by evidence where there is noise."""
         is_known = fit is not None and not self.in_doubt(fit.error)
-        is_compared = is_known and self.is_in_time and self._sees_noise
+        is_compared = is_known and self.is_in_time and self.sees_noise
         return self._or_more_terms(fit, rows, wider) if is_compared else fit
 
     @property
     def _has_open_kernels(self):
         """Whether kernels of states are compared: none of them is given."""
         states = self.two_step.observations.states
-        return len(self.table[0].hypothesis.open_states(states)) == len(states)
+        return len(self.table.exact.hypothesis.open_states(states)) == len(states)
 
     @property
     def _elementary_rows(self):
         """The hypothesis of elementary functions, if it is tried."""
-        return [row.hypothesis for row in self.table[-2:-1] if not row.why_not]
+        row = self.table.functions
+        return [] if row.why_not else [row.hypothesis]
 
     def _elementary(self, simpler):
         """Exact trajectories with elementary functions, from those of a polynomial."""
@@ -271,16 +247,6 @@ class ExactSearch:
         given = self.two_step, hypothesis, self.context, simpler
         enough = self.criteria.functions_miss * self.size
         return or_stopped(simpler, fit_elementary, *given, enough)
-
-    def _agree(self, fit, other):
-        """Whether another start leads to what predicts well, or leaves but noise."""
-        noise = self._sees_noise and misses_at_random(other, self.criteria)
-        doubted = self.in_doubt(other.error) and not noise
-        return fit is not None and not doubted and agree(fit, other, self.criteria)
-
-    def _are_noisy(self, *fits):
-        """Whether two steps see noise, or what all of the fits leave looks like it."""
-        return self._sees_noise or leave_noise(fits, self.size, self.criteria)
 
     def _or_more_terms(self, fit, rows, wider):
         """Trajectories that predict as well as noise allows, or others with more terms.
@@ -294,7 +260,7 @@ class ExactSearch:
             return fit
         place = names.index(fit.hypothesis.name)
         higher = [row for row in rows[place + 1 :] if row.n_terms is not None]
-        if self._sees_noise and place < len(names) - 1:
+        if self.sees_noise and place < len(names) - 1:
             higher += wider[-1:]
         for row in higher:
             if self._is_compared(row, fit):
@@ -308,7 +274,7 @@ class ExactSearch:
                 fit = self._or_more_probable(fit, other)
             elif other is not None:
                 fit = other
-        functions = self._elementary_rows if self._sees_noise else []
+        functions = self._elementary_rows if self.sees_noise else []
         if functions and not self._is_compared(functions[0], fit):
             other = self._elementary(fit)
             if other is not None and other.result.interrupted:
@@ -338,12 +304,6 @@ class ExactSearch:
             return None
         return fit_trajectories(fit.learned, hypothesis, self.context)
 
-    def convinces(self, fit):
-        """Whether nothing that predicts better than a fit is to be looked for."""
-        scale = PredictionScale(self.two_step.observations)
-        limit = self.criteria.exact_noise * scale.noise(self.two_step.observation_noise)
-        return fit.error < min(limit, self.criteria.explains * scale.spread)
-
     def _misses_nothing(self, fit):
         """The same of trajectories.
 
@@ -355,7 +315,7 @@ class ExactSearch:
             return predicts_within_noise(fit, *self.known, fit.problem.prior.noise)
         if fit.is_driven:
             return self.is_driven or not self.in_doubt(fit.error)
-        if self._sees_noise:
+        if self.sees_noise:
             return self.convinces(fit)
         return fit.error < self.criteria.nothing_missed * self.size
 
@@ -364,7 +324,8 @@ class ExactSearch:
 
         A cubic one, then terms or coefficients of the coordinates.
         """
-        first, cubic, *_, wider, varying, _, _ = self.table
+        first, cubic = self.table.exact_polynomials
+        wider, varying = self.table.in_coordinates, self.table.exact_varying
         if first.why_not:
             return None
         given = self.two_steps(first.hypothesis), first.hypothesis, self.context
@@ -408,7 +369,7 @@ class ExactSearch:
             reason = "a simpler equation predicts well"
         if reason:
             if near == np.inf:
-                self.leave_out(self.table[-2:-1], reason)
+                self.leave_out([self.table.functions], reason)
             return best
         [functions] = self._elementary_rows
         if best.has_functions or self._is_compared(functions, best):
@@ -421,7 +382,7 @@ class ExactSearch:
             return self._or_more_probable(best, other)
         if not meets_data(other, *self.known):
             return best
-        return or_simpler(other, self.table[1], self.two_steps, self.context)
+        return or_simpler(other, self.table.exact_cubic, self.two_steps, self.context)
 
     def _or_wider(self, best, row):
         """Exact states, or those of a wider hypothesis if these predict clearly better.
@@ -470,7 +431,7 @@ class ExactSearch:
 
         Or those of a polynomial, a row, that do from there; or None.
         """
-        row = self.table[-3]
+        row = self.table.exact_varying
         if row.why_not or are_many(self.two_step, self.context):
             return None
         _, fit = self._from_two_steps(row.hypothesis)
@@ -507,7 +468,7 @@ class ExactSearch:
 
     def from_joint_fit(self, family, fit):
         """Exact states from those of a joint fit; None if there are none."""
-        if self.table[0].why_not or fit.result.interrupted:
+        if self.table.exact.why_not or fit.result.interrupted:
             return None
         if self.is_in_time:
             return fit_trajectories(fit.learned, family.hypothesis, self.context)

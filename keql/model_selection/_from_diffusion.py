@@ -30,6 +30,7 @@ from keql._regression.function_table import (
 from keql._regression.periodic import repeated_states, travelling_wave
 from keql.equation import PolynomialBasis, terms_of, text_product
 from keql.model_selection._criteria import (
+    are_many,
     meets_data,
     predicts_within_noise,
     sees_noise,
@@ -38,7 +39,6 @@ from keql.model_selection._evolution_terms import (
     CandidateTerms,
     TermSearch,
     TermSearchSettings,
-    are_many,
     exact_fit,
     fit_hypothesis,
     or_followed,

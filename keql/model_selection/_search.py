@@ -99,14 +99,15 @@ class _Search:
         exact = self.exact.run()
         enough = exact is not None and self.exact.is_enough(exact)
         if enough and not self.for_terms:
-            self.exact.leave_out(self.table[2:5], "exact states predict well enough")
+            left = self.table.at_collocation_points
+            self.exact.leave_out(left, "exact states predict well enough")
             selection = Selection(exact=exact)
         else:
             selection = self._joint_or_stopped(exact)
         return replace(
             selection,
             not_tried=self.exact.not_tried,
-            integrable=not self.exact.table[0].why_not,
+            integrable=not self.exact.table.exact.why_not,
             criteria=self.criteria,
         )
 
@@ -130,7 +131,7 @@ class _Search:
             if row is not None:
                 joint = self._with_terms_of(exact, row)
                 return replace(joint, integrated=exact).or_exact(exact)
-        _, _, first, cubic, varying = self.table[:5]
+        first, cubic, varying = self.table.at_collocation_points
         if self.context.near is not None:  # with the states the terms are known
             return self._with_known_terms(first.hypothesis)
         self.exact.begin(first.hypothesis)
@@ -178,7 +179,8 @@ class _Search:
         meets the equation at collocation points predicts better where there are few
         observations, but with terms to choose from it bends to superfluous ones.
         """
-        self.exact.leave_out(self.table[2:5], "the terms are those of exact states")
+        left = self.table.at_collocation_points
+        self.exact.leave_out(left, "the terms are those of exact states")
         best = self._with_known_terms(with_terms_of(exact, row.hypothesis))
         joint = replace(best.joint, terms_path=exact.terms_path)
         return replace(best, joint=joint)
@@ -199,7 +201,7 @@ class _Search:
         do not predict within the noise; and state kernels are compared as for a single
         equation where predictions are poor.
         """
-        first, cubic, varying = self.table[2:5]
+        first, cubic, varying = self.table.at_collocation_points
         self.exact.leave_out([varying], "it is tried for single equations only")
         family, start = self._imposed(first.hypothesis)
         other = None

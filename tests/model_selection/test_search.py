@@ -17,8 +17,13 @@ from keql.equation._basis import FixedUnknownPart, PolynomialBasis
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
-from keql.model_selection import _evolution_terms, _exact_states, _search
-from keql.model_selection._candidates import Candidate
+from keql.model_selection import (
+    _criteria,
+    _evolution_terms,
+    _exact_states,
+    _search,
+)
+from keql.model_selection._candidates import Candidate, Hypotheses
 from keql.model_selection._criteria import Criteria, predicts_within_noise
 from keql.model_selection._exact_states import ExactSearch
 from keql.model_selection._fewer_terms import TermsStep
@@ -345,8 +350,20 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
         variables=("x", "t"),
     )
     context = replace(CONTEXT, settings=replace(CONTEXT.settings, n_restarts=7))
-    table = [Candidate(Hypothesis(), why_not)] * 6
-    return _search._Search(two_step, table, context), tries
+    rows = [Candidate(Hypothesis(), why_not)] * len(Hypotheses._fields)
+    return _search._Search(two_step, Hypotheses(*rows), context), tries
+
+
+def polynomials(names=("quadratic", "cubic")):
+    """A table of which only exact states of two polynomials are tried."""
+    table = Hypotheses(
+        *(
+            Candidate(Hypothesis(n_terms="auto", name=name), "none")
+            for name in Hypotheses._fields
+        )
+    )
+    rows = [Candidate(Hypothesis(n_terms="auto", name=name)) for name in names]
+    return table._replace(exact=rows[0], exact_cubic=rows[1])
 
 
 def with_changes(value, **changes):
@@ -517,9 +534,9 @@ def test_a_wider_equation_is_taken_if_clearly_better(errors, chosen, monkeypatch
     Errors are in units of the size of the observations.
     """
     search, _ = make_search(monkeypatch, [Found(0.05)])  # from two steps
-    *rows, functions, driven = search.exact.table
-    functions = replace(functions, why_not="not of these")
-    search.exact.table = [*rows, functions, driven]
+    table = search.exact.table
+    functions = replace(table.functions, why_not="not of these")
+    search.exact.table = table._replace(functions=functions)
     found = [None if error is None else Found(error) for error in errors]
     fits = iter(found)
     monkeypatch.setattr(search.exact, "_exact_from_anywhere", lambda _: next(fits))
@@ -541,11 +558,7 @@ def test_cubic_terms_are_tried_before_other_starts(errors, chosen, grown, monkey
     """A diffusion that led to nothing better is not begun with again."""
     found, asked = [Found(error) for error in errors], []
     search, _ = make_search(monkeypatch, found)
-    names = "quadratic", "cubic", "joint", "varying", "functions", "driven"
-    search.exact.table = [
-        Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")
-        for i, name in enumerate(names)
-    ]
+    search.exact.table = polynomials()
 
     def grow(fit, *_):
         asked.append(fit)
@@ -559,13 +572,9 @@ def test_cubic_terms_are_tried_before_other_starts(errors, chosen, grown, monkey
 @pytest.mark.parametrize("poor", [0.2, None])
 def test_other_starts_come_first_where_two_steps_lead_nowhere(poor, monkeypatch):
     """Cubic terms are left out if exact data are met from a diffusion."""
-    names = "quadratic", "cubic", "joint", "varying", "functions", "driven"
     first = None if poor is None else Found(poor)
     search, _ = make_search(monkeypatch, [first, Found(0.0)])
-    search.exact.table = [
-        Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")
-        for i, name in enumerate(names)
-    ]
+    search.exact.table = polynomials()
     grown = Found(0.001)
     monkeypatch.setattr(_exact_states, "or_from_diffusion", lambda *_: grown)
     assert search.exact._exact_states() is grown
@@ -575,12 +584,7 @@ def test_other_starts_come_first_where_two_steps_lead_nowhere(poor, monkeypatch)
 def test_cubic_terms_grow_where_quadratic_ones_have_grown(monkeypatch):
     found, better = [Found(0.09), Found(0.085)], [Found(0.08), Found(0.02)]
     search, _ = make_search(monkeypatch, found)
-    search.exact.table = [
-        Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")
-        for i, name in enumerate(
-            ("first", "cubic", "joint", "varying", "other", "noise")
-        )
-    ]
+    search.exact.table = polynomials()
     grown = iter(better)
     monkeypatch.setattr(_exact_states, "or_from_diffusion", lambda *_: next(grown))
     assert search.exact._exact_states() is better[1]
@@ -589,12 +593,7 @@ def test_cubic_terms_grow_where_quadratic_ones_have_grown(monkeypatch):
 def test_a_diffusion_that_leads_to_less_than_cubic_terms_is_left(monkeypatch):
     """The quadratic equation has no states from two steps, and poor ones from it."""
     search, _ = make_search(monkeypatch, [None, Found(0.05)])
-    search.exact.table = [
-        Candidate(Hypothesis(n_terms="auto", name=name), "none" if i > 1 else "")
-        for i, name in enumerate(
-            ("first", "cubic", "joint", "varying", "other", "noise")
-        )
-    ]
+    search.exact.table = polynomials()
     grown = iter([Found(0.06), Found(0.01)])
     monkeypatch.setattr(_exact_states, "or_from_diffusion", lambda *_: next(grown))
     assert search.exact._exact_states().error == 0.06  # no cubic one is clearly better
@@ -616,7 +615,9 @@ def test_what_meets_exact_data_is_compared_with_no_more_terms(
     fit.hypothesis, fit.is_driven = rows[0], False
     monkeypatch.setattr(search.exact, "two_steps", lambda row: tried.append(row))
     monkeypatch.setattr(_exact_states, "fit_trajectories", lambda *_: None)
-    search.exact.table[4:5] = [replace(search.exact.table[4], why_not="not of these")]
+    table = search.exact.table
+    functions = replace(table.functions, why_not="not of these")
+    search.exact.table = table._replace(functions=functions)
     assert search.exact._or_more_terms(fit, rows, []) is fit
     assert len(tried) == n_tried
 
@@ -664,12 +665,13 @@ def test_equal_trajectories_from_two_starts(
 ):
     """They are the last word if they predict well, or leave nothing but noise."""
     search, _ = make_search(monkeypatch)
-    monkeypatch.setattr(_exact_states, "sees_noise", lambda _: noisy)
-    monkeypatch.setattr(_exact_states, "misses_at_random", lambda *_: random)
+    monkeypatch.setattr(_criteria, "sees_noise", lambda _: noisy)
+    for module in (_criteria, _exact_states):
+        monkeypatch.setattr(module, "misses_at_random", lambda *_: random)
     fit, before = Found(1.001 * error), Found(0.5 if error > 0.1 else error)
     fit.term_names = [terms]
-    assert search.exact._agree(fit, before) == agree
-    assert not search.exact._agree(None, before)
+    assert search.exact.agrees(fit, before) == agree
+    assert not search.exact.agrees(None, before)
     monkeypatch.setattr(ExactSearch, "is_in_time", True)
     monkeypatch.setattr(ExactSearch, "_misses_nothing", lambda *_: False)
     assert not search.exact.is_enough(before)
@@ -688,9 +690,9 @@ def test_noisy_trajectories_need_odds_for_more(has_functions, gain, noise, monke
     best = known(simple, {simple: 10.0})
     other = known(wide, {simple: 1.0, wide: 1.0 + gain}, has_functions)
     for name in ("sees_noise", "leave_noise"):
-        monkeypatch.setattr(_exact_states, name, lambda *_: False)
+        monkeypatch.setattr(_criteria, name, lambda *_: False)
     assert exact._by_evidence(best, other) == (best, other)
-    monkeypatch.setattr(_exact_states, noise, lambda *_: True)
+    monkeypatch.setattr(_criteria, noise, lambda *_: True)
     kept, left = exact._by_evidence(best, other)
     limit = exact.criteria.elementary if has_functions else exact.criteria.wider
     assert left is None
@@ -767,7 +769,7 @@ def test_a_cubic_equation_beside_a_joint_fit(
     first, other = Found(0.05, n_weights=3), Found(error, n_weights=n_weights)
     first.result = replace(first.result, solution=SimpleNamespace(values=None))
     monkeypatch.setattr(_search, "JointFamily", lambda *_: AnyFamily([other]))
-    selection = search._or_cubic(Selection(first), search.table[3])
+    selection = search._or_cubic(Selection(first), search.table.cubic)
     assert selection.error == (error if taken else 0.05)
     kept = {True: first, False: other}[taken]
     assert (selection.alternative is kept) == told

@@ -22,12 +22,12 @@ def search_with_given_kernels(two_step, given, table, context):
 
     two_step : LearnedModel. The two-step solution with the given kernels.
     given : Hypothesis. What the user says.
-    table : list of Candidate. The hypotheses.
+    table : Hypotheses. What may be tried.
     context : Context. How problems are solved.
 
     Returns selection : Selection.
     """
-    if table[0].why_not:
+    if table.exact.why_not:
         joint = Selection(fit_hypothesis(given, two_step, context))
         return _beside_exact_states(joint, two_step, given, context)
     search = search_without_kernels(two_step, given, context)

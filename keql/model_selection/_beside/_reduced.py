@@ -99,7 +99,7 @@ def exact_states_of(two_step, given, context):
     settings = replace(context.settings, reduced=False, solver="auto")
     context = replace(context, settings=settings, previous=None)
     table = candidates(two_step, given, settings)
-    if table[0].why_not:
+    if table.exact.why_not:
         return BesideExactStates()
     if given.open_states(two_step.observations.states):
         search = ExactSearch(two_step, table, context)

@@ -20,12 +20,11 @@ from keql._evolution.problem import (
 )
 from keql._numerics.optimisation import Backtracking, Result, Stop, minimise
 from keql.equation import PolynomialBasis
-from keql.model_selection._criteria import meets_data, sees_noise
+from keql.model_selection._criteria import are_many, meets_data, sees_noise
 from keql.model_selection._evolution_terms import (
     CandidateTerms,
     TermSearch,
     TermSearchSettings,
-    are_many,
     exact_fit,
     or_followed,
     polished,

@@ -14,12 +14,13 @@ import numpy as np
 from keql._evolution.problem import make_evolution_problem
 from keql.equation import PolynomialBasis
 from keql.model_selection._criteria import (
+    are_many,
     level_in_space,
     missed_in_space,
     predicts_within_noise,
     sees_noise,
 )
-from keql.model_selection._evolution_terms import are_many, fit_exact_states, fit_near
+from keql.model_selection._evolution_terms import fit_exact_states, fit_near
 
 
 @dataclass(frozen=True)
