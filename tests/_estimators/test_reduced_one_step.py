@@ -65,6 +65,7 @@ def test_a_search_keeps_the_span_that_it_drew(n_basis):
     np.testing.assert_allclose(model.predict(x), np.sin(2 * x.ravel()), atol=0.01)
 
 
+@pytest.mark.filterwarnings("ignore:.* has no list of terms and is uncertain by")
 def test_reduced_method_goes_to_two_steps_where_all_is_observed():
     """Observations at the collocation points, and exact: the states are known."""
     data = make_darcy(3, 16, grid_size=6, random_state=0)

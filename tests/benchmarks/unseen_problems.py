@@ -283,6 +283,30 @@ UNSEEN = {
         20,
         80,
     ),
+    "power diffusivity": lambda: field(
+        lambda x, u, d: d(0.1 * u**1.5 * d(u, 1), 1), high_waves, ("u", "u_x", "u_xx")
+    ),
+    "bistable": lambda: field(
+        lambda x, u, d: 0.08 * d(u, 2) + 3 * u * (1 - u) * (u - 0.25),
+        lambda x: 0.5 + 0.45 * np.cos(x) + 0.2 * np.sin(2 * x),
+        ("u", "u_x", "u_xx"),
+    ),
+    "two fluids 2%": lambda: field(
+        lambda x, u, d: 0.1 * d(u, 2) - 0.3 * d(u**2 / (u**2 + 0.5 * (1 - u) ** 2), 1),
+        lambda x: 0.5 + 0.3 * np.cos(x) + 0.1 * np.sin(2 * x),
+        ("u", "u_x", "u_xx"),
+    ),
+    "three phases 2%": lambda: system(
+        lambda a, b, c: [
+            0.5 + 0.4 * (np.sin(b - a) + np.sin(c - a)),
+            0.1 + 0.4 * (np.sin(a - b) + np.sin(c - b)),
+            0.4 * (np.sin(a - c) + np.sin(b - c)) - 0.4,
+        ],
+        ("a", "b", "c"),
+        [0.0, 1.5, 3.0],
+        12,
+        60,
+    ),
     "two swings 2%": lambda: of_several(
         [
             ode(lambda t, u, v: -2 * np.sin(u) - 0.1 * v, [start, 0.0], 8, 20)
