@@ -16,6 +16,7 @@ from keql.kernels._multi_index import (
     combine,
     leibniz,
     merge_monomials,
+    sum_of_derivatives,
     sum_of_products,
     times_variance,
 )
@@ -386,10 +387,7 @@ class Sum(_Pair, sklearn_kernels.Sum):
         return None if any(part is None for part in features) else np.hstack(features)
 
     def _derivatives(self, X, Y, pairs):
-        values = self.k1._derivatives(X, Y, pairs)
-        for value, other in zip(values, self.k2._derivatives(X, Y, pairs), strict=True):
-            value += other
-        return values
+        return sum_of_derivatives(self.k1, self.k2, X, Y, pairs)
 
 
 class Product(_Pair, sklearn_kernels.Product):

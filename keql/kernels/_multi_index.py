@@ -74,6 +74,22 @@ def sum_of_products(terms, first, second, shape):
     return np.zeros(shape) if total is None else total
 
 
+def sum_of_derivatives(kernel, added, X, Y, pairs):
+    """Derivatives of the sum of two kernels, one of which may have no argument.
+
+    That one is evaluated at one pair of points.
+    """
+    if not np.any(kernel.depends_on(X.shape[1])):
+        kernel, added = added, kernel
+    values = kernel._derivatives(X, Y, pairs)
+    if not np.any(added.depends_on(X.shape[1])):
+        X, Y = X[:1], Y[:1]
+    for value, other in zip(values, added._derivatives(X, Y, pairs), strict=True):
+        if np.any(other):
+            value += other
+    return values
+
+
 def times_variance(first, second, on_first, X, Y, pairs):
     """Derivatives of the product of two kernels, one of which has no argument.
 
@@ -83,4 +99,7 @@ def times_variance(first, second, on_first, X, Y, pairs):
     variance, other = (second, first) if any(on_first) else (first, second)
     zero = (0,) * X.shape[1]
     [value] = variance._derivatives(X[:1], Y[:1], [(zero, zero)])
-    return [value * each for each in other._derivatives(X, Y, pairs)]
+    values = other._derivatives(X, Y, pairs)
+    for each in values:
+        each *= value
+    return values
