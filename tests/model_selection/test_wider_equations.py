@@ -1,5 +1,8 @@
 """Equations that depend on time or are of degree 4, and what misses exact data."""
 
+from importlib import import_module
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -115,3 +118,17 @@ def test_the_simplest_of_the_equations_that_states_obey(amplitudes, n_inside):
     describe = {"variables": ("t", "x"), "function_column": 2}
     model = OneStepKEqL(("u", "u_x", "u_xx"), "u_t", **describe).fit(X, y)
     assert model.equation_.terms() == pytest.approx({"u u_x": 1, "u_xx": 0.1}, rel=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cahn_hilliard", "kuramoto_sivashinsky"])
+def test_equations_of_fourth_order_that_are_seen_with_noise(name, monkeypatch):
+    """Two cubic terms and not seven quadratic ones; and states of the first times."""
+    benchmarks = Path(__file__).parent.parent / "benchmarks"
+    monkeypatch.syspath_prepend(str(benchmarks))
+    problem = import_module("evolution_problems").EQUATIONS[name](200)
+    problem = problem.with_noise(0.02, 0)
+    model = OneStepKEqL(**problem.settings).fit(problem.X, problem.y)
+    assert problem.has_right_terms(model.equation_)
+    assert problem.equation_error(model.equation_) < 0.03
+    assert problem.state_error(model.predict(problem.X_test)) < 0.01
