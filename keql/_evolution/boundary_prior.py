@@ -165,30 +165,43 @@ class Covariances:
             if np.isfinite(p):  # chords of a circle
                 np.multiply(p / np.pi, np.sin(np.pi / p * x), out=x)
         self._squares = [x * x for x in differences]
+        self._memory = np.empty((2 + self._d, len(points), len(points)))
 
     def at(self, theta):
         """The covariance (c, c) at log-hyperparameters (n,), and its slopes in these.
 
         The slopes are a list of n pairs: rows, and a matrix for these and the same
-        columns, beside which all are zero.
+        columns, beside which all are zero. All matrices are valid until the next call,
+        which takes their memory: to be given new one took as long as to fill it.
         """
         v, lengths = self._read(theta)
         radial, rates = self._scaled.k2, 1 / lengths**2
-        rho = 0.5 * sum(map(np.multiply, rates, self._squares))
-        g, first = radial.profile_derivatives(rho, [0, 1])
-        K, slopes = v * g, [v * g]
-        K += self._offset
-        falling = -v * first
-        slopes += [
-            rate * (falling * square)
-            for rate, square in zip(rates, self._squares, strict=True)
-        ]
+        slopes = self._of_values(radial, v, rates)
+        K = np.add(slopes[0], self._offset, out=self._memory[0])
         if self._tau.size:
-            (rows, own), moving = self._of_slopes(radial, v, rates, rho, first)
+            (rows, own), moving = self._of_slopes(radial, v, rates)
             self._put(K, rows, own)
             for slope, each in zip(slopes, moving, strict=True):
                 self._put(slope, *each)
         return K, [(slice(None), slope) for slope in self._of_free(slopes)]
+
+    def _of_values(self, radial, v, rates, n_entries=2**14):
+        """Covariances (c, c) of values without the offset, and slopes in the lengths.
+
+        Made of rows of about `n_entries` entries, which stay in the cache.
+        """
+        c = len(self._squares[0])
+        scaled, *on_lengths = self._memory[1:]
+        step = max(1, n_entries // max(1, c))
+        for rows in (slice(i, i + step) for i in range(0, c, step)):
+            squares = [square[rows] for square in self._squares]
+            rho = 0.5 * sum(map(np.multiply, rates, squares))
+            g, first = radial.profile_derivatives(rho, [0, 1])
+            np.multiply(v, g, out=scaled[rows])
+            falling = -v * first
+            for rate, square, slope in zip(rates, squares, on_lengths, strict=True):
+                np.multiply(rate, falling * square, out=slope[rows])
+        return [scaled, *on_lengths]
 
     def _put(self, K, rows, own):
         """Put the rows and columns of slopes and their own block into K."""
@@ -196,7 +209,7 @@ class Covariances:
         K[s], K[:, s] = rows, rows.T
         K[s, s] = own
 
-    def _of_slopes(self, radial, v, rates, rho, slope):
+    def _of_slopes(self, radial, v, rates):
         """Covariances (s, c) with values, (s, s) of slopes, then all their slopes.
 
         Those are in the logarithm of the variance, and in those of the lengths.
@@ -204,12 +217,12 @@ class Covariances:
         s, axis, rate = self.slopes, self.axis, v * rates[self.axis]
         q = [r * square[s] for r, square in zip(rates, self._squares, strict=True)]
         own_q = [each[:, s] for each in q]
-        second, third = radial.profile_derivatives(rho[s], [2, 3])
-        rows = rate * self._tau * slope[s]
+        first, second, third = radial.profile_derivatives(0.5 * sum(q), [1, 2, 3])
+        rows = rate * self._tau * first
         on_rows = [-rate * self._tau * each * second for each in q]
         on_rows[axis] -= 2 * rows
         q_t, second, third = own_q[axis], second[:, s], third[:, s]
-        own = -rate * (slope[s, s] + q_t * second)
+        own = -rate * (first[:, s] + q_t * second)
         on_own = [rate * each * (second + q_t * third) for each in own_q]
         on_own[axis] += 2 * (rate * q_t * second - own)
         return (rows, own), [(rows, own), *zip(on_rows, on_own, strict=True)]

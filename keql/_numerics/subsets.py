@@ -425,21 +425,32 @@ def _cholesky_of_each(matrices, diagonals, exponents=range(-15, -7)):
     try:
         return np.linalg.cholesky(matrices), np.full(len(matrices), True)
     except np.linalg.LinAlgError:  # some of them
-        pairs = zip(matrices, diagonals, strict=True)
-        factors = [_cholesky_with_jitter(*pair, exponents) for pair in pairs]
-        found = np.array([factor is not None for factor in factors])
-        unit = np.eye(matrices.shape[-1])
-        return np.array([unit if own is None else own for own in factors]), found
-
-
-def _cholesky_with_jitter(matrix, diagonal, exponents):
-    """The lower factor of a matrix, None if the largest jitter does not suffice."""
+        left = np.arange(len(matrices))
+    factors = np.tile(np.eye(matrices.shape[-1]), (len(matrices), 1, 1))
     for jitter in (0.0, *(10.0**k for k in exponents)):
-        try:
-            return np.linalg.cholesky(matrix + jitter * np.diag(diagonal))
-        except np.linalg.LinAlgError:
-            continue
-    return None
+        own = matrices[left]
+        np.einsum("mii->mi", own)[:] += jitter * diagonals[left]
+        found, is_found = _factors_of_definite(own)
+        factors[left[is_found]] = found[is_found]
+        left = left[~is_found]
+        if not left.size:
+            break
+    return factors, ~np.isin(np.arange(len(matrices)), left)
+
+
+def _factors_of_definite(matrices):
+    """Lower factors (m, k, k), and which (m,) of the matrices are positive definite.
+
+    Column by column for all matrices at once; those of the others end with zeros.
+    """
+    L, is_definite = np.zeros_like(matrices), np.full(len(matrices), True)
+    for j in range(matrices.shape[-1]):
+        known = np.einsum("mij,mj->mi", L[:, j:, :j], L[:, j, :j])
+        column = matrices[:, j:, j] - known
+        is_definite &= column[:, 0] > 0
+        column = column[is_definite]
+        L[is_definite, j:, j] = column / np.sqrt(column[:, :1])
+    return L, is_definite
 
 
 def _pair_blocks(products, kept, pairs, between):

@@ -170,10 +170,11 @@ def _fill_block(G, kernel, first, second, mirror, n_entries=2**20):
                 G[columns, here] = block.T if pairs else 0.0
 
 
-def gram_blocks(kernel, points, operators, blocks, n_entries=2**20):
+def gram_blocks(kernel, points, operators, blocks, n_entries=2**17):
     """Fill {(q, r): Gram matrix (K, K)} of operators q and r <= q at points (K, d).
 
-    Those of r > q are their transposes. Computed in parts, as :func:`gram` does.
+    Those of r > q are their transposes. Computed in parts of about `n_entries` entries:
+    the derivatives of all pairs of operators in a part are needed at once.
     """
     for operator in operators:
         _check_order(kernel, operator)
