@@ -1,11 +1,11 @@
-"""Sets of columns in a linear regression: evidence, neighbours."""
+"""Sets of columns in a linear regression: prior odds, evidence, neighbours."""
 
-from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
 import numpy as np
 from scipy import linalg
+from scipy.special import betaln
 
 from keql._numerics.linalg import (
     cholesky,
@@ -18,65 +18,6 @@ from keql._numerics.linalg import (
 LOG_OF_LARGEST = float(np.log(np.finfo(float).max))
 
 
-class _ProductsOfColumns:
-    """The matrix prior + effects^T effects (q, q), its rows made when first asked for.
-
-    Of thousands of columns few are ever in a set.
-
-    prior : ndarray of shape (q, q) or None. Its diagonal is one. None: the unit matrix.
-    """
-
-    def __init__(self, effects, prior):
-        self.effects, self.prior = effects, prior
-        self.diagonal = 1.0 + np.einsum("ij,ij->j", effects, effects)
-        self._rows, self._factors = {}, {}
-
-    def rows(self, kept):
-        """The rows (k, q) of a set."""
-        missing = [i for i in kept if i not in self._rows]
-        if missing:
-            rows = self.effects[:, missing].T @ self.effects
-            if self.prior is None:
-                rows[np.arange(len(missing)), missing] += 1.0
-            else:
-                rows += self.prior[missing]
-            self._rows.update(zip(missing, rows, strict=True))
-        shape = len(kept), len(self.diagonal)
-        return np.reshape([self._rows[i] for i in kept], shape)
-
-    def pairs(self, first, second):
-        """The entries (m,) of pairs of columns."""
-        known = 0.0 if self.prior is None else self.prior[first, second]
-        columns = self.effects[:, first], self.effects[:, second]
-        return known + np.einsum("ij,ij->j", *columns)
-
-    def factor(self, kept, most=64):
-        """The Cholesky factor of the rows and columns of a set, kept for a while."""
-        key = tuple(kept)
-        if key not in self._factors:
-            if len(self._factors) >= most:
-                self._factors.clear()
-            self._factors[key] = cholesky(self.rows(kept)[:, kept])
-        return self._factors[key]
-
-
-@dataclass(frozen=True)
-class ColumnPairs:
-    """Pairs of columns, and their entries of two matrices; see `SubsetEvidence.pairs`.
-
-    first, second : ndarray of shape (m,). Positions.
-    posterior, prior : ndarray of shape (m,). What is between the two; None: a unit
-        matrix.
-    most : ndarray of shape (m,) or None. Bound of the ratio of their coefficients.
-    """
-
-    first: np.ndarray
-    second: np.ndarray
-    posterior: np.ndarray
-    prior: np.ndarray | None
-    most: np.ndarray | None
-
-
 class SubsetEvidence:
     """Log evidence of sets of columns of a whitened regression, with their odds.
 
@@ -85,8 +26,7 @@ class SubsetEvidence:
 
     effects : ndarray of shape (n, q). Columns, in units of the noise.
     target : ndarray of shape (n,). What they explain.
-    prior : ndarray of shape (q, q) or None. Prior precision of the coefficients. None:
-        the unit matrix.
+    prior : ndarray of shape (q, q). Prior precision of the coefficients.
     odds : callable. Log prior probability of a set of columns; with `more`, those (q,)
         of the set with each of the columns added, and `less`, with each taken out.
     levels : pair of float. The noise, and with it the scale of the coefficients, is of
@@ -98,23 +38,21 @@ class SubsetEvidence:
     def __init__(self, effects, target, prior, odds, levels=(1.0, 1.0), n=None):
         self.odds, self.levels = odds, levels
         self.n = len(target) if n is None else n
-        self.square, sizes = target @ target, np.ones(effects.shape[1])
-        if prior is not None:
-            # Coefficients are in units of their prior standard deviations.
-            sizes = np.sqrt(np.diag(prior))
-            prior = prior / sizes / sizes[:, None]
+        self.square = target @ target
+        # Coefficients are in units of their prior standard deviations.
+        sizes = np.sqrt(np.diag(prior))
+        self.prior = prior / sizes / sizes[:, None]
         self.scale = _scales(sizes, effects)
         effects = effects / self.scale
-        self.posterior = _ProductsOfColumns(effects, prior)
-        self.prior = None
-        if prior is not None:
-            self.prior = _ProductsOfColumns(effects[:0], prior)
+        self.precision = self.prior + effects.T @ effects
         self.right = effects.T @ target
+        self._factors = {}
 
     def __call__(self, kept):
         """The log evidence of a set."""
         L, z = self._solve(kept)
-        return self._fit(self.square - z @ z) - self._volume(kept) + self.odds(kept)
+        volume = _half_log_volume(L, self._factor("prior", kept))
+        return self._fit(self.square - z @ z) - volume + self.odds(kept)
 
     def values(self, kept):
         """The most probable coefficients of a set."""
@@ -125,67 +63,63 @@ class SubsetEvidence:
     def more(self, kept, added):
         """The log evidence (m,) of a set with each of other columns."""
         L, z = self._solve(kept)
-        rest, V = _schur(self.posterior, kept, added)
+        prior = self._factor("prior", kept)
+        rest, V = _schur(self.precision, L, kept, added)
+        of_prior, _ = _schur(self.prior, prior, kept, added)
         gain = (self.right[added] - V.T @ z) ** 2 / rest
-        volume = self._volume(kept) + 0.5 * np.log(rest)
-        if self.prior is not None:
-            volume -= 0.5 * np.log(_schur(self.prior, kept, added)[0])
+        volume = _half_log_volume(L, prior) + 0.5 * np.log(rest / of_prior)
         return (
             self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[added]
         )
 
-    def pairs(self, first, second, most=None):
-        """Pairs of columns that may be added to sets together.
+    def more_pairs(self, kept, first, second, most=None):
+        """The log evidence (m,) of a set with pairs of other columns.
 
         If the second columns are slopes of the first ones in a parameter, their
         coefficients are at most `most` (m,) times those of these: beyond a step of that
         length functions are no straight lines. None: there is no bound.
         """
+        L, z = self._solve(kept)
+        of_prior = self._factor("prior", kept)
+        pairs = np.concatenate([first, second])
+        V = solve_lower(L, self.precision[np.ix_(kept, pairs)])
+        W = solve_lower(of_prior, self.prior[np.ix_(kept, pairs)])
+        m, right = len(first), self.right[pairs] - V.T @ z
+        a, b, cross = _pair_blocks(self.precision, V, first, second)
+        p, q, shared = _pair_blocks(self.prior, W, first, second)
+        least = np.finfo(float).eps * a * b
+        volume, of_prior_pairs = np.maximum(a * b - cross**2, least), p * q - shared**2
+        x, y = right[:m], right[m:]
+        gain = (b * x**2 - 2 * cross * x * y + a * y**2) / volume
         if most is not None:
             most = most * self.scale[second] / self.scale[first]
-        prior = self.prior and self.prior.pairs(first, second)
-        between = self.posterior.pairs(first, second), prior
-        return ColumnPairs(first, second, *between, most)
-
-    def more_pairs(self, kept, pairs):
-        """The log evidence (m,) of a set with each of some pairs of other columns.
-
-        pairs : ColumnPairs. Those that share a column with the set mean nothing.
-        """
-        L, z = self._solve(kept)
-        a, b, cross, V = _pair_blocks(self.posterior, kept, pairs, pairs.posterior)
-        volume = np.maximum(a * b - cross**2, np.finfo(float).eps * a * b)
-        both = np.concatenate([pairs.first, pairs.second])
-        x, y = np.split(self.right[both] - V.T @ z, 2)
-        gain = (b * x**2 - 2 * cross * x * y + a * y**2) / volume
-        if pairs.most is not None:
-            is_far = np.abs(a * y - cross * x) > pairs.most * np.abs(b * x - cross * y)
-            ends = np.where(is_far, pairs.most, 0.0) * np.array([[1.0], [-1.0]])
+            is_far = np.abs(a * y - cross * x) > most * np.abs(b * x - cross * y)
+            ends = np.where(is_far, most, 0.0) * np.array([[1.0], [-1.0]])
             sizes = a + 2 * ends * cross + ends**2 * b
             at_ends = (x + ends * y) ** 2 / np.maximum(sizes, np.finfo(float).eps * a)
             gain = np.where(is_far, np.max(at_ends, axis=0), gain)
         gain = np.clip(gain, 0.0, self.square - z @ z)
-        volume = self._volume(kept) + 0.5 * np.log(volume)
-        if self.prior is not None:
-            p, q, shared, _ = _pair_blocks(self.prior, kept, pairs, pairs.prior)
-            volume -= 0.5 * np.log(p * q - shared**2)
-        odds = self.odds.more(kept)[pairs.first]
-        return self._fit(self.square - z @ z - gain) - volume + odds
+        volume = _half_log_volume(L, of_prior) + 0.5 * np.log(volume / of_prior_pairs)
+        return (
+            self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[first]
+        )
 
     def _fit(self, square):
         return _log_likelihood(square, self.n, self.levels)
 
-    def _volume(self, kept):
-        """Half the log ratio of the determinants of posterior and prior precisions."""
-        volume = _half_log_determinant(self.posterior.factor(kept))
-        if self.prior is not None:
-            volume -= _half_log_determinant(self.prior.factor(kept))
-        return volume
-
     def _solve(self, kept):
         """Factor of the posterior precision, and the target in its columns."""
-        L = self.posterior.factor(kept)
+        L = self._factor("precision", kept)
         return L, solve_lower(L, self.right[kept])
+
+    def _factor(self, name, kept, most=64):
+        """The Cholesky factor of a matrix in the columns of a set, kept for a while."""
+        key = name, *kept
+        if key not in self._factors:
+            if len(self._factors) >= most:
+                self._factors.clear()
+            self._factors[key] = cholesky(getattr(self, name)[np.ix_(kept, kept)])
+        return self._factors[key]
 
 
 class HighestEvidence:
@@ -373,9 +307,11 @@ def _log_likelihood(square, n, levels):
     return -0.5 * (n * np.log(level) + square / level)
 
 
-def _half_log_determinant(L):
-    """Half the log determinant of a matrix with the factor L."""
-    return np.sum(np.log(np.diag(L)))
+def _half_log_volume(L, prior):
+    """Half the log ratio of the determinants of posterior and prior precisions."""
+    diagonals = (np.diagonal(factor, axis1=-2, axis2=-1) for factor in (L, prior))
+    posterior, prior = (np.sum(np.log(each), axis=-1) for each in diagonals)
+    return posterior - prior
 
 
 def _costs(L, z):
@@ -390,13 +326,13 @@ def _log_volume(L):
     return np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), axis=1)
 
 
-def _schur(products, kept, added):
+def _schur(matrix, L, kept, added):
     """What each added row has of its diagonal element beside those kept, and V.
 
     L L^T is the matrix in the rows kept, and L V in the added columns.
     """
-    V = solve_lower(products.factor(kept), products.rows(kept)[:, added])
-    diagonal = products.diagonal[added]
+    V = solve_lower(L, matrix[np.ix_(kept, added)])
+    diagonal = np.diag(matrix)[added]
     least = np.finfo(float).eps * diagonal
     return np.maximum(diagonal - np.sum(V**2, axis=0), least), V
 
@@ -453,9 +389,99 @@ def _factors_of_definite(matrices):
     return L, is_definite
 
 
-def _pair_blocks(products, kept, pairs, between):
-    """Diagonals, and what is beside them, of the rest of pairs given those kept; V."""
-    both = np.concatenate([pairs.first, pairs.second])
-    rest, V = _schur(products, kept, both)
-    a, b = np.split(rest, 2)
-    return a, b, between - np.sum(np.multiply(*np.split(V, 2, axis=1)), axis=0), V
+def _pair_blocks(matrix, V, first, second):
+    """Diagonals, and what is beside them, of the rest of pairs given those kept."""
+    V, U = V[:, : len(first)], V[:, len(first) :]
+    a = matrix[first, first] - np.sum(V**2, axis=0)
+    b = matrix[second, second] - np.sum(U**2, axis=0)
+    least = np.finfo(float).eps
+    a, b = (np.maximum(x, least * matrix[i, i]) for x, i in ((a, first), (b, second)))
+    return a, b, matrix[first, second] - np.sum(V * U, axis=0)
+
+
+class TermOdds:
+    """Log prior probabilities of sets of terms.
+
+    kinds : ndarray of shape (q, ...). Of each of the q terms what it is, such as the
+        equation and the degree; a negative one if the term is not chosen.
+
+    Each of the n terms of one kind has the same probability p to be in an equation, and
+    p, which is unknown, the density b (1 - p)^(b - 1) with b = 1 + n / m, so that of
+    many terms m, `expected`, are in it, and of few less than half. Scott and Berger,
+    "Bayes and empirical-Bayes multiplicity adjustment in the variable-selection
+    problem", Annals of Statistics 38, 2010.
+    """
+
+    def __init__(self, kinds, expected=1.0):
+        kinds = np.reshape(kinds, (len(kinds), -1))
+        chosen = np.flatnonzero(np.all(kinds >= 0, axis=1))
+        _, own = np.unique(kinds[chosen], axis=0, return_inverse=True)
+        sizes = np.bincount(np.ravel(own))
+        # Those that are not chosen are of the last kind, whose odds are zero.
+        self.kind = np.full(len(kinds), len(sizes))
+        self.kind[chosen] = np.ravel(own)
+        # Odds by kind and number of terms, one more than there may be.
+        counts = np.arange(max([len(kinds), *sizes]) + 2)
+        self.table = np.zeros((len(sizes) + 1, len(counts)))
+        for row, n in zip(self.table, sizes, strict=False):
+            k, b = counts[: n + 1], 1.0 + n / expected
+            row[: n + 1] = betaln(k + 1, n + b - k) - betaln(1, b)
+            row[n + 1 :] = -np.inf
+
+    def __call__(self, kept):
+        """The odds of a set, a sequence of positions."""
+        counts = self._counts(kept)
+        return float(np.sum(self.table[np.arange(len(counts)), counts]))
+
+    def many(self, sets):
+        """The odds (m,) of sets of one size, an array (m, k)."""
+        chosen = self.kind[sets]
+        rows = zip(range(len(self.table)), self.table, strict=True)
+        return sum(row[np.sum(chosen == kind, axis=1)] for kind, row in rows)
+
+    def more(self, kept):
+        """The odds (q,) of a set with each of the terms that it lacks."""
+        return self._changed(kept, 1)
+
+    def less(self, kept):
+        """The odds (q,) of a set without each of the terms that it has."""
+        return self._changed(kept, -1)
+
+    def _counts(self, kept):
+        return np.bincount(self.kind[list(kept)], minlength=len(self.table))
+
+    def _changed(self, kept, by):
+        counts = self._counts(kept)
+        kinds = np.arange(len(counts))
+        moved = np.maximum(counts + by, 0)
+        change = self.table[kinds, moved] - self.table[kinds, counts]
+        return self(kept) + change[self.kind]
+
+
+class MixedOdds:
+    """Log prior probabilities of sets of terms if one of several priors is true.
+
+    odds : list of TermOdds. Which one is true is not known, each is as probable.
+    """
+
+    def __init__(self, odds):
+        self.odds = odds
+
+    def __call__(self, kept):
+        """The odds of a set, a sequence of positions."""
+        return float(self._mean([each(kept) for each in self.odds]))
+
+    def many(self, sets):
+        """The odds (m,) of sets of one size, an array (m, k)."""
+        return self._mean([each.many(sets) for each in self.odds])
+
+    def more(self, kept):
+        """The odds (q,) of a set with each of the terms that it lacks."""
+        return self._mean([each.more(kept) for each in self.odds])
+
+    def less(self, kept):
+        """The odds (q,) of a set without each of the terms that it has."""
+        return self._mean([each.less(kept) for each in self.odds])
+
+    def _mean(self, values):
+        return np.logaddexp.reduce(values, axis=0) - np.log(len(self.odds))

@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from keql._numerics.linalg import rms
-from keql._numerics.odds import TermOdds
 from keql._numerics.optimisation import make_no_progress
-from keql._numerics.subsets import SubsetEvidence, small_subsets
+from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.function_columns import FunctionColumns
 from keql._regression.function_screening import FunctionScreening, can_be_screened
@@ -231,7 +230,7 @@ class ElementarySearch:
         def odds_of(kept):
             return odds([best.terms[j].origin for j in {columns[k] for k in kept}])
 
-        given = effects, target, None, odds_of
+        given = effects, target, np.eye(effects.shape[1]), odds_of
         evidence = SubsetEvidence(*given, (1.0, np.inf), regression.n_free)
         least = evidence([*range(len(columns))]) - self.settings.dispensable
         without = (
@@ -457,7 +456,8 @@ class ElementarySearch:
         how = regression.level_range, regression.n_free
 
         def evidence(odds):
-            return SubsetEvidence(effects, target, None, odds, *how)
+            prior = np.eye(effects.shape[1])
+            return SubsetEvidence(effects, target, prior, odds, *how)
 
         own = {*map(id, terms)}
         return FunctionColumns(offered, everything, own, evidence, self.settings)

@@ -3,8 +3,7 @@
 import numpy as np
 
 from keql._numerics.elementary import FAMILIES
-from keql._numerics.odds import TermOdds
-from keql._numerics.subsets import LOG_OF_LARGEST
+from keql._numerics.subsets import LOG_OF_LARGEST, TermOdds
 from keql._regression.function_table import kind_of, moved
 
 
@@ -38,14 +37,14 @@ class FunctionColumns:
         named = [i for i, t in enumerate(self.terms) if t is not None]
         self.singles = np.array([i for i in named if i not in self.slopes], dtype=int)
         self.pairs = np.array([i for i in named if i in self.slopes], dtype=int)
+        slopes = [self.slopes[i] for i in self.pairs.tolist()]
+        self.slopes_of_pairs = np.array(slopes, dtype=int)
         # How far the logarithm of a parameter moves in a step, and may be supposed to.
         self.limit = settings.largest_change
-        most = [
-            LOG_OF_LARGEST if FAMILIES[t.function.family].is_line else self.limit
-            for t in (self.terms[i] for i in self.pairs.tolist())
-        ]
-        slopes = np.array([self.slopes[i] for i in self.pairs.tolist()], dtype=int)
-        self.functions = self.evidence.pairs(self.pairs, slopes, np.array(most))
+        self.most = np.full(len(self.terms), self.limit)
+        for i in self.pairs.tolist():
+            if FAMILIES[self.terms[i].function.family].is_line:
+                self.most[i] = LOG_OF_LARGEST
 
     def is_own(self, i):
         """Whether a column is one of the terms that the problem is linearised at."""
@@ -87,21 +86,24 @@ class FunctionColumns:
 
     def best_added(self, bases):
         """Sets (score, positions) with a term more, the best of each kind."""
-        best, added = {}, np.concatenate([self.singles, self.pairs])
+        best = {}
         for base in bases:
-            lacking = np.ones(len(self.terms), dtype=bool)
-            lacking[list(base)] = False
+            is_left = np.ones(len(self.terms), dtype=bool)
+            is_left[list(base)] = False
+            singles = self.singles[is_left[self.singles]]
+            pairs = self.pairs[is_left[self.pairs]]
+            slopes = self.slopes_of_pairs[is_left[self.pairs]]
             values = np.concatenate(
                 [
-                    self.evidence.more(list(base), self.singles),
-                    self.evidence.more_pairs(list(base), self.functions),
+                    self.evidence.more(list(base), singles),
+                    self.evidence.more_pairs(
+                        list(base), pairs, slopes, self.most[pairs]
+                    ),
                 ]
             )
-            values[~lacking[added]] = -np.inf
+            added = np.concatenate([singles, pairs])
             for j in np.argsort(-values)[:40].tolist():
                 i = int(added[j])
-                if not lacking[i]:  # nor do any others come after it
-                    break
                 kind = self.kinds[i], base
                 if kind not in best or best[kind][0] < values[j]:
                     best[kind] = values[j], (*base, *self.with_slope(i))

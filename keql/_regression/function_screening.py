@@ -15,8 +15,7 @@ from scipy import linalg
 from scipy.interpolate import CubicSpline
 
 from keql._numerics.linalg import rms
-from keql._numerics.odds import TermOdds
-from keql._numerics.subsets import SubsetEvidence, small_subsets
+from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._regression.function_columns import FunctionColumns
 from keql._regression.function_table import kind_of, moved
 
@@ -226,8 +225,8 @@ class FunctionScreening:
         Returns moves : ndarray of shape (k,). Of the logarithms of the parameters.
         """
         inner = [i for i, t in enumerate(terms) if t.function.family]
-        each = [self._effects(t) for t in terms]
-        effects = [own[0] for own in each] + [each[i][1] for i in inner]
+        effects = [self._effect(t) for t in terms]
+        effects += [self._effect(terms[i], slope=True) for i in inner]
         level, scale = least * (rms(self.target) or 1.0), 1.0
         right = np.concatenate([self.target / level, np.zeros(len(effects))])
         for _ in range(n_scales):
@@ -250,39 +249,33 @@ class FunctionScreening:
         """Columns of some terms, and of all others of the table."""
         present = {t.function for t in terms}
         everything = [*terms, *(t for t in self.grid if t.function not in present)]
-        each = [self._effects(t) for t in everything]
-        slopes = [slope for own in each for slope in own[1:]]
-        effects = np.column_stack([own[0] for own in each] + slopes)
+        effects = [self._effect(t) for t in everything]
+        effects += [
+            self._effect(t, slope=True) for t in everything if t.function.family
+        ]
+        effects = np.column_stack(effects)
         level = self.least * (rms(self.target) or 1.0)
 
         def evidence(odds):
-            given = effects / level, self.target / level, None, odds
-            return SubsetEvidence(*given, (1.0, np.inf), self.n_free)
+            prior, levels = np.eye(effects.shape[1]), (1.0, np.inf)
+            given = effects / level, self.target / level
+            return SubsetEvidence(*given, prior, odds, levels, self.n_free)
 
         own = {*map(id, terms)}
         return FunctionColumns(self.offered, everything, own, evidence, self.settings)
 
-    def _effects(self, term):
-        """The integrals of a term, and of its slope if it has a parameter.
-
-        In units of its prior scale.
-        """
-        function = term.function
-        if function not in self._known:
-            parts = [
-                function,
-                *([function.in_log_parameter()] if function.family else []),
-            ]
-            scale, found = self.offered.scale(term), []
-            for part in parts:
-                with np.errstate(all="ignore"):  # where a function is not defined
-                    values = self.offered.values(replace(term, function=part)) * scale
-                known = np.all(np.isfinite(values))
-                found.append(
-                    self._integrated(values if known else np.zeros_like(values))
-                )
-            self._known[function] = found
-        return self._known[function]
+    def _effect(self, term, slope=False):
+        """The integral of a term, or of its slope, in units of its prior scale."""
+        key = term.function, slope
+        if key not in self._known:
+            function = term.function.in_log_parameter() if slope else term.function
+            with np.errstate(all="ignore"):  # where a function is not defined
+                values = self.offered.values(replace(term, function=function))
+                values = values * self.offered.scale(term)
+            known = np.all(np.isfinite(values))
+            values = values if known else np.zeros_like(values)
+            self._known[key] = self._integrated(values)
+        return self._known[key]
 
     def _integrated(self, values):
         """Integrals of values at collocation points, at the observed times.

@@ -9,8 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from keql._numerics.linalg import rms
-from keql._numerics.odds import TermOdds
-from keql._numerics.subsets import SubsetEvidence
+from keql._numerics.subsets import SubsetEvidence, TermOdds
 from keql.equation import (
     PolynomialBasis,
     coefficients,

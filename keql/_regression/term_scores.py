@@ -9,8 +9,12 @@ from itertools import islice
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.odds import MixedOdds, TermOdds
-from keql._numerics.subsets import HighestEvidence, linear_evidence
+from keql._numerics.subsets import (
+    HighestEvidence,
+    MixedOdds,
+    TermOdds,
+    linear_evidence,
+)
 from keql.equation import (
     PolynomialBasis,
     SystemBasis,

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from keql._numerics.arguments import as_rows, in_short
-from keql._numerics.linalg import coverage_ratio
+from keql._numerics.extrapolation import coverage_ratio
 from keql._observations.inputs import input_columns
 from keql.equation._basis import PolynomialBasis, WeightPosterior
 from keql.equation._ode import simulate

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from keql._numerics.arguments import check_flag
-from keql._numerics.linalg import coverage_ratio
+from keql._numerics.extrapolation import coverage_ratio
 from keql.equation._formulas import import_optional
 from keql.equation._known import EquationMapping
 from keql.equation._learned import LearnedEquation

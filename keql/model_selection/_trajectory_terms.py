@@ -24,9 +24,8 @@ from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._joint.assembly import joint_basis
 from keql._numerics.linalg import rms, size_or_one
-from keql._numerics.odds import TermOdds
 from keql._numerics.optimisation import RelaxedSteps, Stop, keep_best, minimise
-from keql._numerics.subsets import small_subsets
+from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.screening import with_most_probable_terms, without_terms
 from keql._regression.term_scores import (

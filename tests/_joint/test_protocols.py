@@ -25,8 +25,7 @@ from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import linear_response
 from keql._evolution.problem import EvolutionIterate, EvolutionProblem
 from keql._joint.problem import Conditions
-from keql._numerics.odds import TermOdds
-from keql._numerics.subsets import SubsetEvidence
+from keql._numerics.subsets import SubsetEvidence, TermOdds
 from keql._observations.data import FunctionData, Observations
 from keql._observations.imposed import Imposed
 from keql._solving.problem import make_problem

@@ -10,7 +10,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from keql import ExtrapolationWarning, OneStepKEqL, SimulationError, TwoStepKEqL
-from keql._numerics.linalg import coverage_ratio
+from keql._numerics.extrapolation import coverage_ratio
 from keql.datasets import make_duffing
 from keql.equation._known import GivenEquation
 from keql.equation._ode import simulate
