@@ -198,12 +198,11 @@ def _combine(kernel, X, Y, all_pairs):
         values = kernel.of_state(state).derivatives(X, Y, list(needed))
         derivative.update(zip([(state, *pair) for pair in needed], values, strict=True))
     for pairs in all_pairs:
-        block = None
+        block = 0.0
         for *key, factor in pairs:
             value = derivative[tuple(key)]
-            value = value if factor == 1 else factor * value
-            block = value if block is None else block + value
-        yield 0.0 if block is None else block
+            block = block + (value if factor == 1 else factor * value)
+        yield block
 
 
 def _pairs(left, right):

@@ -13,11 +13,8 @@ from keql._evolution.initial_values import InitialPrior, NoisyRegression
 from keql._evolution.trajectories import TrajectoryProblem
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import RBF, Polynomial
-from keql.model_selection._candidates import (
-    candidates,
-    or_driven,
-    why_not_driven,
-)
+from keql.model_selection._beside._driven import or_driven, why_not_driven
+from keql.model_selection._candidates import candidates
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._fewer_terms import TermsStep, most_probable
 from keql.model_selection._fit import Context

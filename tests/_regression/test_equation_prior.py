@@ -140,9 +140,10 @@ def searcher(model, exact=False):
     two_step = model._learn_in_two_steps(*decays(3), None)
     table = candidates(two_step, model._hypothesis, model._settings)
     if exact:
-        table[0] = replace(table[0], why_not="")
+        table = table._replace(exact=replace(table.exact, why_not=""))
         if model.equation_kernel is None:
-            table[1] = replace(table[1], why_not="")
+            cubic = replace(table.exact_cubic, why_not="")
+            table = table._replace(exact_cubic=cubic)
     return _Search(two_step, table, Context(model._settings, None))
 
 
@@ -153,8 +154,8 @@ def test_what_is_said_of_the_equation_holds(said):
     model = OneStepKEqL(**SETTINGS, **said)
     two_step = model._learn_in_two_steps(*decays(3), None)
     assert not two_step.equation.equation_kernel.depends_on(2)[0]
-    assert next(iter(said)) in searcher(model).table[4].why_not
-    assert not searcher(OneStepKEqL(**SETTINGS)).table[4].why_not
+    assert next(iter(said)) in searcher(model).table.varying.why_not
+    assert not searcher(OneStepKEqL(**SETTINGS)).table.varying.why_not
 
 
 def test_coefficients_do_not_vary_where_states_are_exact():
@@ -168,8 +169,8 @@ def test_coefficients_do_not_vary_where_states_are_exact():
 
     search = searcher(OneStepKEqL(**SETTINGS))
     best = Selection(joint=Joint(), exact=SimpleNamespace(error=0.1))
-    assert search._or_varying(best, search.table[4]) is best
-    assert search.table[4].hypothesis.name in dict(search.exact.not_tried)
+    assert search._or_varying(best, search.table.varying) is best
+    assert search.table.varying.hypothesis.name in dict(search.exact.not_tried)
 
 
 @pytest.mark.parametrize(

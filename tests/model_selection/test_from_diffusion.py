@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -283,7 +284,8 @@ def test_what_spreads_is_looked_for_from_two_steps(monkeypatch, evidence, is_spr
         "_leads": False,
         "fit_hypothesis": spreading,
     }.items():
-        monkeypatch.setattr(_from_diffusion, name, lambda *_, value=value: value)
+        give = partial(lambda value, *_, **__: value, value)
+        monkeypatch.setattr(_from_diffusion, name, give)
     hypothesis = Hypothesis(name="exact states, cubic polynomial", n_terms="auto")
     found = or_more_terms(fit, hypothesis, lambda: None, CONTEXT)
     assert found.term_names == (("u_x", "u_xx") if is_spreading else ("u_x",))
