@@ -27,9 +27,9 @@ class ReportCriteria:
     at most, and within `signal` times its own standard deviation, are related: the
     least of fields that determine their equations was 0.08. Of states that were found
     without an equation it is the part `loosely_related` if such states, and those of
-    the fit, have it within `signal` times its errors at most places: in the suite
-    relations that hold were 0.13 of the size of operators at most, and 0.5 to 1.6 times
-    those errors; of others exact states differed by 12 times them at least. Errors of
+    the fit, have it within `signal` times its errors at most places: those of a beam of
+    two modes were 0.13 of the size of operators at most, and 0.5 to 1.6 times those
+    errors; of others exact states differed by 12 times them at least. Errors of
     features are evaluated at `n_rows` rows in all, of `n_functions` functions: enough
     for a root mean square, and cheap beside a fit.
     """
