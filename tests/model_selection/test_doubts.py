@@ -221,6 +221,18 @@ def line(slope, order=0):
     )
 
 
+def chosen_among(steps, **changes):
+    """Exact states with the term u, chosen among sets of terms."""
+    return SimpleNamespace(
+        terms_path=steps,
+        log_evidences={frozenset(step.terms): step.log_evidence for step in steps},
+        term_names=["u"],
+        has_functions=False,
+        learned=SimpleNamespace(equations=(line(1.0),)),
+        **changes,
+    )
+
+
 @pytest.mark.parametrize(
     "name, gain, slope, odds, told",
     [
@@ -237,14 +249,7 @@ def test_what_only_prior_odds_exclude_is_told(name, gain, slope, odds, told):
         TermsStep(("u",), 0, 0, 0, 0.0, equations=(line(1.0),)),
         TermsStep((name,), 0, 0, 0, gain, None, odds, (line(slope),)),
     ]
-    fit = SimpleNamespace(
-        terms_path=steps,
-        log_evidences={frozenset(step.terms): step.log_evidence for step in steps},
-        term_names=["u"],
-        has_functions=False,
-        learned=SimpleNamespace(equations=(line(1.0),)),
-        two_step=SimpleNamespace(variables=("t", "x")),
-    )
+    fit = chosen_among(steps, two_step=SimpleNamespace(variables=("t", "x")))
     found = Selection(exact=fit).wider_rivals
     sentences = wider_rivals_in_words(found)
     assert found.pop(0) == ({"u"}, 0)
@@ -273,13 +278,7 @@ def test_other_equations_that_predict_no_worse_are_rivals(error, gain, slope, to
         TermsStep(("u",), 0, 0, 1.0, 0.0, equations=(line(1.0),)),
         TermsStep(("u^2",), 0, 0, error, gain, equations=(line(slope),)),
     ]
-    fit = SimpleNamespace(
-        terms_path=steps,
-        log_evidences={frozenset(step.terms): step.log_evidence for step in steps},
-        term_names=["u"],
-        has_functions=False,
-        learned=SimpleNamespace(equations=(line(1.0),)),
-    )
+    fit = chosen_among(steps)
     found = Selection(exact=fit).rivals
     assert found == ([({"u"}, 0.0), ({"u^2"}, gain)] if told else [({"u"}, 0.0)])
 
