@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from keql._evolution.form import why_not_integrated
 from keql._regression.two_step import FitSettings, Hypothesis
-from keql.model_selection._evolution_terms import fit_exact_states
+from keql.model_selection._exact_fit import fit_exact_states
 from keql.model_selection._fit import Context
 from keql.model_selection._starts._diffusion import fit_from_diffusion
 

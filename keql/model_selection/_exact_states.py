@@ -20,7 +20,7 @@ from keql.model_selection._criteria import (
     predicts_within_noise,
     sees_noise,
 )
-from keql.model_selection._evolution_terms import fit_hypothesis
+from keql.model_selection._exact_fit import fit_hypothesis
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import (
     fit_elementary,
@@ -35,7 +35,7 @@ from keql.model_selection._from_diffusion import (
 )
 from keql.model_selection._starts._annealing import compare_lengths, impose_gradually
 from keql.model_selection._state_kernels import compare_kernels, warm_start
-from keql.model_selection._trajectory_terms import (
+from keql.model_selection._terms._trajectories import (
     TrajectorySearchSettings,
     fit_trajectories,
 )

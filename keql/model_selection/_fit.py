@@ -28,7 +28,7 @@ from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import FixedUnknownPart, averaged
 from keql.model_selection._criteria import Criteria
-from keql.model_selection._fewer_terms import (
+from keql.model_selection._terms._fewer import (
     TermCriteria,
     fit_with_fewer_terms,
     most_probable,

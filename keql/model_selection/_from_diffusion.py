@@ -28,6 +28,7 @@ from keql._regression.function_table import (
     with_digits,
 )
 from keql._regression.periodic import repeated_states, travelling_wave
+from keql._regression.screening import CandidateTerms
 from keql.equation import PolynomialBasis, terms_of, text_product
 from keql.model_selection._criteria import (
     are_many,
@@ -35,21 +36,18 @@ from keql.model_selection._criteria import (
     predicts_within_noise,
     sees_noise,
 )
-from keql.model_selection._evolution_terms import (
-    CandidateTerms,
-    TermSearch,
-    TermSearchSettings,
-    exact_fit,
-    fit_hypothesis,
-    or_followed,
-    polished,
-    solve_exactly,
-)
-from keql.model_selection._fewer_terms import TermsStep
+from keql.model_selection._exact_fit import exact_fit, fit_hypothesis, or_followed
 from keql.model_selection._fit import Fit, given_equation_noise
 from keql.model_selection._starts._diffusion import fit_from_diffusion
 from keql.model_selection._starts._early_times import fit_from_early_times
-from keql.model_selection._trajectory_terms import (
+from keql.model_selection._terms._evolution import (
+    TermSearch,
+    TermSearchSettings,
+    polished,
+    solve_exactly,
+)
+from keql.model_selection._terms._fewer import TermsStep
+from keql.model_selection._terms._trajectories import (
     TrajectorySearchSettings,
     fit_trajectories,
     solve_trajectories,
@@ -233,13 +231,16 @@ def or_polynomial(fit, learned, hypothesis, context, n_tried=3):
     """Exact states with varying coefficients, or of a polynomial that meets the data.
 
     Its terms are those of the highest evidence at the states of the fit, `n_tried` sets
-    of which are tried. The other arguments are those of :func:`from_simpler`.
+    of which are tried, unless all of its terms miss the data there. The other arguments
+    are those of :func:`from_simpler`.
     """
     if hypothesis.n_terms is None:
         return fit
 
     def find():
         search = _search_near(fit, learned, hypothesis, context, n_tried)
+        shortfall = search.settings.hopeless * len(learned.equation.weights)
+        search.highest = fit.result.model.loss + shortfall
         search.run(fit.result.solution.states)
         return exact_fit(learned, hypothesis, polished(search), search.steps)
 

@@ -26,7 +26,6 @@ from keql.model_selection._candidates import (
 )
 from keql.model_selection._criteria import sees_noise
 from keql.model_selection._exact_states import ExactSearch
-from keql.model_selection._fewer_terms import with_most_probable_terms
 from keql.model_selection._fit import (
     JointFamily,
     fit_jointly,
@@ -44,6 +43,7 @@ from keql.model_selection._state_kernels import (
     compare_kernels,
     warm_start,
 )
+from keql.model_selection._terms._fewer import with_most_probable_terms
 
 
 def search(two_step, given, context):

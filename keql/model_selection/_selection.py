@@ -18,7 +18,7 @@ from keql.model_selection._criteria import (
     sees_noise,
     unresolved_change,
 )
-from keql.model_selection._fewer_terms import most_probable
+from keql.model_selection._terms._fewer import most_probable
 
 
 @dataclass(frozen=True)

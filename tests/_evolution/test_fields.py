@@ -27,7 +27,7 @@ from keql._regression.term_scores import TermTable, TrajectorySearchSettings
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_fitzhugh_nagumo
 from keql.kernels import RBF, Constant, Matern, Polynomial
-from keql.model_selection._trajectory_terms import _TermSearch
+from keql.model_selection._terms._trajectories import _TermSearch
 from keql.operators import identity_of, parse_operator
 
 TX, NAMES = ("t", "x"), ("u", "v")

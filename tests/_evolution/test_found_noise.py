@@ -16,9 +16,9 @@ from keql.kernels import RBF, Polynomial
 from keql.model_selection._beside._driven import or_driven, why_not_driven
 from keql.model_selection._candidates import candidates
 from keql.model_selection._criteria import Criteria
-from keql.model_selection._fewer_terms import TermsStep, most_probable
 from keql.model_selection._fit import Context
-from keql.model_selection._trajectory_terms import fit_trajectories
+from keql.model_selection._terms._fewer import TermsStep, most_probable
+from keql.model_selection._terms._trajectories import fit_trajectories
 from keql.operators import KernelExpansion, gram, parse_operator
 
 DRIVES = np.array([0.8, 1.7])

@@ -32,11 +32,12 @@ from keql._evolution.fronts.layout import LayoutSettings, follow
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.optimisation import Result, Stop
+from keql._regression.screening import CandidateTerms
 from keql._regression.two_step import Hypothesis
 from keql.exceptions import SimulationError
 from keql.kernels import Polynomial
 from keql.model_selection import Fit
-from keql.model_selection._evolution_terms import CandidateTerms, or_followed
+from keql.model_selection._exact_fit import or_followed
 from keql.operators import parse_operator
 
 KNOWN = "u u_x", "u_xx"

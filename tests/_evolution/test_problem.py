@@ -13,7 +13,7 @@ from keql._evolution.problem import (
     make_evolution_problem,
 )
 from keql._numerics.optimisation import Backtracking, FullSteps, minimise
-from keql.model_selection._evolution_terms import CandidateTerms
+from keql._regression.screening import CandidateTerms
 
 
 @pytest.fixture(scope="module")

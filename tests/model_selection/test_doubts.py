@@ -22,8 +22,8 @@ from keql.kernels import Polynomial
 from keql.model_selection import _selection
 from keql.model_selection._candidates import candidates, without_equation_noise
 from keql.model_selection._criteria import Criteria, few_terms_meet
-from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._selection import Selection
+from keql.model_selection._terms._fewer import TermsStep
 
 
 def selection(variables=("t", "x"), n_terms="auto", integrable=True, is_exact=False):

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from keql._evolution.problem import make_evolution_problem
 from keql._regression.two_step import Hypothesis
-from keql.model_selection._evolution_terms import fit_exact_states
+from keql.model_selection._exact_fit import fit_exact_states
 from keql.model_selection._starts import _early_times
 from keql.model_selection._starts._early_times import (
     EarlySettings,

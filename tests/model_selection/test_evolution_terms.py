@@ -18,7 +18,7 @@ from keql._regression.screening import CandidateTerms
 from keql.datasets import make_burgers
 from keql.kernels import Constant, Matern
 from keql.model_selection._criteria import Criteria, predicts_within_noise
-from keql.model_selection._evolution_terms import TermSearch, TermSearchSettings
+from keql.model_selection._terms._evolution import TermSearch, TermSearchSettings
 from keql.operators import parse_operator
 
 SETTINGS = TermSearchSettings()

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from keql import OneStepKEqL
 from keql.datasets import make_burgers, make_duffing
 from keql.kernels import RBF, Constant, Polynomial
-from keql.model_selection._fewer_terms import TermCriteria, first_rise, largest_gap
+from keql.model_selection._terms._fewer import TermCriteria, first_rise, largest_gap
 
 DATA = make_burgers(60, collocation_shape=(12, 15), random_state=0)
 SETTINGS = dict(
@@ -180,7 +180,7 @@ def test_rough_fits_of_a_path_are_ended_and_the_chosen_one_is_not():
     """
     criteria = TermCriteria(max_steps=1, tol=1e-1)
     with pytest.MonkeyPatch.context() as patch:
-        module = "keql.model_selection._fewer_terms.TermCriteria"
+        module = "keql.model_selection._terms._fewer.TermCriteria"
         patch.setattr(module, lambda: criteria)
         model = OneStepKEqL(**SETTINGS, n_terms=3, tol=1e-10).fit(DATA.X, DATA.y)
     exact = OneStepKEqL(**SETTINGS, n_terms=3, tol=1e-10).fit(DATA.X, DATA.y)

@@ -12,14 +12,13 @@ from known_equations import cole_hopf, learn_cole_hopf, points_of_cole_hopf
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.problem import EvolutionProblem
+from keql._regression.screening import CandidateTerms
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.model_selection import _from_diffusion
 from keql.model_selection._candidates import Candidate
-from keql.model_selection._evolution_terms import CandidateTerms
-from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit
 from keql.model_selection._from_diffusion import (
     leads_nowhere,
@@ -27,6 +26,7 @@ from keql.model_selection._from_diffusion import (
     or_simpler,
 )
 from keql.model_selection._starts import _diffusion
+from keql.model_selection._terms._fewer import TermsStep
 from keql.operators import parse_operator
 
 SETTINGS = {

@@ -19,14 +19,13 @@ from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.metrics import relative_l2_error
 from keql.model_selection import (
     _criteria,
-    _evolution_terms,
+    _exact_fit,
     _exact_states,
     _search,
 )
 from keql.model_selection._candidates import Candidate, Hypotheses
 from keql.model_selection._criteria import Criteria, predicts_within_noise
 from keql.model_selection._exact_states import ExactSearch
-from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Context, Fit, JointFamily
 from keql.model_selection._search import (
     fit_jointly,
@@ -35,6 +34,7 @@ from keql.model_selection._search import (
 )
 from keql.model_selection._selection import Selection
 from keql.model_selection._state_kernels import KernelCandidate, WarmStart
+from keql.model_selection._terms._fewer import TermsStep
 from keql.operators import identity_of, parse_operator
 
 KERNEL = Constant(4.0, "fixed") * RBF([0.4, 0.2], "fixed")
@@ -728,7 +728,7 @@ def test_a_fixed_equation_has_values_and_slopes_but_no_features():
 def test_the_equation_of_a_rougher_kernel(monkeypatch):
     """Defaults find it where states that fill the gaps alone would bend it."""
     for module, name in (
-        (_evolution_terms, "fit_exact_states"),
+        (_exact_fit, "fit_exact_states"),
         (_exact_states, "or_from_diffusion"),
     ):
         monkeypatch.setattr(module, name, lambda *_: None)

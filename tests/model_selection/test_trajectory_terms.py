@@ -20,9 +20,9 @@ from keql._regression.term_scores import TermTable
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.equation import find_terms
 from keql.kernels import RBF, Polynomial
-from keql.model_selection import _trajectory_terms
 from keql.model_selection._fit import Context
-from keql.model_selection._trajectory_terms import (
+from keql.model_selection._terms import _trajectories
+from keql.model_selection._terms._trajectories import (
     TrajectorySearchSettings,
     _TermSearch,
     fit_trajectories,
@@ -470,7 +470,7 @@ def test_terms_whose_steps_go_round_lead_on_only_if_they_explain_much(
     search = search_of(two_step, "auto")
     spread = PredictionScale(two_step.observations).spread
     errors = np.full(20, error * spread)
-    monkeypatch.setattr(_trajectory_terms, "left_out_errors", lambda *_: errors)
+    monkeypatch.setattr(_trajectories, "left_out_errors", lambda *_: errors)
     search.best = SimpleNamespace(model=None, stop=stop)
     assert search._is_hopeless() == is_hopeless
 

@@ -10,8 +10,8 @@ from keql.model_selection._criteria import (
     predicts_worse_than_none,
     sees_noise,
 )
-from keql.model_selection._fewer_terms import most_probable
-from keql.model_selection._trajectory_terms import units_of_noise
+from keql.model_selection._terms._fewer import most_probable
+from keql.model_selection._terms._trajectories import units_of_noise
 
 
 def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):

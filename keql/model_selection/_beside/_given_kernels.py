@@ -9,7 +9,7 @@ from keql.model_selection._candidates import (
     without_equation_noise,
 )
 from keql.model_selection._criteria import predicts_within_noise
-from keql.model_selection._evolution_terms import fit_hypothesis
+from keql.model_selection._exact_fit import fit_hypothesis
 from keql.model_selection._exact_states import ExactSearch
 from keql.model_selection._selection import Selection
 

@@ -19,14 +19,13 @@ from keql._evolution.problem import (
     make_evolution_problem,
 )
 from keql._numerics.optimisation import Backtracking, Result, Stop, minimise
+from keql._regression.screening import CandidateTerms
 from keql.equation import PolynomialBasis
 from keql.model_selection._criteria import are_many, meets_data, sees_noise
-from keql.model_selection._evolution_terms import (
-    CandidateTerms,
+from keql.model_selection._exact_fit import exact_fit, or_followed
+from keql.model_selection._terms._evolution import (
     TermSearch,
     TermSearchSettings,
-    exact_fit,
-    or_followed,
     polished,
     solve_exactly,
 )

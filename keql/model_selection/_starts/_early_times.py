@@ -20,7 +20,7 @@ from keql.model_selection._criteria import (
     predicts_within_noise,
     sees_noise,
 )
-from keql.model_selection._evolution_terms import fit_exact_states, fit_near
+from keql.model_selection._exact_fit import fit_exact_states, fit_near
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Exact states, and which terms their equation has: those of the highest evidence.
+"""Sets of terms of exact states in time and space: that of the highest evidence.
 
 States that obey an equation with some of the terms make the observations as likely as
 they can be. That likelihood, boundary values and weights integrated out, is the
@@ -14,34 +14,12 @@ from functools import partial
 
 import numpy as np
 
-from keql._evolution.fronts.descent import (
-    FollowingSettings,
-    are_steep,
-    can_follow,
-    follow_states,
-)
 from keql._evolution.model import joined, with_best_prior
-from keql._evolution.problem import make_evolution_problem
 from keql._numerics.linalg import rms
-from keql._numerics.optimisation import (
-    FullSteps,
-    Stop,
-    keep_best,
-    minimise,
-    or_stopped,
-)
+from keql._numerics.optimisation import FullSteps, Stop, keep_best, minimise
 from keql._observations.data import left_out_errors
-from keql._regression.screening import CandidateTerms
-from keql.equation import with_few_weights
-from keql.model_selection._criteria import (
-    are_many,
-    meets_data,
-    sees_noise,
-    unresolved_change,
-)
-from keql.model_selection._fewer_terms import TermsStep
-from keql.model_selection._fit import Fit, JointFamily, fit_jointly
-from keql.model_selection._trajectory_terms import fit_trajectories
+from keql.model_selection._criteria import sees_noise
+from keql.model_selection._terms._fewer import TermsStep
 
 
 @dataclass(frozen=True)
@@ -62,6 +40,10 @@ class TermSearchSettings:
     settled : float. Multiple of that change up to which steps that do not end are those
         of rounding errors, on which states of exact data depend between observations.
     better : float. By which the log evidence of a better set is higher at least.
+    hopeless : float. At states that other terms reach, the log likelihood for each term
+        on offer by which that of all terms may be lower, linearised there; below it no
+        set of them is solved for. A superfluous term costs three to seven; at 480 exact
+        values of an advection of varying speed, the quadratic polynomial is 560 below.
     rival, n_rivals : float, int. Within noise, sets of a log evidence that is lower by
         less than this, linearised at the best one, and without one of its terms, are
         solved for at the end, so many at most: odds of one to twenty, up to which
@@ -79,6 +61,7 @@ class TermSearchSettings:
     tol: float = 10.0
     settled: float = 10.0
     better: float = 0.1
+    hopeless: float = 10.0
     rival: float = 3.0
     n_rivals: int = 3
 
@@ -100,6 +83,9 @@ class TermSearch:
     stop : Stop or None. Why the search was interrupted, if it was.
     has_best_prior : bool. Whether boundary values of the best have the best prior.
     coarse : Result or None. The best on a coarse grid, from which this search began.
+    linearised : float. Minus the log likelihood of all candidates at the first states.
+    highest : float. That above which none of their sets is solved for.
+    failed_at : float. That on a coarse grid where none of their sets was solved for.
     """
 
     def __init__(
@@ -115,6 +101,7 @@ class TermSearch:
         self.tried = set()
         self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
         self.has_best_prior, self.coarse = False, None
+        self.linearised, self.highest, self.failed_at = np.nan, np.inf, np.nan
 
     def misses_as_before(self, criteria):
         """Whether exact data are missed as on a coarse grid, by equal terms.
@@ -263,6 +250,18 @@ class TermSearch:
             if self.stop is None:
                 solve(terms)
 
+    def _is_in_vain(self, model):
+        """Whether no set is worth solving for where all candidates are linearised.
+
+        Nor are any at the first states if a finer grid is no other than the coarse one
+        on which none was solved.
+        """
+        if self.best is None and np.isnan(self.linearised):
+            self.linearised = model.loss
+            if abs(model.loss - self.failed_at) < self.settings.rival:
+                return True
+        return model.loss > self.highest
+
     def _compared(self, states):
         """All sets in the problem that is linearised at the best one, or at states.
 
@@ -276,7 +275,7 @@ class TermSearch:
             known = tuple(candidates.terms_of(self.best.solution.equation))
             equation = candidates.complete(self.best.solution.equation)
         model = problem.linearise(problem.evaluate(problem.iterate(equation, states)))
-        if model is None:
+        if model is None or self._is_in_vain(model):
             return [], known, None
         target, features = model.regression.whitened()
         given = self.n_terms, known, target, features, self.settings
@@ -290,165 +289,6 @@ class TermSearch:
             return self.try_terms(model.problem, offered, states)
 
         return compared, known, solve
-
-
-def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
-    """Exact states from those of a learned model, with the best terms.
-
-    two_step : LearnedModel. With the equation of all terms that there may be.
-    learned : LearnedModel. States and equation to start from; its states are those
-        outside of the box.
-    hypothesis : Hypothesis. How many terms there are (None: those of `learned`), and
-        the noise.
-    context : Context. How problems are solved.
-    settings : TermSearchSettings, default=None. None: the default ones.
-
-    Returns fit : Fit or None. None if the equation cannot be integrated.
-    """
-    if are_many(learned, context):
-        return fit_trajectories(learned, hypothesis, context)
-    settings, learned = settings or TermSearchSettings(), with_few_weights(learned)
-    noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
-    problem = make_evolution_problem(learned, noise, kept=kept)
-    solve = partial(solve_exactly, learned, context, settings)
-    start = problem.start_after(context.previous)
-    if hypothesis.n_terms is None:
-        result = solve(problem, start, 1.0)
-        if result is not None and result.converged:
-            result = with_best_prior(result, problem, partial(solve, factor=1.0))
-        steps = []
-    else:
-        candidates = CandidateTerms(two_step.equation)
-        search = TermSearch(problem, candidates, hypothesis.n_terms, solve, settings)
-        if learned.equation is not two_step.equation:
-            search.try_terms(problem, learned.equation, start.states)
-        else:
-            search = _coarse_first(search, start)
-        criteria = context.criteria
-        if search.stop is None and not search.misses_as_before(criteria):
-            search.run(search.first_states(start, criteria))
-        result, steps = polished(search), search.steps
-    return or_followed(exact_fit(learned, hypothesis, result, steps), two_step, context)
-
-
-def or_followed(fit, two_step, context):
-    """A fit of exact states or None, or one on a grid that follows these.
-
-    If a finer grid changes them, or exact data are missed by states that are as steep
-    as their grid allows; terms are again the best of all in `two_step`.
-    """
-    settings, limit = FollowingSettings(), np.inf
-    if fit is None or fit.result.interrupted or are_many(fit.two_step, context):
-        return fit
-    if meets_data(fit, two_step, context.criteria):
-        is_fine = not unresolved_change(fit, context.criteria)
-    else:  # they have to become more likely
-        is_fine = not are_steep(fit.problem, fit.result.solution, settings)
-        limit = fit.result.model.loss - context.criteria.rival
-    if is_fine or not can_follow(fit.problem.grid):
-        return fit
-    other = or_stopped(fit, _followed, fit, two_step, context, settings, limit)
-    if other is not None and other.result.interrupted:
-        return fit.stopped(other.result.stop)
-    return other or fit
-
-
-def _followed(fit, two_step, context, settings, limit):
-    """The fit on a grid that follows its states, finer if need be; or None."""
-    given, sizes = (fit.problem, fit.result.solution), None
-    report = partial(context.report, fit.two_step)
-    for _ in range(2):
-        found = follow_states(*given, limit, settings, sizes, report)
-        if found is None or found.interrupted:
-            return found and fit.stopped(found.stop)
-        given = found.model.problem, found.solution, two_step
-        other = fit_near(*given, fit.hypothesis, context)
-        if other is None or other.result.interrupted:
-            return other
-        if not unresolved_change(other, context.criteria):
-            return other
-        given, grid = (other.problem, other.result.solution), other.problem.grid
-        sizes = [round(settings.finer * n) for n in (grid.n_steps, grid.n_along)]
-    return other
-
-
-def fit_near(problem, iterate, two_step, hypothesis, context):
-    """Exact states from an iterate near them, with the best terms; or None."""
-    settings, learned = TermSearchSettings(n_wanted=1, n_tried=3), problem.learned
-    solve = partial(solve_exactly, learned, context, settings)
-    if hypothesis.n_terms is None:
-        return exact_fit(learned, hypothesis, solve(problem, iterate, 1.0), [])
-    given = CandidateTerms(two_step.equation), hypothesis.n_terms, solve, settings
-    search = TermSearch(problem, *given)
-    if search.try_terms(problem, iterate.equation, iterate.states):
-        search.run(iterate.states)
-    return exact_fit(learned, hypothesis, polished(search), search.steps)
-
-
-def fit_hypothesis(hypothesis, two_step, context, learned=None):
-    """The fit of one hypothesis whose kernels are given, or are those of two steps.
-
-    hypothesis : Hypothesis. What is supposed.
-    two_step : LearnedModel. The two-step solution with its equation kernel.
-    context : Context. How problems are solved.
-    learned : LearnedModel, default=None. States and equation to start exact states
-        from; None: those of two steps.
-
-    Returns fit : Fit or None. None if states cannot obey the equation exactly.
-    """
-    if hypothesis.constraint == "integration":
-        return fit_exact_states(two_step, learned or two_step, hypothesis, context)
-    family = JointFamily(two_step, hypothesis, context)
-    return fit_jointly(
-        family, two_step, *family.problem_of(two_step), context.settings.n_restarts
-    )
-
-
-def _coarse_first(search, start):
-    """A search that has tried what was found on a coarse grid, from a first iterate.
-
-    If the best equation there has no derivative of the highest order in space, those
-    that have one are searched alone: few points are soon met by what is carried along,
-    from whose states no equation of what spreads is found. Where the coarse grid has
-    solved none of the sets, few more are tried: other hypotheses, or states, are
-    nearer. If the search was interrupted, that on the coarse grid.
-    """
-    settings, fine = search.settings, search.problem
-    coarse = fine.on_coarse_grid()
-    states = coarse.interpolate_from(fine, start).states
-    first = search.on(coarse)
-    first.settings = replace(settings, n_rivals=0)  # they are solved for in the end
-    first.run(states)
-    if first.stop is None and first.best is not None and not first.leads:
-        other = search.on(coarse, only_leading=True)
-        other.settings = first.settings
-        other.run(states)
-        first = first.or_better(other)
-        if first.stop is None and first.leads:
-            first.run(states)
-    if first.best is None:
-        search.settings = replace(settings, n_tried=settings.n_wanted)
-        return search
-    if first.stop is not None:
-        return first
-    best = first.best
-    try:
-        search.try_terms(
-            fine.with_priors_of(best.model.problem),
-            best.solution.equation,
-            fine.interpolate_from(coarse, best.solution).states,
-        )
-    except KeyboardInterrupt:
-        first.stop = Stop.KEYBOARD
-        return first
-    search.has_best_prior, search.coarse = first.has_best_prior, best
-    if search.best is not None:
-        search.steps += [
-            step._replace(log_evidence=step.log_evidence + first.loss - search.loss)
-            for step in first.steps
-            if set(step.terms) != set(search.steps[0].terms)
-        ]
-    return search
 
 
 def _noise_of(result):
@@ -484,17 +324,3 @@ def polished(search):
     if not result.converged:
         return replace(best, stop=result.stop) if result.interrupted else best
     return joined(best, result)
-
-
-def exact_fit(learned, hypothesis, result, steps):
-    """A result as a Fit; None if there is none, or steps did not converge."""
-    if result is None or not (result.converged or result.interrupted):
-        return None
-    return Fit(
-        replace(hypothesis, constraint="integration"),
-        learned,
-        result.model.problem,
-        result,
-        learned.state_kernel,
-        terms_path=sorted(steps, key=lambda step: -len(step.terms)),
-    )

@@ -36,8 +36,8 @@ from keql._regression.term_scores import (
 )
 from keql.equation import WeightPosterior
 from keql.model_selection._criteria import sees_noise
-from keql.model_selection._fewer_terms import TermsStep
 from keql.model_selection._fit import Fit, given_equation_noise
+from keql.model_selection._terms._fewer import TermsStep
 
 
 def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):

@@ -1,0 +1,229 @@
+"""Exact states in time and space of one hypothesis: the best terms that it offers.
+
+They start from those of two steps, first on a coarse grid, and end on a grid that is
+fine enough, or that follows what moves.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from keql._evolution.fronts.descent import (
+    FollowingSettings,
+    are_steep,
+    can_follow,
+    follow_states,
+)
+from keql._evolution.model import with_best_prior
+from keql._evolution.problem import make_evolution_problem
+from keql._numerics.optimisation import Stop, or_stopped
+from keql._regression.screening import CandidateTerms
+from keql.equation import with_few_weights
+from keql.model_selection._criteria import (
+    are_many,
+    meets_data,
+    unresolved_change,
+)
+from keql.model_selection._fit import Fit, JointFamily, fit_jointly
+from keql.model_selection._terms._evolution import (
+    TermSearch,
+    TermSearchSettings,
+    polished,
+    solve_exactly,
+)
+from keql.model_selection._terms._trajectories import fit_trajectories
+
+
+def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
+    """Exact states from those of a learned model, with the best terms.
+
+    two_step : LearnedModel. With the equation of all terms that there may be.
+    learned : LearnedModel. States and equation to start from; its states are those
+        outside of the box.
+    hypothesis : Hypothesis. How many terms there are (None: those of `learned`), and
+        the noise.
+    context : Context. How problems are solved.
+    settings : TermSearchSettings, default=None. None: the default ones.
+
+    Returns fit : Fit or None. None if the equation cannot be integrated.
+    """
+    if are_many(learned, context):
+        return fit_trajectories(learned, hypothesis, context)
+    settings, learned = settings or TermSearchSettings(), with_few_weights(learned)
+    noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
+    problem = make_evolution_problem(learned, noise, kept=kept)
+    solve = partial(solve_exactly, learned, context, settings)
+    start = problem.start_after(context.previous)
+    if hypothesis.n_terms is None:
+        at_once = context.previous is not None
+        result, steps = _with_all_terms(problem, start, solve, at_once), []
+    else:
+        candidates = CandidateTerms(two_step.equation)
+        search = TermSearch(problem, candidates, hypothesis.n_terms, solve, settings)
+        if learned.equation is not two_step.equation:
+            search.try_terms(problem, learned.equation, start.states)
+        else:
+            search = _coarse_first(search, start)
+        criteria = context.criteria
+        if search.stop is None and not search.misses_as_before(criteria):
+            search.run(search.first_states(start, criteria))
+        result, steps = polished(search), search.steps
+    return or_followed(exact_fit(learned, hypothesis, result, steps), two_step, context)
+
+
+def _with_all_terms(problem, start, solve, at_once=False):
+    """Exact states of all terms that an equation has; None if there are none.
+
+    From those on a coarse grid, where steps with many weights take a small part of the
+    time, unless the first iterate is near and they are solved for `at_once`.
+    """
+    result, coarse = None, problem.on_coarse_grid()
+    if not at_once:
+        first = solve(coarse, coarse.interpolate_from(problem, start), 10.0)
+        if first is not None and first.interrupted:
+            return first
+        if first is not None and first.converged:
+            near = problem.interpolate_from(coarse, first.solution)
+            result = solve(problem.with_priors_of(first.model.problem), near, 1.0)
+    if result is None or not (result.converged or result.interrupted):
+        result = solve(problem, start, 1.0)
+    if result is not None and result.converged:
+        result = with_best_prior(result, problem, partial(solve, factor=1.0))
+    return result
+
+
+def or_followed(fit, two_step, context):
+    """A fit of exact states or None, or one on a grid that follows these.
+
+    If a finer grid changes them, or exact data are missed by states that are as steep
+    as their grid allows; terms are again the best of all in `two_step`.
+    """
+    settings, limit = FollowingSettings(), np.inf
+    if fit is None or fit.result.interrupted or are_many(fit.two_step, context):
+        return fit
+    if meets_data(fit, two_step, context.criteria):
+        is_fine = not unresolved_change(fit, context.criteria)
+    else:  # they have to become more likely
+        is_fine = not are_steep(fit.problem, fit.result.solution, settings)
+        limit = fit.result.model.loss - context.criteria.rival
+    if is_fine or not can_follow(fit.problem.grid):
+        return fit
+    other = or_stopped(fit, _followed, fit, two_step, context, settings, limit)
+    if other is not None and other.result.interrupted:
+        return fit.stopped(other.result.stop)
+    return other or fit
+
+
+def _followed(fit, two_step, context, settings, limit):
+    """The fit on a grid that follows its states, finer if need be; or None."""
+    given, sizes = (fit.problem, fit.result.solution), None
+    report = partial(context.report, fit.two_step)
+    for _ in range(2):
+        found = follow_states(*given, limit, settings, sizes, report)
+        if found is None or found.interrupted:
+            return found and fit.stopped(found.stop)
+        given = found.model.problem, found.solution, two_step
+        other = fit_near(*given, fit.hypothesis, context)
+        if other is None or other.result.interrupted:
+            return other
+        if not unresolved_change(other, context.criteria):
+            return other
+        given, grid = (other.problem, other.result.solution), other.problem.grid
+        sizes = [round(settings.finer * n) for n in (grid.n_steps, grid.n_along)]
+    return other
+
+
+def fit_near(problem, iterate, two_step, hypothesis, context):
+    """Exact states from an iterate near them, with the best terms; or None."""
+    settings, learned = TermSearchSettings(n_wanted=1, n_tried=3), problem.learned
+    solve = partial(solve_exactly, learned, context, settings)
+    if hypothesis.n_terms is None:
+        return exact_fit(learned, hypothesis, solve(problem, iterate, 1.0), [])
+    given = CandidateTerms(two_step.equation), hypothesis.n_terms, solve, settings
+    search = TermSearch(problem, *given)
+    if search.try_terms(problem, iterate.equation, iterate.states):
+        search.run(iterate.states)
+    return exact_fit(learned, hypothesis, polished(search), search.steps)
+
+
+def fit_hypothesis(hypothesis, two_step, context, learned=None):
+    """The fit of one hypothesis whose kernels are given, or are those of two steps.
+
+    hypothesis : Hypothesis. What is supposed.
+    two_step : LearnedModel. The two-step solution with its equation kernel.
+    context : Context. How problems are solved.
+    learned : LearnedModel, default=None. States and equation to start exact states
+        from; None: those of two steps.
+
+    Returns fit : Fit or None. None if states cannot obey the equation exactly.
+    """
+    if hypothesis.constraint == "integration":
+        return fit_exact_states(two_step, learned or two_step, hypothesis, context)
+    family = JointFamily(two_step, hypothesis, context)
+    return fit_jointly(
+        family, two_step, *family.problem_of(two_step), context.settings.n_restarts
+    )
+
+
+def _coarse_first(search, start):
+    """A search that has tried what was found on a coarse grid, from a first iterate.
+
+    If the best equation there has no derivative of the highest order in space, those
+    that have one are searched alone: few points are soon met by what is carried along,
+    from whose states no equation of what spreads is found. Where the coarse grid has
+    solved none of the sets, few more are tried, and none if a finer grid changes
+    nothing: other hypotheses, or states, are nearer. If the search was interrupted,
+    that on the coarse grid.
+    """
+    settings, fine = search.settings, search.problem
+    coarse = fine.on_coarse_grid()
+    states = coarse.interpolate_from(fine, start).states
+    first = search.on(coarse)
+    first.settings = replace(settings, n_rivals=0)  # they are solved for in the end
+    first.run(states)
+    if first.stop is None and first.best is not None and not first.leads:
+        other = search.on(coarse, only_leading=True)
+        other.settings = first.settings
+        other.run(states)
+        first = first.or_better(other)
+        if first.stop is None and first.leads:
+            first.run(states)
+    if first.best is None:
+        search.settings = replace(settings, n_tried=settings.n_wanted)
+        search.failed_at = first.linearised
+        return search
+    if first.stop is not None:
+        return first
+    best = first.best
+    try:
+        search.try_terms(
+            fine.with_priors_of(best.model.problem),
+            best.solution.equation,
+            fine.interpolate_from(coarse, best.solution).states,
+        )
+    except KeyboardInterrupt:
+        first.stop = Stop.KEYBOARD
+        return first
+    search.has_best_prior, search.coarse = first.has_best_prior, best
+    if search.best is not None:
+        search.steps += [
+            step._replace(log_evidence=step.log_evidence + first.loss - search.loss)
+            for step in first.steps
+            if set(step.terms) != set(search.steps[0].terms)
+        ]
+    return search
+
+
+def exact_fit(learned, hypothesis, result, steps):
+    """A result as a Fit; None if there is none, or steps did not converge."""
+    if result is None or not (result.converged or result.interrupted):
+        return None
+    return Fit(
+        replace(hypothesis, constraint="integration"),
+        learned,
+        result.model.problem,
+        result,
+        learned.state_kernel,
+        terms_path=sorted(steps, key=lambda step: -len(step.terms)),
+    )

@@ -1,0 +1,1 @@
+"""Which terms an equation has: sets of them, solved for and compared."""
