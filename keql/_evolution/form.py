@@ -80,6 +80,8 @@ def _why_no_fields(learned):
     named = [operator.name in states for operator in observations.operators]
     if not all(named) or setup.inputs.names:
         return "there are inputs, or values of other operators than the states"
+    if len({*observations.operators}) < len(states):
+        return "a state is never observed, whose boundary values are free then"
     if len(setup.rows[0].coordinates) < n_equations * len(setup.collocation_points[0]):
         return "an equation is not imposed everywhere"
     if not _has_forcing_everywhere(setup):

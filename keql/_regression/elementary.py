@@ -20,7 +20,11 @@ from keql._numerics.optimisation import make_no_progress
 from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.function_columns import FunctionColumns
-from keql._regression.function_screening import FunctionScreening, can_be_screened
+from keql._regression.function_screening import (
+    FunctionScreening,
+    better_than_products,
+    can_be_screened,
+)
 from keql._regression.function_table import are_in_products, kind_of, moved
 from keql.equation import PolynomialBasis
 from keql.kernels import Dictionary
@@ -127,8 +131,32 @@ class ElementarySearch:
             problem = best.model.problem
         return best
 
+    def run_along(self, iterate, enough):
+        """The best terms with functions that explain states in time and space.
+
+        Those of two steps, which know derivatives well enough to tell a sine from a
+        power where no polynomial leads to exact states. None if products explain them
+        as well, or if none of the sets can be solved for.
+        """
+        ranked = []
+        for e in self._unknown:
+            given = self.problem.learned, self.offered, e, self.settings
+            noise = self._relative(self.problem.learned.observation_noise)
+            ranked.append(better_than_products(*given, noise))
+        sets = (each for own in ranked for part in own for each in part)
+        if not any(term.function.family for each in sets for term in each.terms):
+            return None
+        offers = _combined(ranked)
+        best = self._best_of(self.problem, offers, iterate, None, enough)
+        return best if best is None or self.is_stopped else self._pruned(best)
+
+    @property
+    def _unknown(self):
+        """The positions of the equations with unknown parts."""
+        return sorted({term.equation for term in self.offered.terms})
+
     def _along(self, iterate, enough):
-        """The best of the sets that explain each equation along given states.
+        """The best of the sets that explain each equation along given trajectories.
 
         With noise, which hides the errors of states, those of each equation in turn.
         """
@@ -137,7 +165,7 @@ class ElementarySearch:
         if not can_be_screened(learned):
             return None
         n_tried = self.settings.n_tried
-        for e in sorted({term.equation for term in self.offered.terms}):
+        for e in self._unknown:
             given = learned, self.offered, e, self.settings
             screening = FunctionScreening(*given, noise if self._has_much_noise else 0)
             screening.run()
@@ -145,13 +173,7 @@ class ElementarySearch:
                 ranked.append([screening.ranked(n_tried)])
             else:
                 ranked.append(screening.with_errors_of_states(n_tried))
-        offers = {}
-        for own in zip(*ranked, strict=True):
-            for each in _one_exchanged(own):
-                terms = [term for screened in each for term in screened.terms]
-                values = np.concatenate([screened.values for screened in each])
-                offers.setdefault(frozenset(map(kind_of, terms)), (terms, values))
-        return self._best_of(self.problem, offers.values(), iterate, None, enough)
+        return self._best_of(self.problem, _combined(ranked), iterate, None, enough)
 
     def _best_of(self, problem, offers, iterate, best, enough=0.0):
         """The best of some sets of terms, and of what was found before."""
@@ -461,6 +483,20 @@ class ElementarySearch:
 
         own = {*map(id, terms)}
         return FunctionColumns(offered, everything, own, evidence, self.settings)
+
+
+def _combined(ranked):
+    """Sets of terms of all equations, and their values.
+
+    From those of each equation, by levels of noise; of one kind the first.
+    """
+    offers = {}
+    for own in zip(*ranked, strict=True):
+        for each in _one_exchanged(own):
+            terms = [term for screened in each for term in screened.terms]
+            values = np.concatenate([screened.values for screened in each])
+            offers.setdefault(frozenset(map(kind_of, terms)), (terms, values))
+    return offers.values()
 
 
 def _one_exchanged(ranked):

@@ -2,8 +2,9 @@
 
 There every equation stands alone: what its unknown part has to be is known, up to the
 errors of the states. Both sides are integrated over time, which does not magnify these
-errors, and compared at the observed times. Sets of thousands of functions cost little
-that way; those found are where trajectories start from.
+errors, and compared at the observed times; those of states in time and space are
+compared where equations are imposed. Sets of thousands of functions cost little that
+way; those found are where exact states start from.
 """
 
 from dataclasses import dataclass, replace
@@ -26,6 +27,9 @@ class ScreeningOfFunctions:
 
     least_noise : float. Of what is compared, relative to its size; it is that of the
         observations if this is more: errors of states go with it.
+    least_in_space : float. The same of states in time and space, whose derivatives are
+        compared: heat with a source and a sine are met to .002 and .02 along the states
+        of a hundred exact values, and found from .003 to .1 on.
     floors : tuple of float. The errors of states are no noise: they follow smooth
         curves, which further terms explain. So the best sets are named for noise of so
         many times the least that is found; and for the least, which tells terms that
@@ -41,9 +45,12 @@ class ScreeningOfFunctions:
     tol : float. Change of the logarithms of the inner parameters at which steps end.
     n_scales : int. Steps for the scale of the values, from that of the equation: terms
         that cancel each other exceed it thirty times and more.
+    better : float. By which functions have to exceed the log evidence of products along
+        states in time and space to be solved for: odds of a thousand to one.
     """
 
     least_noise: float = 1e-7
+    least_in_space: float = 1e-2
     floors: tuple = (30.0, 8.0, 2.0, 1.0)
     ratio: float = 1.5
     n_offered: int = 60
@@ -53,6 +60,7 @@ class ScreeningOfFunctions:
     max_steps: int = 12
     tol: float = 1e-7
     n_scales: int = 3
+    better: float = 7.0
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,17 @@ def between(terms, ratio):
     return found
 
 
+def _have_twins(terms, apart=1e-3):
+    """Whether inner parameters of two terms of one kind have become the same."""
+    parameters = {}
+    for term in terms:
+        if term.function.family:
+            parameters.setdefault(kind_of(term), []).append(term.function.parameter)
+    return any(
+        abs(b / a - 1) < apart for own in parameters.values() for a, b in pairwise(own)
+    )
+
+
 class FunctionScreening:
     """Sets of functions of one equation by their evidence along known states.
 
@@ -110,23 +129,33 @@ class FunctionScreening:
     e : int. The position of the equation.
     settings : ElementarySettings.
     noise : float. Of the states, in units of their size.
+    products_alone : bool, default=False. Whether no functions are offered.
 
     found : dict. Screened of the sets whose inner parameters were solved for.
     """
 
-    def __init__(self, learned, offered, e, settings, noise=0.0):
+    def __init__(self, learned, offered, e, settings, noise=0.0, products_alone=False):
         self.found = {}
         self.offered, self.e, self.settings = offered, e, settings
         self.how = ScreeningOfFunctions()
-        self.least = max(noise, self.how.least_noise)
+        self.is_in_space = len(learned.variables) > 1
+        how = self.how
+        least = how.least_in_space if self.is_in_space else how.least_noise
+        self.least = max(noise, least)
         self.grid = [t for t in offered.terms if t.equation == e]
+        if products_alone:
+            self.grid = [t for t in self.grid if not t.function.family]
         self.grid += between(self.grid, self.how.ratio)
         times, functions = _times(learned, e), learned.observations.functions
         observed = [np.unique(data.points[:, 0]) for data in functions]
         self.parts = [*zip(times, observed, strict=True)]
         self.ends, self._known = np.cumsum([*map(len, times)])[:-1], {}
-        self.target = self._integrated(learned.targets[e])
-        self.n_free = max(1, len(self.target) - len(self.parts))
+        self.target = self._compared(learned.targets[e])
+        self.unit, n = rms(self.target) or 1.0, len(self.target)
+        self.n_free = max(1, n - len(self.parts))
+        if self.is_in_space:  # points between observations tell nothing more
+            self.n_free = min(n, sum(len(data.values) for data in functions))
+            self.unit *= np.sqrt(n / self.n_free)
         self.odds = TermOdds(offered.kinds, settings.n_expected)
 
     def run(self):
@@ -150,15 +179,16 @@ class FunctionScreening:
 
         They differ in more than inner parameters.
         """
-        found, ranked, n = self.found.values(), [], self.how.n_scales
-        least = min(each.noise for each in found)
-        for floor in self.how.floors:
-            fits = [self._fit(each.terms, floor * least, n)[0] for each in found]
-            kinds = {}
-            for each in sorted(fits, key=lambda each: -each.score):
-                kinds.setdefault(frozenset(map(kind_of, each.terms)), each)
-            ranked.append([*kinds.values()][:n_best])
-        return ranked
+        least = min(each.noise for each in self.found.values())
+        return [self.at_noise(floor * least, n_best) for floor in self.how.floors]
+
+    def at_noise(self, level, n_best):
+        """The best sets, at most `n_best` of them, for noise from a level on."""
+        n, kinds = self.how.n_scales, {}
+        fits = [self._fit(each.terms, level, n)[0] for each in self.found.values()]
+        for each in sorted(fits, key=lambda each: -each.score):
+            kinds.setdefault(frozenset(map(kind_of, each.terms)), each)
+        return [*kinds.values()][:n_best]
 
     def _offers(self, best):
         """Sets of terms that are worth their inner parameters being solved for.
@@ -198,7 +228,8 @@ class FunctionScreening:
             tried.sort(key=lambda each: -each.score)
             for each in tried[: self.how.n_kept]:
                 refined = self._refined(each.terms, self.how.max_steps)
-                self.found[frozenset(refined.terms)] = refined
+                if not _have_twins(refined.terms):
+                    self.found[frozenset(refined.terms)] = refined
 
     def _refined(self, terms, n_steps):
         """A set with the inner parameters that explain the equation best."""
@@ -227,7 +258,7 @@ class FunctionScreening:
         inner = [i for i, t in enumerate(terms) if t.function.family]
         effects = [self._effect(t) for t in terms]
         effects += [self._effect(terms[i], slope=True) for i in inner]
-        level, scale = least * (rms(self.target) or 1.0), 1.0
+        level, scale = least * self.unit, 1.0
         right = np.concatenate([self.target / level, np.zeros(len(effects))])
         for _ in range(n_scales):
             prior = np.eye(len(effects)) / scale
@@ -254,7 +285,7 @@ class FunctionScreening:
             self._effect(t, slope=True) for t in everything if t.function.family
         ]
         effects = np.column_stack(effects)
-        level = self.least * (rms(self.target) or 1.0)
+        level = self.least * self.unit
 
         def evidence(odds):
             prior, levels = np.eye(effects.shape[1]), (1.0, np.inf)
@@ -274,14 +305,17 @@ class FunctionScreening:
                 values = values * self.offered.scale(term)
             known = np.all(np.isfinite(values))
             values = values if known else np.zeros_like(values)
-            self._known[key] = self._integrated(values)
+            self._known[key] = self._compared(values)
         return self._known[key]
 
-    def _integrated(self, values):
-        """Integrals of values at collocation points, at the observed times.
+    def _compared(self, values):
+        """Of values at collocation points what is compared: in space these themselves.
 
-        Without their mean over each function, as it is not known where they start.
+        In time their integrals at the observed times, without their mean over each
+        function, as it is not known where they start.
         """
+        if self.is_in_space:
+            return values
         parts = np.split(values, self.ends)
         return np.concatenate(
             [
@@ -299,3 +333,29 @@ class FunctionScreening:
             matrix = CubicSpline(t, np.eye(len(t))).antiderivative()(observed)
             found.append((matrix - np.mean(matrix, axis=0), first))
         return found
+
+
+def better_than_products(learned, offered, e, settings, noise):
+    """Sets that explain an equation in time and space best, by levels of noise.
+
+    Those with functions have to be far more probable than any products at that level;
+    where none are, the best products.
+
+    learned, offered, e, settings, noise : as those of :class:`FunctionScreening`.
+
+    Returns ranked : list of list of Screened. At most `settings.n_tried` of each level.
+    """
+    every, alone = (
+        FunctionScreening(learned, offered, e, settings, noise, products_alone)
+        for products_alone in (False, True)
+    )
+    every.run()
+    alone.run()
+    how, n, ranked = every.how, settings.n_tried, []
+    least = min(each.noise for each in every.found.values())
+    for floor in how.floors:
+        products = alone.at_noise(floor * least, n)
+        best = products[0].score + how.better if products else -np.inf
+        found = [own for own in every.at_noise(floor * least, n) if own.score > best]
+        ranked.append(found or products)
+    return ranked

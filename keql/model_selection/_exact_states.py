@@ -23,7 +23,6 @@ from keql.model_selection._criteria import (
 from keql.model_selection._exact_fit import fit_hypothesis
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import (
-    fit_elementary,
     fit_from_wave,
     fit_repeated,
     from_simpler,
@@ -35,6 +34,7 @@ from keql.model_selection._from_diffusion import (
 )
 from keql.model_selection._starts._annealing import compare_lengths, impose_gradually
 from keql.model_selection._state_kernels import compare_kernels, warm_start
+from keql.model_selection._terms._functions import fit_elementary, fit_functions_along
 from keql.model_selection._terms._trajectories import (
     TrajectorySearchSettings,
     fit_trajectories,
@@ -389,7 +389,7 @@ class ExactSearch(Judgement):
 
         Where data are met it is not tried. `best` may be None.
         """
-        if best and (best.result.interrupted or meets_data(best, *self.known)):
+        if self._is_found(best):
             self.leave_out([row], "a simpler equation predicts well")
             return best
         other = self._exact_from_anywhere(row.hypothesis)
@@ -409,17 +409,19 @@ class ExactSearch(Judgement):
         for i, row in enumerate(rows):
             if row.why_not or (i and row.hypothesis.n_terms is None):
                 continue
-            if i == len(rows) - 1 and exact:
+            if i == len(rows) - 1:
                 near = self.criteria.approximate * self.size
-                fit = self._or_functions(self.so_far, near)
-                if fit and (fit.result.interrupted or meets_data(fit, *self.known)):
+                fit = self._or_functions(self.so_far, near) if exact else None
+                fit = fit if self._is_found(fit) else self._functions_along()
+                if fit:
                     return fit
             two_step, fit = self._from_two_steps(row.hypothesis)
             if i == 0 and leads_nowhere(fit, two_step, self.in_doubt):
-                fit = self._varying(row) or self._exact_from_anywhere(row.hypothesis)
+                anywhere = partial(self._exact_from_anywhere, row.hypothesis)
+                fit = self._varying(row) or self._functions_along() or anywhere()
             if fit and fit.result.interrupted:
                 return fit
-            if fit and meets_data(fit, *self.known):
+            if self._is_found(fit):
                 left = rows[i + 1 :] if exact else rows[i + 1 : -1]
                 self.leave_out(left, "a simpler equation predicts well")
                 given = fit, rows[0], self.two_steps, self.context
@@ -435,12 +437,29 @@ class ExactSearch(Judgement):
         if row.why_not or are_many(self.two_step, self.context):
             return None
         _, fit = self._from_two_steps(row.hypothesis)
-        if fit is None or fit.result.interrupted or not meets_data(fit, *self.known):
-            return fit if fit and fit.result.interrupted else None
+        if not self._is_found(fit):
+            return None
         given = self.two_steps(polynomial.hypothesis), polynomial.hypothesis
         found = or_polynomial(fit, *given, self.context)
         self.varies = found is fit
         return found
+
+    def _is_found(self, fit):
+        """Whether a fit or None meets the data or was stopped: no other is tried."""
+        return bool(fit and (fit.result.interrupted or meets_data(fit, *self.known)))
+
+    def _functions_along(self):
+        """Exact states that meet data, with functions that explain those of two steps."""
+        if are_many(self.two_step, self.context) or not self._elementary_rows:
+            return None
+        [hypothesis] = self._elementary_rows
+        if hypothesis.name not in self.direct:
+            self.begin(hypothesis)
+            fit = fit_functions_along(self.two_step, hypothesis, self.context)
+            self.direct[hypothesis.name] = self.two_step, fit
+        _, fit = self.direct[hypothesis.name]
+        given = self.table.exact_cubic, self.two_steps, self.context
+        return or_simpler(fit, *given) if self._is_found(fit) else None
 
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor.
@@ -448,7 +467,7 @@ class ExactSearch(Judgement):
         A diffusion that led further away than those of any hypothesis do is left.
         """
         two_step, best = self._from_two_steps(hypothesis)
-        if (best and meets_data(best, *self.known)) or not self.spreads:
+        if self._is_found(best) or not self.spreads:
             return best
         if hypothesis.name not in self.spread:
             found = or_from_diffusion(best, two_step, hypothesis, self.context)

@@ -9,27 +9,17 @@ Or they are there already, and it is asked whether other terms would have been f
 more had been on offer.
 """
 
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from keql._evolution.problem import make_evolution_problem
-from keql._evolution.trajectories import make_trajectory_problem
-from keql._numerics.optimisation import Result, Stop, or_stopped
+from keql._numerics.optimisation import or_stopped
 from keql._observations.data import PredictionScale
-from keql._regression.elementary import ElementarySearch
-from keql._regression.function_table import (
-    ElementarySettings,
-    FunctionTable,
-    extends,
-    kind_of,
-    with_digits,
-)
 from keql._regression.periodic import repeated_states, travelling_wave
 from keql._regression.screening import CandidateTerms
-from keql.equation import PolynomialBasis, terms_of, text_product
+from keql.equation import PolynomialBasis
 from keql.model_selection._criteria import (
     are_many,
     meets_data,
@@ -37,7 +27,6 @@ from keql.model_selection._criteria import (
     sees_noise,
 )
 from keql.model_selection._exact_fit import exact_fit, fit_hypothesis, or_followed
-from keql.model_selection._fit import Fit, given_equation_noise
 from keql.model_selection._starts._diffusion import fit_from_diffusion
 from keql.model_selection._starts._early_times import fit_from_early_times
 from keql.model_selection._terms._evolution import (
@@ -46,11 +35,8 @@ from keql.model_selection._terms._evolution import (
     polished,
     solve_exactly,
 )
-from keql.model_selection._terms._fewer import TermsStep
 from keql.model_selection._terms._trajectories import (
-    TrajectorySearchSettings,
     fit_trajectories,
-    solve_trajectories,
 )
 from keql.operators import parse_operator
 
@@ -234,7 +220,7 @@ def or_polynomial(fit, learned, hypothesis, context, n_tried=3):
     of which are tried, unless all of its terms miss the data there. The other arguments
     are those of :func:`from_simpler`.
     """
-    if hypothesis.n_terms is None:
+    if hypothesis.n_terms is None or fit.result.interrupted:
         return fit
 
     def find():
@@ -313,134 +299,6 @@ def or_simpler(fit, row, two_steps, context):
     return other if other and meets_data(other, two_step, context.criteria) else fit
 
 
-def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
-    """Exact states with elementary functions among the terms.
-
-    Those of fields are compared on a coarse grid, where their evidence is found, and
-    the best are solved for on that of the simpler ones.
-
-    two_step : LearnedModel. The two-step solution.
-    hypothesis : Hypothesis. The noise, and what the fit is called.
-    context : Context. How problems are solved.
-    simpler : Fit, default=None. Exact states of polynomials that are near; None: the
-        search starts from the states of two steps, which fields do not.
-    enough : float, default=0. Error of predictions, in their units, at which no other
-        set of functions is tried.
-
-    Returns fit : Fit or None. With the terms of the highest evidence; its path has the
-    polynomials, too.
-    """
-    is_field = len(two_step.variables) > 1
-    settings = ElementarySettings.of_fields() if is_field else ElementarySettings()
-    if is_field:
-        problem = simpler.problem.with_grid(*settings.grid)
-        iterate = problem.interpolate_from(simpler.problem, simpler.result.solution)
-    else:
-        problem = _trajectory_problem(two_step, hypothesis, simpler)
-        iterate = problem.start() if simpler is None else simpler.result.solution
-    # Where functions are evaluated exact states of fields are known better.
-    states_of = simpler.learned if is_field else two_step
-    time = problem.grid.axis if is_field else 0
-    offered, start = FunctionTable(states_of, settings, time), []
-    if simpler is not None:
-        for e, equation in enumerate(iterate.equations):
-            terms = terms_of(equation)
-            values = terms.coefficients @ equation.weights
-            pairs = zip(terms.products, values, strict=True)
-            start += [(offered.term(e, powers), value) for powers, value in pairs]
-    report = partial(_report_step, context, two_step)
-    search = ElementarySearch(problem, offered, settings, report)
-    best = search.run(start, iterate, enough)
-    if search.is_stopped:
-        return None if simpler is None else simpler.stopped(Stop.CALLBACK)
-    if best is None or not best.has_functions:
-        return None
-    found = best
-    if is_field:
-        found = _on_grid_of(simpler, best, search)
-        if found is None:
-            return None
-    return _fit_of_terms(found, best, search, two_step, hypothesis, context)
-
-
-def _trajectory_problem(two_step, hypothesis, simpler):
-    """That of two steps, with the times and the prior of a simpler Fit or None."""
-    names = [operator.name for operator in two_step.observations.operators]
-    given = [hypothesis.of_state(name).observation_noise for name in names]
-    problem = make_trajectory_problem(
-        two_step,
-        np.array(given, dtype=float),
-        equation_noise=given_equation_noise(hypothesis, two_step.setup),
-    )
-    if simpler is None:
-        return problem
-    own = simpler.problem
-    return replace(problem, times=own.times, prior=own.prior)
-
-
-def _on_grid_of(simpler, best, search):
-    """The best terms of a search on a coarse grid, solved for on a Fit's; or None."""
-    fine, coarse = simpler.problem, best.model.problem
-    fine = replace(fine, priors=coarse.priors)
-    iterate = fine.interpolate_from(coarse, best.iterate)
-    again = ElementarySearch(fine, search.offered, search.settings, search.report)
-    return again.solve(fine, list(best.terms), best.values, iterate)
-
-
-def _report_step(context, two_step, model, n_iter):
-    """Tell of a step of a search; returns whether it is to be stopped."""
-    loss = model.regression.loss
-    curves = {"loss_curve": [loss], "damping_curve": [0.0]}
-    result = Result(model.solution, loss, model, n_iter=n_iter, **curves)
-    return context.report(two_step, model.problem, result)
-
-
-def _fit_of_terms(found, best, search, two_step, hypothesis, context):
-    """The Fit of terms that were found, their inner parameters held, or None.
-
-    They are the best ones of a search, whose evidence is told; those of fields `found`
-    on a finer grid.
-    """
-    offered, terms, equations = search.offered, with_digits(found), []
-    if len({(term.equation, term.function.name) for term in terms}) < len(terms):
-        return None  # functions that are printed alike
-    setups = enumerate(two_step.setup.equations)
-    unknown = {e for e, setup in setups if setup.depends_on is not None}
-    if not unknown <= {term.equation for term in terms}:
-        return None  # an equation is left without terms
-    for e, equation in enumerate(two_step.equations):
-        equation = copy(equation)
-        own = [i for i, term in enumerate(terms) if term.equation == e]
-        if two_step.setup.equations[e].depends_on is not None:
-            equation.basis = PolynomialBasis(offered.kernel([terms[i] for i in own]))
-            equation.weights = found.values[own]
-        equations.append(equation)
-    learned = replace(two_step, equations=tuple(equations))
-    problem = replace(found.model.problem, learned=learned)
-    start = replace(found.iterate, equations=tuple(learned.equations))
-    settings = TrajectorySearchSettings()
-    if len(two_step.variables) > 1:
-        settings = TrajectorySearchSettings.of_fields()
-    result = solve_trajectories(learned, context, settings, problem, start)
-    if result is None or not (result.converged or result.interrupted):
-        return None
-    others = [r for r in search.steps if not extends(r, best)]
-    kinds = {}  # of those that differ in inner parameters the most probable
-    for refined in sorted(others, key=lambda r: r.score):
-        kinds[frozenset(map(kind_of, refined.terms))] = refined
-    told = kinds.values()
-    path = [_step_of(refined, two_step) for refined in (best, *told)]
-    path[0] = path[0]._replace(terms=_step_of(found, two_step).terms)
-    return Fit(
-        hypothesis,
-        learned,
-        result.model.problem,
-        result,
-        learned.state_kernel,
-        terms_path=path,
-    )
-
-
 def _speed(learned, axis):
     """The speed of a wave that is nearest to the states of two steps."""
     [data], [name] = learned.observations.functions, learned.observations.states
@@ -450,14 +308,3 @@ def _speed(learned, axis):
         slopes.append(learned.states[0].evaluate(data.points, slope))
     in_time, in_space = slopes[axis], slopes[1 - axis]
     return -(in_time @ in_space) / (in_space @ in_space or 1.0)
-
-
-def _step_of(refined, two_step):
-    """What a set of terms came to, for the report."""
-    setup, names = two_step.setup, []
-    for term in with_digits(refined):
-        name = text_product(term.function.product)
-        prefix = f"{setup.equations[term.equation].name}: " if setup.is_system else ""
-        names.append(prefix + name)
-    r = refined.model.regression
-    return TermsStep(tuple(names), r.loss, r.misfit, refined.error, refined.score)
