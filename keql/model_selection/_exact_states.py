@@ -449,7 +449,7 @@ class ExactSearch(Judgement):
         return bool(fit and (fit.result.interrupted or meets_data(fit, *self.known)))
 
     def _functions_along(self):
-        """Exact states that meet data, with functions that explain those of two steps."""
+        """Exact states with functions that explain those of two steps and meet data."""
         if are_many(self.two_step, self.context) or not self._elementary_rows:
             return None
         [hypothesis] = self._elementary_rows

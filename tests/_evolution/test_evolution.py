@@ -20,12 +20,16 @@ from keql._estimators.one_step import EarlierSolution
 from keql._evolution.boundary_values import BoundaryValueRegression
 from keql._evolution.forecast import EvolvedState
 from keql._evolution.form import IntegrationLimits, time_axis, why_not_integrated
+from keql._evolution.problem import make_evolution_problem
 from keql._numerics.linalg import rms
 from keql._observations.data import box_around
 from keql._regression.hidden import with_fixed_bounds
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.model_selection._candidates import candidates
+from keql.model_selection._exact_fit import _with_all_terms
+from keql.model_selection._fit import Context
+from keql.model_selection._terms._evolution import TermSearchSettings, solve_exactly
 from keql.operators import KernelExpansion, parse_operator
 
 LAW = monomial(2, 3) + monomial(4)
@@ -408,11 +412,40 @@ def test_exact_data_that_an_equation_nearly_meets_tell_of_another_one():
 
 
 def test_exact_states_start_from_earlier_ones(learned, exact):
-    earlier = EarlierSolution(exact.learned.states, exact.learned.equations)
-    again = fit_exactly(learned, context=replace(CONTEXT, previous=earlier))
-    assert again.result.n_iter < exact.result.n_iter
+    """At once on the fine grid, others on a coarse one first."""
+
+    def counted(previous):
+        sizes = []
+        context = Context(FitSettings(), lambda *given: tell(sizes, *given), previous)
+        return fit_exactly(learned, context=context), sizes
+
+    def tell(sizes, learned, problem, result):
+        sizes.append(problem.grid.n_points)
+
+    _, first = counted(None)
+    again, sizes = counted(
+        EarlierSolution(exact.learned.states, exact.learned.equations)
+    )
+    assert set(first) == {40, 80} and set(sizes) == {80}
+    assert len(sizes) < len(first)
     old, new = (fit.result.solution.states[0] for fit in (exact, again))
     assert_allclose(new, old, atol=1e-5)
+
+
+def test_all_terms_are_solved_for_on_the_fine_grid_where_the_coarse_one_fails(
+    learned, exact, monkeypatch
+):
+    def solve(problem, start, factor):
+        if problem.grid.n_points == 40:
+            return None
+        return solve_exactly(learned, CONTEXT, TermSearchSettings(), problem, start, 1)
+
+    problem = make_evolution_problem(learned)
+    result = _with_all_terms(problem, problem.start(), solve)
+    assert result.converged
+    assert_allclose(
+        result.solution.states[0], exact.result.solution.states[0], atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("changes", [{"solver": "primal"}, {"n_restarts": 0}])

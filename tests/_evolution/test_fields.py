@@ -283,6 +283,12 @@ def test_fields_of_evolution_are_recognised(changes, reason):
     assert reason in why_not and bool(why_not) == bool(reason)
 
 
+def test_a_field_that_is_never_observed_is_not_integrated():
+    X, y = observed(12)
+    seen = np.isfinite(y[:, 0])
+    assert "never observed" in why_not_integrated(learn(X[seen], y[seen]))
+
+
 def test_semilinear_products_have_a_highest_derivative_alone():
     learned = learn(operators=("u", "u_x", "u_xx", "v", "v_xx"))
     products = {

@@ -7,15 +7,22 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from keql import TwoStepKEqL
 from keql._numerics.elementary import Elementary, state_grid
 from keql._regression.elementary import ElementarySearch
-from keql._regression.function_screening import FunctionScreening, between
+from keql._regression.function_screening import (
+    FunctionScreening,
+    _have_twins,
+    better_than_products,
+    between,
+)
 from keql._regression.function_table import (
     ElementarySettings,
     FunctionTable,
     Term,
     kind_of,
 )
+from keql.kernels import Polynomial
 
 
 def glider(t, state):
@@ -218,3 +225,70 @@ def test_the_most_dispensable_terms_are_taken_out_first(gains, left, n_solved):
     found = search._pruned(first)
     assert (len(found.terms), len(found.values)) == (left, left)
     assert len(solved) == n_solved
+
+
+def field(source, n=80, seed=0):
+    """What two steps know of u_t = 0.1 u_xx + a source, sin(2 x) / 2 or 0."""
+    X = np.random.default_rng(seed).uniform((0, 0), (2, 5), (n, 2))
+    k = np.arange(1, 4)
+    damping = np.exp(-0.1 * np.outer(X[:, 0], k**2)) * [1.0, 0.5, -0.3]
+    u = np.sum(damping * np.cos(np.outer(X[:, 1], k) + [0.0, -1.27, 1.0]), axis=1)
+    u += source * 2.5 * (1 - np.exp(-0.4 * X[:, 0])) * np.sin(2 * X[:, 1])
+    model = TwoStepKEqL(
+        operators=("u", "u_x", "u_xx"),
+        known_part="u_t",
+        variables=("t", "x"),
+        equation_kernel=Polynomial(2),
+    )
+    return model._learn_in_two_steps(X, u, None)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_a_source_is_found_along_a_field(noise):
+    learned, settings = field(0.5), ElementarySettings.of_fields()
+    offered = FunctionTable(learned, settings)
+    for own in better_than_products(learned, offered, 0, settings, noise):
+        diffusion, source = sorted(own[0].terms, key=lambda t: t.function.family)
+        assert diffusion.function.name == "u_xx"
+        assert (source.function.family, source.function.argument) == ("sin", "x")
+        assert source.function.parameter == pytest.approx(2, rel=0.02)
+        sizes = {
+            term.function.family: value * offered.scale(term)
+            for term, value in zip(own[0].terms, own[0].values, strict=True)
+        }
+        assert sizes == pytest.approx({"": -0.1, "sin": -0.5}, rel=0.05)
+
+
+def test_products_stand_where_they_explain_a_field():
+    learned, settings = field(0.0), ElementarySettings.of_fields()
+    offered = FunctionTable(learned, settings)
+    ranked = better_than_products(learned, offered, 0, settings, 0.0)
+    every = [term for own in ranked for each in own for term in each.terms]
+    assert every and not any(term.function.family for term in every)
+    search = ElementarySearch(SimpleNamespace(learned=learned), offered, settings, None)
+    assert search.run_along(None, 0.0) is None  # no problem is solved
+
+
+def test_points_between_observations_tell_nothing_more():
+    """Scores are those of as many rows as there are observations."""
+    settings = ElementarySettings.of_fields()
+    learned = field(0.5)
+    offered = FunctionTable(learned, settings)
+    screening = FunctionScreening(learned, offered, 0, settings)
+    assert screening.n_free == 80 < len(screening.target)
+    term = next(t for t in offered.terms if t.function.name == "u_xx")
+    fit, _ = screening._fit([term], 1.0)
+    size = np.sqrt(
+        np.mean((screening.target / screening.unit) ** 2) * len(screening.target)
+    )
+    assert size == pytest.approx(np.sqrt(80))
+    assert fit.noise == 1.0 and -80 < fit.score < 0
+
+
+def test_sets_whose_parameters_have_become_the_same_are_no_sets():
+    first = Term(0, Elementary((), "sin", "x", 2.0), 0)
+    terms = [first, replace(first, function=first.function.with_parameter(2.0001))]
+    assert _have_twins(terms) and not _have_twins(terms[:1])
+    apart = replace(first, function=first.function.with_parameter(2.1))
+    other = Term(0, Elementary((), "cos", "x", 2.0), 1)
+    assert not _have_twins([first, apart, other])

@@ -10,14 +10,15 @@ from known_equations import learn_cole_hopf
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from keql import OneStepKEqL
+from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.model import with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.optimisation import FullSteps, minimise
 from keql._regression.screening import CandidateTerms
 from keql.datasets import make_burgers
-from keql.kernels import Constant, Matern
+from keql.kernels import Constant, Matern, Polynomial, Restriction
 from keql.model_selection._criteria import Criteria, predicts_within_noise
+from keql.model_selection._from_diffusion import or_polynomial
 from keql.model_selection._terms._evolution import TermSearch, TermSearchSettings
 from keql.operators import parse_operator
 
@@ -297,3 +298,43 @@ def test_a_finer_grid_is_left_if_it_would_not_change_what_is_missed(change, agai
     assert not search.misses_as_before(Criteria())
     search.coarse = None
     assert not search.misses_as_before(Criteria())
+
+
+@pytest.mark.parametrize(
+    "changes, in_vain",
+    [
+        ({}, False),
+        ({"highest": 100.0}, False),
+        ({"highest": 99.0}, True),
+        ({"failed_at": 100.5}, True),  # the grid is not what is missing
+        ({"failed_at": 110.0}, False),
+        ({"failed_at": 100.5, "linearised": 100.0}, False),  # not at the first states
+    ],
+)
+def test_sets_that_cannot_win_are_not_solved_for(
+    two_step, candidates, changes, in_vain
+):
+    search = TermSearch(make_evolution_problem(two_step), candidates, 3, None, SETTINGS)
+    vars(search).update(changes)
+    assert search._is_in_vain(SimpleNamespace(loss=100.0)) == in_vain
+    assert search.linearised == 100.0
+
+
+def test_no_polynomial_is_solved_for_that_misses_what_other_terms_reach(found):
+    exact, _ = found
+    context, steps = replace(CONTEXT, report=lambda *_: steps.append(1)), []
+    hypothesis = replace(exact.hypothesis, n_terms="auto")
+    # Without the diffusion nothing is near.
+    kernel = Restriction(Polynomial(2), ["u", "u^2", "u u_x", "u_x"])
+    poor = TwoStepKEqL(
+        operators=("u", "u_x", "u_xx"),
+        known_part="u_t",
+        variables=("t", "x"),
+        equation_kernel=kernel,
+    )
+    data = exact.two_step.observations.functions[0]
+    learned = poor._learn_in_two_steps(data.points, data.values, None)
+    assert or_polynomial(exact, learned, hypothesis, context) is exact
+    assert not steps
+    assert or_polynomial(exact, exact.two_step, hypothesis, context) is not exact
+    assert steps
