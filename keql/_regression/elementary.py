@@ -244,7 +244,7 @@ class ElementarySearch:
         regression, columns = best.model.regression, []
         for e in sorted({t.equation for t in best.terms}):
             own = [j for j, t in enumerate(best.terms) if t.equation == e]
-            slopes = [j for j in own if best.terms[j].function.family]
+            slopes = [j for j in own if best.terms[j].function.is_free]
             columns += [*own, *slopes]
         target, effects = regression.whitened()
         odds = TermOdds(self.offered.kinds, self.settings.n_expected)
@@ -365,7 +365,7 @@ class ElementarySearch:
         weights = []
         for e in range(len(self.offered.sizes)):
             own = [v for t, v in zip(terms, values, strict=True) if t.equation == e]
-            n = sum(1 for t in terms if t.equation == e and t.function.family)
+            n = sum(1 for t in terms if t.equation == e and t.function.is_free)
             weights.append(np.r_[own, np.zeros(n)])
         return weights
 
@@ -374,7 +374,7 @@ class ElementarySearch:
         values, moves, start = [], [], 0
         for e in range(len(self.offered.sizes)):
             own = [t for t in terms if t.equation == e]
-            inner = [i for i, t in enumerate(own) if t.function.family]
+            inner = [i for i, t in enumerate(own) if t.function.is_free]
             a = found[start : start + len(own)]
             b = found[start + len(own) : start + len(own) + len(inner)]
             start += len(own) + len(inner)
@@ -390,7 +390,7 @@ class ElementarySearch:
         equations = []
         for e, equation in enumerate(self.problem.learned.equations):
             own = [t for t in terms if t.equation == e]
-            slopes = [t for t in own if t.function.family]
+            slopes = [t for t in own if t.function.is_free]
             functions = [t.function for t in own]
             functions += [t.function.in_log_parameter() for t in slopes]
             scales = [self.offered.scale(t) for t in [*own, *slopes]]
@@ -464,7 +464,7 @@ class ElementarySearch:
             weights.append(np.r_[own, np.zeros(n)])
         everything = sorted([*terms, *more], key=lambda t: t.equation)
         slopes = [
-            sum(t.function.family != "" for t in everything if t.equation == e)
+            sum(t.function.is_free for t in everything if t.equation == e)
             for e in range(len(offered.sizes))
         ]
         weights = [np.r_[w, np.zeros(n)] for w, n in zip(weights, slopes, strict=True)]

@@ -27,7 +27,7 @@ class FunctionColumns:
             self.terms += [t for t in terms if t.equation == e]
             kinds += [offered.kinds[t.origin] for t in self.terms[start:]]
             for i in range(start, len(self.terms)):
-                if self.terms[i].function.family:
+                if self.terms[i].function.is_free:
                     self.slopes[i] = len(self.terms)
                     self.terms.append(None)
                     kinds.append((-1, -1))
@@ -56,7 +56,8 @@ class FunctionColumns:
 
     def products(self, e):
         """Positions of the products of an equation."""
-        return [i for i in self.singles.tolist() if self.terms[i].equation == e]
+        own = (i for i in self.singles.tolist() if self.terms[i].equation == e)
+        return [i for i in own if not self.terms[i].function.family]
 
     def equation(self, i):
         """The equation of a column; that of the term of a slope."""
@@ -78,7 +79,7 @@ class FunctionColumns:
 
     def has_function(self, kept):
         """Whether some of the terms are no products."""
-        return any(i in self.slopes for i in kept)
+        return any(self.terms[i].function.family for i in self.named(kept))
 
     def score(self, kept):
         """The log evidence of a set."""

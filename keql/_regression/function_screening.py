@@ -98,7 +98,7 @@ def between(terms, ratio):
     """
     by_kind, found = {}, []
     for term in terms:
-        if term.function.family:
+        if term.function.is_free:
             sign = term.function.parameter > 0
             by_kind.setdefault((kind_of(term), sign), []).append(term)
     for own in by_kind.values():
@@ -114,7 +114,7 @@ def _have_twins(terms, apart=1e-3):
     """Whether inner parameters of two terms of one kind have become the same."""
     parameters = {}
     for term in terms:
-        if term.function.family:
+        if term.function.is_free:
             parameters.setdefault(kind_of(term), []).append(term.function.parameter)
     return any(
         abs(b / a - 1) < apart for own in parameters.values() for a, b in pairwise(own)
@@ -255,7 +255,7 @@ class FunctionScreening:
         Returns fit : Screened. With the evidence for the noise that suits the terms.
         Returns moves : ndarray of shape (k,). Of the logarithms of the parameters.
         """
-        inner = [i for i, t in enumerate(terms) if t.function.family]
+        inner = [i for i, t in enumerate(terms) if t.function.is_free]
         effects = [self._effect(t) for t in terms]
         effects += [self._effect(terms[i], slope=True) for i in inner]
         level, scale = least * self.unit, 1.0
@@ -282,7 +282,7 @@ class FunctionScreening:
         everything = [*terms, *(t for t in self.grid if t.function not in present)]
         effects = [self._effect(t) for t in everything]
         effects += [
-            self._effect(t, slope=True) for t in everything if t.function.family
+            self._effect(t, slope=True) for t in everything if t.function.is_free
         ]
         effects = np.column_stack(effects)
         level = self.least * self.unit

@@ -28,6 +28,8 @@ class ElementarySettings:
     degree : int. Highest of products of operators beside the functions.
     most_products : int. Lower degrees are taken where there are more products.
     of_derivatives : bool. Whether there are functions of derivatives and of time, too.
+    beside_states : bool. Without these, whether there are those of time and waves on
+        rings: along known states they cost little.
     drags : bool. Whether drag, u_t |u_t|^k, and what saturates, tanh(k u), are tried.
     n_expected : float. How many products an equation has before data are seen, and how
         many functions; all of either are as probable.
@@ -72,6 +74,7 @@ class ElementarySettings:
     degree: int = 3
     most_products: int = 25
     of_derivatives: bool = True
+    beside_states: bool = False
     drags: bool = True
     n_expected: float = 3.0
     n_parameters: int = 7
@@ -106,6 +109,12 @@ class ElementarySettings:
         few = {"n_parameters": 5, "most_waves": 0.0, "n_tried": 2, "n_rounds": 2}
         steps = {"max_steps": 15, "tol": 1e-5, "part": 3e-2}
         return cls(of_derivatives=False, drags=False, **few, **steps)
+
+    @classmethod
+    def along_fields(cls):
+        """The same where functions are compared along known states first."""
+        more = {"beside_states": True, "drags": True, "n_frequencies": 12}
+        return replace(cls.of_fields(), **more)
 
 
 @dataclass(frozen=True)
@@ -147,6 +156,8 @@ class FunctionTable:
         periods = learned.observations.periods
         is_ring = np.zeros(d, bool) if periods is None else np.isfinite(periods)
         self.in_space = [i for i in np.flatnonzero(~is_ring) if i != time]
+        self.rings = [(i, periods[i]) for i in np.flatnonzero(is_ring)]
+        self.time = time
         self.coordinates = [v for i, v in enumerate(learned.variables) if i != time]
         self.terms, kinds = [], []
         first = d + len(learned.setup.inputs.names)
@@ -177,6 +188,9 @@ class FunctionTable:
         yield from self._functions_of(e, states, states, settings)
         yield from self._diffusions(e, operators)
         yield from self._waves(e, operators, settings)
+        if settings.beside_states:
+            yield from self._waves_on_rings(operators, settings)
+            yield from self._functions_of_time(e, operators, settings)
 
     def _diffusions(self, e, operators):
         """Diffusions of states in a coordinate, whose diffusivity is a function."""
@@ -190,11 +204,12 @@ class FunctionTable:
     def _functions_of_time(self, e, operators, settings):
         """Time, its waves and decays, alone and times an operator."""
         # Beside these, a slow sine of time would stand for time itself.
-        factors, time = [(), *(((name, 1),) for name in operators)], self.names[0]
+        time = self.names[self.time]
+        factors = [(), *(((name, 1),) for name in operators)]
         yield from (Elementary(((time, 1), *powers)) for powers in factors)
         n_frequencies = min(settings.n_frequencies, self.n_times)
         driven = factors[:1] if self.is_system else factors
-        for family, k in _time_grid(self.features[e][:, 0], n_frequencies):
+        for family, k in _time_grid(self.features[e][:, self.time], n_frequencies):
             yield from (Elementary(powers, family, time, k) for powers in driven)
 
     def _waves(self, e, operators, settings):
@@ -205,6 +220,15 @@ class FunctionTable:
             for k in np.arange(1, settings.n_waves + 1) * np.pi / np.ptp(x):
                 for family in ("cos", "sin"):
                     yield from (Elementary(own, family, name, k) for own in factors)
+
+    def _waves_on_rings(self, operators, settings):
+        """The same of coordinates that are rings, on which waves are whole."""
+        factors = [(), *(((name, 1),) for name in operators)]
+        for column, length in self.rings:
+            for k in np.arange(1, settings.n_waves + 1) * 2 * np.pi / length:
+                for own, family in product(factors, ("cos", "sin")):
+                    x = self.names[column]
+                    yield Elementary(own, family, x, float(k), is_held=True)
 
     def _functions_of(self, e, operators, factors, settings):
         """Functions of each operator, alone and times one of the factors."""
@@ -317,12 +341,13 @@ def _time_grid(t, n):
 
 def kind_of(term):
     """What terms have in common that differ in their inner parameters."""
-    return term.equation, replace(term.function, parameter=1.0, digits=3)
+    own = term.function.parameter if term.function.is_held else 1.0
+    return term.equation, replace(term.function, parameter=own, digits=3)
 
 
 def moved(term, by):
     """A term whose inner parameter is multiplied by a number."""
-    if not term.function.family:
+    if not term.function.is_free:
         return term
     function = term.function.with_parameter(term.function.parameter * by)
     return replace(term, function=function)
@@ -351,7 +376,7 @@ def parameter_errors(refined):
     stds = model.posterior_weights().std(np.eye(len(model.regression.weights)))
     for e in sorted({t.equation for t in refined.terms}):
         own = [i for i, t in enumerate(refined.terms) if t.equation == e]
-        inner = [i for i in own if refined.terms[i].function.family]
+        inner = [i for i in own if refined.terms[i].function.is_free]
         start += len(own)
         for i, error in zip(inner, stds[start : start + len(inner)], strict=True):
             errors[i] = error / max(abs(refined.values[i]), np.finfo(float).tiny)

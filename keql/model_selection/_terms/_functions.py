@@ -85,7 +85,7 @@ def fit_functions_along(two_step, hypothesis, context, enough=0.0):
     Returns fit : Fit or None. None if products explain the states of two steps as well,
     or if nothing that was found can be solved for.
     """
-    settings = ElementarySettings.of_fields()
+    settings = ElementarySettings.along_fields()
     noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
     fine = make_evolution_problem(two_step, noise, kept=kept)
     problem = fine.on_coarse_grid()
