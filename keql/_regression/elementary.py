@@ -24,8 +24,9 @@ from keql._regression.function_screening import (
     FunctionScreening,
     better_than_products,
     can_be_screened,
+    combined,
 )
-from keql._regression.function_table import are_in_products, kind_of, moved
+from keql._regression.function_table import are_in_products, moved
 from keql.equation import PolynomialBasis
 from keql.kernels import Dictionary
 
@@ -136,7 +137,8 @@ class ElementarySearch:
 
         Those of two steps, which know derivatives well enough to tell a sine from a
         power where no polynomial leads to exact states. None if products explain them
-        as well, or if none of the sets can be solved for.
+        as well, or if none of the sets can be solved for. What noise has hidden there
+        is looked for near the best one, if it predicts with more than `enough` errors.
         """
         ranked = []
         for e in self._unknown:
@@ -146,9 +148,15 @@ class ElementarySearch:
         sets = (each for own in ranked for part in own for each in part)
         if not any(term.function.family for each in sets for term in each.terms):
             return None
-        offers = _combined(ranked)
-        best = self._best_of(self.problem, offers, iterate, None, enough)
-        return best if best is None or self.is_stopped else self._pruned(best)
+        offers = combined(ranked)
+        best = self._best_of(self.problem, offers, iterate, None)
+        if best is None or self.is_stopped:
+            return best
+        best = self._pruned(best)
+        if self.is_stopped or best.error < enough:
+            return best
+        given = best.model.problem, list(best.terms), best.values, best.iterate
+        return self._in_rounds(*given, best, 0.0, self.settings.n_rounds)
 
     @property
     def _unknown(self):
@@ -173,7 +181,7 @@ class ElementarySearch:
                 ranked.append([screening.ranked(n_tried)])
             else:
                 ranked.append(screening.with_errors_of_states(n_tried))
-        return self._best_of(self.problem, _combined(ranked), iterate, None, enough)
+        return self._best_of(self.problem, combined(ranked), iterate, None, enough)
 
     def _best_of(self, problem, offers, iterate, best, enough=0.0):
         """The best of some sets of terms, and of what was found before."""
@@ -483,25 +491,3 @@ class ElementarySearch:
 
         own = {*map(id, terms)}
         return FunctionColumns(offered, everything, own, evidence, self.settings)
-
-
-def _combined(ranked):
-    """Sets of terms of all equations, and their values.
-
-    From those of each equation, by levels of noise; of one kind the first.
-    """
-    offers = {}
-    for own in zip(*ranked, strict=True):
-        for each in _one_exchanged(own):
-            terms = [term for screened in each for term in screened.terms]
-            values = np.concatenate([screened.values for screened in each])
-            offers.setdefault(frozenset(map(kind_of, terms)), (terms, values))
-    return offers.values()
-
-
-def _one_exchanged(ranked):
-    """The first of each list, and these with another one of one list in turn."""
-    first = [own[0] for own in ranked]
-    yield first
-    for e, own in enumerate(ranked):
-        yield from ([*first[:e], other, *first[e + 1 :]] for other in own[1:])

@@ -359,3 +359,25 @@ def better_than_products(learned, offered, e, settings, noise):
         found = [own for own in every.at_noise(floor * least, n) if own.score > best]
         ranked.append(found or products)
     return ranked
+
+
+def combined(ranked):
+    """Sets of terms of all equations, and their values.
+
+    From those of each equation, by levels of noise; of one kind the first.
+    """
+    offers = {}
+    for own in zip(*ranked, strict=True):
+        for each in _one_exchanged(own):
+            terms = [term for screened in each for term in screened.terms]
+            values = np.concatenate([screened.values for screened in each])
+            offers.setdefault(frozenset(map(kind_of, terms)), (terms, values))
+    return offers.values()
+
+
+def _one_exchanged(ranked):
+    """The first of each list, and these with another one of one list in turn."""
+    first = [own[0] for own in ranked]
+    yield first
+    for e, own in enumerate(ranked):
+        yield from ([*first[:e], other, *first[e + 1 :]] for other in own[1:])

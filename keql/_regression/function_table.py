@@ -210,6 +210,8 @@ class FunctionTable:
         n_frequencies = min(settings.n_frequencies, self.n_times)
         driven = factors[:1] if self.is_system else factors
         for family, k in _time_grid(self.features[e][:, self.time], n_frequencies):
+            if family == "power" and settings.beside_states:
+                continue  # a field begins before it is observed, where t may be 0
             yield from (Elementary(powers, family, time, k) for powers in driven)
 
     def _waves(self, e, operators, settings):

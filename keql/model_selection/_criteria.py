@@ -214,14 +214,17 @@ def predicts_within_noise(fit, two_step, criteria, own_noise=0.0):
     noise, as it would be without an equation, allows; `own_noise` is that with it, if
     it counts where the other one confirms it.
     """
+    return fit.error < error_within_noise(two_step, criteria, own_noise)
+
+
+def error_within_noise(two_step, criteria, own_noise=0.0):
+    """The error of predictions below which nothing better is to be looked for."""
     scale = PredictionScale(two_step.observations)
     noise = scale.noise(two_step.observation_noise)
     own_noise = scale.noise(own_noise)
     if own_noise < criteria.exact_noise * noise:
         noise = max(noise, own_noise)
-    return fit.error < max(
-        criteria.exact_size * scale.size, criteria.exact_noise * noise
-    )
+    return max(criteria.exact_size * scale.size, criteria.exact_noise * noise)
 
 
 def meets_data(fit, two_step, criteria):

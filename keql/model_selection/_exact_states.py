@@ -419,10 +419,9 @@ class ExactSearch(Judgement):
             if i == 0 and leads_nowhere(fit, two_step, self.in_doubt):
                 anywhere = partial(self._exact_from_anywhere, row.hypothesis)
                 fit = self._varying(row) or self._functions_along() or anywhere()
-            if fit and fit.result.interrupted:
-                return fit
             if self._is_found(fit):
                 left = rows[i + 1 :] if exact else rows[i + 1 : -1]
+                left = [] if fit.result.interrupted else left
                 self.leave_out(left, "a simpler equation predicts well")
                 given = fit, rows[0], self.two_steps, self.context
                 return or_simpler(*given) if i else fit
@@ -457,9 +456,11 @@ class ExactSearch(Judgement):
             self.begin(hypothesis)
             fit = fit_functions_along(self.two_step, hypothesis, self.context)
             self.direct[hypothesis.name] = self.two_step, fit
-        _, fit = self.direct[hypothesis.name]
-        given = self.table.exact_cubic, self.two_steps, self.context
-        return or_simpler(fit, *given) if self._is_found(fit) else None
+        (_, fit), cubic = self.direct[hypothesis.name], self.table.exact_cubic
+        if not self._is_found(fit):
+            return None
+        given = self.two_steps(cubic.hypothesis), cubic.hypothesis, self.context
+        return fit if cubic.why_not else or_polynomial(fit, *given)
 
     def _exact_from_anywhere(self, hypothesis):
         """Exact states from those of two steps, or from a diffusion if that is poor.

@@ -214,7 +214,7 @@ def _search_near(fit, learned, hypothesis, context, n_tried, grows=False):
 
 
 def or_polynomial(fit, learned, hypothesis, context, n_tried=3):
-    """Exact states with varying coefficients, or of a polynomial that meets the data.
+    """Exact states of other terms, or of a polynomial that meets the data, too.
 
     Its terms are those of the highest evidence at the states of the fit, `n_tried` sets
     of which are tried, unless all of its terms miss the data there. The other arguments

@@ -18,6 +18,7 @@ from keql._regression.function_table import (
     with_digits,
 )
 from keql.equation import PolynomialBasis, terms_of, text_product
+from keql.model_selection._criteria import error_within_noise
 from keql.model_selection._fit import Fit, given_equation_noise
 from keql.model_selection._terms._fewer import TermsStep
 from keql.model_selection._terms._trajectories import (
@@ -76,11 +77,12 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
     return _fit_of_terms(found, best, search, two_step, hypothesis, context)
 
 
-def fit_functions_along(two_step, hypothesis, context, enough=0.0):
+def fit_functions_along(two_step, hypothesis, context):
     """Exact states in time and space with functions that explain those of two steps.
 
-    They are compared on a coarse grid; the arguments are those of
-    :func:`fit_elementary`.
+    They are compared on a coarse grid.
+
+    two_step, hypothesis, context : as those of :func:`fit_elementary`.
 
     Returns fit : Fit or None. None if products explain the states of two steps as well,
     or if nothing that was found can be solved for.
@@ -92,6 +94,7 @@ def fit_functions_along(two_step, hypothesis, context, enough=0.0):
     offered = FunctionTable(two_step, settings, fine.grid.axis)
     report = partial(_report_step, context, two_step)
     search = ElementarySearch(problem, offered, settings, report)
+    enough = error_within_noise(two_step, context.criteria)
     best = search.run_along(problem.interpolate_from(fine, fine.start()), enough)
     if search.is_stopped or best is None or not best.has_functions:
         return None
