@@ -62,8 +62,7 @@ class ExactSearch(Judgement):
         self.table, self.agreed, self.spreads = table, False, True
         self.direct, self.spread, self.wave, self.so_far = {}, {}, None, None
         self.tries_noise, self.is_driven, self.varies = False, False, False
-        self.found = {}  # what was found of families of joint problems
-        self.compared = []  # hypotheses, and results that were compared with theirs
+        self.found, self.compared = {}, []  # of joint problems; with other results
         self.not_tried = [
             (row.hypothesis.name, row.why_not) for row in table if row.why_not
         ]
@@ -174,9 +173,9 @@ class ExactSearch(Judgement):
                     return best
         return self._among_noisy(best, rows, wider)
 
-    def _or_driven(self, fit):
-        """Trajectories or None, or those that white noise drives if more probable."""
-        if self.tries_noise:
+    def _or_driven(self, fit, at_last=False):
+        """Trajectories, or those that white noise drives; without any, `at_last`."""
+        if self.tries_noise or not (fit or at_last):
             return fit
         row, self.tries_noise = self.table.driven, True
         given = self.two_step, self.criteria, fit is None or not self.is_enough(fit)
@@ -491,7 +490,8 @@ class ExactSearch(Judgement):
         if self.table.exact.why_not or fit.result.interrupted:
             return None
         if self.is_in_time:
-            return fit_trajectories(fit.learned, family.hypothesis, self.context)
+            given = fit.learned, family.hypothesis, self.context
+            return self._or_driven(fit_trajectories(*given), at_last=True)
         hypothesis = replace(
             family.hypothesis,
             constraint="integration",
