@@ -280,7 +280,10 @@ class ElementarySearch:
         if key in self.tried:
             return self.tried[key]
         found = self._solved(problem, terms, values, iterate, least)
-        if found is not None and are_in_products(found, self.offered.degree):
+        if found is not None and (
+            are_in_products(found, self.offered.degree)
+            or self.offered.are_flat(found.terms)
+        ):
             found = None
         self.tried[key] = found
         if found is not None:

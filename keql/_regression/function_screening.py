@@ -228,7 +228,8 @@ class FunctionScreening:
             tried.sort(key=lambda each: -each.score)
             for each in tried[: self.how.n_kept]:
                 refined = self._refined(each.terms, self.how.max_steps)
-                if not _have_twins(refined.terms):
+                flat = self.offered.are_flat(refined.terms)
+                if not (flat or _have_twins(refined.terms)):
                     self.found[frozenset(refined.terms)] = refined
 
     def _refined(self, terms, n_steps):

@@ -69,6 +69,8 @@ class ElementarySettings:
         of one to twenty, up to which they are told beside the terms.
     grid : tuple. Steps in time and points in space on which functions of fields are
         compared.
+    flat : float. Change of a function over the data, relative to its size, below which
+        it stands for 1, and is left: the states of two steps do not tell the two.
     """
 
     degree: int = 3
@@ -99,6 +101,7 @@ class ElementarySettings:
     much_noise: float = 2e-3
     near: float = 3.0
     grid: tuple = (20, 40)
+    flat: float = 0.0
 
     @classmethod
     def of_fields(cls):
@@ -114,6 +117,7 @@ class ElementarySettings:
     def along_fields(cls):
         """The same where functions are compared along known states first."""
         more = {"beside_states": True, "drags": True, "n_frequencies": 12}
+        more["flat"] = 0.02
         return replace(cls.of_fields(), **more)
 
 
@@ -157,7 +161,7 @@ class FunctionTable:
         is_ring = np.zeros(d, bool) if periods is None else np.isfinite(periods)
         self.in_space = [i for i in np.flatnonzero(~is_ring) if i != time]
         self.rings = [(i, periods[i]) for i in np.flatnonzero(is_ring)]
-        self.time = time
+        self.time, self.flat = time, settings.flat
         self.coordinates = [v for i, v in enumerate(learned.variables) if i != time]
         self.terms, kinds = [], []
         first = d + len(learned.setup.inputs.names)
@@ -277,6 +281,16 @@ class FunctionTable:
         S, function = self.features[term.equation], term.function
         columns = [S[:, self.names.index(name)] for name in function.columns]
         return np.broadcast_to(function(*columns), (len(S),))
+
+    def are_flat(self, terms):
+        """Whether a function stands for 1: it hardly changes over the data."""
+        for term in terms:
+            if term.function.is_free:
+                alone = replace(term.function, powers=(), flux=())
+                values = self.values(replace(term, function=alone))
+                if np.ptp(values) < self.flat * np.max(np.abs(values)):
+                    return True
+        return False
 
     def term(self, e, powers):
         """A product of operators in an equation, which is added if it is missing."""

@@ -285,6 +285,18 @@ def test_points_between_observations_tell_nothing_more():
     assert fit.noise == 1.0 and -80 < fit.score < 0
 
 
+def test_functions_that_stand_for_one_are_left_out():
+    learned, settings = field(0.0), ElementarySettings.along_fields()
+    offered = FunctionTable(learned, settings)
+    for k, is_flat in ((0.05, True), (1.0, False)):
+        slow = Term(0, Elementary((("u_x", 1),), "cos", "t", k), 0)
+        assert offered.are_flat([slow]) == is_flat
+    spread = Elementary((), "exp", "u", 1e-3, flux=("u_x", "u_xx"))
+    assert offered.are_flat([Term(0, spread, 0)])
+    held = Elementary((), "cos", "t", 0.05, is_held=True)
+    assert not offered.are_flat([Term(0, held, 0)])
+
+
 def test_sets_whose_parameters_have_become_the_same_are_no_sets():
     first = Term(0, Elementary((), "sin", "x", 2.0), 0)
     terms = [first, replace(first, function=first.function.with_parameter(2.0001))]

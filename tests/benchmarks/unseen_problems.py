@@ -71,11 +71,13 @@ def system(rates, names, initial, t_end, n):
     )
 
 
-def field(rate, initial, operators, t_end=2.0, n=110, m=128):
-    """u_t = rate(x, u, derivative) of period 2 pi, seen at n random points of a box.
+def field(
+    rate, initial, operators, t_end=2.0, n=110, m=128, drive=np.zeros_like, ring=False
+):
+    """u_t = rate(x, u, derivative) + drive(t) of period 2 pi, seen at n random points.
 
     `derivative(values, order)` is that on the grid in space. `operators` are u and its
-    derivatives in space.
+    derivatives in space. Points are those of a box, or of the whole `ring`.
     """
     x = 2 * np.pi * np.arange(m) / m
     k = np.fft.rfftfreq(m, 1 / m)
@@ -84,7 +86,7 @@ def field(rate, initial, operators, t_end=2.0, n=110, m=128):
         return np.fft.irfft((1j * k) ** order * np.fft.rfft(values), m)
 
     solution = solve_ivp(
-        lambda t, u: rate(x, u, derivative),
+        lambda t, u: rate(x, u, derivative) + drive(np.asarray(t)),
         (0, t_end),
         initial(x),
         "LSODA",
@@ -101,19 +103,26 @@ def field(rate, initial, operators, t_end=2.0, n=110, m=128):
             values.append(np.real(np.sum(np.exp(1j * place * k) * modes)))
         return np.array(values)
 
-    rng, inside = np.random.default_rng(5), (0.03 * t_end, 1.1)
-    X = rng.uniform((0, 1), (t_end, 5), (n, 2))
-    X_test = rng.uniform(inside, (0.97 * t_end, 4.9), (600, 2))
+    rng, start, stop = np.random.default_rng(5), 1.0, 5.0
+    if ring:
+        start, stop = 0.0, 2 * np.pi
+    margin = 0.025 * (stop - start)
+    X = rng.uniform((0, start), (t_end, stop), (n, 2))
+    inside = (0.03 * t_end, start + margin), (0.97 * t_end, stop - margin)
+    X_test = rng.uniform(*inside, (600, 2))
     orders = [name.count("x") for name in operators]
     found = [at(X_test, lambda u, o=o: derivative(u, o)) for o in orders]
+    settings = {"operators": operators, "known_part": "u_t", "variables": ("t", "x")}
+    if ring:
+        settings["periods"] = {"x": 2 * np.pi}
     return SuiteProblem(
-        {"operators": operators, "known_part": "u_t", "variables": ("t", "x")},
+        settings,
         X,
         at(X, lambda u: u),
         X_test,
         found[0],
         features=np.column_stack([X_test, *found]),
-        parts=-at(X_test, lambda u: rate(x, u, derivative)),
+        parts=-at(X_test, lambda u: rate(x, u, derivative)) - drive(X_test[:, 0]),
     )
 
 
@@ -323,6 +332,20 @@ UNSEEN = {
             lambda x: 0.5 + 0.3 * np.sin(x),
         ),
         4.0,
+    ),
+    "source on a ring 2%": lambda: field(
+        lambda x, u, d: 0.1 * d(u, 2) + 0.5 * np.sin(x),
+        waves,
+        ("u", "u_x", "u_xx"),
+        ring=True,
+    ),
+    "driven field 2%": lambda: field(
+        lambda x, u, d: 0.1 * d(u, 2) - u**3,
+        waves,
+        ("u", "u_x", "u_xx"),
+        t_end=3.0,
+        n=120,
+        drive=lambda t: 0.8 * np.cos(3 * t),
     ),
 }
 

@@ -21,6 +21,8 @@ from keql._regression.function_table import (
     FunctionTable,
     Term,
     are_in_products,
+    kind_of,
+    moved,
 )
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
@@ -82,6 +84,25 @@ def test_functions_of_a_field_are_those_of_its_state_and_waves(two_step):
     arguments = {t.function.argument for t in everything.terms if t.function.family}
     assert arguments == {"u", "u_x", "u_xx", "t"}
     assert {*ODD} <= {term.function.family for term in everything.terms}
+
+
+def test_along_a_field_there_are_functions_of_time_and_whole_waves_on_rings(two_step):
+    observations = replace(two_step.observations, periods=np.array([np.inf, 3.0]))
+    ring = replace(two_step, observations=observations)
+    offered = FunctionTable(ring, ElementarySettings.along_fields())
+    every = [term.function for term in offered.terms if term.function.family]
+    assert {f.argument for f in every} == {"u", "x", "t"}
+    waves = [f for f in every if f.argument == "x"]
+    assert all(f.is_held and not f.is_free for f in waves)
+    numbers = {round(f.parameter * 3 / (2 * np.pi), 9) for f in waves}
+    assert numbers == {1.0, 2.0, 3.0, 4.0}
+    wave = Term(0, waves[0], 0)
+    assert moved(wave, 2.0) is wave  # its wave number is known
+    other = Term(0, next(f for f in waves if f.parameter != waves[0].parameter), 1)
+    assert kind_of(wave) != kind_of(other)
+    # Powers of time may be infinite where a field begins.
+    assert "power" not in {f.family for f in every if f.argument == "t"}
+    assert "abs" in {f.family for f in every if f.argument == "u"}
 
 
 def test_fields_are_not_screened_along_one_path_in_time(two_step):
