@@ -12,7 +12,7 @@ from keql._observations.inputs import input_columns
 from keql.equation._basis import PolynomialBasis, WeightPosterior
 from keql.equation._ode import simulate
 from keql.equation._plain import equation_from_plain, equation_to_plain
-from keql.equation._readout import ReadableEquation
+from keql.equation._reading._readout import ReadableEquation
 from keql.operators import apply_operator
 
 

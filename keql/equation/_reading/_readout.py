@@ -12,7 +12,6 @@ from scipy import linalg
 from keql._numerics.arguments import as_rows, check_flag, check_positive, is_int, naming
 from keql._numerics.linalg import rms
 from keql._numerics.memory import in_chunks
-from keql.equation._formula_search import simplest_formula
 from keql.equation._formulas import PrintableEquation, import_optional
 from keql.equation._monomials import (
     PathStep,
@@ -21,6 +20,7 @@ from keql.equation._monomials import (
     terms_of,
     text_product,
 )
+from keql.equation._reading._formula_search import simplest_formula
 from keql.kernels import (
     Constant,
     Dictionary,
