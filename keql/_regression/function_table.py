@@ -424,9 +424,10 @@ def are_in_products(refined, degree, significant=2.0):
     errors = parameter_errors(refined)
     for i, error in errors.items():
         function = refined.terms[i].function
+        if not (function.flux and function.family == "power"):
+            continue
         power, whole = function.parameter, round(function.parameter)
-        is_whole = abs(power - whole) < significant * error * abs(power)
-        is_power = function.flux and function.family == "power"
-        if is_power and is_whole and 0 < whole < degree:
+        # Errors of terms that have no effect are as large as numbers can be.
+        if 0 < whole < degree and abs(1 - whole / power) / significant < error:
             return True
     return False

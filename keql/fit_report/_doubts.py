@@ -4,11 +4,17 @@ from keql._observations.data import PredictionScale
 from keql.equation import number
 from keql.fit_report._describe import at_points
 from keql.fit_report._given import pulled, pulled_to_zero
-from keql.fit_report._related import related, related_in_two_steps
+from keql.fit_report._related import (
+    known_up_to_constants,
+    related,
+    related_in_two_steps,
+    saturated,
+)
 from keql.fit_report._report import percent
 from keql.fit_report._undetermined import (
     amplifying,
     coarse,
+    drives_that_follow_states,
     exhausted,
     missed,
     not_exact,
@@ -89,6 +95,8 @@ def _of_equation(selection, given):
     doubts = undetermined(fit.learned) + waves
     doubts += uncertain(fit.learned, criteria.uncertain)
     doubts += amplifying(fit, criteria.amplified, criteria.amplification)
+    doubts += saturated(fit.learned) + known_up_to_constants(given, fit.learned)
+    doubts += drives_that_follow_states(fit, criteria.by_chance)
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])

@@ -1,4 +1,4 @@
-"""Operators that are related where states are, so that equations may be others."""
+"""Values of operators and inputs that leave it open which equation is the true one."""
 
 from collections import Counter
 from functools import reduce
@@ -31,14 +31,14 @@ def related(learned, most, conserved=0.0, named=0.05):
     """
     criteria = ReportCriteria()
 
-    def find(names, S, n_states, e):
+    def find(names, S, is_energy, e):
         linear = _linear_relation([None, *names], S, max(most, criteria.related), named)
         if linear and linear.size > most:
             errors = criteria.signal * _deviation(learned, e, linear.factors[1:])
             linear = linear if linear.size < errors else None
         if linear:
-            return [linear[:3]]
-        return [r for r in _conserved(names, S, conserved) if n_states(r[1]) > 1]
+            return [linear]
+        return [r for r in _conserved(names, S, conserved) if not is_energy(r)]
 
     return _may_be_added(_relations(learned, find))
 
@@ -59,13 +59,13 @@ def related_in_two_steps(two_step, learned, named=0.05):
     if two_step.states is None:
         return []
 
-    def find(names, S, n_states, e):
+    def find(names, S, is_energy, e):
         relation = _linear_relation([None, *names], S, criteria.loosely_related, named)
         is_zero = relation and all(
             _in_errors(model, e, relation.factors) < criteria.signal
             for model in (two_step, learned)
         )
-        return [relation[:3]] if is_zero else []
+        return [relation] if is_zero else []
 
     return _may_be_added(_relations(two_step, find, learned.equations))
 
@@ -79,15 +79,76 @@ def _may_be_added(relations):
     ]
 
 
+def saturated(learned):
+    """Equations with as many powers of an input as it has values, each in a sentence.
+
+    On k values any function is a polynomial of degree k - 1. That of two values is a
+    straight line, which is what is meant by an input of two values.
+    """
+    sentences, inputs = [], learned.setup.inputs.names
+    for terms, equation in zip(learned.setup.equations, learned.equations, strict=True):
+        own = terms_of(equation) if inputs and terms.depends_on else None
+        if own is None or own.exponents is None:
+            continue
+        kept = own.exponents[(own.coefficients @ equation.weights) != 0]
+        for i, name in enumerate(inputs, start=len(learned.variables)):
+            n_values = len(np.unique(equation.training_features[:, i]))
+            power = np.max(kept[:, i], initial=0)
+            if 1 < power >= n_values - 1:
+                sentences.append(
+                    f"the input {name} has {n_values} values, and the equation "
+                    f"{terms.name} its power {power}: on these values any function is "
+                    "a sum of such powers. Observe functions with other values of it"
+                )
+    return sentences
+
+
+def known_up_to_constants(hypothesis, learned):
+    """States of which only derivatives were observed, each in a sentence.
+
+    A constant that is added to such a state makes of a polynomial another one of the
+    degree that it had. Told are states that an equation depends on whose kernel the
+    Hypothesis leaves open.
+    """
+    sentences, setup = [], learned.setup
+    observed = learned.observations.operators
+    for state in learned.observations.states:
+        own = [L for L in observed if state in L.states]
+        if not own or any(_has_values(L, state) for L in own):
+            continue
+        names = [
+            terms.name
+            for terms in setup.equations
+            if hypothesis.of_equation(terms.name).equation_kernel is None
+            for q in terms.depends_on or ()
+            if _has_values(setup.operators[q], state)
+        ]
+        if names:
+            sentences.append(
+                f"only derivatives of {state} were observed: with any constant added "
+                f"to it another equation {' or '.join(names)} explains these as well. "
+                f"Observe a value of {state}, or give an equation_kernel"
+            )
+    return sentences
+
+
+def _has_values(operator, state):
+    """Whether an operator has the values of a state among its terms."""
+    return any(s == state and not any(orders) for s, orders, _ in operator.parts)
+
+
 def energies(learned, most):
     """Conserved energies of single states, each in a sentence: no doubts, but limits.
 
-    Every oscillator without friction has one, of which an orbit shows a single value.
+    Every oscillator without friction has one, of which an orbit shows a single value:
+    it has the square of the highest derivative. Without that a relation is an equation
+    of lower order.
+
     The arguments are those of :func:`related`, `most` the conserved one.
     """
 
-    def find(names, S, n_states, _):
-        return [r for r in _conserved(names, S, most) if n_states(r[1]) == 1]
+    def find(names, S, is_energy, _):
+        return [r for r in _conserved(names, S, most) if is_energy(r)]
 
     return [
         f"{text} where states are, a conserved energy: of terms with a multiple of "
@@ -101,9 +162,9 @@ def _relations(learned, find, equations=None):
     """What is found among the operators of each equation that has one of them.
 
     learned : LearnedModel. States, and the features that they have.
-    find : callable. Of names of operators, their values (n, q), a function that counts
-        the states in a set of names, and the position of the equation: a list of
-        (text, names, size).
+    find : callable. Of names of operators, their values (n, q), a function that says
+        whether a relation is a conserved energy, and the position of the equation: a
+        list of relations with a text, the names of their members and a size.
     equations : list of LearnedEquation, default=None. Which have to have one of the
         operators; None: those of `learned`.
 
@@ -114,13 +175,12 @@ def _relations(learned, find, equations=None):
         return []
     columns = setup.unknown_names(learned.variables)
     first = len(columns) - setup.n_operators
-    states = {
-        name: operator.states
-        for name, operator in zip(columns[first:], setup.operators, strict=False)
-    }
+    operators = dict(zip(columns[first:], setup.operators, strict=False))
 
-    def n_states(names):
-        return len({state for name in names for state in states[name]})
+    def is_energy(relation):
+        states = {s for name in relation.members for s in operators[name].states}
+        highest = max(relation.members, key=lambda name: operators[name].order)
+        return len(states) == 1 and highest in relation.squared
 
     equations = learned.equations if equations is None else equations
     for e, (part, equation) in enumerate(zip(setup.equations, equations, strict=True)):
@@ -129,9 +189,9 @@ def _relations(learned, find, equations=None):
         own = [first + q for q in part.depends_on]
         S = learned.equations[e].training_features[:, own]
         names = [columns[i] for i in own]
-        for text, members, size in find(names, S, n_states, e):
-            if members & _operators_in(equation, columns):
-                text = f"{text} to {percent(size, 1.0)}"
+        for relation in find(names, S, is_energy, e):
+            if relation.members & _operators_in(equation, columns):
+                text = f"{relation.text} to {percent(relation.size, 1.0)}"
                 sentences.setdefault(text, []).append(part.name)
     return [(text, " or ".join(names)) for text, names in sentences.items()]
 
@@ -189,6 +249,19 @@ class _LinearRelation(NamedTuple):
     factors: np.ndarray
 
 
+class _Conserved(NamedTuple):
+    """A polynomial of degree two that is zero.
+
+    A `text`, the names of its `members`, the root mean square `size` of what is not
+    zero, and the names of the members that are `squared` in it.
+    """
+
+    text: str
+    members: set
+    size: float
+    squared: set
+
+
 def _linear_relation(names, S, most, named):
     """What columns S (n, q) and a constant, named None, have in common; or None."""
     values = np.column_stack([np.ones(len(S)), S])
@@ -231,8 +304,8 @@ def _conserved(names, S, most, named=1e-4):
     Whether there are some is said by the columns without their mean: the powers of
     values that vary little are nearly equal. Each is solved for another product.
 
-    Returns found : list of (str, set, float). As of a linear relation; products of at
-        least the part `named` of the largest are in the text.
+    Returns found : list of _Conserved. Products of at least the part `named` of the
+        largest are in the text.
     """
     first, second = np.triu_indices(S.shape[1])
     spread = np.std(S, axis=0)
@@ -264,7 +337,9 @@ def _conserved(names, S, most, named=1e-4):
         is_named = np.abs(row) >= named * np.max(np.abs(row))
         members = [*(i for i in np.flatnonzero(is_named) if i != last), last]
         text = _solved_for_last(texts, row / sizes, members)
-        found.append((text, {n for i in members for n in own[i]}, float(small[-1])))
+        factors = {n for i in members for n in own[i]}
+        squared = {n for n in factors if (n, n) in [own[i] for i in members]}
+        found.append(_Conserved(text, factors, float(small[-1]), squared))
     return found
 
 

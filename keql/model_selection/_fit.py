@@ -26,7 +26,7 @@ from keql._numerics.optimisation import Damping, Result, Stop
 from keql._numerics.parallel import client_of_cluster, n_threads_of, parallel_map
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.two_step import Hypothesis, refit_two_steps
-from keql.equation import FixedUnknownPart, averaged
+from keql.equation import FixedUnknownPart, averaged, terms_of
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._terms._fewer import (
     TermCriteria,
@@ -225,12 +225,12 @@ class Fit:
 
     @property
     def term_names(self):
-        """Names of the terms; those of a system after the names of its equations."""
-        names = []
+        """Names of listed terms; those of a system after the names of its equations."""
         source = self.result.solution if self.is_exact else self.learned
-        setup, equations = self.two_step.setup, source.equations
-        for terms, equation in zip(setup.equations, equations, strict=True):
-            own = equation.terms() if terms.depends_on is not None else {}
+        setup, names = self.two_step.setup, []
+        for terms, equation in zip(setup.equations, source.equations, strict=True):
+            is_listed = terms.depends_on is not None and terms_of(equation) is not None
+            own = equation.terms() if is_listed else {}
             names += [f"{terms.name}: {n}" if setup.is_system else n for n in own]
         return names
 

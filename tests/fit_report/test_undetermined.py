@@ -1,12 +1,15 @@
 """Equations of a system that the data do not determine."""
 
 import re
+import warnings
 from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.integrate import solve_ivp
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql.fit_report._related import related, related_in_two_steps
@@ -284,3 +287,71 @@ def test_equations_without_a_list_of_terms_are_uncertain():
     assert f"uncertain by {100 * part:.2g} % of its size where states are" in text
     model.set_params(equation_kernel=Polynomial(1))
     assert uncertain(model._learn_in_two_steps(T, y, None), 0.0) == []
+
+
+def test_an_equation_of_lower_order_is_no_energy():
+    """Logistic growth as u_tt = u_t - 2 u u_t, to which multiples may be added."""
+    t = np.linspace(0, 6, 30)
+    u = 0.1 / (0.1 + 0.9 * np.exp(-t))
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",))
+    with pytest.warns(IdentifiabilityWarning, match=r"u\^2 = 1.00 u - 1.00 u_t to"):
+        model.fit(t[:, None], u)
+
+
+@pytest.mark.parametrize("friction, told", [(0.2, False), (0.0, True)])
+def test_noise_that_drives_states_does_not_follow_them(friction, told):
+    """Duffing's equation with friction, which is given or forgotten."""
+    t = np.linspace(0, 15, 50)
+    u = solve_ivp(
+        lambda t, y: [y[1], y[0] - y[0] ** 3 - 0.2 * y[1]],
+        (0, 15),
+        [1.8, 0.0],
+        t_eval=t,
+        rtol=1e-9,
+        atol=1e-9,
+    ).y[0]
+    y = u + 0.02 * np.std(u) * np.random.default_rng(0).standard_normal(50)
+    known = {"u_tt": 1.0, "u_t": friction} if friction else "u_tt"
+    model = OneStepKEqL(
+        "u", known, variables="t", equation_kernel=Polynomial(3), equation_noise=0.3
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentifiabilityWarning)
+        model.fit(t[:, None], y)
+    concerns = [each for each in model.fit_report_.concerns if "follows states" in each]
+    assert len(concerns) == told
+    assert not told or "u_t first of all" in concerns[0]
+
+
+def test_any_function_of_an_input_is_a_polynomial_on_few_values():
+    """Growth whose rate is a rational function of a dose."""
+    for doses, told in (([0.0, 0.5, 1.0, 2.0], True), ([0.0, 1.0], False)):
+        t, parts = np.linspace(0, 5, 10), []
+        for dose in doses:
+            rate = 1 - 0.8 * dose / (dose + 0.5)
+            growth = 0.3 * np.exp(rate * t)
+            parts.append(rate * growth / (rate + growth - 0.3))
+        X = pd.DataFrame({"t": np.tile(t, len(doses))})
+        X["label"] = np.repeat(np.arange(len(doses)), len(t)).astype(str)
+        X["dose"] = np.repeat(doses, len(t))
+        model = OneStepKEqL(
+            "u", "u_t", variables="t", function_column="label", inputs={"dose": "dose"}
+        )
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            model.fit(X, np.concatenate(parts))
+        texts = [str(each.message) for each in caught]
+        assert any("has 4 values, and" in text for text in texts) == told
+        assert told or not texts
+
+
+def test_a_state_of_which_slopes_alone_were_observed_is_known_up_to_a_constant():
+    """As soon as one value is, or P does not depend on it, nothing is told."""
+    t = np.linspace(0, 6, 20)
+    u = 0.1 / (0.1 + 0.9 * np.exp(-t))
+    X = pd.DataFrame({"t": t, "operator": "u_t"})
+    model = OneStepKEqL("u", "u_t", variables="t", operator_column="operator")
+    with pytest.warns(IdentifiabilityWarning, match="with any constant added to it"):
+        model.fit(X, u - u**2)
+    X.loc[20] = 0.0, "u"
+    y = np.append(u - u**2, 0.1)
+    assert not any("constant" in each for each in model.fit(X, y).fit_report_.concerns)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from keql import IdentifiabilityWarning, OneStepKEqL
+from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._regression.likelihood import left_out_log_densities
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
@@ -18,10 +18,11 @@ from keql.fit_report._undetermined import (
     rivals_of_other_orders_in_words,
     wider_rivals_in_words,
 )
-from keql.kernels import Polynomial
+from keql.kernels import RBF, Polynomial
 from keql.model_selection import _selection
 from keql.model_selection._candidates import candidates, without_equation_noise
 from keql.model_selection._criteria import Criteria, few_terms_meet
+from keql.model_selection._fit import Fit
 from keql.model_selection._selection import Selection
 from keql.model_selection._terms._fewer import TermsStep
 
@@ -408,3 +409,12 @@ def test_noise_that_motions_hide_is_no_sign_of_missing_terms(recwarn):
     model = OneStepKEqL(("a", "b"), ("a_t", "b_t"), **settings).fit(X, y)
     assert {*model.equation_["a_t"].terms()} == {"a", "a b"}
     assert not [w for w in recwarn if w.category is IdentifiabilityWarning]
+
+
+def test_free_forms_have_no_names_of_terms():
+    """Fits of two starts that agree are compared by them."""
+    t = np.linspace(0, 3, 12)[:, None]
+    model = TwoStepKEqL(("u",), "u_t", variables=("t",), equation_kernel=RBF())
+    learned = model._learn_in_two_steps(t, np.exp(-t[:, 0]), None)
+    fit = SimpleNamespace(is_exact=False, learned=learned, two_step=learned)
+    assert Fit.term_names.fget(fit) == []

@@ -165,7 +165,8 @@ def test_a_diffusivity_that_is_a_power_is_found_by_default():
 
 @pytest.mark.parametrize(
     "power, error, are_products",
-    [(1.02, 0.03, True), (1.02, 0.003, False), (3.0, 0.1, False), (-1.0, 0.1, False)],
+    [(1.02, 0.03, True), (1.02, 0.003, False), (3.0, 0.1, False), (-1.0, 0.1, False)]
+    + [(1.02, np.float64(1e308), True)],  # of a term without an effect
 )
 def test_a_diffusivity_that_may_be_a_whole_power_is_no_rival(
     power, error, are_products, monkeypatch
