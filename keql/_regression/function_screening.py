@@ -163,8 +163,8 @@ class FunctionScreening:
         best = None
         for _ in range(self.how.n_rounds):
             self._refine(self._offers(best))
-            [first] = self.ranked(1)
-            if best is not None and first.score <= best.score:
+            first = next(iter(self.ranked(1)), None)
+            if first is None or (best is not None and first.score <= best.score):
                 break
             best = first
 
@@ -179,8 +179,13 @@ class FunctionScreening:
 
         They differ in more than inner parameters.
         """
-        least = min(each.noise for each in self.found.values())
+        least = self.least_found
         return [self.at_noise(floor * least, n_best) for floor in self.how.floors]
+
+    @property
+    def least_found(self):
+        """The least noise that a set was found to leave."""
+        return min((each.noise for each in self.found.values()), default=self.least)
 
     def at_noise(self, level, n_best):
         """The best sets, at most `n_best` of them, for noise from a level on."""
@@ -353,7 +358,7 @@ def better_than_products(learned, offered, e, settings, noise):
     every.run()
     alone.run()
     how, n, ranked = every.how, settings.n_tried, []
-    least = min(each.noise for each in every.found.values())
+    least = every.least_found
     for floor in how.floors:
         products = alone.at_noise(floor * least, n)
         best = products[0].score + how.better if products else -np.inf
@@ -365,10 +370,11 @@ def better_than_products(learned, offered, e, settings, noise):
 def combined(ranked):
     """Sets of terms of all equations, and their values.
 
-    From those of each equation, by levels of noise; of one kind the first.
+    From those of each equation, by levels of noise at which all have some; of one kind
+    the first.
     """
     offers = {}
-    for own in zip(*ranked, strict=True):
+    for own in filter(all, zip(*ranked, strict=True)):
         for each in _one_exchanged(own):
             terms = [term for screened in each for term in screened.terms]
             values = np.concatenate([screened.values for screened in each])

@@ -15,6 +15,7 @@ from keql._regression.function_screening import (
     _have_twins,
     better_than_products,
     between,
+    combined,
 )
 from keql._regression.function_table import (
     ElementarySettings,
@@ -295,6 +296,15 @@ def test_functions_that_stand_for_one_are_left_out():
     assert offered.are_flat([Term(0, spread, 0)])
     held = Elementary((), "cos", "t", 0.05, is_held=True)
     assert not offered.are_flat([Term(0, held, 0)])
+
+
+def test_nothing_is_offered_where_no_set_is_left(monkeypatch):
+    """All that were found have functions that stand for 1."""
+    learned, settings = field(0.5), ElementarySettings.along_fields()
+    offered = FunctionTable(learned, settings)
+    monkeypatch.setattr(offered, "are_flat", lambda terms: True)
+    ranked = better_than_products(learned, offered, 0, settings, 0.0)
+    assert not any(ranked) and not combined([ranked])
 
 
 def test_sets_whose_parameters_have_become_the_same_are_no_sets():
