@@ -14,7 +14,6 @@ from keql.fit_report._report import percent
 from keql.fit_report._undetermined import (
     amplifying,
     coarse,
-    drives_that_follow_states,
     exhausted,
     missed,
     not_exact,
@@ -96,7 +95,6 @@ def _of_equation(selection, given):
     doubts += uncertain(fit.learned, criteria.uncertain)
     doubts += amplifying(fit, criteria.amplified, criteria.amplification)
     doubts += saturated(fit.learned) + known_up_to_constants(given, fit.learned)
-    doubts += drives_that_follow_states(fit, criteria.by_chance)
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])

@@ -3,7 +3,6 @@
 from math import exp, log
 
 import numpy as np
-from scipy.stats import f as variance_ratio
 
 from keql._numerics.linalg import rms, size_or_one
 from keql.equation import number, terms_of
@@ -142,64 +141,6 @@ def amplifying(fit, most, factor):
                 "initial values"
             )
     return sentences
-
-
-def drives_that_follow_states(fit, by_chance):
-    """Equations whose driving noise follows states, each in a sentence.
-
-    White noise does not know where states are: what it has in common with them, and
-    with their derivatives below the highest, is a term that was not tried, or not kept.
-    That it has something is tested by the ratio of variances, as if the noise between
-    two observations was one value.
-
-    fit : Fit. Told are those whose states white noise drives.
-    by_chance : float. Probability that white noise has as much in common, below which
-        it is told.
-    """
-    learned, sentences = fit.learned, []
-    if not fit.is_driven:
-        return []
-    names, lower = _lower_derivatives(learned)
-    observations = learned.observations
-    n_values = sum(len(data.values) for data in observations.functions)
-    n_free = n_values // observations.n_operators - len(names) - 1
-    if n_free < 1:
-        return []
-    for e, (terms, equation, target) in enumerate(
-        zip(learned.setup.equations, learned.equations, learned.targets, strict=True)
-    ):
-        drive = target - equation.unknown_part(equation.training_features)
-        states = np.concatenate(
-            [
-                np.column_stack([learned.states[m].evaluate(x, L) for L in lower])
-                for m, _, x in learned.setup.some_rows(e, len(drive), len(drive))
-            ]
-        )
-        states, drive = states - states.mean(axis=0), drive - drive.mean()
-        factors = np.linalg.lstsq(states, drive, rcond=None)[0]
-        rest = drive - states @ factors
-        ratio = (drive @ drive / (rest @ rest) - 1) * n_free / len(names)
-        if variance_ratio.sf(ratio, len(names), n_free) < by_chance:
-            most = np.argmax(np.abs(factors) * np.std(states, axis=0))
-            part = percent(1 - rest @ rest / (drive @ drive), 1.0)
-            sentences.append(
-                f"the noise that drives the equation {terms.name} follows states: "
-                f"these, {names[most]} first of all, explain {part} of its variance, "
-                "so that it stands for terms that were not tried. Try more operators, "
-                "or an equation_kernel of another form"
-            )
-    return sentences
-
-
-def _lower_derivatives(learned):
-    """Names and operators of the derivatives in time but the highest of each state."""
-    (variable,), states = learned.variables, learned.observations.states
-    names = []
-    for state in states:
-        own = [L.order for L in learned.setup.operators if state in L.states]
-        orders = range(max([1, *own]))
-        names += [state + ("_" + k * variable if k else "") for k in orders]
-    return names, [parse_operator(n, learned.variables, states) for n in names]
 
 
 def travelling(learned, most, least=1e-3, n_rows=300):

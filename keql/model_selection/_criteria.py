@@ -120,9 +120,6 @@ class Criteria:
         told, if the equation amplifies that noise, in units of the standard deviation
         of states, as many times: wrong ones did so 7.6 and 22 times, right ones, stiff
         ones among them, 4.4 times at most.
-    by_chance : float. Probability that white noise which drives states follows them as
-        closely, below which it is told: where a term was missing it was 1e-7 at most,
-        where states were driven 0.05 at least.
     agreement : float. Trajectories with equal terms whose errors differ by less than
         this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
@@ -172,7 +169,6 @@ class Criteria:
     uncertain: float = 0.03
     amplified: float = 0.1
     amplification: float = 6.0
-    by_chance: float = 1e-3
     agreement: float = 0.01
     inactive_misfit: float = 0.1
     less_noise: float = 0.1

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.integrate import solve_ivp
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql.fit_report._related import related, related_in_two_steps
@@ -296,31 +295,6 @@ def test_an_equation_of_lower_order_is_no_energy():
     model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",))
     with pytest.warns(IdentifiabilityWarning, match=r"u\^2 = 1.00 u - 1.00 u_t to"):
         model.fit(t[:, None], u)
-
-
-@pytest.mark.parametrize("friction, told", [(0.2, False), (0.0, True)])
-def test_noise_that_drives_states_does_not_follow_them(friction, told):
-    """Duffing's equation with friction, which is given or forgotten."""
-    t = np.linspace(0, 15, 50)
-    u = solve_ivp(
-        lambda t, y: [y[1], y[0] - y[0] ** 3 - 0.2 * y[1]],
-        (0, 15),
-        [1.8, 0.0],
-        t_eval=t,
-        rtol=1e-9,
-        atol=1e-9,
-    ).y[0]
-    y = u + 0.02 * np.std(u) * np.random.default_rng(0).standard_normal(50)
-    known = {"u_tt": 1.0, "u_t": friction} if friction else "u_tt"
-    model = OneStepKEqL(
-        "u", known, variables="t", equation_kernel=Polynomial(3), equation_noise=0.3
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IdentifiabilityWarning)
-        model.fit(t[:, None], y)
-    concerns = [each for each in model.fit_report_.concerns if "follows states" in each]
-    assert len(concerns) == told
-    assert not told or "u_t first of all" in concerns[0]
 
 
 def test_any_function_of_an_input_is_a_polynomial_on_few_values():
