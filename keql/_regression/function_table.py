@@ -70,7 +70,8 @@ class ElementarySettings:
     grid : tuple. Steps in time and points in space on which functions of fields are
         compared.
     flat : float. Change of a function over the data, relative to its size, below which
-        it stands for 1, and is left: the states of two steps do not tell the two.
+        it stands for 1, and is left: the states of two steps do not tell the two. The
+        same of its ratio to what it is a function of.
     """
 
     degree: int = 3
@@ -117,7 +118,7 @@ class ElementarySettings:
     def along_fields(cls):
         """The same where functions are compared along known states first."""
         more = {"beside_states": True, "drags": True, "n_frequencies": 12}
-        more["flat"] = 0.02
+        more["flat"] = 0.1
         return replace(cls.of_fields(), **more)
 
 
@@ -193,6 +194,7 @@ class FunctionTable:
         yield from self._diffusions(e, operators)
         yield from self._waves(e, operators, settings)
         if settings.beside_states:
+            yield from self._coordinates(operators)
             yield from self._waves_on_rings(operators, settings)
             yield from self._functions_of_time(e, operators, settings)
 
@@ -226,6 +228,13 @@ class FunctionTable:
             for k in np.arange(1, settings.n_waves + 1) * np.pi / np.ptp(x):
                 for family in ("cos", "sin"):
                     yield from (Elementary(own, family, name, k) for own in factors)
+
+    def _coordinates(self, operators):
+        """Those of space, alone and times an operator, as slow waves stand for them."""
+        for column in self.in_space:
+            for name in (None, *operators):
+                own = () if name is None else ((name, 1),)
+                yield Elementary(((self.names[column], 1), *own))
 
     def _waves_on_rings(self, operators, settings):
         """The same of coordinates that are rings, on which waves are whole."""
@@ -283,13 +292,18 @@ class FunctionTable:
         return np.broadcast_to(function(*columns), (len(S),))
 
     def are_flat(self, terms):
-        """Whether a function stands for 1: it hardly changes over the data."""
+        """Whether a function stands for 1, or for what it is a function of.
+
+        It, or its ratio to that, hardly changes over the data.
+        """
         for term in terms:
             if term.function.is_free:
                 alone = replace(term.function, powers=(), flux=())
                 values = self.values(replace(term, function=alone))
-                if np.ptp(values) < self.flat * np.max(np.abs(values)):
-                    return True
+                x = self.features[term.equation][:, self.names.index(alone.argument)]
+                for each in (values, values[x != 0] / x[x != 0]):
+                    if np.ptp(each) < self.flat * np.max(np.abs(each)):
+                        return True
         return False
 
     def term(self, e, powers):
