@@ -297,12 +297,13 @@ class FunctionTable:
         It, or its ratio to that, hardly changes over the data.
         """
         for term in terms:
-            if term.function.is_free:
+            if self.flat and term.function.is_free:
                 alone = replace(term.function, powers=(), flux=())
                 values = self.values(replace(term, function=alone))
                 x = self.features[term.equation][:, self.names.index(alone.argument)]
                 for each in (values, values[x != 0] / x[x != 0]):
-                    if np.ptp(each) < self.flat * np.max(np.abs(each)):
+                    size = np.max(np.abs(each), initial=0.0)  # none where x is zero
+                    if size and np.ptp(each) < self.flat * size:
                         return True
         return False
 
