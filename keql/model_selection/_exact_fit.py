@@ -25,10 +25,11 @@ from keql.model_selection._criteria import (
     meets_data,
     unresolved_change,
 )
-from keql.model_selection._fit import Fit, JointFamily, fit_jointly
+from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._terms._evolution import (
     TermSearch,
     TermSearchSettings,
+    exact_fit,
     polished,
     solve_exactly,
 )
@@ -213,17 +214,3 @@ def _coarse_first(search, start):
             if set(step.terms) != set(search.steps[0].terms)
         ]
     return search
-
-
-def exact_fit(learned, hypothesis, result, steps):
-    """A result as a Fit; None if there is none, or steps did not converge."""
-    if result is None or not (result.converged or result.interrupted):
-        return None
-    return Fit(
-        replace(hypothesis, constraint="integration"),
-        learned,
-        result.model.problem,
-        result,
-        learned.state_kernel,
-        terms_path=sorted(steps, key=lambda step: -len(step.terms)),
-    )

@@ -26,18 +26,17 @@ from keql.model_selection._criteria import (
     predicts_within_noise,
     sees_noise,
 )
-from keql.model_selection._exact_fit import exact_fit, fit_hypothesis, or_followed
+from keql.model_selection._exact_fit import fit_hypothesis, or_followed
 from keql.model_selection._starts._diffusion import fit_from_diffusion
 from keql.model_selection._starts._early_times import fit_from_early_times
 from keql.model_selection._terms._evolution import (
     TermSearch,
     TermSearchSettings,
+    exact_fit,
     polished,
     solve_exactly,
 )
-from keql.model_selection._terms._trajectories import (
-    fit_trajectories,
-)
+from keql.model_selection._terms._trajectories import fit_trajectories
 from keql.operators import parse_operator
 
 

@@ -22,10 +22,11 @@ from keql._numerics.optimisation import Backtracking, Result, Stop, minimise
 from keql._regression.screening import CandidateTerms
 from keql.equation import PolynomialBasis
 from keql.model_selection._criteria import are_many, meets_data, sees_noise
-from keql.model_selection._exact_fit import exact_fit, or_followed
+from keql.model_selection._exact_fit import or_followed
 from keql.model_selection._terms._evolution import (
     TermSearch,
     TermSearchSettings,
+    exact_fit,
     polished,
     solve_exactly,
 )

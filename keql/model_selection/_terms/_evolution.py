@@ -19,6 +19,7 @@ from keql._numerics.linalg import rms
 from keql._numerics.optimisation import FullSteps, Stop, keep_best, minimise
 from keql._observations.data import left_out_errors
 from keql.model_selection._criteria import sees_noise
+from keql.model_selection._fit import Fit
 from keql.model_selection._terms._fewer import TermsStep
 
 
@@ -324,3 +325,17 @@ def polished(search):
     if not result.converged:
         return replace(best, stop=result.stop) if result.interrupted else best
     return joined(best, result)
+
+
+def exact_fit(learned, hypothesis, result, steps):
+    """A result as a Fit; None if there is none, or steps did not converge."""
+    if result is None or not (result.converged or result.interrupted):
+        return None
+    return Fit(
+        replace(hypothesis, constraint="integration"),
+        learned,
+        result.model.problem,
+        result,
+        learned.state_kernel,
+        terms_path=sorted(steps, key=lambda step: -len(step.terms)),
+    )

@@ -36,7 +36,8 @@ from keql._regression.term_scores import (
 )
 from keql.equation import WeightPosterior
 from keql.model_selection._criteria import sees_noise
-from keql.model_selection._fit import Fit, given_equation_noise
+from keql.model_selection._fit import given_equation_noise
+from keql.model_selection._terms._evolution import exact_fit
 from keql.model_selection._terms._fewer import TermsStep
 
 
@@ -78,17 +79,7 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
         if is_field:
             search.refresh()
         search.resolve()
-    result = search.best
-    if result is None or not (result.converged or result.interrupted):
-        return None
-    return Fit(
-        replace(hypothesis, constraint="integration"),
-        learned,
-        result.model.problem,
-        result,
-        learned.state_kernel,
-        terms_path=sorted(search.steps, key=lambda step: -len(step.terms)),
-    )
+    return exact_fit(learned, hypothesis, search.best, search.steps)
 
 
 def _problem_of(learned, hypothesis, settings):
