@@ -172,9 +172,10 @@ class TrajectoryProblem:
                 responses.append(response)
         return responses
 
-    def regression(self, iterate, responses):
+    def regression(self, iterate, responses, center=None):
         """Weights and initial values from the observations, with the prior as it is."""
-        center = np.concatenate([e.weights for e in iterate.equations])
+        if center is None:
+            center = np.concatenate([e.weights for e in iterate.equations])
         if self.process is not None:
             rows = [own.observed for own in responses]
             return NoisyRegression(rows, center, self.prior)

@@ -340,6 +340,20 @@ def wider_rivals_in_words(rivals, most=3):
     ]
 
 
+def left_out_in_words(terms):
+    """Terms that equations were not to have, each in a sentence.
+
+    terms : list of LeftOut. With which the data are far more probable.
+    """
+    return [
+        f"the equation {left.equation} was not to have the term "
+        f"{number(left.coefficient)} {left.term}, with which data are more probable "
+        f"({_odds(left.log_odds)}): let it depend on more operators, or give it more "
+        "terms"
+        for left in terms
+    ]
+
+
 def rivals_of_other_orders_in_words(rivals, most=3):
     """Terms with other highest derivatives that predict no worse, in a list.
 

@@ -120,6 +120,9 @@ class Criteria:
         told, if the equation amplifies that noise, in units of the standard deviation
         of states, as many times: wrong ones did so 7.6 and 22 times, right ones, stiff
         ones among them, 4.4 times at most.
+    degree_left_out : int. Degree of products of states that are asked for beside given
+        terms: log odds of the best one were 11 at least where such a term was missing,
+        -1.6 at most for right equations.
     agreement : float. Trajectories with equal terms whose errors differ by less than
         this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
@@ -169,6 +172,7 @@ class Criteria:
     uncertain: float = 0.03
     amplified: float = 0.1
     amplification: float = 6.0
+    degree_left_out: int = 3
     agreement: float = 0.01
     inactive_misfit: float = 0.1
     less_noise: float = 0.1

@@ -9,6 +9,7 @@ from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.likelihood import left_out_log_densities
 from keql.equation import highest_derivatives
+from keql.model_selection._beside._left_out import terms_left_out
 from keql.model_selection._criteria import (
     Criteria,
     are_monomials,
@@ -364,6 +365,15 @@ class Selection:
             if orders(step) != own
         ]
         return [(chosen, 0.0), *others]
+
+    def left_out(self, given):
+        """Terms that equations were not to have, which make data far more probable.
+
+        given : Hypothesis. What the user says.
+
+        Returns found : list of LeftOut.
+        """
+        return terms_left_out(self.best, given, self.criteria)
 
     @property
     def misses_exact_fields(self):
