@@ -33,6 +33,7 @@ from scipy import linalg
 from keql._evolution.flow import Smoother
 from keql._numerics.linalg import solve_lower
 from keql._observations.data import expected_noise
+from keql._regression.likelihood import log_densities
 from keql.equation import WeightPosterior
 
 
@@ -237,6 +238,13 @@ class InitialValueRegression:
             left = np.maximum(1 - leverage, np.finfo(float).eps)
             errors.append(missed / left / roots)
         return errors
+
+    def left_out_log_densities(self):
+        """Log densities (n,) of the observations, each given all others."""
+        left = np.maximum(1 - np.concatenate(self._leverages), np.finfo(float).eps)
+        roots = np.concatenate(self._roots_of_precisions)
+        missed = np.concatenate(self._residuals)
+        return log_densities(missed * roots, left * roots**2)
 
     def posterior_weights(self):
         """What the observations say about the weights, whatever the initial values."""

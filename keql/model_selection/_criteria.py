@@ -121,8 +121,8 @@ class Criteria:
         of states, as many times: wrong ones did so 7.6 and 22 times, right ones, stiff
         ones among them, 4.4 times at most.
     degree_left_out : int. Degree of products of states that are asked for beside given
-        terms: log odds of the best one were 11 at least where such a term was missing,
-        -1.6 at most for right equations.
+        terms: log odds of the best one were 11 at least where friction was missing,
+        below zero for all fits of the suite.
     agreement : float. Trajectories with equal terms whose errors differ by less than
         this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,

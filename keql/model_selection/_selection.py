@@ -154,22 +154,24 @@ class Selection:
     def better_without(self):
         """By how much observations are more probable without the equation, or 0.
 
-        Each given all others, a factor in the mean, of the values of a single state
-        whose exact states in space are compared with two steps: an equation that holds
-        predicts no worse than none. It does if the log densities differ by more than
-        two standard errors. Densities of exact data tell of rounding and resolution.
+        Each given all others, a factor in the mean, of values of states that are exact
+        in time, or of a single one in space, compared with two steps: an equation that
+        holds predicts no worse than none. It does if the log densities differ by more
+        than two standard errors. Densities of exact data tell of rounding and
+        resolution, and white noise in the equations predicts little. Of right ordinary
+        differential equations they were 0.1 standard errors higher at most, of one of
+        too low an order 5.9.
         """
         fit, two_step = self.best, self.best.two_step
-        alone = len(two_step.observations.states) == two_step.observations.n_operators
-        alone = alone and two_step.observations.n_operators == 1
-        if not (alone and fit.is_exact and len(two_step.variables) > 1):
+        observations, in_time = two_step.observations, len(two_step.variables) == 1
+        compared = all(L.name in observations.states for L in observations.operators)
+        compared = compared and (in_time or len(observations.states) == 1)
+        if not (compared and fit.is_exact) or (in_time and fit.is_driven):
             return 0.0
         if self._noise_given or not sees_noise(two_step):
             return 0.0
-        level = float(np.ravel(two_step.observation_noise)[0])
-        functions = two_step.observations.functions
-        without = left_out_log_densities(two_step.state_kernel, level, functions)
-        change = without - fit.result.model.regression.left_out_log_densities()
+        own = fit.result.model.regression.left_out_log_densities()
+        change = _log_densities_without(two_step) - own
         is_clear = np.sum(change) > 2 * np.std(change) * len(change) ** 0.5
         return float(np.exp(np.mean(change))) if is_clear else 0.0
 
@@ -415,6 +417,24 @@ class Selection:
             return self
         better = exact.error < factor * self.error
         return replace(self, exact=exact) if better else self
+
+
+def _log_densities_without(two_step):
+    """Log densities (n,) of values of states, each given all others, without equations.
+
+    In the order of the observations of each function, sorted by operator.
+    """
+    observations, found = two_step.observations, []
+    kernels = getattr(two_step.state_kernel, "kernels", None)
+    for data in observations.functions:
+        for j, level in enumerate(np.ravel(two_step.observation_noise)):
+            kernel = two_step.state_kernel
+            if kernels is not None:
+                kernel = kernels[observations.operators[j].name]
+            if np.any(data.index == j):
+                given = kernel, float(level), [data.of_operator(j)]
+                found.append(left_out_log_densities(*given))
+    return np.concatenate(found)
 
 
 def _difference(equations, learned):

@@ -241,7 +241,7 @@ def test_what_is_uncertain_is_averaged_over_noise_levels():
 
 def test_leave_one_out_is_that_of_explicit_refits():
     model = regression()
-    errors = model.leave_one_out()
+    errors, logs = model.leave_one_out(), model.left_out_log_densities()
     assert [len(own) for own in errors] == [8, 6]
     target, A, _, _ = joint_gaussian(model)
     first = 0
@@ -254,6 +254,9 @@ def test_leave_one_out_is_that_of_explicit_refits():
             found = InitialValueRegression(others, model.center, model.prior)
             missed = target[first + i] - A[first + i] @ unknowns(found)
             assert errors[m][i] == pytest.approx(missed, rel=1e-9)
+            # of which evidences have no constants
+            more = model.log_evidence() - found.log_evidence()
+            assert logs[first + i] == pytest.approx(more - 0.5 * np.log(2 * np.pi))
         first += len(own.index)
 
 

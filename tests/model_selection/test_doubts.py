@@ -162,6 +162,39 @@ def test_states_that_predict_worse_with_the_equation(shift, expected):
     assert found.better_without == 0
 
 
+@pytest.mark.parametrize("is_driven", [False, True])
+def test_trajectories_that_predict_worse_with_the_equation(is_driven):
+    """Of several states, each with its own prior; not where noise drives them."""
+    rng, t = np.random.default_rng(0), np.linspace(0, 10, 40)
+    y = np.c_[np.sin(t), 3 * np.cos(1.3 * t)] + 0.05 * rng.standard_normal((40, 2))
+    names = {"operators": ("a", "b"), "known_part": ("a_t", "b_t"), "variables": "t"}
+    model = OneStepKEqL(**names, states=("a", "b"))
+    two_step = model._learn_in_two_steps(t[:, None], y, None)
+    (data,) = two_step.observations.functions
+    without = [
+        left_out_log_densities(kernel, level, [data.of_operator(j)])
+        for j, (kernel, level) in enumerate(
+            zip(
+                two_step.state_kernel.kernels.values(),
+                two_step.observation_noise,
+                strict=True,
+            )
+        )
+    ]
+    densities = np.concatenate(without) - 0.3
+    regression = SimpleNamespace(left_out_log_densities=lambda: densities)
+    fit = SimpleNamespace(
+        two_step=two_step,
+        observations=two_step.observations,
+        hypothesis=model._hypothesis,
+        is_exact=True,
+        is_driven=is_driven,
+        result=SimpleNamespace(model=SimpleNamespace(regression=regression)),
+    )
+    expected = 0 if is_driven else np.exp(0.3)
+    assert Selection(exact=fit).better_without == pytest.approx(expected)
+
+
 def test_what_is_said_of_fields_that_are_better_without():
     assert not_exact(False, 0.0) == []
     (text,) = not_exact(False, 1.3)
