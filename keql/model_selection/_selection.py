@@ -124,7 +124,7 @@ class Selection:
             if fit.has_functions:
                 allowed = criteria.functions_miss * scale.size
         if in_time and fit.hypothesis.n_terms and fit.error > allowed:
-            is_noise = sees and misses_at_random(fit, criteria)
+            is_noise = sees and fit.is_exact and misses_at_random(fit, criteria)
             is_noise = is_noise or self._looks_like_noise(scale.size)
             return 0.0 if is_noise else fit.error / allowed
         if fit.is_exact:

@@ -4,8 +4,10 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.integrate import solve_ivp
+from sklearn.exceptions import ConvergenceWarning
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._regression.likelihood import left_out_log_densities
@@ -451,3 +453,22 @@ def test_free_forms_have_no_names_of_terms():
     learned = model._learn_in_two_steps(t, np.exp(-t[:, 0]), None)
     fit = SimpleNamespace(is_exact=False, learned=learned, two_step=learned)
     assert Fit.term_names.fget(fit) == []
+
+
+def test_joint_fits_of_states_in_time_miss_what_no_equation_explains():
+    """Slopes in other units than values: both are met by no trajectory."""
+    t = np.linspace(0, 12, 20)
+    u, v = solve_ivp(
+        lambda t, y: [y[1], y[0] - y[0] ** 3 - 0.2 * y[1]],
+        (0, 12),
+        [1.8, 0.0],
+        t_eval=t,
+        rtol=1e-11,
+        atol=1e-11,
+    ).y
+    X = pd.DataFrame({"t": np.r_[t, t], "op": ["u"] * 20 + ["u_t"] * 20})
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables="t", operator_column="op")
+    model.set_params(equation_kernel=Polynomial(1), collocation_points=20)
+    with pytest.warns(ConvergenceWarning, match="the minimum is a poor one"):
+        model.fit(X, np.r_[u, 2 * v])
+    assert any("times what their noise allows" in c for c in model.fit_report_.concerns)
