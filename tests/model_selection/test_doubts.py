@@ -472,3 +472,21 @@ def test_joint_fits_of_states_in_time_miss_what_no_equation_explains():
     with pytest.warns(ConvergenceWarning, match="the minimum is a poor one"):
         model.fit(X, np.r_[u, 2 * v])
     assert any("times what their noise allows" in c for c in model.fit_report_.concerns)
+
+
+@pytest.mark.slow
+def test_an_oscillator_is_no_equation_of_first_order():
+    """Which takes waves in time, and predicts noisy values worse than smooth curves."""
+    t = np.linspace(0, 15, 50)
+    u = solve_ivp(
+        lambda t, y: [y[1], y[0] - y[0] ** 3 - 0.2 * y[1]],
+        (0, 15),
+        [1.8, 0.0],
+        t_eval=t,
+        rtol=1e-9,
+        atol=1e-9,
+    ).y[0]
+    y = u + 0.02 * np.std(u) * np.random.default_rng(0).standard_normal(50)
+    model = OneStepKEqL("u", "u_t", variables="t")
+    with pytest.warns(IdentifiabilityWarning, match="better without the equation"):
+        model.fit(t[:, None], y)
