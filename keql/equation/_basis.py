@@ -378,7 +378,8 @@ class WeightPosterior:
         if len(R) < len(A) or np.abs(np.diag(R)).min() < independent:
             raise ValueError(
                 "the terms of P are not independent in its kernel, so that none can be "
-                "taken out: use an offset above 0, or center=0, or fewer functions."
+                "taken out: use an offset above 0, or center=0, or fewer functions, or "
+                "observe states more often of which there are few values."
             )
         # The precision is D^-1 R^-1 R^-T D^-1. Orthogonalising R^-T = Q' M makes that
         # D^-1 M^T M D^-1, and its lower factor D^-1 M^T.
