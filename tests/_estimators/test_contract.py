@@ -269,7 +269,9 @@ def weighted_search(method, folds):
     return GridSearchCV(model, grid, cv=folds, error_score="raise")
 
 
-@pytest.mark.parametrize("method", [TwoStepKEqL, OneStepKEqL])
+@pytest.mark.parametrize(
+    "method", [TwoStepKEqL, pytest.param(OneStepKEqL, marks=pytest.mark.slow)]
+)
 def test_weights_in_a_search_with_and_without_routing(method):
     weights = np.where(np.arange(len(VALUES)) % 6 == 0, 1e-8, 1.0)
     wrong = VALUES + np.where(weights < 1, 5.0, 0.0)

@@ -61,7 +61,7 @@ def test_stages_have_a_line_and_steps_have_none(capsys):
     ]
     assert lines[-1] == f"found {model.equation_}" and len(lines) < 9
     kernel = RBF(1.0, "fixed")
-    given = {"collocation_points": 30, "n_restarts": 0, "observation_noise": 1e-3}
+    given = {"collocation_points": 30, "observation_noise": 1e-3, "n_terms": None}
     X, y = np.column_stack([T, T[::-1] ** 2 / 6]), U
     model = OneStepKEqL(("u", "u_x", "u_y"), "u_t", variables=("t", "x", "y"), **given)
     X = np.column_stack([X, np.cos(9 * T)])

@@ -231,7 +231,10 @@ def test_a_row_in_which_nothing_was_measured():
 
 @pytest.mark.parametrize(
     "method",
-    [pytest.param(m, marks=[pytest.mark.slow] * (m is OneStepKEqL)) for m in LEARNERS],
+    [
+        pytest.param(m, marks=[pytest.mark.slow] * (m is not TwoStepKEqL))
+        for m in LEARNERS
+    ],
 )
 def test_a_state_that_was_never_measured(method):
     """By a column of NaN, or by a further name."""
@@ -366,6 +369,7 @@ def test_a_dict_that_gives_nothing_leaves_all_open(given):
     assert str(model.fit_report_) == str(free.fit_report_)
 
 
+@pytest.mark.slow
 def test_what_is_not_given_is_chosen_whatever_is_given():
     """The kernel of y is compared if that of x is given, and the noise likewise."""
     kernel = {"x": Constant(40.0, "fixed") * RBF(0.6, "fixed")}

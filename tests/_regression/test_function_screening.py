@@ -65,6 +65,7 @@ def learned_from(rate, initial, t_end, n, error=0.0):
     )
 
 
+@pytest.mark.slow
 def test_the_terms_of_a_glider():
     learned = learned_from(glider, [5.0, 0.7], 10, 60, error=1e-5)
     settings = ElementarySettings()

@@ -393,6 +393,7 @@ def torricelli(t, u):
     return -0.4 * np.sqrt(u)
 
 
+@pytest.mark.slow
 def test_saturating_prey_are_found_to_rounding_errors(recwarn):
     """Inner parameters are found as exactly as the data allow, so nothing warns."""
 

@@ -190,6 +190,7 @@ def test_rough_fits_of_a_path_are_ended_and_the_chosen_one_is_not():
     assert model.converged_
 
 
+@pytest.mark.slow
 def test_terms_do_not_depend_on_units():
     X, y = DATA.X * [60.0, 1e3], DATA.y * 1e-6
     settings = SETTINGS | {
