@@ -177,10 +177,8 @@ class _Forced:
         steps, nodes = self._effects(m, values), self.iterate.nodes[m]
         if self.problem.process is not None:
             return replace(response, added=np.dstack([response.added, steps]))
-        flow, times = (
-            self.problem.flow(m, self.iterate.equations),
-            self.problem.times[m],
-        )
+        flow = self.problem.flow(m, self.iterate.equations)
+        times = self.problem.times[m]
         _, slopes = flow.step(times[:-1], np.diff(times), nodes[:-1])
         D = nodes.shape[1]
         effects = np.zeros((len(times), D, steps.shape[2]))
@@ -193,20 +191,15 @@ class _Forced:
 
         By Gauss's quadrature: of shape (K - 1, D, q).
         """
-        flow, times = (
-            self.problem.flow(m, self.iterate.equations),
-            self.problem.times[m],
-        )
+        flow = self.problem.flow(m, self.iterate.equations)
+        times = self.problem.times[m]
         nodes, h = self.iterate.nodes[m], np.diff(times)
         middle = (times[:-1] + times[1:]) / 2, (nodes[:-1] + nodes[1:]) / 2
         ones = np.ones(values.shape[1])
         system = flow.driven(*middle, ones, self.problem.prior.spread)
-        effects = 0.0
-        for place, share in zip(
-            *np.polynomial.legendre.leggauss(n_points), strict=True
-        ):
-            part = (1 + place) / 2
+        effects, (places, shares) = 0.0, np.polynomial.legendre.leggauss(n_points)
+        for part, share in zip((1 + places) / 2, shares / 2, strict=True):
             left = system.transition((1 - part) * h) @ system.loads
             there = (1 - part) * values[:-1] + part * values[1:]
-            effects += share / 2 * h[:, None, None] * (left @ there)
+            effects += share * h[:, None, None] * (left @ there)
         return effects
