@@ -455,17 +455,20 @@ def test_free_forms_have_no_names_of_terms():
     assert Fit.term_names.fget(fit) == []
 
 
+def duffing(t):
+    """Values (2, n) of u and u_t of u_tt = u - u^3 - 0.2 u_t at times t (n,)."""
+
+    def rate(t, y):
+        return [y[1], y[0] - y[0] ** 3 - 0.2 * y[1]]
+
+    settings = {"t_eval": t, "rtol": 1e-11, "atol": 1e-11}
+    return solve_ivp(rate, t[[0, -1]], [1.8, 0.0], **settings).y
+
+
 def test_joint_fits_of_states_in_time_miss_what_no_equation_explains():
     """Slopes in other units than values: both are met by no trajectory."""
     t = np.linspace(0, 12, 20)
-    u, v = solve_ivp(
-        lambda t, y: [y[1], y[0] - y[0] ** 3 - 0.2 * y[1]],
-        (0, 12),
-        [1.8, 0.0],
-        t_eval=t,
-        rtol=1e-11,
-        atol=1e-11,
-    ).y
+    u, v = duffing(t)
     X = pd.DataFrame({"t": np.r_[t, t], "op": ["u"] * 20 + ["u_t"] * 20})
     model = OneStepKEqL(("u", "u_t"), "u_tt", variables="t", operator_column="op")
     model.set_params(equation_kernel=Polynomial(1), collocation_points=20)
@@ -478,14 +481,7 @@ def test_joint_fits_of_states_in_time_miss_what_no_equation_explains():
 def test_an_oscillator_is_no_equation_of_first_order():
     """Which takes waves in time, and predicts noisy values worse than smooth curves."""
     t = np.linspace(0, 15, 50)
-    u = solve_ivp(
-        lambda t, y: [y[1], y[0] - y[0] ** 3 - 0.2 * y[1]],
-        (0, 15),
-        [1.8, 0.0],
-        t_eval=t,
-        rtol=1e-9,
-        atol=1e-9,
-    ).y[0]
+    u, _ = duffing(t)
     y = u + 0.02 * np.std(u) * np.random.default_rng(0).standard_normal(50)
     model = OneStepKEqL("u", "u_t", variables="t")
     with pytest.warns(IdentifiabilityWarning, match="better without the equation"):
