@@ -107,7 +107,11 @@ def _forces(problem, iterate, given, degree):
 
 
 def _explains(features, values, related=1e-3):
-    """Whether features (n, p) come as near to values (n,) as a part of their size."""
+    """Whether features (n, p) have a combination that is nearly values (n,).
+
+    related : float. How near, as a part of the size of the values: a force that is so
+        near to terms that are there would share their weights.
+    """
     rest = values
     if features.shape[1]:
         rest = values - features @ np.linalg.lstsq(features, values)[0]
