@@ -400,6 +400,18 @@ def misses_at_random(fit, criteria):
     return correlation_of_neighbours(residuals, fit.observations) < criteria.random
 
 
+def residual_dispersion(problem, solution, error, observations, criteria):
+    """The factor of all variances that residuals suggest where predictions are good.
+
+    1 if the data are met, or if the error of predictions is not small either: then
+    residuals are due to the kernel, and variances do not tell.
+    """
+    if error >= criteria.predicts_well * PredictionScale(observations).size:
+        return 1.0
+    n_residuals = sum(map(len, problem.precisions))
+    return max(1.0, 2 * problem.evaluate(solution).loss / n_residuals)
+
+
 def leave_noise(fits, size, criteria):
     """Whether what trajectories leave looks like noise that two steps do not see.
 

@@ -294,7 +294,7 @@ class ExactSearch(Judgement):
         if find_kernels is None:
             return fit_trajectories(two_step, hypothesis, self.context)
         everything = replace(hypothesis, n_terms=None)
-        family = JointFamily(two_step, everything, self.context)
+        family = JointFamily(two_step, everything, self.context.rough)
         start = () if find_kernels is compare_kernels else (impose_gradually,)
         given = (self.once(find, family) for find in start)
         kernels = self.once(find_kernels, family, *given)

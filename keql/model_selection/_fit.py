@@ -27,7 +27,7 @@ from keql._numerics.parallel import client_of_cluster, n_threads_of, parallel_ma
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.two_step import Hypothesis, refit_two_steps
 from keql.equation import FixedUnknownPart, averaged, terms_of
-from keql.model_selection._criteria import Criteria
+from keql.model_selection._criteria import Criteria, residual_dispersion
 from keql.model_selection._terms._fewer import (
     TermCriteria,
     fit_with_fewer_terms,
@@ -58,6 +58,12 @@ class Context:
     tried: object = None
     large: LargeProblems = field(default_factory=LargeProblems)
     near: object = None
+
+    @property
+    def rough(self):
+        """That of fits which only start others: to the tolerance of TermCriteria."""
+        tol = max(self.settings.tol, TermCriteria.tol)
+        return replace(self, settings=replace(self.settings, tol=tol))
 
 
 @dataclass(frozen=True)
@@ -284,18 +290,6 @@ class Fit:
     def stopped(self, stop):
         """The fit as the outcome of a search that was stopped."""
         return replace(self, result=replace(self.result, stop=stop))
-
-
-def residual_dispersion(problem, solution, error, observations, criteria):
-    """The factor of all variances that residuals suggest where predictions are good.
-
-    1 if the data are met, or if the error of predictions is not small either: then
-    residuals are due to the kernel, and variances do not tell.
-    """
-    if error >= criteria.predicts_well * PredictionScale(observations).size:
-        return 1.0
-    n_residuals = sum(map(len, problem.precisions))
-    return max(1.0, 2 * problem.evaluate(solution).loss / n_residuals)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keql._joint.assembly import joint_weights
 from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import extent_of, rms, size_or_one
 from keql._numerics.optimisation import Damping
 from keql._observations.data import left_out_errors
 from keql.kernels import RBF, Constant, Matern, SystemKernel
-from keql.model_selection._fit import residual_dispersion
+from keql.model_selection._criteria import residual_dispersion
 
 
 @dataclass(frozen=True)
@@ -186,10 +187,15 @@ def _falling_lengths(n_points, d, comparison):
 def warm_start(candidate, family):
     """The joint problem with a kernel that was compared, near its solution.
 
-    Where the data are predicted well but not met it has a dispersion above 1.
+    Where the data are predicted well but not met it has a dispersion above 1. The
+    states of the candidate, with the weights that two steps find for these, are a
+    better start than the solution of the linearised problem where that is far away.
     """
     two_step, problem, solution = family.at(candidate.kernel, candidate.values)
-    there = replace(candidate.iterate, weights=solution.weights)
+    weights = solution.weights
+    if family.unknown_part is None:
+        weights = joint_weights(two_step.equations)
+    there = replace(candidate.iterate, weights=weights)
     solution = min(solution, there, key=lambda each: problem.evaluate(each).loss)
     observations, criteria = family.observations, family.context.criteria
     error = _prediction_error(problem, solution, observations)
