@@ -183,10 +183,34 @@ class BoundaryValueRegression:
             return -value - shift, -gradient[is_free], information
 
         start = np.clip(values[is_free], *bounds[is_free].T)
+        start, found = self._with_raised_noise(objective, start, bounds[is_free])
         theta, loss = minimise_by_scoring(
-            objective, start, bounds[is_free], box, precision
+            objective, start, bounds[is_free], box, precision, found=found
         )
         return self.with_prior(self.prior.with_theta(theta)), loss
+
+    def _with_raised_noise(self, objective, theta, bounds, least=0.5):
+        """Free hyperparameters whose noise levels are no longer far too low.
+
+        With these the objective there. Of n observations with such a level sigma minus
+        the log likelihood is about ``r^2 / (2 sigma^2) + n log(sigma)``, of which a
+        step of scoring adds at most `least` to log(sigma). This goes to the minimum.
+        """
+        is_free, n = self.prior.is_free, len(self.sizes)
+        counts = np.r_[np.zeros(len(is_free) - n - 1), self.counts, 0][is_free]
+        rows, found = np.flatnonzero(counts), objective(theta)
+        while len(rows):
+            falling = np.maximum(-found[1][rows], 0.0)
+            raised = theta.copy()
+            raised[rows] += 0.5 * np.log1p(falling / counts[rows])
+            raised = np.clip(raised, *bounds.T)
+            if np.max(raised - theta) < least:
+                break
+            there = objective(raised)
+            if not there[0] < found[0]:
+                break
+            theta, found = raised, there
+        return theta, found
 
     def whitened(self):
         """Observations (N,) and the effects (N, p) of the weights on them, whitened.

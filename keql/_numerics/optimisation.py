@@ -406,7 +406,14 @@ def minimise_in_boxes(objective, start, bounds, size=1.0, n_boxes=30, options=No
 
 
 def minimise_by_scoring(
-    objective, start, bounds, size=2.0, precision=1e-6, max_iter=100, least=1e-10
+    objective,
+    start,
+    bounds,
+    size=2.0,
+    precision=1e-6,
+    max_iter=100,
+    least=1e-10,
+    found=None,
 ):
     """Minimise minus a log likelihood by damped steps with its information.
 
@@ -420,9 +427,9 @@ def minimise_by_scoring(
     promised, as in Madsen, Nielsen, Tingleff, "Methods for non-linear least squares
     problems", 2004, section 3.2. It ends when a step promises less than `precision`,
     relatively, or after `max_iter` steps; `least` is the smallest information that
-    counts, in units of the largest.
+    counts, in units of the largest. What the objective is at the start may be `found`.
     """
-    theta, (value, gradient, information) = start, objective(start)
+    theta, (value, gradient, information) = start, found or objective(start)
     damping, increase = 1e-3, 2.0
     for _ in range(max_iter):
         reach = np.clip(bounds - theta[:, None], -size, size)
