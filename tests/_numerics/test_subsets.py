@@ -237,8 +237,6 @@ def test_columns_of_diverging_trajectories_overflow_nowhere():
     assert more[1] == pytest.approx(evidence([0, 1, 3]))
     table = of_one_prior(effects, target, np.eye(5), odds).neighbours([0, 1], [2, 3, 4])
     assert table[-1, 1] == pytest.approx(evidence([0, 1, 3]))
-    pairs = evidence.more_pairs([0], np.array([1, 3]), np.array([2, 4]))
-    assert pairs == pytest.approx([evidence([0, 1, 2]), evidence([0, 3, 4])])
     Q = np.linalg.qr(effects[:, [0, 2]] / [1, 1e90])
     expected = np.linalg.solve(Q[1], Q[0].T @ target)[1] * 1e-90
     assert evidence.values([0, 2])[1] == pytest.approx(expected, rel=0.2)
