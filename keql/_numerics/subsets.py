@@ -270,7 +270,12 @@ def scales_of(sizes, effects):
 
 
 def log_likelihood_of(square, n, levels):
-    """That of squared residuals of n observations, with the noise that suits them."""
+    """That of squared residuals of n observations, with the noise that suits them.
+
+    Rounding errors may leave less than nothing of the squares, where columns depend on
+    each other: that is no better than nothing.
+    """
+    square = np.maximum(square, 0.0)
     level = np.clip(square / n, *np.square(levels))
     return -0.5 * (n * np.log(level) + square / level)
 

@@ -111,7 +111,10 @@ class ExactSearch(Judgement):
         """What a function finds of joint problems, which do not know terms yet."""
         key = find.__name__, id(family.hypothesis.equation_kernel)
         if key not in self.found:
-            self.found[key] = find(family, *given)
+            known = [own for (name, _), own in self.found.items() if name == key[0]]
+            again = known and find is compare_kernels  # with another equation
+            how = {"near": known[0], "from_there": True} if again else {}
+            self.found[key] = find(family, *given, **how)
         return self.found[key]
 
     def two_steps(self, hypothesis):
@@ -269,10 +272,9 @@ class ExactSearch(Judgement):
             other = or_stopped(fit, fit_trajectories, *given)
             if other is not None and other.result.interrupted:
                 return fit.stopped(other.result.stop)
-            if other is not None and (row in wider or fit.is_driven):
-                fit = self._or_more_probable(fit, other)
-            elif other is not None:
-                fit = other
+            is_wider = row in wider or fit.is_driven
+            if other is not None:
+                fit = self._or_more_probable(fit, other) if is_wider else other
         functions = self._elementary_rows if self.sees_noise else []
         if functions and not self._is_compared(functions[0], fit):
             other = self._elementary(fit)
@@ -492,9 +494,6 @@ class ExactSearch(Judgement):
         if self.is_in_time:
             given = fit.learned, family.hypothesis, self.context
             return self._or_driven(fit_trajectories(*given), at_last=True)
-        hypothesis = replace(
-            family.hypothesis,
-            constraint="integration",
-            name=f"exact states, {family.hypothesis.name}",
-        )
+        name = f"exact states, {family.hypothesis.name}"
+        hypothesis = replace(family.hypothesis, constraint="integration", name=name)
         return fit_hypothesis(hypothesis, family.two_step, self.context, fit.learned)

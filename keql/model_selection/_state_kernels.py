@@ -85,7 +85,7 @@ class KernelCandidate:
         return rms(self.errors)
 
 
-def compare_kernels(family, values=None, comparison=None, near=None):
+def compare_kernels(family, values=None, comparison=None, near=None, from_there=False):
     """Kernels of the states, the one to be taken first, then those of rising error.
 
     Compared are RBF kernels, which suit exact data, and rougher Matern kernels, which
@@ -97,8 +97,9 @@ def compare_kernels(family, values=None, comparison=None, near=None):
     values : list of ndarray, default=None. Values of states to start from, as in an
         iterate; None: the two-step states with the first kernel.
     near : list of KernelCandidate, default=None. Those compared with another level of
-        noise: the search goes on from the best of either kind. None: it begins with
-        long length scales, which fall.
+        noise, or another equation: the search goes on from the best of either kind.
+        None: it begins with long length scales, which fall.
+    from_there : bool, default=False. Whether with its states, too.
     comparison : KernelComparison, default=None. None: the default one.
     """
     comparison = comparison or KernelComparison()
@@ -122,13 +123,15 @@ def compare_kernels(family, values=None, comparison=None, near=None):
     n_points = max(map(len, setup.collocation_points))
     lengths, limits = _falling_lengths(n_points, len(extent), comparison)
     if near:
-        lengths = _best_place(near, is_smooth=True)
+        best = _best_of(near, is_smooth=True)
+        lengths, values = best.place[None], best.values if from_there else values
     given = limits, comparison.factors
     tried = search_lengths(smooth, lengths, *given, values)
     start = min(tried.values(), key=lambda candidate: candidate.error)
     lengths = np.round(start.place, 6)[None]  # as in the keys of those tried
     if near:
-        lengths = _best_place(near, is_smooth=False)
+        best = _best_of(near, is_smooth=False)
+        lengths, start = best.place[None], best if from_there else start
     rougher = search_lengths(rough, lengths, *given, start.values)
     candidates = [*tried.values(), *rougher.values()]
     best = most_parsimonious(candidates, family.context.criteria)
@@ -136,10 +139,10 @@ def compare_kernels(family, values=None, comparison=None, near=None):
     return [best, *sorted(others, key=lambda candidate: candidate.error)]
 
 
-def _best_place(candidates, is_smooth):
-    """The length scales (1, d) with the best predictions, of kernels of one kind."""
+def _best_of(candidates, is_smooth):
+    """The candidate with the best predictions, of kernels of one kind."""
     alike = [each for each in candidates if each.is_smooth is is_smooth]
-    return min(alike, key=lambda candidate: candidate.error).place[None]
+    return min(alike, key=lambda candidate: candidate.error)
 
 
 def with_given_kernels(kernel, family):

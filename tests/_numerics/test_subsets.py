@@ -14,6 +14,7 @@ from keql._numerics.subsets import (
     SubsetEvidence,
     TermOdds,
     linear_evidence,
+    log_likelihood_of,
     small_subsets,
 )
 
@@ -147,6 +148,14 @@ def test_sets_without_an_evidence_are_none():
     found = score.many(sets)
     assert found[1] == -np.inf
     np.testing.assert_allclose(found[[0, 2]], before[[0, 2]], rtol=1e-12)
+
+
+def test_what_rounding_errors_leave_below_zero_counts_as_zero():
+    """Sets that explain more than there is would be above all others."""
+    squares = np.array([-1e9, 0.0, 1e-9, 30.0])
+    below, zero, above, noisy = log_likelihood_of(squares, 20, (1.0, np.inf))
+    assert below == zero == pytest.approx(above, abs=1e-8)
+    assert zero > noisy == pytest.approx(-10 * np.log(1.5) - 10)
 
 
 def test_sets_that_nearly_depend_on_columns_that_all_have():
