@@ -109,16 +109,15 @@ def compare_kernels(family, values=None, comparison=None, near=None, from_there=
     setup, periods = family.two_step.setup, observations.periods
     degree = comparison.roughness + max(operator.order for operator in setup.operators)
 
-    def smooth(fractions, values):
-        kernel = prior(RBF(extent * fractions, "fixed", period=periods))
-        found = _fit_kernel(family, kernel, values, comparison)
-        return replace(found, place=fractions, is_smooth=True)
-
-    def rough(fractions, values):
-        lengths = extent * fractions
-        kernel = prior(Matern(lengths, "fixed", nu=degree, period=periods))
-        found = _fit_kernel(family, kernel, values, comparison)
-        return replace(found, place=fractions, is_smooth=False)
+    def fit(is_smooth, fractions, values):
+        given = extent * fractions, "fixed"
+        kernel = (
+            RBF(*given, period=periods)
+            if is_smooth
+            else Matern(*given, nu=degree, period=periods)
+        )
+        found = _fit_kernel(family, prior(kernel), values, comparison)
+        return replace(found, place=fractions, is_smooth=is_smooth)
 
     n_points = max(map(len, setup.collocation_points))
     lengths, limits = _falling_lengths(n_points, len(extent), comparison)
@@ -126,13 +125,13 @@ def compare_kernels(family, values=None, comparison=None, near=None, from_there=
         best = _best_of(near, is_smooth=True)
         lengths, values = best.place[None], best.values if from_there else values
     given = limits, comparison.factors
-    tried = search_lengths(smooth, lengths, *given, values)
+    tried = search_lengths(partial(fit, True), lengths, *given, values)
     start = min(tried.values(), key=lambda candidate: candidate.error)
     lengths = np.round(start.place, 6)[None]  # as in the keys of those tried
     if near:
         best = _best_of(near, is_smooth=False)
         lengths, start = best.place[None], best if from_there else start
-    rougher = search_lengths(rough, lengths, *given, start.values)
+    rougher = search_lengths(partial(fit, False), lengths, *given, start.values)
     candidates = [*tried.values(), *rougher.values()]
     best = most_parsimonious(candidates, family.context.criteria)
     others = [candidate for candidate in candidates if candidate is not best]
