@@ -105,20 +105,8 @@ def compare_kernels(family, values=None, comparison=None, near=None, from_there=
     comparison = comparison or KernelComparison()
     observations = family.observations
     points = np.concatenate([data.points for data in observations.functions])
-    extent, prior = extent_of(points), partial(_with_offset, family)
-    setup, periods = family.two_step.setup, observations.periods
-    degree = comparison.roughness + max(operator.order for operator in setup.operators)
-
-    def fit(is_smooth, fractions, values):
-        given = extent * fractions, "fixed"
-        kernel = (
-            RBF(*given, period=periods)
-            if is_smooth
-            else Matern(*given, nu=degree, period=periods)
-        )
-        found = _fit_kernel(family, prior(kernel), values, comparison)
-        return replace(found, place=fractions, is_smooth=is_smooth)
-
+    extent, setup = extent_of(points), family.two_step.setup
+    fit = partial(_fit_at, family, comparison, extent)
     n_points = max(map(len, setup.collocation_points))
     lengths, limits = _falling_lengths(n_points, len(extent), comparison)
     if near:
@@ -257,6 +245,20 @@ def most_parsimonious(candidates, criteria):
         return np.mean(excess) <= criteria.ties * standard_error
 
     return min(filter(is_as_good, candidates), key=lambda candidate: candidate.loss)
+
+
+def _fit_at(family, comparison, extent, is_smooth, fractions, values):
+    """The candidate of a kernel of one kind, its length scales parts of the extent."""
+    observations, operators = family.observations, family.two_step.setup.operators
+    periods, lengths = observations.periods, extent * fractions
+    if is_smooth:
+        kernel = RBF(lengths, "fixed", period=periods)
+    else:
+        degree = comparison.roughness + max(operator.order for operator in operators)
+        kernel = Matern(lengths, "fixed", nu=degree, period=periods)
+    kernel = _with_offset(family, kernel)
+    found = _fit_kernel(family, kernel, values, comparison)
+    return replace(found, place=fractions, is_smooth=is_smooth)
 
 
 def _fit_kernel(family, kernel, values, comparison):
