@@ -32,7 +32,11 @@ from keql.model_selection._from_diffusion import (
     or_polynomial,
     or_simpler,
 )
-from keql.model_selection._starts._annealing import compare_lengths, impose_gradually
+from keql.model_selection._starts._annealing import (
+    compare_lengths,
+    impose_gradually,
+    told_by,
+)
 from keql.model_selection._state_kernels import compare_kernels, warm_start
 from keql.model_selection._terms._functions import fit_elementary, fit_functions_along
 from keql.model_selection._terms._trajectories import (
@@ -63,9 +67,8 @@ class ExactSearch(Judgement):
         self.direct, self.spread, self.wave, self.so_far = {}, {}, None, None
         self.tries_noise, self.is_driven, self.varies = False, False, False
         self.found, self.compared = {}, []  # of joint problems; with other results
-        self.not_tried = [
-            (row.hypothesis.name, row.why_not) for row in table if row.why_not
-        ]
+        pairs = ((row.hypothesis.name, row.why_not) for row in table)
+        self.not_tried = [pair for pair in pairs if pair[1]]
 
     def run(self):
         """The best fit with exact states, or None."""
@@ -112,9 +115,7 @@ class ExactSearch(Judgement):
         key = find.__name__, id(family.hypothesis.equation_kernel)
         if key not in self.found:
             known = [own for (name, _), own in self.found.items() if name == key[0]]
-            again = known and find is compare_kernels  # with another equation
-            how = {"near": known[0], "from_there": True} if again else {}
-            self.found[key] = find(family, *given, **how)
+            self.found[key] = find(family, *given, **told_by(find, known))
         return self.found[key]
 
     def two_steps(self, hypothesis):
