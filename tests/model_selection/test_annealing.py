@@ -263,9 +263,7 @@ def test_a_kernel_that_another_equation_had_is_not_looked_for_again(monkeypatch)
     monkeypatch.setattr(_annealing, "_first_kernel", lambda *given: 1 / 0)
     monkeypatch.setattr(_annealing, "_through_levels", lambda *given: given[1])
     known = [KernelCandidate(kernel, None, np.zeros(2), 1.0)]
-    assert (
-        impose_gradually(family, **told_by(impose_gradually, known)) is kernel
-    )
+    assert impose_gradually(family, **told_by(impose_gradually, known)) is kernel
     assert told_by(compare_kernels, [known]) == {"near": known, "from_there": True}
     for find in (impose_gradually, compare_kernels, compare_lengths):
         assert told_by(find, []) == {}
