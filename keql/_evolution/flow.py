@@ -65,6 +65,13 @@ class Flow:
         The slopes have the shapes (n, D, D) and (n, D, p). The highest derivatives h
         solve M h + G(t, y) . w = f(t), with M of :meth:`mass`.
         """
+        velocity, mass, gradients, parts = self._velocity(t, y, with_slopes)
+        if not with_slopes:
+            return velocity, None, None
+        return velocity, *self.layout.linearise(mass, gradients, parts)
+
+    def _velocity(self, t, y, with_slopes):
+        """dy/dt (n, D), M (n, E, S), and of each equation its gradient and features."""
         layout = self.layout
         S, parts = layout.features(t, y.T, 0.0), []
         gradients = [equation.known_part.gradient(S) for equation in self.equations]
@@ -78,45 +85,41 @@ class Flow:
                 part = equation.basis(S[:, : self.n_unknown])
             parts.append(part)
         gradients = [gradient.T for gradient in gradients]
-        M = np.stack([layout.slopes(gradient) for gradient in gradients], axis=1)
+        mass = np.stack([layout.slopes(gradient) for gradient in gradients], axis=1)
         left = [
             part @ e.weights + e.known_part(S) - (0.0 if f is None else _at(f, t))
             for part, e, f in zip(parts, self.equations, self.forcing, strict=True)
         ]
-        highest = -solve_each(M, np.stack(left, axis=1)[..., None])[..., 0]
+        highest = -solve_each(mass, np.stack(left, axis=1)[..., None])[..., 0]
         velocity = layout.velocity(y.T, highest.T).T
-        if not with_slopes:
-            return velocity, None, None
-        on_y, on_w = layout.linearise(M, gradients, parts)
-        return velocity, on_y, on_w
+        return velocity, mass, gradients, parts
 
     def step(self, t, h, y, with_slopes=True):
         """y (n, D) after steps h (n,) from times (n,), with slopes of the ends.
 
         The slopes (n, D, D + p) are those in y and in the weights.
         """
-        n, D = y.shape
-        A, B, C = DOP853.A, DOP853.B, DOP853.C
-        width = D + sum(self.sizes) if with_slopes else 0
-        V = np.zeros((n, D, width))
-        V[:, :, :D] = np.eye(D)[:, :width]
-        # All stages in one array each, so that sums over them are single products.
-        stages = np.empty((DOP853.n_stages, n, D))
-        tangents = np.empty((DOP853.n_stages, n, D, width))
+        (n, D), stages = y.shape, np.empty((DOP853.n_stages, *y.shape))
+        on_y, loads, features = [], [], []
         for i in range(DOP853.n_stages):
-            before = A[i, :i] @ stages[:i].reshape(i, n * D)
+            before = DOP853.A[i, :i] @ stages[:i].reshape(i, n * D)
             inner = y + h[:, None] * before.reshape(n, D)
-            f, on_y, on_w = self.velocity(t + C[i] * h, inner, with_slopes)
-            stages[i] = f
+            at = t + DOP853.C[i] * h
+            stages[i], mass, gradients, parts = self._velocity(at, inner, with_slopes)
             if with_slopes:
-                change = A[i, :i] @ tangents[:i].reshape(i, n * D * width)
-                change = h[:, None, None] * change.reshape(n, D, width)
-                np.matmul(on_y, V + change, out=tangents[i])
-                tangents[i, :, :, D:] += on_w
-        end = y + h[:, None] * np.tensordot(B, stages, 1)
+                slopes = self.layout.linearise_in_y(mass, gradients)
+                on_y.append(slopes[0])
+                loads.append(slopes[1])
+                features.append(parts)
+        end = y + h[:, None] * np.tensordot(DOP853.B, stages, 1)
         if not with_slopes:
             return end, None
-        return end, V + h[:, None, None] * np.tensordot(B, tangents, 1)
+        in_y, of_stages = _slopes_of_end(h, on_y, loads)
+        in_weights = [
+            np.matmul(np.moveaxis(of_stages[..., e], 0, 2), np.stack(own, axis=1))
+            for e, own in enumerate(zip(*features, strict=True))
+        ]
+        return end, np.concatenate([in_y, *in_weights], axis=2)
 
     def respond(self, times, nodes):
         """Changes (K, D, 1 + p + D) of nodes (K, D) that make them fit together.
@@ -128,13 +131,13 @@ class Flow:
         if not (np.all(np.isfinite(ends)) and np.all(np.isfinite(slopes))):
             return None
         D, p = nodes.shape[1], sum(self.sizes)
-        A, gaps = slopes[:, :, :D], ends - nodes[1:]
-        added = np.dstack([gaps, slopes[:, :, D:]])
         response = np.zeros((len(times), D, 1 + p + D))
         response[0, :, 1 + p :] = np.eye(D)
-        for k in range(len(ends)):
-            response[k + 1] = A[k] @ response[k]
-            response[k + 1, :, : 1 + p] += added[k]
+        response[1:, :, 0] = ends - nodes[1:]
+        response[1:, :, 1 : 1 + p] = slopes[:, :, D:]
+        transitions = slopes[:, :, :D]
+        for A, before, after in zip(transitions, response, response[1:], strict=False):
+            after += A @ before
         return response
 
     def driven(self, t, y, levels, units):
@@ -151,6 +154,29 @@ class Flow:
         loads = np.zeros((*y.shape, len(levels)))
         loads[:, self.layout.position_of_highest()] = solve_each(mass, right)
         return WhiteNoise(on_y, loads, units)
+
+
+def _slopes_of_end(h, on_y, loads):
+    """Slopes of the ends of steps h (n,) in y, and in the left-hand sides of stages.
+
+    Those of a stage act through all that come after it: from the last one on, each is
+    multiplied by what changes of its velocity do to the end.
+
+    on_y, loads : list of ndarray of shape (n, D, D), (n, D, E). Slopes of the velocity
+        of each stage in its y and in its left-hand sides.
+
+    Returns in_y, of_stages : ndarray of shape (n, D, D), (stages, n, D, E).
+    """
+    n_stages, (n, D, E) = len(loads), loads[0].shape
+    through = np.empty((n_stages, n, D, D))
+    of_stages = np.empty((n_stages, n, D, E))
+    for i in reversed(range(n_stages)):
+        later = through[i + 1 :].reshape(n_stages - i - 1, n * D * D)
+        change = (DOP853.A[i + 1 : n_stages, i] @ later).reshape(n, D, D)
+        change = h[:, None, None] * (change + DOP853.B[i] * np.eye(D))
+        np.matmul(change, on_y[i], out=through[i])
+        np.matmul(change, loads[i], out=of_stages[i])
+    return np.eye(D) + np.sum(through, axis=0), of_stages
 
 
 @dataclass(frozen=True)

@@ -243,11 +243,13 @@ class RelaxedSteps:
     """Full steps, shortened where they lead back and forth.
 
     A step is halved, to the part `shortest` at least, whenever the change that the full
-    one makes has not fallen to the part `falling` of the one before. They have
-    converged when a full step changes the iterate by less than `tol`, relatively
-    (`problem.change`); `problem.interpolate` goes part of the way. They are given up as
-    full steps are, with more `patience`: short steps that converge need more of them,
-    and those around a cycle had been as short as they get for a hundred steps.
+    one makes has not fallen to the part `falling` of the one before, and doubled where
+    it has fallen by more than half of what a step of that length leaves if all is
+    linear. They have converged when a full step changes the iterate by less than `tol`,
+    relatively (`problem.change`); `problem.interpolate` goes part of the way. They are
+    given up as full steps are, with more `patience`: short steps that converge need
+    more of them, and those around a cycle had been as short as they get for a hundred
+    steps.
     """
 
     tol: float
@@ -263,8 +265,11 @@ class RelaxedSteps:
         problem, here = model.problem, model.evaluation.iterate
         iterate, _ = model.step(0.0)
         change = problem.change(here, iterate)
-        if self.changes and change > self.falling * self.changes[-1]:
+        fallen = 1 - change / self.changes[-1] if self.changes else 0.0
+        if self.changes and fallen < (1 - self.falling) * self.fraction:
             self.fraction = max(self.fraction / 2, self.shortest)
+        elif fallen > self.fraction / 2:
+            self.fraction = min(2 * self.fraction, 1.0)
         self.changes.append(change)
         if self.fraction < 1:
             iterate = problem.interpolate(here, iterate, self.fraction)

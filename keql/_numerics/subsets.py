@@ -42,7 +42,7 @@ class SubsetEvidence:
         # Coefficients are in units of their prior standard deviations.
         sizes = np.sqrt(np.diag(prior))
         self.prior = prior / sizes / sizes[:, None]
-        self.scale = _scales(sizes, effects)
+        self.scale = scales_of(sizes, effects)
         effects = effects / self.scale
         self.precision = self.prior + effects.T @ effects
         self.right = effects.T @ target
@@ -72,40 +72,8 @@ class SubsetEvidence:
             self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[added]
         )
 
-    def more_pairs(self, kept, first, second, most=None):
-        """The log evidence (m,) of a set with pairs of other columns.
-
-        If the second columns are slopes of the first ones in a parameter, their
-        coefficients are at most `most` (m,) times those of these: beyond a step of that
-        length functions are no straight lines. None: there is no bound.
-        """
-        L, z = self._solve(kept)
-        of_prior = self._factor("prior", kept)
-        pairs = np.concatenate([first, second])
-        V = solve_lower(L, self.precision[np.ix_(kept, pairs)])
-        W = solve_lower(of_prior, self.prior[np.ix_(kept, pairs)])
-        m, right = len(first), self.right[pairs] - V.T @ z
-        a, b, cross = _pair_blocks(self.precision, V, first, second)
-        p, q, shared = _pair_blocks(self.prior, W, first, second)
-        least = np.finfo(float).eps * a * b
-        volume, of_prior_pairs = np.maximum(a * b - cross**2, least), p * q - shared**2
-        x, y = right[:m], right[m:]
-        gain = (b * x**2 - 2 * cross * x * y + a * y**2) / volume
-        if most is not None:
-            most = most * self.scale[second] / self.scale[first]
-            is_far = np.abs(a * y - cross * x) > most * np.abs(b * x - cross * y)
-            ends = np.where(is_far, most, 0.0) * np.array([[1.0], [-1.0]])
-            sizes = a + 2 * ends * cross + ends**2 * b
-            at_ends = (x + ends * y) ** 2 / np.maximum(sizes, np.finfo(float).eps * a)
-            gain = np.where(is_far, np.max(at_ends, axis=0), gain)
-        gain = np.clip(gain, 0.0, self.square - z @ z)
-        volume = _half_log_volume(L, of_prior) + 0.5 * np.log(volume / of_prior_pairs)
-        return (
-            self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[first]
-        )
-
     def _fit(self, square):
-        return _log_likelihood(square, self.n, self.levels)
+        return log_likelihood_of(square, self.n, self.levels)
 
     def _solve(self, kept):
         """Factor of the posterior precision, and the target in its columns."""
@@ -135,7 +103,7 @@ class HighestEvidence:
         self.n = len(target) if n is None else n
         self.square, self._factors = target @ target, {}
         # Priors are unit matrices: coefficients are in units of their deviations.
-        self.scale = _scales(np.sqrt(precisions), effects)
+        self.scale = scales_of(np.sqrt(precisions), effects)
         scaled = [effects / scale for scale in self.scale]
         self.precision = np.array([own.T @ own for own in scaled])
         np.einsum("gii->gi", self.precision)[:] += 1.0
@@ -227,7 +195,7 @@ class HighestEvidence:
         return _costs(L[best], z[best])[0]
 
     def _fit(self, square):
-        return _log_likelihood(square, self.n, self.levels)
+        return log_likelihood_of(square, self.n, self.levels)
 
     def _of_each(self, kept):
         """The log evidence (g,) of a set for each prior, without odds."""
@@ -291,7 +259,7 @@ def small_subsets(members, sizes, most):
     return subsets
 
 
-def _scales(sizes, effects):
+def scales_of(sizes, effects):
     """By what columns are divided: their sizes (..., q), or more.
 
     Products of four columns have to be numbers: those of diverging trajectories count
@@ -301,8 +269,13 @@ def _scales(sizes, effects):
     return np.maximum(sizes, largest / largest_factor())
 
 
-def _log_likelihood(square, n, levels):
-    """That of squared residuals of n observations, with the noise that suits them."""
+def log_likelihood_of(square, n, levels):
+    """That of squared residuals of n observations, with the noise that suits them.
+
+    Rounding errors may leave less than nothing of the squares, where columns depend on
+    each other: that is no better than nothing.
+    """
+    square = np.maximum(square, 0.0)
     level = np.clip(square / n, *np.square(levels))
     return -0.5 * (n * np.log(level) + square / level)
 
@@ -387,16 +360,6 @@ def _factors_of_definite(matrices):
         column = column[is_definite]
         L[is_definite, j:, j] = column / np.sqrt(column[:, :1])
     return L, is_definite
-
-
-def _pair_blocks(matrix, V, first, second):
-    """Diagonals, and what is beside them, of the rest of pairs given those kept."""
-    V, U = V[:, : len(first)], V[:, len(first) :]
-    a = matrix[first, first] - np.sum(V**2, axis=0)
-    b = matrix[second, second] - np.sum(U**2, axis=0)
-    least = np.finfo(float).eps
-    a, b = (np.maximum(x, least * matrix[i, i]) for x, i in ((a, first), (b, second)))
-    return a, b, matrix[first, second] - np.sum(V * U, axis=0)
 
 
 class TermOdds:

@@ -12,6 +12,7 @@ Journal on Numerical Analysis 10, 1973).
 
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from keql._numerics.linalg import rms
 from keql._numerics.optimisation import make_no_progress
 from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
-from keql._regression.function_columns import FunctionColumns
+from keql._regression.function_columns import ColumnEvidence, FunctionColumns
 from keql._regression.function_screening import (
     FunctionScreening,
     better_than_products,
@@ -158,6 +159,11 @@ class ElementarySearch:
         given = best.model.problem, list(best.terms), best.values, best.iterate
         return self._in_rounds(*given, best, 0.0, self.settings.n_rounds)
 
+    @cached_property
+    def odds(self):
+        """Those of sets of terms before data are seen."""
+        return TermOdds(self.offered.kinds, self.settings.n_expected)
+
     @property
     def _unknown(self):
         """The positions of the equations with unknown parts."""
@@ -255,10 +261,9 @@ class ElementarySearch:
             slopes = [j for j in own if best.terms[j].function.is_free]
             columns += [*own, *slopes]
         target, effects = regression.whitened()
-        odds = TermOdds(self.offered.kinds, self.settings.n_expected)
 
         def odds_of(kept):
-            return odds([best.terms[j].origin for j in {columns[k] for k in kept}])
+            return self.odds([best.terms[j].origin for j in {columns[k] for k in kept}])
 
         given = effects, target, np.eye(effects.shape[1]), odds_of
         evidence = SubsetEvidence(*given, (1.0, np.inf), regression.n_free)
@@ -354,8 +359,7 @@ class ElementarySearch:
         return score + rise * (2.0 ** (1 + max(n_left, 0)) - 2) < least
 
     def _score(self, model, terms):
-        odds = TermOdds(self.offered.kinds, self.settings.n_expected)
-        return model.log_evidence() + odds([t.origin for t in terms])
+        return model.log_evidence() + self.odds([t.origin for t in terms])
 
     def _tolerance(self, problem):
         noise = self._relative(problem.prior.noise)
@@ -489,8 +493,7 @@ class ElementarySearch:
         how = regression.level_range, regression.n_free
 
         def evidence(odds):
-            prior = np.eye(effects.shape[1])
-            return SubsetEvidence(effects, target, prior, odds, *how)
+            return ColumnEvidence(effects, target, odds, *how)
 
         own = {*map(id, terms)}
         return FunctionColumns(offered, everything, own, evidence, self.settings)

@@ -7,17 +7,16 @@ compared where equations are imposed. Sets of thousands of functions cost little
 way; those found are where exact states start from.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from scipy import linalg
 from scipy.interpolate import CubicSpline
 
 from keql._numerics.linalg import rms
-from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
-from keql._regression.function_columns import FunctionColumns
+from keql._numerics.subsets import TermOdds, small_subsets
+from keql._regression.function_columns import ColumnEvidence, FunctionColumns
 from keql._regression.function_table import kind_of, moved
 
 
@@ -189,9 +188,9 @@ class FunctionScreening:
 
     def at_noise(self, level, n_best):
         """The best sets, at most `n_best` of them, for noise from a level on."""
-        n, kinds = self.how.n_scales, {}
-        fits = [self._fit(each.terms, level, n)[0] for each in self.found.values()]
-        for each in sorted(fits, key=lambda each: -each.score):
+        sets, kinds = [each.terms for each in self.found.values()], {}
+        fits = self._fits(sets, level, self.how.n_scales)
+        for each, _ in sorted(fits, key=lambda pair: -pair[0].score):
             kinds.setdefault(frozenset(map(kind_of, each.terms)), each)
         return [*kinds.values()][:n_best]
 
@@ -225,109 +224,144 @@ class FunctionScreening:
 
         Where parameters are on a grid, sets of others may come nearer by chance.
         """
-        by_size = {}
-        for terms in offers:
-            tried = self._refined(terms, self.how.first_steps)
-            by_size.setdefault(len(terms), []).append(tried)
+        by_size, best = {}, []
+        for tried in self._refined(offers, self.how.first_steps):
+            by_size.setdefault(len(tried.terms), []).append(tried)
         for tried in by_size.values():
             tried.sort(key=lambda each: -each.score)
-            for each in tried[: self.how.n_kept]:
-                refined = self._refined(each.terms, self.how.max_steps)
-                flat = self.offered.are_flat(refined.terms)
-                if not (flat or _have_twins(refined.terms)):
-                    self.found[frozenset(refined.terms)] = refined
+            best += [each.terms for each in tried[: self.how.n_kept]]
+        for refined in self._refined(best, self.how.max_steps):
+            flat = self.offered.are_flat(refined.terms)
+            if not (flat or _have_twins(refined.terms)):
+                self.found[frozenset(refined.terms)] = refined
 
-    def _refined(self, terms, n_steps):
-        """A set with the inner parameters that explain the equation best."""
-        best, last = None, np.inf
+    def _refined(self, sets, n_steps):
+        """Sets with the inner parameters that explain the equation best."""
+        best, last = [None] * len(sets), [np.inf] * len(sets)
+        moving, limit = dict(enumerate(sets)), self.settings.largest_change
         for _ in range(n_steps):
-            fit, moves = self._fit(terms, self.least)
-            if best is None or fit.score > best.score:
-                best = fit
-            change = np.max(np.abs(moves), initial=0.0)
-            if not change < 4 * last or change < self.how.tol:
-                break
-            limit, last = self.settings.largest_change, change
-            factors = np.exp(np.clip(moves, -limit, limit))
-            terms = [moved(t, by) for t, by in zip(terms, factors, strict=True)]
+            places, fits = [*moving], self._fits(moving.values(), self.least)
+            for i, (fit, moves) in zip(places, fits, strict=True):
+                if best[i] is None or fit.score > best[i].score:
+                    best[i] = fit
+                change = np.max(np.abs(moves), initial=0.0)
+                terms = moving.pop(i)
+                if change < 4 * last[i] and not change < self.how.tol:
+                    by = np.exp(np.clip(moves, -limit, limit))
+                    pairs = zip(terms, by.tolist(), strict=True)
+                    moving[i], last[i] = [moved(*pair) for pair in pairs], change
         return best
 
-    def _fit(self, terms, least, n_scales=1):
-        """Values of terms for noise above a level, and how parameters change.
+    def _fits(self, sets, least, n_scales=1):
+        """Values of terms for noise above a level, and how their parameters change.
+
+        Returns fits : list of (Screened, ndarray of shape (k,)). With the evidence for
+            the noise that suits the terms, and changes of the parameters' logarithms.
+        """
+        sets, alike = [tuple(terms) for terms in sets], {}
+        self._find_effects([term for terms in sets for term in terms])
+        for i, terms in enumerate(sets):
+            n_inner = sum(term.function.is_free for term in terms)
+            alike.setdefault((len(terms), n_inner), []).append(i)
+        fits = [None] * len(sets)
+        for (size, _), places in alike.items():
+            own = [self._effects_of(sets[i]) for i in places]
+            found = self._solved(np.array(own), least * self.unit, n_scales)
+            for i, values, square, volume in zip(places, *found, strict=True):
+                terms = sets[i]
+                noise = max(square / self.n_free, 1.0)
+                score = -0.5 * (self.n_free * np.log(noise) + square / noise)
+                score += self.odds([t.origin for t in terms]) - volume
+                inner = [k for k, t in enumerate(terms) if t.function.is_free]
+                moves = np.zeros(size)
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    moves[inner] = np.nan_to_num(values[size:] / values[inner])
+                given = terms, values[:size], score, least * noise**0.5
+                fits[i] = Screened(*given), moves
+        return fits
+
+    def _effects_of(self, terms):
+        """The effects (k, n) of terms, then of the slopes of those that have some."""
+        known = [self._known[t.function] for t in terms]
+        return [own for own, *_ in known] + [
+            slope for _, *own in known for slope in own
+        ]
+
+    def _solved(self, effects, level, n_scales):
+        """Regressions of what is to be explained on sets of effects (m, k, n).
 
         The prior scale of the values is found in `n_scales` steps, from one: terms that
         cancel each other have large ones.
 
-        Returns fit : Screened. With the evidence for the noise that suits the terms.
-        Returns moves : ndarray of shape (k,). Of the logarithms of the parameters.
+        Returns values, squares, volumes : ndarray of shape (m, k), (m,), (m,). The
+            least sums of squares in units of the level of noise, that of the prior
+            included, and half the log ratio of posterior and prior precisions.
         """
-        inner = [i for i, t in enumerate(terms) if t.function.is_free]
-        effects = [self._effect(t) for t in terms]
-        effects += [self._effect(terms[i], slope=True) for i in inner]
-        level, scale = least * self.unit, 1.0
-        right = np.concatenate([self.target / level, np.zeros(len(effects))])
+        m, k, _ = effects.shape
+        effects, scale = np.swapaxes(effects, 1, 2) / level, np.ones(m)
+        right = np.concatenate([self.target / level, np.zeros(k)])
         for _ in range(n_scales):
-            prior = np.eye(len(effects)) / scale
-            rows = np.vstack([np.column_stack(effects) / level, prior])
-            Q, R = linalg.qr(rows, mode="economic", check_finite=False)
-            found = linalg.solve_triangular(R, Q.T @ right)
-            used, scale = scale, max(1.0, rms(found))
-        square = np.sum((right - rows @ found) ** 2)
-        noise = max(square / self.n_free, 1.0)
-        score = -0.5 * (self.n_free * np.log(noise) + square / noise)
-        score += self.odds([t.origin for t in terms])
-        score -= np.sum(np.log(np.abs(np.diag(R) * used)))
-        values, moves = found[: len(terms)], np.zeros(len(terms))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            moves[inner] = np.nan_to_num(found[len(terms) :] / values[inner])
-        return Screened(tuple(terms), values, score, least * noise**0.5), moves
+            prior = np.eye(k) / scale[:, None, None]
+            rows = np.concatenate([effects, prior], axis=1)
+            Q, R = np.linalg.qr(rows)
+            values = np.linalg.solve(R, (right @ Q)[:, :, None])
+            used, sizes = scale, [rms(own) for own in values]
+            scale = np.maximum(sizes, 1.0)
+        squares = np.sum((right - (rows @ values)[:, :, 0]) ** 2, axis=1)
+        diagonals = np.abs(np.diagonal(R, axis1=1, axis2=2)) * used[:, None]
+        return values[:, :, 0], squares, np.sum(np.log(diagonals), axis=1)
 
     def _columns(self, terms):
         """Columns of some terms, and of all others of the table."""
         present = {t.function for t in terms}
         everything = [*terms, *(t for t in self.grid if t.function not in present)]
-        effects = [self._effect(t) for t in everything]
-        effects += [
-            self._effect(t, slope=True) for t in everything if t.function.is_free
-        ]
-        effects = np.column_stack(effects)
+        self._find_effects(everything)
+        effects = np.column_stack(self._effects_of(everything))
         level = self.least * self.unit
 
         def evidence(odds):
-            prior, levels = np.eye(effects.shape[1]), (1.0, np.inf)
             given = effects / level, self.target / level
-            return SubsetEvidence(*given, prior, odds, levels, self.n_free)
+            return ColumnEvidence(*given, odds, (1.0, np.inf), self.n_free)
 
         own = {*map(id, terms)}
         return FunctionColumns(self.offered, everything, own, evidence, self.settings)
 
-    def _effect(self, term, slope=False):
-        """The integral of a term, or of its slope, in units of its prior scale."""
-        key = term.function, slope
-        if key not in self._known:
-            function = term.function.in_log_parameter() if slope else term.function
-            with np.errstate(all="ignore"):  # where a function is not defined
-                values = self.offered.values(replace(term, function=function))
-                values = values * self.offered.scale(term)
-            known = np.all(np.isfinite(values))
-            values = values if known else np.zeros_like(values)
-            self._known[key] = self._compared(values)
-        return self._known[key]
+    def _find_effects(self, terms):
+        """Find the integrals of terms and of their slopes that are not known yet.
+
+        In units of their prior scale; where a function is not defined they are zero.
+        """
+        new = [t.function for t in terms if t.function not in self._known]
+        new = [*dict.fromkeys(new)]
+        if not new:
+            return
+        inner = [i for i, function in enumerate(new) if function.is_free]
+        slopes = [new[i].in_log_parameter() for i in inner]
+        with np.errstate(all="ignore"):
+            values = self.offered.values_of([*new, *slopes], self.e)
+            sizes = [self.offered.scale_of(own, self.e) for own in values[: len(new)]]
+            values *= np.array([*sizes, *(sizes[i] for i in inner)])[:, None]
+        values[~np.all(np.isfinite(values), axis=1)] = 0.0
+        effects = self._compared(values)
+        self._known |= {f: [own] for f, own in zip(new, effects, strict=False)}
+        for i, own in zip(inner, effects[len(new) :], strict=True):
+            self._known[new[i]].append(own)
 
     def _compared(self, values):
-        """Of values at collocation points what is compared: in space these themselves.
+        """Of values (..., n) at collocation points what is compared.
 
-        In time their integrals at the observed times, without their mean over each
-        function, as it is not known where they start.
+        In space these themselves. In time their integrals at the observed times,
+        without their mean over each function, as it is not known where they start.
         """
         if self.is_in_space:
             return values
-        parts = np.split(values, self.ends)
+        parts = np.split(values, self.ends, axis=-1)
         return np.concatenate(
             [
-                matrix @ own[first]
+                own[..., first] @ matrix.T
                 for (matrix, first), own in zip(self._integrals, parts, strict=True)
-            ]
+            ],
+            axis=-1,
         )
 
     @cached_property

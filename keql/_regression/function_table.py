@@ -18,7 +18,7 @@ from keql._numerics.elementary import (
     state_grid,
 )
 from keql._numerics.linalg import rms
-from keql.kernels import Dictionary
+from keql.kernels import Dictionary, ElementaryTable
 
 
 @dataclass(frozen=True)
@@ -286,15 +286,23 @@ class FunctionTable:
         """Prior standard deviation of the coefficient of a term."""
         # An inner parameter may run away, until the function exceeds all numbers.
         with np.errstate(over="ignore", invalid="ignore"):
-            size = rms(self.values(term))
+            return self.scale_of(self.values(term), term.equation)
+
+    def scale_of(self, values, e):
+        """The same of a term in an equation with these values (n,)."""
+        size = rms(values)
         usable = np.isfinite(size) and size > 0
-        return self.sizes[term.equation] / size if usable else 1.0
+        return self.sizes[e] / size if usable else 1.0
 
     def values(self, term):
         """Values (n,) of a term at the features that its equation was learned from."""
         S, function = self.features[term.equation], term.function
         columns = [S[:, self.names.index(name)] for name in function.columns]
         return np.broadcast_to(function(*columns), (len(S),))
+
+    def values_of(self, functions, e):
+        """Values (m, n) of many functions at the features of an equation."""
+        return ElementaryTable(functions, list(self.names))(self.features[e])
 
     def are_flat(self, terms):
         """Whether a function stands for 1, or for what it is a function of.
@@ -377,8 +385,18 @@ def _time_grid(t, n):
 
 def kind_of(term):
     """What terms have in common that differ in their inner parameters."""
-    own = term.function.parameter if term.function.is_held else 1.0
-    return term.equation, replace(term.function, parameter=own, digits=3)
+    f = term.function
+    own = f.parameter if f.is_held else 1.0
+    return (
+        term.equation,
+        f.family,
+        f.argument,
+        own,
+        f.powers,
+        f.flux,
+        f.slope,
+        f.is_held,
+    )
 
 
 def moved(term, by):

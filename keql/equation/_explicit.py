@@ -168,22 +168,29 @@ class Layout:
     def linearise(self, slopes, gradients, features):
         """Slopes of dy/dt in y (n, D, D), and in the weights of all equations.
 
-        slopes : ndarray of shape (n, E, S). Of equations in the highest derivatives.
-        gradients : list of ndarray of shape (n, d + Q'). Of each in its features.
-        features : list of ndarray of shape (n, p_e). Its slopes in its weights.
+        slopes, gradients : as those of :meth:`linearise_in_y`.
+        features : list of ndarray of shape (n, p_e). Slopes of each in its weights.
 
         Returns on_y, on_weights : ndarray of shape (n, D, D), (n, D, sum of p_e).
         """
+        on_y, loads = self.linearise_in_y(slopes, gradients)
+        pairs = zip(np.moveaxis(loads, 2, 0), features, strict=True)
+        on_weights = [load[:, :, None] * part[:, None, :] for load, part in pairs]
+        return on_y, np.concatenate(on_weights, axis=2)
+
+    def linearise_in_y(self, slopes, gradients):
+        """Slopes of dy/dt in y (n, D, D), and in the left-hand sides (n, D, E).
+
+        slopes : ndarray of shape (n, E, S). Of equations in the highest derivatives.
+        gradients : list of ndarray of shape (n, d + Q'). Of each in its features.
+        """
         (n, E), D = slopes.shape[:2], len(self.known)
-        right = np.zeros((n, E, D + sum(part.shape[1] for part in features)))
-        start = D
-        for e, (gradient, part) in enumerate(zip(gradients, features, strict=True)):
+        right = np.zeros((n, E, D + E))
+        for e, gradient in enumerate(gradients):
             for column, place, factor in self.given:
                 right[:, e, place] += gradient[:, column] * factor
-            end = start + part.shape[1]
-            right[:, e, start:end] = part
-            start = end
-        found = np.zeros((n, D, right.shape[2]))
+            right[:, e, D + e] = 1.0
+        found = np.zeros((n, D, D + E))
         for place, chain in self.chain():
             found[:, place, chain] = 1.0
         found[:, self.position_of_highest()] = -solve_each(slopes, right)

@@ -215,7 +215,7 @@ class Dictionary(FeatureKernel):
         return kernel
 
     def _table(self, d):
-        """An _ElementaryTable of the functions; None if some are other ones."""
+        """An ElementaryTable of the functions; None if some are other ones."""
         return self._compiled_for(d)[0]
 
     def _compiled_for(self, d):
@@ -229,7 +229,7 @@ class Dictionary(FeatureKernel):
             resolved, table = self._resolved(d), None
             functions = [function for function, _ in resolved]
             if all(isinstance(f, Elementary) for f in functions):
-                table = _ElementaryTable(functions, list(self.columns))
+                table = ElementaryTable(functions, list(self.columns))
             used = sorted({column for _, columns in resolved for column in columns})
             compiled = table, used
             self._compiled = key, compiled
@@ -272,7 +272,7 @@ class Dictionary(FeatureKernel):
         return Dictionary(self.functions, scale, self.columns)
 
 
-class _ElementaryTable:
+class ElementaryTable:
     """Many elementary functions of the same columns, evaluated together.
 
     functions : sequence of Elementary. They are m.

@@ -32,7 +32,11 @@ from keql.model_selection._from_diffusion import (
     or_polynomial,
     or_simpler,
 )
-from keql.model_selection._starts._annealing import compare_lengths, impose_gradually
+from keql.model_selection._starts._annealing import (
+    compare_lengths,
+    impose_gradually,
+    told_by,
+)
 from keql.model_selection._state_kernels import compare_kernels, warm_start
 from keql.model_selection._terms._functions import fit_elementary, fit_functions_along
 from keql.model_selection._terms._trajectories import (
@@ -63,9 +67,8 @@ class ExactSearch(Judgement):
         self.direct, self.spread, self.wave, self.so_far = {}, {}, None, None
         self.tries_noise, self.is_driven, self.varies = False, False, False
         self.found, self.compared = {}, []  # of joint problems; with other results
-        self.not_tried = [
-            (row.hypothesis.name, row.why_not) for row in table if row.why_not
-        ]
+        pairs = ((row.hypothesis.name, row.why_not) for row in table)
+        self.not_tried = [pair for pair in pairs if pair[1]]
 
     def run(self):
         """The best fit with exact states, or None."""
@@ -111,7 +114,8 @@ class ExactSearch(Judgement):
         """What a function finds of joint problems, which do not know terms yet."""
         key = find.__name__, id(family.hypothesis.equation_kernel)
         if key not in self.found:
-            self.found[key] = find(family, *given)
+            known = [own for (name, _), own in self.found.items() if name == key[0]]
+            self.found[key] = find(family, *given, **told_by(find, known))
         return self.found[key]
 
     def two_steps(self, hypothesis):
@@ -269,10 +273,9 @@ class ExactSearch(Judgement):
             other = or_stopped(fit, fit_trajectories, *given)
             if other is not None and other.result.interrupted:
                 return fit.stopped(other.result.stop)
-            if other is not None and (row in wider or fit.is_driven):
-                fit = self._or_more_probable(fit, other)
-            elif other is not None:
-                fit = other
+            is_wider = row in wider or fit.is_driven
+            if other is not None:
+                fit = self._or_more_probable(fit, other) if is_wider else other
         functions = self._elementary_rows if self.sees_noise else []
         if functions and not self._is_compared(functions[0], fit):
             other = self._elementary(fit)
@@ -492,9 +495,6 @@ class ExactSearch(Judgement):
         if self.is_in_time:
             given = fit.learned, family.hypothesis, self.context
             return self._or_driven(fit_trajectories(*given), at_last=True)
-        hypothesis = replace(
-            family.hypothesis,
-            constraint="integration",
-            name=f"exact states, {family.hypothesis.name}",
-        )
+        name = f"exact states, {family.hypothesis.name}"
+        hypothesis = replace(family.hypothesis, constraint="integration", name=name)
         return fit_hypothesis(hypothesis, family.two_step, self.context, fit.learned)

@@ -86,7 +86,7 @@ class KernelCandidate:
         return rms(self.errors)
 
 
-def compare_kernels(family, values=None, comparison=None, near=None):
+def compare_kernels(family, values=None, comparison=None, near=None, from_there=False):
     """Kernels of the states, the one to be taken first, then those of rising error.
 
     Compared are RBF kernels, which suit exact data, and rougher Matern kernels, which
@@ -98,49 +98,39 @@ def compare_kernels(family, values=None, comparison=None, near=None):
     values : list of ndarray, default=None. Values of states to start from, as in an
         iterate; None: the two-step states with the first kernel.
     near : list of KernelCandidate, default=None. Those compared with another level of
-        noise: the search goes on from the best of either kind. None: it begins with
-        long length scales, which fall.
+        noise, or another equation: the search goes on from the best of either kind.
+        None: it begins with long length scales, which fall.
+    from_there : bool, default=False. Whether with its states, too.
     comparison : KernelComparison, default=None. None: the default one.
     """
     comparison = comparison or KernelComparison()
     observations = family.observations
     points = np.concatenate([data.points for data in observations.functions])
-    extent, prior = extent_of(points), partial(_with_offset, family)
-    setup, periods = family.two_step.setup, observations.periods
-    degree = comparison.roughness + max(operator.order for operator in setup.operators)
-
-    def smooth(fractions, values):
-        kernel = prior(RBF(extent * fractions, "fixed", period=periods))
-        found = _fit_kernel(family, kernel, values, comparison)
-        return replace(found, place=fractions, is_smooth=True)
-
-    def rough(fractions, values):
-        lengths = extent * fractions
-        kernel = prior(Matern(lengths, "fixed", nu=degree, period=periods))
-        found = _fit_kernel(family, kernel, values, comparison)
-        return replace(found, place=fractions, is_smooth=False)
-
+    extent, setup = extent_of(points), family.two_step.setup
+    fit = partial(_fit_at, family, comparison, extent)
     n_points = max(map(len, setup.collocation_points))
     lengths, limits = _falling_lengths(n_points, len(extent), comparison)
     if near:
-        lengths = _best_place(near, is_smooth=True)
+        best = _best_of(near, is_smooth=True)
+        lengths, values = best.place[None], best.values if from_there else values
     given = limits, comparison.factors
-    tried = search_lengths(smooth, lengths, *given, values)
+    tried = search_lengths(partial(fit, True), lengths, *given, values)
     start = min(tried.values(), key=lambda candidate: candidate.error)
     lengths = np.round(start.place, 6)[None]  # as in the keys of those tried
     if near:
-        lengths = _best_place(near, is_smooth=False)
-    rougher = search_lengths(rough, lengths, *given, start.values)
+        best = _best_of(near, is_smooth=False)
+        lengths, start = best.place[None], best if from_there else start
+    rougher = search_lengths(partial(fit, False), lengths, *given, start.values)
     candidates = [*tried.values(), *rougher.values()]
     best = most_parsimonious(candidates, family.context.criteria)
     others = [candidate for candidate in candidates if candidate is not best]
     return [best, *sorted(others, key=lambda candidate: candidate.error)]
 
 
-def _best_place(candidates, is_smooth):
-    """The length scales (1, d) with the best predictions, of kernels of one kind."""
+def _best_of(candidates, is_smooth):
+    """The candidate with the best predictions, of kernels of one kind."""
     alike = [each for each in candidates if each.is_smooth is is_smooth]
-    return min(alike, key=lambda candidate: candidate.error).place[None]
+    return min(alike, key=lambda candidate: candidate.error)
 
 
 def with_given_kernels(kernel, family):
@@ -261,6 +251,20 @@ def most_parsimonious(candidates, criteria):
         return np.mean(excess) <= criteria.ties * standard_error
 
     return min(filter(is_as_good, candidates), key=lambda candidate: candidate.loss)
+
+
+def _fit_at(family, comparison, extent, is_smooth, fractions, values):
+    """The candidate of a kernel of one kind, its length scales parts of the extent."""
+    observations, operators = family.observations, family.two_step.setup.operators
+    periods, lengths = observations.periods, extent * fractions
+    if is_smooth:
+        kernel = RBF(lengths, "fixed", period=periods)
+    else:
+        degree = comparison.roughness + max(operator.order for operator in operators)
+        kernel = Matern(lengths, "fixed", nu=degree, period=periods)
+    kernel = _with_offset(family, kernel)
+    found = _fit_kernel(family, kernel, values, comparison)
+    return replace(found, place=fractions, is_smooth=is_smooth)
 
 
 def _fit_kernel(family, kernel, values, comparison):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from keql._numerics.elementary import FAMILIES, ODD, Elementary, odd_factors
-from keql._numerics.subsets import SubsetEvidence, TermOdds
 
 X, SPEED = np.array([0.3, 1.1, 2.4]), np.array([1.0, -2.0, 0.5])
 
@@ -103,47 +102,3 @@ def test_they_pickle():
     copy = pickle.loads(pickle.dumps(function))
     assert copy == function
     np.testing.assert_array_equal(copy(X, SPEED), function(X, SPEED))
-
-
-def test_evidence_of_pairs_is_that_of_the_set():
-    rng = np.random.default_rng(0)
-    effects, target = rng.standard_normal((30, 9)), rng.standard_normal(30)
-    odds = TermOdds(np.array([0, 0, 0, 1, 1, 1, -1, -1, -1]))
-    evidence = SubsetEvidence(effects, target, np.eye(9), odds, (0.1, np.inf))
-    pairs = evidence.more_pairs([0, 2], np.array([3, 4, 5]), np.array([6, 7, 8]))
-    whole = [evidence([0, 2, i, i + 3]) for i in (3, 4, 5)]
-    np.testing.assert_allclose(pairs, whole, rtol=1e-10)
-
-
-def test_evidence_of_pairs_whose_second_coefficients_are_bounded():
-    """By scanning all multiples of the first ones that there may be."""
-    rng = np.random.default_rng(1)
-    effects, target = rng.standard_normal((30, 7)), rng.standard_normal(30)
-    effects[:, 4:] *= [3.0, 0.5, 1.0]
-    evidence = SubsetEvidence(effects, target, np.eye(7), TermOdds(np.full(7, -1)))
-    kept, most = [0], 0.3
-
-    def loss(columns, precisions):
-        rows = np.vstack([columns, np.diag(np.sqrt(precisions))])
-        right = np.concatenate([target, np.zeros(columns.shape[1])])
-        return 0.5 * np.linalg.lstsq(rows, right)[1][0]
-
-    def lowest(i, j, multiples):
-        lines = (
-            np.c_[effects[:, kept], effects[:, i] + s * effects[:, j]]
-            for s in multiples
-        )
-        return min(
-            loss(own, [1, 1 + s**2]) for own, s in zip(lines, multiples, strict=True)
-        )
-
-    first, second = np.array([1, 2, 3]), np.array([4, 5, 6])
-    free = evidence.more_pairs(kept, first, second)
-    bounded = evidence.more_pairs(kept, first, second, most)
-    multiples = np.linspace(-most, most, 61)
-    expected = [
-        lowest(i, j, multiples) - loss(effects[:, [*kept, i, j]], np.ones(3))
-        for i, j in zip(first, second, strict=True)
-    ]
-    np.testing.assert_allclose(free - bounded, expected, atol=1e-3)
-    assert np.max(expected) > 0.1

@@ -512,19 +512,49 @@ class Circling:
 
 
 @pytest.mark.parametrize(
-    "falling, stop, n_iter",
+    "falling, stop, n_iter, shortest",
     [
-        (1.0, Stop.NO_PROGRESS, 8),
-        (0.98, Stop.NO_PROGRESS, 8),  # to 0.92 in four steps
-        (0.95, Stop.CONVERGED, 91),  # slowly
+        (1.0, Stop.NO_PROGRESS, 8, 1 / 16),
+        (0.98, Stop.NO_PROGRESS, 8, 1 / 8),  # to 0.92 in four steps
+        (0.95, Stop.CONVERGED, 91, 1 / 4),  # slowly
     ],
 )
-def test_steps_that_go_round_are_given_up(falling, stop, n_iter):
+def test_steps_that_go_round_are_given_up(falling, stop, n_iter, shortest):
     problem = Circling(1.0 * falling ** np.arange(200))
     control = RelaxedSteps(1e-2, patience=4)
     result = optimisation.minimise(problem, 0.0, control, max_iter=150)
     assert (result.stop, result.n_iter) == (stop, n_iter)
-    assert min(problem.fractions) == 1 / 16
+    assert min(problem.fractions) == shortest
+
+
+class Newton:
+    """Newton's steps for atan(x) = 0, which lead back and forth further and further."""
+
+    def evaluate(self, x):
+        return SimpleNamespace(iterate=x, loss=0.5 * np.arctan(x) ** 2)
+
+    def linearise(self, evaluation):
+        x = evaluation.iterate
+        end = x - np.arctan(x) * (1 + x**2)
+        return SimpleNamespace(
+            problem=self, evaluation=evaluation, step=lambda damping: (end, 0.0)
+        )
+
+    @staticmethod
+    def change(before, after):
+        return abs(after - before)
+
+    @staticmethod
+    def interpolate(start, end, fraction):
+        return (1 - fraction) * start + fraction * end
+
+
+def test_steps_that_were_shortened_become_full_ones_where_they_converge():
+    """Half steps would take forty."""
+    control = RelaxedSteps(1e-12)
+    result = optimisation.minimise(Newton(), 1.5, control, max_iter=150)
+    assert result.converged and abs(result.solution) < 1e-12
+    assert control.fraction == 1.0 and result.n_iter < 20
 
 
 def test_steps_that_find_their_way_late_are_not_given_up():

@@ -281,7 +281,7 @@ def test_points_between_observations_tell_nothing_more():
     screening = FunctionScreening(learned, offered, 0, settings)
     assert screening.n_free == 80 < len(screening.target)
     term = next(t for t in offered.terms if t.function.name == "u_xx")
-    fit, _ = screening._fit([term], 1.0)
+    [(fit, _)] = screening._fits([[term]], 1.0)
     size = np.sqrt(
         np.mean((screening.target / screening.unit) ** 2) * len(screening.target)
     )

@@ -17,7 +17,10 @@ from keql.model_selection._starts import _annealing
 from keql.model_selection._starts._annealing import (
     AnnealingSettings,
     anneal,
+    compare_lengths,
+    impose_gradually,
     likely_kernel,
+    told_by,
 )
 from keql.model_selection._state_kernels import (
     KernelCandidate,
@@ -252,3 +255,16 @@ def test_longer_scales_are_tried_where_shorter_ones_are_no_better(hunters, monke
         best = _annealing.compare_lengths(family_of(hunters), first)[0]
         assert np.log2(tried) == pytest.approx(expected)
         assert best.error == pytest.approx(1.0)
+
+
+def test_a_kernel_that_another_equation_had_is_not_looked_for_again(monkeypatch):
+    """Nor are kernels that were compared: the search goes on from these."""
+    kernel, family = object(), object()
+    monkeypatch.setattr(_annealing, "_first_kernel", lambda *given: 1 / 0)
+    monkeypatch.setattr(_annealing, "_through_levels", lambda *given: given[1])
+    known = [KernelCandidate(kernel, None, np.zeros(2), 1.0)]
+    assert impose_gradually(family, **told_by(impose_gradually, known)) is kernel
+    assert told_by(compare_kernels, [known]) == {"near": known, "from_there": True}
+    for find in (impose_gradually, compare_kernels, compare_lengths):
+        assert told_by(find, []) == {}
+    assert told_by(compare_lengths, [known]) == {}

@@ -61,15 +61,15 @@ def test_kernels_near_those_that_were_compared(monkeypatch):
 
     def fit(family, kernel, values, comparison):
         fits.append(kernel)
+        started.append(values)
         best = extent * (right if hasattr(kernel, "nu") else 2 * right)
         error = 1e-3 + np.sum(np.log(kernel.length_scale / best) ** 2)
-        return KernelCandidate(
-            kernel, SimpleNamespace(values=None), np.array([error]), 1.0
-        )
+        iterate = SimpleNamespace(values=len(fits))
+        return KernelCandidate(kernel, iterate, np.array([error]), 1.0)
 
     monkeypatch.setattr(_state_kernels, "_with_offset", lambda family, kernel: kernel)
     monkeypatch.setattr(_state_kernels, "_fit_kernel", fit)
-    right = np.array([0.4, 0.2])
+    right, started = np.array([0.4, 0.2]), []
     before = compare_kernels(family)
     n_first = len(fits)
     right = np.array([0.4, 0.2 * 2**0.5])
@@ -84,6 +84,12 @@ def test_kernels_near_those_that_were_compared(monkeypatch):
         np.testing.assert_allclose(own.place, (1 + is_smooth) * right, rtol=1e-5)
         np.testing.assert_allclose(own.place, other.place, rtol=1e-5)
     assert n_near < len(fits) - n_first - n_near
+    start = len(started)
+    compare_kernels(family, near=before, from_there=True)
+    rough = next(i for i in range(start, len(fits)) if hasattr(fits[i], "nu"))
+    for first, is_smooth in ((start, True), (rough, False)):
+        own = [k for k in before if k.is_smooth is is_smooth]
+        assert started[first] == min(own, key=lambda k: k.error).values
 
 
 def test_of_equal_predictions_the_lowest_loss():

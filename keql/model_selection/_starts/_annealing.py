@@ -21,6 +21,7 @@ from keql._regression.likelihood import maximise_likelihood
 from keql.kernels import RBF, Constant, SystemKernel, as_kernel, map_states
 from keql.model_selection._state_kernels import (
     KernelCandidate,
+    compare_kernels,
     with_given_kernels,
 )
 
@@ -63,15 +64,28 @@ def anneal(family, settings=None):
     return compare_lengths(family, impose_gradually(family, settings), settings)
 
 
-def impose_gradually(family, settings=None):
+def impose_gradually(family, settings=None, kernel=None):
     """The candidate of one kernel, its equations imposed more and more strictly.
 
     The kernel is that of the two steps, which knows that fields are rougher in some
-    places than in others; or an RBF kernel where there is time alone.
+    places than in others; or an RBF kernel where there is time alone. It may be given,
+    as it does not depend on the equation.
     """
     settings = settings or AnnealingSettings()
-    kernel = with_given_kernels(_first_kernel(family, settings), family)
+    if kernel is None:
+        kernel = with_given_kernels(_first_kernel(family, settings), family)
     return _through_levels(family, kernel, settings)
+
+
+def told_by(find, known):
+    """What a search is told of what it found with other equations, as its arguments.
+
+    find : callable. Of a JointFamily and these.
+    known : list. What it returned.
+    """
+    if known and find is compare_kernels:
+        return {"near": known[0], "from_there": True}
+    return {"kernel": known[0].kernel} if known and find is impose_gradually else {}
 
 
 def compare_lengths(family, first, settings=None):
