@@ -16,6 +16,7 @@ import numpy as np
 from scipy import linalg
 from scipy.integrate import DOP853
 
+from keql._numerics.linalg import largest_factor
 from keql.equation import Layout, solve_each, with_slopes
 
 
@@ -442,12 +443,11 @@ class Smoother:
     def is_tame(self, units, most):
         """Whether changes (D,) of initial values grow to `most` times as much at most.
 
-        In their units; and whether all else is finite.
+        In their units; and whether squares of all else are finite.
         """
         growth = np.abs(self.innovations[:, -len(units) :]) * units
-        finite = np.all(np.isfinite(self.innovations)) and np.all(
-            np.isfinite(self.deviations)
-        )
+        all_else = self.innovations, self.deviations
+        finite = all(np.all(np.abs(own) < largest_factor()) for own in all_else)
         return bool(finite and np.all(growth < most * units[self.own.entries][:, None]))
 
     @property

@@ -36,7 +36,7 @@ from keql._evolution.trajectory import (
     rounding_of,
     values_at,
 )
-from keql._numerics.linalg import rms, size_or_one
+from keql._numerics.linalg import largest_factor, rms, size_or_one
 from keql._observations.data import noise_range
 
 
@@ -183,14 +183,15 @@ class TrajectoryProblem:
         return InitialValueRegression(rows, center, self.prior)
 
     def _respond(self, m, iterate, nodes):
-        """As :meth:`Flow.respond` has it; None also if slopes grow too much."""
+        """As :meth:`Flow.respond` has it; None also if it grows too much."""
         response = self.flow(m, iterate.equations).respond(self.times[m], nodes)
         if response is None:
             return None
         # In units of the states and the time: spreads have those of the nodes.
         spread, on_initial = self.prior.spread, response[:, :, -nodes.shape[1] :]
         growth = np.max(np.abs(on_initial) * spread / spread[:, None])
-        return response if growth < self.limits.largest_growth else None
+        is_finite = np.max(np.abs(response)) < largest_factor()
+        return response if is_finite and growth < self.limits.largest_growth else None
 
     def _rows(self, m, nodes, response):
         """The observations of a function, as a regression sees them."""

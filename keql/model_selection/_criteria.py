@@ -123,6 +123,9 @@ class Criteria:
     degree_left_out : int. Degree of products of states that are asked for beside given
         terms: log odds of the best one were 11 at least where friction was missing,
         below zero for all fits of the suite.
+    explained : float. Distance of such a product from what terms that are there add up
+        to, in units of its size, below which it is not asked for. That of terms was
+        4e-15 at most in fits of the suite with two terms, that of others 4e-2 at least.
     agreement : float. Trajectories with equal terms whose errors differ by less than
         this part are the same minimum.
     inactive_misfit : float. Mean square of the residuals, in units of the noise levels,
@@ -173,6 +176,7 @@ class Criteria:
     amplified: float = 0.1
     amplification: float = 6.0
     degree_left_out: int = 3
+    explained: float = 1e-3
     agreement: float = 0.01
     inactive_misfit: float = 0.1
     less_noise: float = 0.1

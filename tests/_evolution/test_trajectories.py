@@ -414,6 +414,21 @@ def test_variance_beyond_the_nodes_is_propagated():
     assert_allclose(state.evaluate(t, value), values(np.zeros(p + 1)), rtol=1e-7)
 
 
+@pytest.mark.parametrize("is_driven", [False, True])
+def test_steps_that_explode_are_no_linearisation(solved, is_driven):
+    """However fast states grow in a step, squares of where it leads are finite."""
+    problem, result = solved
+    problem = problem.driven(np.ones(2)) if is_driven else problem
+    for factor in np.geomspace(60.0, 80.0, 20):
+        equations = [copy(equation) for equation in result.solution.equations]
+        for equation in equations:
+            equation.weights = factor * equation.weights
+        iterate = replace(result.solution, equations=tuple(equations))
+        model = problem.linearise(problem.evaluate(iterate))
+        assert model is None or np.all(np.isfinite(model.regression.weights))
+        assert model is None or np.isfinite(model.log_evidence())
+
+
 def test_above_the_order_and_after_an_explosion_is_the_other_state(solved, hunters):
     (state,) = solved[1].model.posterior_states()
     point, operator = np.array([[3.0]]), parse_operator("x_tt", VARIABLES, ("x", "y"))

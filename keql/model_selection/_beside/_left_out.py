@@ -56,7 +56,7 @@ def terms_left_out(fit, given, criteria):
     if not fit.is_exact or len(fit.two_step.variables) > 1:
         return []
     problem, iterate = _with_open_levels(fit), fit.result.solution
-    forces = _forces(problem, iterate, given, criteria.degree_left_out)
+    forces = _forces(problem, iterate, given, criteria)
     responses = problem.responses(iterate) if forces else None
     if responses is None:
         return []
@@ -81,10 +81,10 @@ def _with_open_levels(fit):
     return replace(problem, prior=replace(problem.prior, drive=ones, first_drive=first))
 
 
-def _forces(problem, iterate, given, degree):
+def _forces(problem, iterate, given, criteria):
     """Products that equations with unknown parts do not have, a list of _Force.
 
-    Products of up to `degree` factors where an equation's kernel or number of terms is
+    Products of up to `degree_left_out` factors where an equation's kernel or number of terms is
     given, and else what it was not to depend on.
     """
     learned, forces = problem.learned, []
@@ -96,26 +96,26 @@ def _forces(problem, iterate, given, degree):
         own = given.of_equation(terms.name)
         is_open = own.equation_kernel is None and own.n_terms in ("auto", None)
         offered = {setup.operators[q].name for q in terms.depends_on}
+        degree = 1 if is_open else criteria.degree_left_out
         features = _features(problem, iterate, e)
-        for factors, values in _products(names, nodes, 1 if is_open else degree):
+        for factors, values in _products(names, nodes, degree):
             is_new = not (is_open and set(factors) <= offered)
-            if is_new and not _explains(features, values):
+            if is_new and not _explains(features, values, criteria.explained):
                 size = units[e] / size_or_one(values)
                 term = text_product(Counter(factors).items())
                 forces.append(_Force(terms.name, term, size * values, size))
     return forces
 
 
-def _explains(features, values, related=1e-3):
+def _explains(features, values, explained):
     """Whether features (n, p) have a combination that is nearly values (n,).
 
-    related : float. How near, as a part of the size of the values: a force that is so
-        near to terms that are there would share their weights.
+    A force that is so near to terms that are there would share their weights.
     """
     rest = values
     if features.shape[1]:
         rest = values - features @ np.linalg.lstsq(features, values)[0]
-    return np.linalg.norm(rest) < related * np.linalg.norm(values)
+    return np.linalg.norm(rest) < explained * np.linalg.norm(values)
 
 
 def _features(problem, iterate, e):
