@@ -17,6 +17,7 @@ from keql.model_selection._beside._left_out import (
     _Forced,
     _forces,
 )
+from keql.model_selection._criteria import Criteria
 
 T = np.linspace(0, 15, 50)
 
@@ -100,7 +101,8 @@ def in_two_steps():
 def test_only_what_was_left_out_is_asked_for():
     problem = make_trajectory_problem(in_two_steps(), np.array([0.01]))
     given = problem, problem.start()
-    assert _forces(*given, Hypothesis(), 3) == []
-    found = _forces(*given, Hypothesis(equation_kernel=Polynomial(1)), 2)
+    assert _forces(*given, Hypothesis(), Criteria()) == []
+    squares = Criteria(degree_left_out=2)
+    found = _forces(*given, Hypothesis(equation_kernel=Polynomial(1)), squares)
     assert [force.term for force in found] == ["u^2", "u u_t", "u_t^2"]
-    assert len(_forces(*given, Hypothesis(n_terms=2), 3)) == 7
+    assert len(_forces(*given, Hypothesis(n_terms=2), Criteria())) == 7

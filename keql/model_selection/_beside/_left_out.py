@@ -84,8 +84,8 @@ def _with_open_levels(fit):
 def _forces(problem, iterate, given, criteria):
     """Products that equations with unknown parts do not have, a list of _Force.
 
-    Products of up to `degree_left_out` factors where an equation's kernel or number of terms is
-    given, and else what it was not to depend on.
+    Products of up to `degree_left_out` factors where an equation's kernel or number of
+    terms is given, and else what it was not to depend on.
     """
     learned, forces = problem.learned, []
     setup, names = learned.setup, problem.flow(0).layout.names
