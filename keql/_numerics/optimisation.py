@@ -411,14 +411,7 @@ def minimise_in_boxes(objective, start, bounds, size=1.0, n_boxes=30, options=No
 
 
 def minimise_by_scoring(
-    objective,
-    start,
-    bounds,
-    size=2.0,
-    precision=1e-6,
-    max_iter=100,
-    least=1e-10,
-    found=None,
+    objective, start, bounds, size=2.0, precision=1e-6, max_iter=100, found=None
 ):
     """Minimise minus a log likelihood by damped steps with its information.
 
@@ -431,14 +424,14 @@ def minimise_by_scoring(
     and is taken if the value falls; the damping follows the ratio of that to what was
     promised, as in Madsen, Nielsen, Tingleff, "Methods for non-linear least squares
     problems", 2004, section 3.2. It ends when a step promises less than `precision`,
-    relatively, or after `max_iter` steps; `least` is the smallest information that
-    counts, in units of the largest. What the objective is at the start may be `found`.
+    relatively, or after `max_iter` steps. What the objective is at the start may be
+    `found`.
     """
     theta, (value, gradient, information) = start, found or objective(start)
     damping, increase = 1e-3, 2.0
     for _ in range(max_iter):
         reach = np.clip(bounds - theta[:, None], -size, size)
-        step = _scored_step(gradient, information, reach, damping, least)
+        step = _scored_step(gradient, information, reach, damping)
         promised = -gradient @ step - 0.5 * step @ information @ step
         if not promised > precision * max(1.0, abs(value)):
             break
@@ -454,11 +447,12 @@ def minimise_by_scoring(
     return theta, value
 
 
-def _scored_step(gradient, information, reach, damping, least):
+def _scored_step(gradient, information, reach, damping, least=1e-10):
     """The damped step (n,) that lowers the model most between the ends `reach` (n, 2).
 
     With scales that give the information a diagonal of ones, its Cholesky factor L and
-    z the scaled step, the model is half of |L.T z + L^-1 gradient|^2.
+    z the scaled step, the model is half of |L.T z + L^-1 gradient|^2. `least` is the
+    smallest information that counts, in units of the largest.
     """
     own = np.diag(information)
     scales = np.sqrt(np.maximum(own, least * np.max(own)) + np.finfo(float).tiny)
