@@ -5,6 +5,7 @@ from keql.equation import number
 from keql.fit_report._describe import at_points
 from keql.fit_report._given import pulled, pulled_to_zero
 from keql.fit_report._related import (
+    followed_too_rarely,
     known_up_to_constants,
     related,
     related_in_two_steps,
@@ -96,6 +97,7 @@ def _of_equation(selection, given):
     doubts += uncertain(fit.learned, criteria.uncertain)
     doubts += amplifying(fit, criteria.amplified, criteria.amplification)
     doubts += saturated(fit.learned) + known_up_to_constants(given, fit.learned)
+    doubts += followed_too_rarely(given, fit.learned)
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
