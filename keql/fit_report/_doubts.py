@@ -18,6 +18,7 @@ from keql.fit_report._undetermined import (
     exhausted,
     left_out_in_words,
     missed,
+    missed_smoothly,
     not_exact,
     rivals_in_words,
     rivals_of_other_orders_in_words,
@@ -108,6 +109,7 @@ def _of_equation(selection, given):
     size = PredictionScale(fit.observations).size
     error = selection.error / size if fit.is_exact else 0.0
     doubts += missed(selection.misses, error) + coarse(selection.error_between)
+    doubts += missed_smoothly(selection.misses_smoothly)
     if selection.disagreement:
         other, part = selection.alternative, percent(selection.disagreement, 1)
         doubts.append(
