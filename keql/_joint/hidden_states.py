@@ -114,8 +114,7 @@ def with_hidden_state(learned, problem, start):
     several are, or there are several functions.
     """
     observations = learned.observations
-    seen = {state for L in observations.operators for state in L.states}
-    hidden = [state for state in observations.states if state not in seen]
+    hidden = observations.hidden_states
     if len(hidden) != 1 or len(problem.blocks) > 1:
         return None
     guess = guess_hidden_state(learned, hidden[0])

@@ -74,6 +74,32 @@ class Observations:
         named = [j for j, L in enumerate(self.operators) if L.name == name]
         return self.of_operator(named[0]) if named else []
 
+    @property
+    def hidden_states(self):
+        """Names of the states that were not followed, while others were.
+
+        Values at one or two points, as initial ones, do not tell how a state varies.
+        """
+        seen = [name for name in self.states if self._is_followed(name)]
+        seen = seen or [operator.state for operator in self.operators]
+        return [name for name in self.states if name not in seen]
+
+    def _is_followed(self, name, least=3):
+        """Whether values tell a length scale and a noise level of a state.
+
+        That takes at least so many points beside the first ones of functions; values of
+        derivatives tell more.
+        """
+        n_further = 0
+        for j, operator in enumerate(self.operators):
+            if operator.state != name:
+                continue
+            if operator.name != name:
+                return True
+            samples = self.of_operator(j)
+            n_further += sum(len(np.unique(d.points, axis=0)) - 1 for d in samples)
+        return n_further >= least
+
     def sizes(self):
         """Root mean square (J,) of the values of each operator, in their units."""
         return np.array([size_of(self.of_operator(j)) for j in range(self.n_operators)])

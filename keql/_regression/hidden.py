@@ -9,14 +9,16 @@ their derivatives, are as likely as before.
 import numpy as np
 from sklearn.base import clone
 
+from keql._observations.data import size_of
+from keql.kernels import RBF, Constant
 from keql.operators import gram_diagonal
 
 
 def hidden_operators(learned):
     """Positions of the operators of states of which no value was observed."""
-    seen = {state for L in learned.observations.operators for state in L.states}
+    hidden = learned.observations.hidden_states
     operators = enumerate(learned.setup.operators)
-    return [q for q, operator in operators if operator.state not in seen]
+    return [q for q, operator in operators if operator.state in hidden]
 
 
 def involves(terms, S, first, hidden):
@@ -40,6 +42,17 @@ def with_prior_values(learned, S, first, hidden):
         values -= np.mean(values)
         S[:, first + q] = size * values / np.std(values)
     return S
+
+
+def hidden_state_kernel(samples, lengths, observations):
+    """A kernel for a state that was not followed, of which there may be a few samples.
+
+    Of their size, or of unit size if there are none, as the unit is free then, and of
+    the given length scales.
+    """
+    size = size_of(samples) if samples else 1.0
+    shape = RBF(lengths, "fixed", period=observations.periods)
+    return Constant(size**2, "fixed") * shape
 
 
 def with_fixed_bounds(kernel):

@@ -12,6 +12,7 @@ from keql._numerics.optimisation import Interruption
 from keql._observations.data import Sample, size_of
 from keql._regression.hidden import (
     hidden_operators,
+    hidden_state_kernel,
     involves,
     with_fixed_bounds,
     with_prior_values,
@@ -232,7 +233,7 @@ def _fit_state_kernels(hypothesis, observations, variables, settings, how):
             kernel = as_kernel(kernel).bind(variables)
             refuse_other_periods(kernel, state, observations)
         samples = observations.of_state(state)
-        if samples:
+        if samples and state not in observations.hidden_states:
             kernels[state], level = _fit_state_kernel(
                 kernel,
                 own.observation_noise,
@@ -243,7 +244,7 @@ def _fit_state_kernels(hypothesis, observations, variables, settings, how):
             )
             relative[state] = level / size_of(samples)
         else:
-            kernels[state] = kernel or _hidden_state_kernel(observations)
+            kernels[state] = kernel or _kernel_of_hidden(samples, observations)
     fallback = np.mean(list(relative.values())) if relative else settings.hidden_noise
     levels = []
     for operator, size in zip(
@@ -273,15 +274,10 @@ def _fit_state_kernel(kernel, noise, samples, settings, how, periods):
     return kernel, noise / root
 
 
-def _hidden_state_kernel(observations, length=0.1):
-    """A kernel for a state of which nothing was measured.
-
-    Of unit size, as its unit is free, and of the length scale `length`, in units of the
-    extent of the points.
-    """
+def _kernel_of_hidden(samples, observations, length=0.1):
+    """A kernel of a `length` in units of the extent of the points."""
     points = np.concatenate([data.points for data in observations.functions])
-    lengths, period = length * extent_of(points), observations.periods
-    return Constant(1.0, "fixed") * RBF(lengths, "fixed", period=period)
+    return hidden_state_kernel(samples, length * extent_of(points), observations)
 
 
 def _fit_states(learned, hypothesis, settings, rng, interruption=None):

@@ -5,6 +5,7 @@ from keql.equation import number
 from keql.fit_report._describe import at_points
 from keql.fit_report._given import pulled, pulled_to_zero
 from keql.fit_report._related import (
+    followed_too_rarely,
     known_up_to_constants,
     related,
     related_in_two_steps,
@@ -17,6 +18,7 @@ from keql.fit_report._undetermined import (
     exhausted,
     left_out_in_words,
     missed,
+    missed_smoothly,
     not_exact,
     rivals_in_words,
     rivals_of_other_orders_in_words,
@@ -96,6 +98,7 @@ def _of_equation(selection, given):
     doubts += uncertain(fit.learned, criteria.uncertain)
     doubts += amplifying(fit, criteria.amplified, criteria.amplification)
     doubts += saturated(fit.learned) + known_up_to_constants(given, fit.learned)
+    doubts += followed_too_rarely(given, fit.learned)
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
@@ -106,6 +109,7 @@ def _of_equation(selection, given):
     size = PredictionScale(fit.observations).size
     error = selection.error / size if fit.is_exact else 0.0
     doubts += missed(selection.misses, error) + coarse(selection.error_between)
+    doubts += missed_smoothly(selection.misses_smoothly)
     if selection.disagreement:
         other, part = selection.alternative, percent(selection.disagreement, 1)
         doubts.append(

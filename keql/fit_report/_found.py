@@ -126,6 +126,14 @@ class Fitted(NamedTuple):
             values = np.concatenate([sample.values for sample in samples])
             unit = self.units.of_operator(operator)
             rows.append((operator.name, _range(values, unit), f"{len(values)} values"))
+        seen = {state for L in observations.operators for state in L.states}
+        for state in observations.states:
+            if state not in seen:
+                remark = (
+                    "its unit is not determined by the data, nor what is added to it: "
+                    "a few of its values would tell"
+                )
+                rows.append((state, "not measured", remark))
         points = np.concatenate([data.points for data in observations.functions])
         for name, column in zip(self.variables, points.T, strict=True):
             rows.append((name, _range(column, self.units.of(name)), ""))

@@ -110,19 +110,13 @@ def known_up_to_constants(hypothesis, learned):
     degree that it had. Told are states that an equation depends on whose kernel the
     Hypothesis leaves open.
     """
-    sentences, setup = [], learned.setup
+    sentences = []
     observed = learned.observations.operators
     for state in learned.observations.states:
         own = [L for L in observed if state in L.states]
         if not own or any(_has_values(L, state) for L in own):
             continue
-        names = [
-            terms.name
-            for terms in setup.equations
-            if hypothesis.of_equation(terms.name).equation_kernel is None
-            for q in terms.depends_on or ()
-            if _has_values(setup.operators[q], state)
-        ]
+        names = _open_equations_with(state, hypothesis, learned.setup)
         if names:
             sentences.append(
                 f"only derivatives of {state} were observed: with any constant added "
@@ -130,6 +124,43 @@ def known_up_to_constants(hypothesis, learned):
                 f"Observe a value of {state}, or give an equation_kernel"
             )
     return sentences
+
+
+def followed_too_rarely(hypothesis, learned):
+    """States with fewer values than fix them, each in a sentence.
+
+    With a state b also alpha b + beta + gamma a, of another state a, obeys equations
+    whose polynomials have the degrees that they had: of such states values tell one
+    from another if they are more than there are states. Told are states that were not
+    followed while others were, and which an equation depends on whose kernel the
+    Hypothesis leaves open. States without any value are no surprise: the report tells
+    what their data do not determine.
+    """
+    sentences, observations = [], learned.observations
+    for state in observations.hidden_states:
+        samples = observations.of_state(state)
+        n_values = sum(len(sample.values) for sample in samples)
+        names = _open_equations_with(state, hypothesis, learned.setup)
+        if names and 0 < n_values <= len(observations.states):
+            others = [name for name in observations.states if name != state]
+            sentences.append(
+                f"{n_values} value{'s' * (n_values > 1)} of {state} may be those of "
+                f"any multiple of it with a constant or {' or '.join(others)} added, "
+                f"for which {' and '.join(names)} are other equations: there may be "
+                f"others with as few terms. Observe {state} more often, or give an "
+                "equation_kernel with its terms"
+            )
+    return sentences
+
+
+def _open_equations_with(state, hypothesis, setup):
+    """Names of the equations without a given kernel that depend on a state's values."""
+    return [
+        terms.name
+        for terms in setup.equations
+        if hypothesis.of_equation(terms.name).equation_kernel is None
+        and any(_has_values(setup.operators[q], state) for q in terms.depends_on or ())
+    ]
 
 
 def _has_values(operator, state):

@@ -231,6 +231,20 @@ def missed(factor, error=0.0):
     ]
 
 
+def missed_smoothly(factor):
+    """A sentence if smooth states of exact data do not quite meet the equation.
+
+    factor : float. By how many times more than right ones they miss it; 0: they do not.
+    """
+    if not factor:
+        return []
+    return [
+        f"smooth states of exact data miss it {multiple(factor)} times more than they "
+        "do a right equation: it may be of another form. Try more operators, or an "
+        "equation_kernel of another form"
+    ]
+
+
 def coarse(error):
     """A sentence if observations are predicted from one another with a large error.
 

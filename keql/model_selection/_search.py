@@ -17,6 +17,7 @@ from keql._numerics.optimisation import Stop
 from keql.equation import FixedUnknownPart, PolynomialBasis, find_terms
 from keql.model_selection._beside._given_kernels import search_with_given_kernels
 from keql.model_selection._beside._reduced import exact_states_of
+from keql.model_selection._beside._smooth import select_smooth_states
 from keql.model_selection._candidates import (
     candidates,
     row_of_terms,
@@ -134,6 +135,9 @@ class _Search:
         first, cubic, varying = self.table.at_collocation_points
         if self.context.near is not None:  # with the states the terms are known
             return self._with_known_terms(first.hypothesis)
+        smooth = self._smooth()
+        if smooth is not None:
+            return smooth
         self.exact.begin(first.hypothesis)
         family = JointFamily(self.two_step, first.hypothesis, self.context)
         kernels = compare_kernels(family)
@@ -156,6 +160,18 @@ class _Search:
         if not varying.why_not:
             best = self._or_varying(best, varying)
         return self._or_more_probable(best).or_exact(exact)
+
+    def _smooth(self):
+        """A selection of smooth states of exact data, if they cannot be exact; or None.
+
+        Where kernels, noise levels and terms are all to be found.
+        """
+        is_exact = not (self.exact.sees_noise or self.for_terms)
+        is_single = len(self.two_step.observations.states) == 1
+        is_tried = self.exact.table.exact.why_not and is_exact and is_single
+        if not (is_tried and self._is_all_open(self.table.first.hypothesis)):
+            return None
+        return select_smooth_states(self.exact, self.context)
 
     def _beside_noise(self, exact):
         """The joint fit with given noise of the equations of fields.

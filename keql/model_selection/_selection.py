@@ -40,6 +40,7 @@ class Selection:
     integrated : Fit or None. Exact states whose terms a joint fit has.
     terms_from : Selection or None. That of these exact states, where nothing but what
         states are asked to be keeps the fit from having them.
+    is_smooth : bool. Whether the states of exact data are smooth.
     """
 
     joint: object = None
@@ -52,6 +53,7 @@ class Selection:
     alternative: object = None
     integrated: object = None
     terms_from: object = None
+    is_smooth: bool = False
 
     @property
     def best(self):
@@ -132,6 +134,14 @@ class Selection:
         poor = fit.predicts_poorly(criteria) and noise > 0
         factor = fit.error / noise if poor else fit.problem.dispersion**0.5
         return factor if factor > criteria.missed else 0.0
+
+    @property
+    def misses_smoothly(self):
+        """By how many times more than right equations smooth states miss; or 0."""
+        fit, most = self.best, self.criteria.met_smoothly
+        if not self.is_smooth or fit.result.interrupted or fit.misfit < most:
+            return 0.0
+        return (fit.misfit / most) ** 0.5
 
     @property
     def error_between(self):

@@ -1,9 +1,11 @@
 """The scale of states that were never measured is that of their prior."""
 
+import warnings
+
 import numpy as np
 import pytest
 
-from keql import Equation, IdentifiabilityWarning, TwoStepKEqL
+from keql import Equation, IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._regression.two_step import FitSettings, Hypothesis, refit_two_steps
 from keql.kernels import RBF, Polynomial
 
@@ -88,3 +90,59 @@ def test_states_that_were_measured_tell_their_scale():
     ):  # y + c will do
         model.fit(X, y.T.ravel())
     assert model.equation_kernel_["x_t"].get_params()["scale"][1] < 1e-2
+
+
+def observed(n_values, n_other=26):
+    """A damped rotation of x and y; y has `n_values` values, at the first times."""
+    t = np.linspace(0, 5, n_other)[:, None]
+    states = np.exp(-0.2 * t) * np.column_stack([np.sin(t), np.cos(t)])
+    seen = states.copy()
+    seen[n_values:, 1] = np.nan
+    return t, seen, states
+
+
+@pytest.mark.parametrize("kernel", [None, Polynomial(1)])
+def test_a_single_value_of_a_state_tells_its_unit_but_not_how_it_varies(kernel):
+    t, seen, states = observed(1)
+    model = OneStepKEqL(("x", "y"), ("x_t", "y_t"), equation_kernel=kernel)
+    model.set_params(states=("x", "y"), variables="t")
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        model.fit(t, seen)
+    values = model.equation_.simulate(t, {"x": states[0, 0], "y": states[0, 1]})
+    np.testing.assert_allclose(values[:, 0], states[:, 0], atol=1e-6)
+    # Another equation for it may have as few terms, if nothing is said of them.
+    told = " ".join(str(w.message) for w in caught)
+    assert ("1 value of y may be" in told) == (kernel is None)
+
+
+@pytest.mark.parametrize(
+    ("n_values", "n_other", "hidden"),
+    [(0, 26, ["y"]), (1, 26, ["y"]), (3, 26, ["y"]), (4, 26, []), (2, 2, [])],
+)
+def test_few_values_do_not_tell_how_a_state_varies(n_values, n_other, hidden):
+    t, seen, _ = observed(n_values, n_other)
+    model = TwoStepKEqL(("x", "y"), ("x_t", "y_t"), states=("x", "y"), variables="t")
+    assert model._learn_in_two_steps(t, seen, None).observations.hidden_states == hidden
+
+
+def test_many_initial_values_are_no_motion():
+    """Each function has one value of y: its unit is known, but no length scale."""
+    t, seen, _ = observed(1)
+    X = np.vstack([np.column_stack([t, np.full(26, m)]) for m in range(5)])
+    settings = {"states": ("x", "y"), "variables": "t", "function_column": 1}
+    model = TwoStepKEqL(("x", "y"), ("x_t", "y_t"), **settings)
+    learned = model._learn_in_two_steps(X, np.tile(seen, (5, 1)), None)
+    assert learned.observations.hidden_states == ["y"]
+
+
+def test_the_report_says_what_is_free_of_a_state_without_values():
+    t, seen, _ = observed(0)
+    kernels = {"x": RBF(1.0), "y": RBF(1.0)}
+    model = TwoStepKEqL(("x", "y"), ("x_t", "y_t"), state_kernel=kernels)
+    model.set_params(states=("x", "y"), variables="t", optimizer=None)
+    with warnings.catch_warnings(record=True, action="always"):
+        model.fit(t, seen)
+    rows = {name: row for name, *row in model.fit_report_.sections()["Data"]}
+    assert rows["y"][0] == "not measured"
+    assert rows["y"][1].startswith("its unit is not determined by the data")
+    assert rows["x"][1] == "26 values"

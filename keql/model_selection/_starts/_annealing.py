@@ -16,7 +16,7 @@ from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import extent_of, size_or_one
 from keql._numerics.optimisation import Damping
 from keql._observations.data import left_out_errors
-from keql._regression.hidden import with_fixed_bounds
+from keql._regression.hidden import hidden_state_kernel, with_fixed_bounds
 from keql._regression.likelihood import maximise_likelihood
 from keql.kernels import RBF, Constant, SystemKernel, as_kernel, map_states
 from keql.model_selection._state_kernels import (
@@ -129,7 +129,7 @@ def _first_kernel(family, settings):
     """The state kernel to begin with; that of a hidden state suits the others."""
     two_step, observations = family.two_step, family.observations
     in_time = len(two_step.variables) == 1
-    hidden = [s for s in observations.states if not observations.of_state(s)]
+    hidden = observations.hidden_states
     if not in_time and not hidden:
         return two_step.state_kernel
     likely = likely_kernel(observations, two_step.variables, settings)
@@ -148,7 +148,7 @@ def likely_kernel(observations, variables, settings):
     extent, kernels, scales = extent_of(points), {}, []
     for state in observations.states:
         samples = observations.of_state(state)
-        if not samples:
+        if not samples or state in observations.hidden_states:
             continue
         values = np.concatenate([data.values for data in samples])
         square = size_or_one(values) ** 2
@@ -166,8 +166,8 @@ def likely_kernel(observations, variables, settings):
     for state in observations.states:
         if state not in kernels:
             shared = np.exp(np.mean(np.log(scales), axis=0)) if scales else 0.1 * extent
-            hidden = RBF(settings.hidden * shared, period=observations.periods)
-            kernels[state] = Constant(1.0, "fixed") * hidden
+            given = observations.of_state(state), settings.hidden * shared
+            kernels[state] = hidden_state_kernel(*given, observations)
     kernels = {state: kernels[state] for state in observations.states}
     fixed = {state: with_fixed_bounds(kernel) for state, kernel in kernels.items()}
     return SystemKernel(fixed) if len(fixed) > 1 else fixed[observations.states[0]]

@@ -1,0 +1,99 @@
+"""Smooth states with the equation at collocation points, beside exact ones.
+
+Where states cannot be exact, rough ones meet exact data and nearly any equation: they
+bend from point to point. Smooth states do not, and with them the data tell equations
+apart. Of 25 elliptic problems with exact data the mean square of the residuals was
+0.002 to 0.016, in units of the noise levels, with a right equation, and 0.07 to 2,000
+with others; where it was less with one of these, P was right to 1e-3.
+"""
+
+from dataclasses import replace
+from functools import partial
+from math import comb
+
+import numpy as np
+
+from keql._numerics.linalg import extent_of, size_or_one
+from keql._regression.hidden import with_fixed_bounds
+from keql._regression.likelihood import log_marginal_likelihood, maximise_likelihood
+from keql._regression.two_step import polynomial_kernel
+from keql.kernels import RBF, Constant, Matern
+from keql.model_selection._candidates import default_kernels
+from keql.model_selection._fit import JointFamily, fit_jointly
+from keql.model_selection._selection import Selection
+from keql.model_selection._state_kernels import KernelCandidate, KernelComparison
+
+
+def select_smooth_states(search, context):
+    """The Selection of smooth states of exact data, or None.
+
+    It is the first hypothesis that such states meet, or else the one that they miss
+    least. None if the data do not call for smooth states.
+
+    search : ExactSearch. It knows the data, and what may be tried.
+    context : Context. How problems are solved.
+    """
+    two_step, best = search.two_step, None
+    kernel, log_odds = _smooth_kernel(two_step)
+    if log_odds < context.criteria.smooth:
+        return None
+    for hypothesis in _hypotheses(two_step, search.table):
+        family = JointFamily(two_step, hypothesis, context)
+        fit = fit_jointly(family, *family.at(kernel))
+        if best is None or fit.result.interrupted or fit.misfit < best.misfit:
+            best = fit
+        if fit.result.interrupted or fit.misfit < context.criteria.met_smoothly:
+            break
+    best = best.with_residual_dispersion(context.criteria)
+    found = best.result.solution, best.left_out_errors, best.result.loss
+    kernels = [KernelCandidate(kernel, *found)]
+    return Selection(best, None, best.error, kernels, is_smooth=True)
+
+
+def _smooth_kernel(two_step):
+    """The likeliest RBF kernel of a state, and its log odds to a rougher one.
+
+    That is a Matern kernel which is as rough as those that joint fits compare.
+    """
+    observations, orders = two_step.observations, two_step.setup.operators
+    samples = observations.of_state(observations.states[0])
+    values = np.concatenate([data.values for data in samples])
+    points = np.concatenate([data.points for data in samples])
+    extent, square = extent_of(points), size_or_one(values) ** 2
+    bounds, free = (
+        np.outer(extent, (1e-3, 10.0)),
+        Constant(square, (1e-4 * square, 1e4 * square)),
+    )
+    degree = KernelComparison.roughness + max(L.order for L in orders)
+    shapes, kernels, likelihoods = (RBF, partial(Matern, nu=degree)), [], []
+    for shape in shapes:
+        kernel = free * shape(0.4 * extent, bounds, period=observations.periods)
+        kernel = Constant(np.mean(values) ** 2, "fixed") + kernel
+        kernel = kernel.bind(two_step.variables)
+        kernels.append(maximise_likelihood(kernel, None, samples))
+        likelihoods.append(log_marginal_likelihood(*kernels[-1], samples))
+    return with_fixed_bounds(kernels[0][0]), likelihoods[0] - likelihoods[1]
+
+
+def _hypotheses(two_step, table):
+    """What is tried with smooth states: more than of rough ones, as it takes less.
+
+    What may be tried at collocation points; and, of a single function, polynomials of
+    the coordinates too, and of degree four, with no more terms than observations.
+    """
+    rows = [row.hypothesis for row in table.at_collocation_points if not row.why_not]
+    [data, *others] = two_step.observations.functions
+    if table.cubic.why_not or others or two_step.observations.periods is not None:
+        return rows
+    d, first = len(two_step.variables), table.first.hypothesis
+    columns = tuple(range(len(two_step.setup.unknown_names(two_step.variables))))
+    for name, degree, own in (
+        ("quadratic polynomial of coordinates too", 2, columns),
+        ("cubic polynomial of coordinates too", 3, columns),
+        ("quartic polynomial", 4, columns[d:]),
+    ):
+        if comb(len(own) + degree, degree) <= len(data.values):
+            make = partial(polynomial_kernel, degree=degree, columns=own)
+            kernel = default_kernels(two_step, first, make)
+            rows.append(replace(first, equation_kernel=kernel, name=name))
+    return rows
