@@ -60,10 +60,8 @@ def _smooth_kernel(two_step):
     values = np.concatenate([data.values for data in samples])
     points = np.concatenate([data.points for data in samples])
     extent, square = extent_of(points), size_or_one(values) ** 2
-    bounds, free = (
-        np.outer(extent, (1e-3, 10.0)),
-        Constant(square, (1e-4 * square, 1e4 * square)),
-    )
+    bounds = np.outer(extent, (1e-3, 10.0))
+    free = Constant(square, (1e-4 * square, 1e4 * square))
     degree = KernelComparison.roughness + max(L.order for L in orders)
     shapes, kernels, likelihoods = (RBF, partial(Matern, nu=degree)), [], []
     for shape in shapes:
