@@ -130,10 +130,8 @@ class GrowingSet:
     def _alone(self, added):
         """What is left of the squares of columns (m,), and what each explains."""
         k = len(self.kept)
-        rest, is_left = (
-            self._rest[k, added],
-            self._rest[k, added] > self._nothing[added],
-        )
+        rest = self._rest[k, added]
+        is_left = rest > self._nothing[added]
         rest = np.maximum(rest, 1.0)  # the prior adds as much
         return rest, np.where(is_left, self._right[k, added] ** 2 / rest, 0.0)
 

@@ -164,12 +164,15 @@ class _Search:
     def _smooth(self):
         """A selection of smooth states of exact data, if they cannot be exact; or None.
 
-        Where kernels, noise levels and terms are all to be found.
+        Where kernels, noise levels and terms are all to be found. In time alone, and
+        where a solver is given, states could be exact.
         """
         is_exact = not (self.exact.sees_noise or self.for_terms)
         is_single = len(self.two_step.observations.states) == 1
         is_tried = self.exact.table.exact.why_not and is_exact and is_single
-        if not (is_tried and self._is_all_open(self.table.first.hypothesis)):
+        can_be_exact = self.exact.is_in_time or self.context.settings.solver != "auto"
+        is_open = self._is_all_open(self.table.first.hypothesis)
+        if can_be_exact or not (is_tried and is_open):
             return None
         return select_smooth_states(self.exact, self.context)
 
