@@ -385,18 +385,10 @@ def _time_grid(t, n):
 
 def kind_of(term):
     """What terms have in common that differ in their inner parameters."""
-    f = term.function
-    own = f.parameter if f.is_held else 1.0
-    return (
-        term.equation,
-        f.family,
-        f.argument,
-        own,
-        f.powers,
-        f.flux,
-        f.slope,
-        f.is_held,
-    )
+    own = term.function
+    parameter = own.parameter if own.is_held else 1.0
+    shape = own.family, own.argument, own.powers, own.flux, own.slope, own.is_held
+    return term.equation, parameter, *shape
 
 
 def moved(term, by):

@@ -15,7 +15,7 @@ from keql.operators import gram_diagonal
 
 
 def hidden_operators(learned):
-    """Positions of the operators of states of which no value was observed."""
+    """Positions of the operators of states that were not followed."""
     hidden = learned.observations.hidden_states
     operators = enumerate(learned.setup.operators)
     return [q for q, operator in operators if operator.state in hidden]
@@ -47,8 +47,11 @@ def with_prior_values(learned, S, first, hidden):
 def hidden_state_kernel(samples, lengths, observations):
     """A kernel for a state that was not followed, of which there may be a few samples.
 
-    Of their size, or of unit size if there are none, as the unit is free then, and of
-    the given length scales.
+    Of their size, or of unit size if there are none, as the unit is free then.
+
+    samples : list of Sample. Values of the state, in its unit; there may be none.
+    lengths : ndarray of shape (d,). Length scales, in the units of the coordinates.
+    observations : Observations. With the periods of the coordinates.
     """
     size = size_of(samples) if samples else 1.0
     shape = RBF(lengths, "fixed", period=observations.periods)

@@ -17,7 +17,8 @@ from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import extent_of, rms, size_or_one
 from keql._numerics.optimisation import Damping
 from keql._observations.data import left_out_errors
-from keql.kernels import RBF, Constant, Matern, SystemKernel
+from keql._regression.likelihood import maximise_likelihood
+from keql.kernels import RBF, Constant, Matern, SystemKernel, as_kernel
 from keql.model_selection._criteria import residual_dispersion
 
 
@@ -172,6 +173,29 @@ def _falling_lengths(n_points, d, comparison):
     n_steps = int(np.log(comparison.first / shortest) / np.log(ratio))
     falling = comparison.first / ratio ** np.arange(n_steps + 1)
     return np.outer(falling, np.ones(d)), (shortest, comparison.longest)
+
+
+def likeliest_kernel(samples, shape, first, extent, periods, variables):
+    """An offset and a radial kernel of maximum likelihood, and the noise beside it.
+
+    samples : list of Sample. Values of one state, in its units.
+    shape : callable. Of length scales, their bounds and a period: a radial kernel.
+    first : float. The length scales to begin with, in units of the extent.
+    extent : ndarray of shape (d,). Of the points in each coordinate, in its unit.
+    periods : ndarray of shape (d,) or None. Of the coordinates.
+    variables : tuple of str. Names of the coordinates.
+
+    Returns kernel : Kernel. Bound to the variables.
+    Returns noise : float. Standard deviation, in the unit of the values.
+    """
+    values = np.concatenate([data.values for data in samples])
+    square, offset = size_or_one(values) ** 2, np.mean(values) ** 2
+    bounds = np.outer(extent, (1e-3, 10.0))
+    free = Constant(square, (1e-4 * square, 1e4 * square))
+    kernel = free * shape(first * extent, bounds, period=periods)
+    if offset:
+        kernel = Constant(offset, "fixed") + kernel
+    return maximise_likelihood(as_kernel(kernel).bind(variables), None, samples)
 
 
 def warm_start(candidate, family):

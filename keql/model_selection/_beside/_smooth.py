@@ -13,15 +13,19 @@ from math import comb
 
 import numpy as np
 
-from keql._numerics.linalg import extent_of, size_or_one
+from keql._numerics.linalg import extent_of
 from keql._regression.hidden import with_fixed_bounds
-from keql._regression.likelihood import log_marginal_likelihood, maximise_likelihood
+from keql._regression.likelihood import log_marginal_likelihood
 from keql._regression.two_step import polynomial_kernel
-from keql.kernels import RBF, Constant, Matern
+from keql.kernels import RBF, Matern
 from keql.model_selection._candidates import default_kernels
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._selection import Selection
-from keql.model_selection._state_kernels import KernelCandidate, KernelComparison
+from keql.model_selection._state_kernels import (
+    KernelCandidate,
+    KernelComparison,
+    likeliest_kernel,
+)
 
 
 def select_smooth_states(search, context):
@@ -55,22 +59,17 @@ def _smooth_kernel(two_step):
 
     That is a Matern kernel which is as rough as those that joint fits compare.
     """
-    observations, orders = two_step.observations, two_step.setup.operators
+    observations, operators = two_step.observations, two_step.setup.operators
     samples = observations.of_state(observations.states[0])
-    values = np.concatenate([data.values for data in samples])
-    points = np.concatenate([data.points for data in samples])
-    extent, square = extent_of(points), size_or_one(values) ** 2
-    bounds = np.outer(extent, (1e-3, 10.0))
-    free = Constant(square, (1e-4 * square, 1e4 * square))
-    degree = KernelComparison.roughness + max(L.order for L in orders)
-    shapes, kernels, likelihoods = (RBF, partial(Matern, nu=degree)), [], []
-    for shape in shapes:
-        kernel = free * shape(0.4 * extent, bounds, period=observations.periods)
-        kernel = Constant(np.mean(values) ** 2, "fixed") + kernel
-        kernel = kernel.bind(two_step.variables)
-        kernels.append(maximise_likelihood(kernel, None, samples))
-        likelihoods.append(log_marginal_likelihood(*kernels[-1], samples))
-    return with_fixed_bounds(kernels[0][0]), likelihoods[0] - likelihoods[1]
+    extent = extent_of(np.concatenate([data.points for data in samples]))
+    given = KernelComparison.first, extent, observations.periods, two_step.variables
+    degree = KernelComparison.roughness + max(L.order for L in operators)
+    found = [
+        likeliest_kernel(samples, shape, *given)
+        for shape in (RBF, partial(Matern, nu=degree))
+    ]
+    smooth, rough = (log_marginal_likelihood(*each, samples) for each in found)
+    return with_fixed_bounds(found[0][0]), smooth - rough
 
 
 def _hypotheses(two_step, table):

@@ -13,15 +13,15 @@ import numpy as np
 
 from keql._joint.assembly import equation_sizes
 from keql._joint.cluster import minimise_joint
-from keql._numerics.linalg import extent_of, size_or_one
+from keql._numerics.linalg import extent_of
 from keql._numerics.optimisation import Damping
 from keql._observations.data import left_out_errors
 from keql._regression.hidden import hidden_state_kernel, with_fixed_bounds
-from keql._regression.likelihood import maximise_likelihood
-from keql.kernels import RBF, Constant, SystemKernel, as_kernel, map_states
+from keql.kernels import RBF, SystemKernel, as_kernel, map_states
 from keql.model_selection._state_kernels import (
     KernelCandidate,
     compare_kernels,
+    likeliest_kernel,
     with_given_kernels,
 )
 
@@ -150,17 +150,8 @@ def likely_kernel(observations, variables, settings):
         samples = observations.of_state(state)
         if not samples or state in observations.hidden_states:
             continue
-        values = np.concatenate([data.values for data in samples])
-        square = size_or_one(values) ** 2
-        bounds = np.outer(extent, (1e-3, 10.0))
-        free = Constant(square, (1e-4 * square, 1e4 * square))
-        kernel = free * RBF(0.1 * extent, bounds, period=observations.periods)
-        offset = np.mean(values) ** 2
-        if offset:
-            kernel = Constant(offset, "fixed") + kernel
-        kernel, _ = maximise_likelihood(
-            as_kernel(kernel).bind(variables), None, samples
-        )
+        given = samples, RBF, 0.1, extent, observations.periods, variables
+        kernel, _ = likeliest_kernel(*given)
         kernels[state] = kernel
         scales.append(_length_scales(kernel))
     for state in observations.states:
