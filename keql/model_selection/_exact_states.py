@@ -13,7 +13,6 @@ from keql.model_selection._criteria import (
     Judgement,
     are_many,
     few_terms_meet,
-    is_better,
     meets_data,
     misses_at_random,
     odds_between,
@@ -164,7 +163,7 @@ class ExactSearch(Judgement):
                     # So many terms come near to anything but noise.
                     met = self._misses_nothing(fit) or self.are_noisy(best, fit)
                     best, fit = self._by_evidence(best, fit if met else None)
-                if fit and (not best or is_better(fit, best, self.criteria)):
+                if fit and (not best or self.is_better(fit, best, rows)):
                     best = self.so_far = fit
                 if best is not None and self._misses_nothing(best):
                     return self._or_more_terms(best, rows, wider)
@@ -226,7 +225,7 @@ class ExactSearch(Judgement):
     def _among_noisy(self, fit, rows, wider):
         """Trajectories, compared with other terms by evidence where there is noise."""
         is_known = fit is not None and not self.in_doubt(fit.error)
-        is_compared = is_known and self.is_in_time and self.sees_noise
+        is_compared = is_known and self.is_in_time and self.are_noisy(fit)
         return self._or_more_terms(fit, rows, wider) if is_compared else fit
 
     @property
@@ -263,7 +262,8 @@ class ExactSearch(Judgement):
             return fit
         place = names.index(fit.hypothesis.name)
         higher = [row for row in rows[place + 1 :] if row.n_terms is not None]
-        if self.sees_noise and place < len(names) - 1:
+        is_noisy = self.are_noisy(fit)
+        if is_noisy and place < len(names) - 1:
             higher += wider[-1:]
         for row in higher:
             if self._is_compared(row, fit):
@@ -276,7 +276,7 @@ class ExactSearch(Judgement):
             is_wider = row in wider or fit.is_driven
             if other is not None:
                 fit = self._or_more_probable(fit, other) if is_wider else other
-        functions = self._elementary_rows if self.sees_noise else []
+        functions = self._elementary_rows if is_noisy else []
         if functions and not self._is_compared(functions[0], fit):
             other = self._elementary(fit)
             if other is not None and other.result.interrupted:

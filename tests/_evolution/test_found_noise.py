@@ -224,7 +224,7 @@ def test_poor_predictions_alone_are_no_reason_for_noise(
         monkeypatch.setattr(TrajectoryProblem, "responses", lambda *_: None)
     reason = why_not_driven(fit, two_step, Criteria(), misses=True)
     assert ("no more probable" in reason) == is_finite
-    eager = replace(Criteria(), worth_noise=-1e3)
+    eager = replace(Criteria(), driven=-1e3)
     assert not why_not_driven(fit, two_step, eager, misses=True)
 
 

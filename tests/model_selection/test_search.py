@@ -707,6 +707,38 @@ def test_noisy_trajectories_need_odds_for_more(has_functions, gain, noise, monke
         assert exact._by_evidence(kept, again) == (kept, None)
 
 
+@pytest.mark.parametrize(
+    ("errors", "gain", "noisy", "names", "better"),
+    [
+        ((0.7, 1.0), -9.0, False, "ab", True),  # predicts clearly better
+        ((0.9, 1.0), 4.0, False, "aa", True),  # from another start
+        ((0.9, 1.0), 4.0, False, "ab", False),  # exact data would tell more clearly
+        ((0.9, 1.0), 4.0, True, "ab", True),
+        ((0.9, 1.0), 2.0, True, "ab", False),
+        ((1.1, 1.0), 4.0, True, "ab", False),
+        ((0.9, 1.0), 4.0, True, "ac", False),  # no polynomial of few terms
+    ],
+)
+def test_noisy_polynomials_are_compared_by_evidence(
+    errors, gain, noisy, names, better, monkeypatch
+):
+    """Noise hides by how much a right equation predicts better."""
+    search, _ = make_search(monkeypatch)
+    monkeypatch.setattr(_criteria, "sees_noise", lambda *_: False)
+    monkeypatch.setattr(_criteria, "leave_noise", lambda *_: noisy)
+    rows = {name: Hypothesis(n_terms="auto", name=name) for name in "abc"}
+    fit, other = (
+        SimpleNamespace(
+            error=error,
+            hypothesis=rows[name],
+            term_names=[name],
+            log_evidences={frozenset(name): evidence},
+        )
+        for error, name, evidence in zip(errors, names, (gain, 0.0), strict=True)
+    )
+    assert search.exact.is_better(fit, other, [rows["a"], rows["b"]]) == better
+
+
 def test_hypotheses_that_are_not_tried_have_reasons(monkeypatch):
     search, _ = make_search(monkeypatch, why_not="a forcing is given")
     assert search.exact._exact_states() is None

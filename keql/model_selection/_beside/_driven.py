@@ -43,7 +43,7 @@ def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):
     if responses is not None:
         regression = problem.regression(fit.result.solution, responses)
         evidence = regression.with_best_prior(max_iter, tol).log_evidence()
-        if evidence > fit.model.log_evidence() + criteria.worth_noise:
+        if evidence > fit.model.log_evidence() + criteria.driven:
             return ""
     return "noise in the equations makes the data no more probable"
 
