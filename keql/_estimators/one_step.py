@@ -383,16 +383,13 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
     def _warn_of_failure(self, doubts):
         """Warn of a fit that should not be relied on, and say what to do.
 
-        `doubts` says why its equations may be others, if it converged.
+        `doubts` says why its equations may be others, also if it did not converge.
         """
-        advice, category = doubts, IdentifiabilityWarning
-        if not self.converged_:
-            advice, category = self.message_, ConvergenceWarning
+        advice = "" if self.converged_ else self.message_
         allowed = RestartSettings.poor_misfit
         if self.observation_noise is None or self.equation_noise is None:
             allowed = RestartSettings.failed_misfit
         if self.converged_ and self.misfit_ > allowed:
-            category = ConvergenceWarning
             times = f"{multiple(self.misfit_**0.5)} times the noise levels"
             advice = (
                 f"ended with misfit_={self.misfit_:.3g}: residuals are {times}, so "
@@ -400,9 +397,10 @@ class OneStepKEqL(CallbackSupportMixin, Learner):
                 "n_restarts, try other kernels or operators, or a larger "
                 "observation_noise or equation_noise."
             )
-        if advice:
-            text = f"{type(self).__name__} {advice}"
-            warnings.warn(text, category, stacklevel=5)
+        category = ConvergenceWarning if advice else IdentifiabilityWarning
+        text = f"{advice} So far it {doubts}" if advice and doubts else advice or doubts
+        if text:
+            warnings.warn(f"{type(self).__name__} {text}", category, stacklevel=5)
 
     def _report(self, progress, tasks, two_step, problem, result):
         """Tell a user, and callbacks, about an accepted step."""
