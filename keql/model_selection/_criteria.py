@@ -62,6 +62,10 @@ class Criteria:
         only where noise outweighs these odds with the terms of exact states: it added
         14 at least to the log evidence of driven states, and to that of equations that
         hold exactly 1.2 at most in the suite, 3.4 at most in 69 noisy fits of Lorenz's.
+    undriven : float. Error of predictions without any equation, in units of that of
+        driven states with the terms of exact ones, below which states are too smooth
+        for noise to drive them, whatever their terms: of states that white noise drives
+        it was 0.23 at least, of polynomials in the place of sines 4e-4.
     noise_limited : float. Error, in units of the observation noise, up to which noise
         hides whether another fit predicts better.
     exact_size, exact_noise : float. Error of exact states, in units of the size of the
@@ -160,6 +164,7 @@ class Criteria:
     wider: float = 7.0
     elementary: float = 3.0
     driven: float = 3.0
+    undriven: float = 0.02
     noise_limited: float = 2.0
     exact_size: float = 5e-3
     exact_noise: float = 1.5
@@ -354,6 +359,14 @@ class Judgement:
         limit = self.criteria.exact_noise * scale.noise(self.two_step.observation_noise)
         return fit.error < min(limit, self.criteria.explains * scale.spread)
 
+    def calls_for_kernels(self, candidate):
+        """Whether other kernels of states are compared: with one these predict poorly.
+
+        Where states predict well with equations of many terms, starts from those of
+        other kernels led to no better trajectories, and took half of the time.
+        """
+        return self.in_doubt(candidate.error) and not self.convinces(candidate)
+
     def agrees(self, fit, other):
         """Whether another start leads to what predicts well, or leaves but noise."""
         noise = self.sees_noise and misses_at_random(other, self.criteria)
@@ -394,16 +407,22 @@ class _StatesAlone:
         return [state.leave_one_out() for state in self.states]
 
 
+def error_without_equation(states, observations):
+    """Error of predicting each observation from all others by states of two steps.
+
+    Those that were never observed are not known without an equation: nan.
+    """
+    if states is None or not all(isinstance(own, KernelExpansion) for own in states):
+        return np.nan
+    return rms(left_out_errors(_StatesAlone(states), observations))
+
+
 def predicts_worse_than_none(fit, criteria):
     """Whether no equation at all predicts observations clearly better than a fit.
 
-    Each from all others, by the states of two steps: what is that smooth is not driven
-    by noise. States that were never observed are not known without an equation.
+    What is that smooth is not driven by noise.
     """
-    states, observations = fit.two_step.states, fit.observations
-    if states is None or not all(isinstance(own, KernelExpansion) for own in states):
-        return False
-    error = rms(left_out_errors(_StatesAlone(states), observations))
+    error = error_without_equation(fit.two_step.states, fit.observations)
     return error < criteria.clearly_better * fit.error
 
 

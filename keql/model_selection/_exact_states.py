@@ -130,10 +130,10 @@ class ExactSearch(Judgement):
 
         From the states of two steps; for systems, if that predicts poorly, from states
         that repeat themselves; then from those that the equations at collocation points
-        lead to, these imposed more and more strictly; then, for systems, from those of
-        compared kernels, which are tried for single equations anyway. Fields that are
-        seen with noise start from the joint fit: derivatives in space that observations
-        alone suggest are too poor then. If the best so far is led to again, that is it.
+        lead to, these imposed more and more strictly; then, for systems for which these
+        predict poorly, from those of compared kernels. Fields that are seen with noise
+        start from the joint fit: derivatives in space that observations alone suggest
+        are too poor then. If the best so far is led to again, that is it.
         """
         table = self.table
         rows = [row.hypothesis for row in table.exact_polynomials if not row.why_not]
@@ -298,9 +298,12 @@ class ExactSearch(Judgement):
             return fit_trajectories(two_step, hypothesis, self.context)
         everything = replace(hypothesis, n_terms=None)
         family = JointFamily(two_step, everything, self.context.rough)
-        start = () if find_kernels is compare_kernels else (impose_gradually,)
-        given = (self.once(find, family) for find in start)
-        kernels = self.once(find_kernels, family, *given)
+        imposed = self.once(impose_gradually, family)
+        kernels = self.once(compare_lengths, family, imposed)
+        if find_kernels is compare_kernels:
+            if not self.calls_for_kernels(kernels[0]):
+                return None
+            kernels = self.once(compare_kernels, family)
         fit = fit_jointly(family, *warm_start(kernels[0], family)[:3])
         if fit.result.interrupted:
             return None
@@ -310,8 +313,7 @@ class ExactSearch(Judgement):
         """The same of trajectories.
 
         Where two steps find no noise, exact states have to predict to more digits than
-        interpolation does. White noise in the equations is not predicted: states that
-        it drives have to predict well.
+        interpolation does. States that white noise drives have to predict well.
         """
         if not self.is_in_time:
             return predicts_within_noise(fit, *self.known, fit.problem.prior.noise)
@@ -322,10 +324,7 @@ class ExactSearch(Judgement):
         return fit.error < self.criteria.nothing_missed * self.size
 
     def _exact_states(self):
-        """Exact states with a quadratic, or a wider equation if clearly better.
-
-        A cubic one, then terms or coefficients of the coordinates.
-        """
+        """Exact states with a quadratic equation, or a wider one if clearly better."""
         first, cubic = self.table.exact_polynomials
         wider, varying = self.table.in_coordinates, self.table.exact_varying
         if first.why_not:

@@ -236,9 +236,7 @@ class _Search:
             others = self.exact.once(compare_lengths, *other)
             if self._is_clearly_better(others[0], kernels[0]):
                 family, kernels = other[0], others
-        if self.exact.in_doubt(kernels[0].error) and not self.exact.convinces(
-            kernels[0]
-        ):
+        if self.exact.calls_for_kernels(kernels[0]):
             compared = self.exact.once(compare_kernels, family)
             kernels = min(kernels, compared, key=lambda k: k[0].error)
         start = warm_start(kernels[0], family)

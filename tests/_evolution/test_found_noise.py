@@ -228,6 +228,19 @@ def test_poor_predictions_alone_are_no_reason_for_noise(
     assert not why_not_driven(fit, two_step, eager, misses=True)
 
 
+def test_smooth_states_are_not_driven():
+    """A parabola for exp(-u): noise would make up for it, but jumps are not smooth."""
+    t = np.linspace(0.0, 10.0, 100)
+    model = OneStepKEqL(operators=("u",), known_part="u_t", variables=("t",))
+    two_step = model._learn_in_two_steps(t[:, None], np.log(0.5 + t), None)
+    hypothesis = Hypothesis(n_terms="auto", constraint="integration")
+    context = Context(FitSettings(max_iter=100, tol=1e-6), lambda *_: False)
+    fit = fit_trajectories(two_step, hypothesis, context)
+    assert "too smooth" in why_not_driven(fit, two_step, Criteria(), misses=True)
+    anything = replace(Criteria(), undriven=0.0)
+    assert not why_not_driven(fit, two_step, anything, misses=True)
+
+
 def test_exact_data_are_met_without_noise():
     t = np.linspace(0, 10, 40)[:, None]
     model = OneStepKEqL(**LINEAR).fit(t, np.cos(t[:, 0]))

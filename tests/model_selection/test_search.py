@@ -635,6 +635,43 @@ def test_what_joint_problems_say_is_found_once(monkeypatch):
     assert found == [1, 2, 1, 2] and asked == families
 
 
+@pytest.mark.parametrize(("error", "compared"), [(0.05, False), (0.5, True)])
+def test_kernels_are_compared_where_the_first_predicts_poorly(
+    error, compared, monkeypatch
+):
+    """States that a joint fit predicts well were a start for trajectories already."""
+    search, _ = make_search(monkeypatch)
+    errors = {"compare_lengths": error, "compare_kernels": 0.01}
+
+    def finding(name):
+        def find(*_):
+            found.append(name)
+            return [KernelCandidate(name, None, np.full(1, errors.get(name)), 0.0)]
+
+        find.__name__ = name
+        return find
+
+    found = []
+    for name in ("impose_gradually", "compare_lengths", "compare_kernels"):
+        monkeypatch.setattr(_exact_states, name, finding(name))
+    fit = SimpleNamespace(result=Result(None, 0.0), learned="learned")
+    started = {"warm_start": lambda kernel, _: [kernel] * 3}
+    started["fit_jointly"] = lambda *_: fit
+    started["fit_trajectories"] = lambda learned, *_: learned
+    for name, stub in started.items():
+        monkeypatch.setattr(_exact_states, name, stub)
+    monkeypatch.setattr(search.exact, "two_steps", lambda _: None)
+    given = Hypothesis(n_terms="auto", name="polynomial"), None
+    first, second = (
+        search.exact._trajectories_from(getattr(_exact_states, name), *given)
+        for name in ("compare_lengths", "compare_kernels")
+    )
+    assert first == "learned" and (second == "learned") == compared
+    assert found == ["impose_gradually", "compare_lengths"] + (
+        ["compare_kernels"] if compared else []
+    )
+
+
 class Known(Fit):
     """A fit whose terms, and evidence of sets of terms, are as given."""
 

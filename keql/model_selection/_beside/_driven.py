@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from keql._observations.data import PredictionScale
+from keql._numerics.linalg import rms
+from keql._observations.data import PredictionScale, left_out_errors
 from keql.model_selection._criteria import (
     correlation_of_neighbours,
+    error_without_equation,
     predicts_worse_than_none,
     sees_noise,
 )
@@ -20,8 +22,9 @@ def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):
     It is where equations depend on time; or if noise adds to the evidence of the terms
     that the fit has, in the problem linearised there: no other terms are solved for,
     and levels are searched in few steps. That takes a fiftieth of a search for terms,
-    and noise adds to what poor equations leave all the more. If the linearised problem
-    is not finite, it is tried where the fit predicts poorly.
+    and noise adds to what poor equations leave all the more. It is not where states
+    of two steps predict far better than driven ones do. If the linearised problem is
+    not finite, it is tried where the fit predicts poorly.
 
     fit : Fit or None. Exact states.
     misses : bool. Whether they miss observations by more than these allow.
@@ -42,8 +45,12 @@ def why_not_driven(fit, two_step, criteria, misses, max_iter=10, tol=0.03):
         return ""
     if responses is not None:
         regression = problem.regression(fit.result.solution, responses)
-        evidence = regression.with_best_prior(max_iter, tol).log_evidence()
-        if evidence > fit.model.log_evidence() + criteria.driven:
+        driven = regression.with_best_prior(max_iter, tol)
+        error = rms(left_out_errors(driven, fit.observations))
+        alone = error_without_equation(two_step.states, fit.observations)
+        if alone < criteria.undriven * error:
+            return "states are too smooth for noise to drive them"
+        if driven.log_evidence() > fit.model.log_evidence() + criteria.driven:
             return ""
     return "noise in the equations makes the data no more probable"
 
