@@ -30,6 +30,12 @@ class Criteria:
     unexplained : float. Residual of an equation at collocation points, in units of the
         size of its known part and forcing, above which a part of it is not explained.
         Right equations were met to 0.75 % at most, wrong ones missed by 2.4 % at least.
+    between : float. The same between collocation points, on states that are learned:
+        right ones were met to 2.7 % at most, wrong ones missed by 12 % at least.
+    clear : float. Standard errors by which log densities of observations, each given
+        all others, have to differ if an equation is to predict better or worse than
+        none. Those of right ordinary differential equations were 0.1 standard errors
+        higher without at most, of one of too low an order 5.9.
     pulled : float. Change of P where states are, in units of its size, with the
         likeliest scale in place of one that is given and too small, above which it is
         told: from 0.07 on states were about two to four times as far off, up to 0.031
@@ -44,6 +50,7 @@ class Criteria:
     rival : float. Log odds up to which equations with other terms are told beside the
         one of the highest evidence: one to twenty, from which on
         evidence is called strong: Kass and Raftery, "Bayes factors", JASA 90, 1995.
+        So are terms that equations were not to have.
     very_strong, differs : float. Log odds up to which equations that predict each
         observation from all others no worse are told as well, where they differ by more
         than this, relative to their size: one to 150, from which on evidence is called
@@ -115,6 +122,8 @@ class Criteria:
         states are, in units of its size, above which it is told. Of Darcy's with two,
         four and eight functions it was 0.042, 0.033 and 0.0041, and errors were 0.055,
         0.029 and 0.0027; at new functions both were two to five times as large.
+    uncertain_if_exact : float. The same of exact data, where errors of right equations
+        are smaller, as of `bent_if_exact`.
     amplified, amplification : float. Change of an equation of trajectories, in units of
         its size, by states that are off by the noise of observations, above which it is
         told, if the equation amplifies that noise, in units of the standard deviation
@@ -150,6 +159,8 @@ class Criteria:
     predicts_well: float = 0.1
     explains: float = 0.6
     unexplained: float = 0.02
+    between: float = 0.05
+    clear: float = 2.0
     pulled: float = 0.05
     disagree: float = 0.1
     bent: float = 0.02
@@ -179,6 +190,7 @@ class Criteria:
     conserved: float = 1e-7
     approximate: float = 0.01
     uncertain: float = 0.03
+    uncertain_if_exact: float = 1e-3
     amplified: float = 0.1
     amplification: float = 6.0
     degree_left_out: int = 3

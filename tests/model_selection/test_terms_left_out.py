@@ -1,7 +1,9 @@
 """Terms that equations were not to have, with which data are far more probable."""
 
 import warnings
+from types import SimpleNamespace
 
+import autograd.numpy as anp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -16,6 +18,7 @@ from keql.model_selection._beside._left_out import (
     _Force,
     _Forced,
     _forces,
+    terms_left_out,
 )
 from keql.model_selection._criteria import Criteria
 
@@ -75,6 +78,36 @@ def test_terms_that_a_given_kernel_lacks_are_told(has_friction):
     found = fitted(duffing(), operators=("u", "u_t"), **given)
     assert len(found) == (not has_friction)
     assert has_friction or " u_t, with which" in found[0]
+
+
+@pytest.mark.parametrize("name, wrong", [("u^3", False), ("sin(u)", True)])
+def test_terms_that_the_data_do_not_exclude_are_told(name, wrong):
+    """Beside a sine in place of a cube, which noise hides; the cube needs no other."""
+    function = anp.sin if wrong else (lambda u: u**3)
+    terms = {"u": lambda u: u, "v": lambda u_t: u_t, name: lambda u: function(u)}
+    given = {"operators": ("u", "u_t"), "equation_kernel": Dictionary(terms)}
+    found = fitted(duffing(), **given)
+    assert len(found) == wrong
+    assert not wrong or "u^3, and the data do not tell whether it has" in found[0]
+
+
+def test_terms_that_were_compared_are_no_others():
+    """With these a fit has rivals, which are told as such."""
+    problem = make_trajectory_problem(in_two_steps(), np.array([0.01]))
+    fit = SimpleNamespace(
+        is_exact=True,
+        is_driven=False,
+        two_step=problem.learned,
+        problem=problem,
+        result=SimpleNamespace(solution=problem.start()),
+        term_names=["u", "u_t"],
+        log_evidences={},
+    )
+    given = fit, Hypothesis(equation_kernel=Polynomial(1)), Criteria(rival=100.0)
+    [left] = terms_left_out(*given)
+    fit.log_evidences = {frozenset(["u", "u_t", left.term]): 0.0}
+    [other] = terms_left_out(*given)
+    assert other.term != left.term and other.log_odds < left.log_odds
 
 
 @pytest.mark.parametrize("levels", [None, np.array([0.1])])
