@@ -33,9 +33,15 @@ class Criteria:
     between : float. The same between collocation points, on states that are learned:
         right ones were met to 2.7 % at most, wrong ones missed by 12 % at least.
     clear : float. Standard errors by which log densities of observations, each given
-        all others, have to differ if an equation is to predict better or worse than
-        none. Those of right ordinary differential equations were 0.1 standard errors
-        higher without at most, of one of too low an order 5.9.
+        all others, are higher without an equation that predicts worse than none. Those
+        of right ordinary differential equations were 0.1 standard errors higher
+        without at most, of one of too low an order 5.9.
+    supported : float. What each term has to add to these log densities, in comparison
+        with no equation, where some are elementary functions: what Akaike's criterion
+        asks of a parameter, beyond what leaving out takes already, as terms are chosen
+        out of very many. Of 41 right equations with noise of 2 % three added less, all
+        of which had rivals; so did nine of twelve with waves, or other functions, in
+        the place of a state or form that was not on offer.
     pulled : float. Change of P where states are, in units of its size, with the
         likeliest scale in place of one that is given and too small, above which it is
         told: from 0.07 on states were about two to four times as far off, up to 0.031
@@ -161,6 +167,7 @@ class Criteria:
     unexplained: float = 0.02
     between: float = 0.05
     clear: float = 2.0
+    supported: float = 1.0
     pulled: float = 0.05
     disagree: float = 0.1
     bent: float = 0.02

@@ -176,12 +176,14 @@ class Selection:
         """The Gain of elementary functions that predict no better than none, or None.
 
         Many sets of these are compared, and some come near to any motion: they count as
-        found if they predict clearly better than states without an equation.
+        found if predictions are better than those of states without an equation, by
+        what the criterion asks of each term. If they are worse that is told.
         """
-        gain, clear = self._gain, self.criteria.clear
-        asked = gain is not None and self.best.has_functions
-        is_none = asked and abs(gain.total) <= clear * gain.error
-        return gain if is_none else None
+        gain, fit = self._gain, self.best
+        if gain is None or not fit.has_functions or self.better_without:
+            return None
+        least = self.criteria.supported * len(fit.term_names)
+        return gain if gain.total < least else None
 
     @property
     def _gain(self):

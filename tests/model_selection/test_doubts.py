@@ -202,28 +202,42 @@ def test_trajectories_that_predict_worse_with_the_equation(is_driven):
     assert Selection(exact=fit).better_without == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("total, told", [(5.0, "5 higher"), (-1.0, "1 lower")])
-def test_functions_that_predict_no_better_than_no_equation(total, told, monkeypatch):
-    """They are told up to two standard errors; polynomials are not."""
-    fit = SimpleNamespace(
+def fit_of_functions(has_functions=True):
+    """A fit of three terms."""
+    return SimpleNamespace(
         observations=SimpleNamespace(operators=[]),
         hypothesis=Hypothesis(),
-        has_functions=True,
+        has_functions=has_functions,
+        term_names=["u", "sin(t)", "u_t"],
     )
-    found, gain = Selection(exact=fit), Gain(total, 3.0, 40)
+
+
+@pytest.mark.parametrize("total, told", [(2.9, "2.9 higher"), (-1.0, "1 lower")])
+def test_functions_that_predict_no_better_than_no_equation(total, told, monkeypatch):
+    """Not by one for each of the terms; polynomials are not told."""
+    gain = Gain(total, 3.1, 40)
     monkeypatch.setattr(_selection, "gain_of_equations", lambda _: gain)
-    assert found.unsupported is gain
+    assert Selection(exact=fit_of_functions()).unsupported is gain
     (text,) = unsupported(gain)
-    assert f"their log density is {told} (standard error 3)" in text
-    gain = Gain(total, abs(total) / 2.1, 40)
-    assert found.unsupported is None and unsupported(None) == []
-    gain, fit.has_functions = Gain(total, 3.0, 40), False
+    assert f"their log density is {told} (standard error 3.1)" in text
+    assert Selection(exact=fit_of_functions(False)).unsupported is None
+    assert unsupported(None) == []
+
+
+@pytest.mark.parametrize("total", [3.1, -6.0])
+def test_what_predicts_better_or_worse_than_no_equation_is_not_told_as_such(
+    total, monkeypatch
+):
+    """Worse by 2.1 standard errors, which is told in other words."""
+    monkeypatch.setattr(_selection, "gain_of_equations", lambda _: Gain(total, 2.9, 40))
+    found = Selection(exact=fit_of_functions())
     assert found.unsupported is None
+    assert (found.better_without > 0) == (total < 0)
 
 
 def test_a_wave_in_time_that_stands_for_a_state_that_was_not_observed_is_told():
-    """Prey without its predator; a wave that is there predicts better than none."""
-    t, rng = np.linspace(0, 15, 50), np.random.default_rng(0)
+    """Prey without its predator."""
+    t, rng = np.linspace(0, 15, 50), np.random.default_rng(3)
     prey = solve_ivp(
         lambda _, y: [y[0] - 0.5 * y[0] * y[1], 0.4 * y[0] * y[1] - 0.8 * y[1]],
         (0, 15),
