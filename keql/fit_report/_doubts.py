@@ -103,7 +103,7 @@ def _of_equation(selection, given):
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
-    doubts += left_out_in_words(selection.left_out(given), criteria.rival)
+    doubts += left_out_in_words(selection.left_out(given))
     doubts += wider_rivals_in_words(selection.wider_rivals)
     doubts += rivals_of_other_orders_in_words(selection.rivals_of_other_orders)
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)

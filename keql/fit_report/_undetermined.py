@@ -395,28 +395,18 @@ def wider_rivals_in_words(rivals, most=3):
     ]
 
 
-def left_out_in_words(terms, clear):
+def left_out_in_words(terms):
     """Terms that equations were not to have, each in a sentence.
 
-    terms : list of LeftOut. With which the data are as probable at least.
-    clear : float. Log odds from which on they are far more so.
+    terms : list of LeftOut. With which the data are more probable.
     """
-    sentences = []
-    for left in terms:
-        term, odds = f"{number(left.coefficient)} {left.term}", _odds(left.log_odds)
-        if left.log_odds > clear:
-            sentences.append(
-                f"the equation {left.equation} was not to have the term {term}, with "
-                f"which data are more probable ({odds}): let it depend on more "
-                "operators, or give it more terms"
-            )
-        else:
-            sentences.append(
-                f"the equation {left.equation} was not to have the term {term}, and "
-                f"the data do not tell whether it has ({odds}). Observe more, or with "
-                "less noise, or give it that term"
-            )
-    return sentences
+    return [
+        f"the equation {left.equation} was not to have the term "
+        f"{number(left.coefficient)} {left.term}, with which data are more probable "
+        f"({_odds(left.log_odds)}): let it depend on more operators, or give it more "
+        "terms"
+        for left in terms
+    ]
 
 
 def rivals_of_other_orders_in_words(rivals, most=3):

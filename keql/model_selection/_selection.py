@@ -398,7 +398,7 @@ class Selection:
         return [(chosen, 0.0), *others]
 
     def left_out(self, given):
-        """Terms that equations were not to have, which the data do not exclude.
+        """Terms that equations were not to have, which make data more probable.
 
         given : Hypothesis. What the user says.
 
