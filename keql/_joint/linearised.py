@@ -244,6 +244,14 @@ class LinearisedProblem:
         squares = certainty * np.concatenate(self.leave_one_out()) ** 2
         return float(0.5 * np.mean(np.log(certainty) - squares))
 
+    def left_out_dispersion(self):
+        """Mean square of the errors of these predictions, in units of their variances.
+
+        What kernels and noise levels say of states is right if it is about one.
+        """
+        certainty = np.concatenate(self._left_out_precisions) / self.problem.dispersion
+        return float(np.mean(certainty * np.concatenate(self.leave_one_out()) ** 2))
+
     @cached_property
     def _left_out_precisions(self):
         """Inverse variances (N_m,) of the predictions of each observation."""

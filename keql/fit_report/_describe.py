@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from keql._joint.assembly import size_of_constraint
 from keql._joint.restarts import RestartSettings
@@ -34,6 +35,7 @@ from keql.fit_report._undetermined import (
     travelling,
     undetermined,
     unexplained,
+    unexplained_between,
 )
 
 
@@ -187,17 +189,67 @@ def residuals_of_equations(learned, is_exact):
     return residuals
 
 
-def at_points(learned, hypothesis, most):
+def at_points(learned, hypothesis, most, most_between):
     """Sentences on what equations that hold at collocation points only do not tell.
 
-    They leave more than the part `most` unexplained, where the Hypothesis leaves their
-    noise open (that which is given is believed), or terms that are made of errors.
+    They leave more than the part `most` unexplained, or `most_between` these points,
+    where the Hypothesis leaves their noise open (that which is given is believed), or
+    terms that are made of errors.
     """
     examined = examine(learned)
     names = [terms.name for terms in learned.setup.equations]
     is_open = [hypothesis.of_equation(n).equation_noise is None for n in names]
     own = dict(compress(examined.residuals.items(), is_open))
-    return unexplained(own, most) + dependent_terms(examined.identifiability)
+    sentences = unexplained(own, most)
+    if not sentences:
+        between = compress(parts_between(learned, ReportCriteria()), is_open)
+        sentences = unexplained_between(
+            dict(zip(own, between, strict=True)), most_between
+        )
+    return sentences + dependent_terms(examined.identifiability)
+
+
+def parts_between(learned, criteria):
+    """By what part of its terms each equation is missed between its points, a list.
+
+    States may bend to meet any equation at collocation points: those of slopes in
+    another unit than values were stairs. 0 of equations without an unknown part, and
+    where a forcing is known at collocation points only.
+    """
+    setup, parts = learned.setup, []
+    for e, terms in enumerate(setup.equations):
+        places = setup.some_rows(e, criteria.n_rows, criteria.n_functions)
+        found = [
+            _missed_between(learned, e, m, points)
+            for m, _, points in places
+            if terms.depends_on is not None and _knows_forcing(setup, e, m)
+        ]
+        misses, targets = np.hstack([np.zeros((2, 1)), *found])
+        parts.append(rms(misses) / size_or_one(targets))
+    return parts
+
+
+def _knows_forcing(setup, e, m):
+    """Whether the forcing of an equation of function `m` is known anywhere."""
+    return not setup.equations[e].has_forcing or callable(setup.forcing_functions[m][e])
+
+
+def _missed_between(learned, e, m, points):
+    """Residuals of equation `e` halfway to the nearest of its points, and targets."""
+    setup, equation = learned.setup, learned.equations[e]
+    placed = np.unique(
+        setup.collocation_points[m][setup.rows[m].slices()[e][1]], axis=0
+    )
+    if len(placed) < 2:
+        return np.empty((2, 0))
+    scale = np.where(np.ptp(placed, axis=0) > 0, np.ptp(placed, axis=0), 1.0)
+    nearest = cKDTree(placed / scale).query(points / scale, k=2)[1][:, 1]
+    between = (points + placed[nearest]) / 2
+    operators = [learned.states[m].evaluate(between, L) for L in setup.operators]
+    S = np.column_stack([between, setup.inputs.at(m, between), *operators])
+    right = setup.forcing_functions[m][e]
+    target = (right(between) if right else 0.0) - equation.known_part(S)
+    return np.array([equation.unknown_part(S) - target, target])
 
 
 def choices_of(model, learned, search, units):

@@ -26,6 +26,7 @@ from keql.fit_report._undetermined import (
     uncertain,
     undetermined,
     unresolved,
+    unsupported,
     wider_rivals_in_words,
     with_advice_once,
 )
@@ -95,7 +96,7 @@ def _of_equation(selection, given):
     if not waves and len(fit.learned.variables) > 1:
         waves = related_in_two_steps(fit.two_step, fit.learned)
     doubts = undetermined(fit.learned) + waves
-    doubts += uncertain(fit.learned, criteria.uncertain)
+    doubts += uncertain(fit.learned, *selection.uncertain)
     doubts += amplifying(fit, criteria.amplified, criteria.amplification)
     doubts += saturated(fit.learned) + known_up_to_constants(given, fit.learned)
     doubts += followed_too_rarely(given, fit.learned)
@@ -108,6 +109,7 @@ def _of_equation(selection, given):
     doubts += not_exact(selection.misses_exact_fields, selection.better_without)
     size = PredictionScale(fit.observations).size
     error = selection.error / size if fit.is_exact else 0.0
+    doubts += unsupported(selection.unsupported)
     doubts += missed(selection.misses, error) + coarse(selection.error_between)
     doubts += missed_smoothly(selection.misses_smoothly)
     if selection.disagreement:
@@ -119,5 +121,6 @@ def _of_equation(selection, given):
             "noise, or give an equation_kernel"
         )
     if not fit.is_exact:
-        doubts += at_points(fit.learned, fit.hypothesis, criteria.unexplained)
+        limits = criteria.unexplained, criteria.between
+        doubts += at_points(fit.learned, fit.hypothesis, *limits)
     return doubts

@@ -81,12 +81,14 @@ def exhausted(fit, least=10, share=0.7):
     return sentences
 
 
-def uncertain(learned, most):
+def uncertain(learned, most, factor=1.0):
     """Equations without a list of terms that are poorly known, each in a sentence.
 
     learned : LearnedModel. States and equations.
     most : float. Standard deviation of P where states are, in units of its size, from
         which on it is told. At other states it is more.
+    factor : float. By what observations are predicted from each other with larger
+        errors than kernels and noise levels say: then so may P be.
     """
     sentences = []
     for terms, equation in zip(learned.setup.equations, learned.equations, strict=True):
@@ -94,12 +96,19 @@ def uncertain(learned, most):
             continue
         S = equation.training_features[:, : equation.n_unknown_features]
         size = size_or_one(equation.basis.values(S, equation.weights))
-        part = rms(equation.posterior.std(equation.basis(S))) / size
+        part = factor * rms(equation.posterior.std(equation.basis(S))) / size
         if part > most:
             name = f" {terms.name}" if learned.setup.is_system else ""
+            why = ""
+            if factor > 1.5:
+                why = (
+                    " (observations are predicted from each other with "
+                    f"{multiple(factor)} times the errors that kernels and noise "
+                    "levels say)"
+                )
             sentences.append(
                 f"the equation{name} has no list of terms and is uncertain by "
-                f"{percent(part, 1.0)} of its size where states are, and by more "
+                f"{percent(part, 1.0)} of its size where states are{why}, and by more "
                 "elsewhere. Observe more, or with less noise, or more functions"
             )
     return sentences
@@ -203,6 +212,22 @@ def not_exact(is_missed, better_without):
             "an equation_kernel of another form"
         )
     return sentences
+
+
+def unsupported(gain):
+    """A sentence if elementary functions predict no better than no equation, in a list.
+
+    gain : Gain or None. By how much more probable observations are with the equation.
+    """
+    if gain is None:
+        return []
+    change = f"{abs(gain.total):.2g} {'higher' if gain.total > 0 else 'lower'}"
+    return [
+        "observations are predicted about as well without any equation: with it their "
+        f"log density is {change} (standard error {gain.error:.2g}), and of the many "
+        "functions that were tried some come near to any motion: terms may be others. "
+        "Observe more, or with less noise, or say more of the equation"
+    ]
 
 
 def missed(factor, error=0.0):
@@ -320,6 +345,22 @@ def unexplained(residuals, most):
     return sentences
 
 
+def unexplained_between(parts, most):
+    """Equations that do not hold between the points where they are imposed, in a list.
+
+    parts : dict of str to float. By what part of the size of its terms one is missed.
+    most : float. The largest part by which one may be missed.
+    """
+    return [
+        f"the {name} is missed by {percent(part, 1.0)} of its terms between "
+        "collocation points, so that states bend to meet it at these: observations may "
+        "contradict it, or each other. Try more operators, or more collocation_points, "
+        "and look at the units of what was observed"
+        for name, part in parts.items()
+        if part > most
+    ]
+
+
 def rivals_in_words(rivals, most=3):
     """Other terms that explain the data about as well, as a sentence, or empty.
 
@@ -357,7 +398,7 @@ def wider_rivals_in_words(rivals, most=3):
 def left_out_in_words(terms):
     """Terms that equations were not to have, each in a sentence.
 
-    terms : list of LeftOut. With which the data are far more probable.
+    terms : list of LeftOut. With which the data are more probable.
     """
     return [
         f"the equation {left.equation} was not to have the term "

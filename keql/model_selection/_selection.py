@@ -7,9 +7,9 @@ import numpy as np
 from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale, left_out_errors
-from keql._regression.likelihood import left_out_log_densities
 from keql.equation import highest_derivatives
 from keql.model_selection._beside._left_out import terms_left_out
+from keql.model_selection._beside._without import gain_of_equations
 from keql.model_selection._criteria import (
     Criteria,
     are_monomials,
@@ -164,26 +164,45 @@ class Selection:
     def better_without(self):
         """By how much observations are more probable without the equation, or 0.
 
-        Each given all others, a factor in the mean, of values of states that are exact
-        in time, or of a single one in space, compared with two steps: an equation that
-        holds predicts no worse than none. It does if the log densities differ by more
-        than two standard errors. Densities of exact data tell of rounding and
-        resolution, and white noise in the equations predicts little. Of right ordinary
-        differential equations they were 0.1 standard errors higher at most, of one of
-        too low an order 5.9.
+        Each given all others, a factor in the mean, if the log densities of a Gain
+        differ by more than the criterion says.
         """
-        fit, two_step = self.best, self.best.two_step
-        observations, in_time = two_step.observations, len(two_step.variables) == 1
-        compared = all(L.name in observations.states for L in observations.operators)
-        compared = compared and (in_time or len(observations.states) == 1)
-        if not (compared and fit.is_exact) or (in_time and fit.is_driven):
-            return 0.0
-        if self._noise_given or not sees_noise(two_step):
-            return 0.0
-        own = fit.result.model.regression.left_out_log_densities()
-        change = _log_densities_without(two_step) - own
-        is_clear = np.sum(change) > 2 * np.std(change) * len(change) ** 0.5
-        return float(np.exp(np.mean(change))) if is_clear else 0.0
+        gain, clear = self._gain, self.criteria.clear
+        is_worse = gain is not None and -gain.total > clear * gain.error
+        return float(np.exp(-gain.total / gain.n)) if is_worse else 0.0
+
+    @property
+    def unsupported(self):
+        """The Gain of elementary functions that predict no better than none, or None.
+
+        Many sets of these are compared, and some come near to any motion: they count as
+        found if predictions are better than those of states without an equation, by
+        what the criterion asks of each term. If they are worse that is told.
+        """
+        gain, fit = self._gain, self.best
+        if gain is None or not fit.has_functions or self.better_without:
+            return None
+        least = self.criteria.supported * len(fit.term_names)
+        return gain if gain.total < least else None
+
+    @property
+    def _gain(self):
+        """The Gain of the fit, unless noise is given."""
+        return None if self._noise_given else gain_of_equations(self.best)
+
+    @property
+    def uncertain(self):
+        """The deviation of P that is told, in units of its size, and a factor of it.
+
+        That of exact data is small, unless noise is given. Deviations are what kernels
+        and noise levels say of states at collocation points: where observations are
+        predicted from each other with larger errors, P is more uncertain by as much.
+        """
+        fit, criteria = self.best, self.criteria
+        is_noisy = self._noise_given or sees_noise(fit.two_step)
+        most = criteria.uncertain if is_noisy else criteria.uncertain_if_exact
+        factor = 1.0 if fit.is_exact else fit.model.left_out_dispersion() ** 0.5
+        return most, max(1.0, factor)
 
     @property
     def unresolved(self):
@@ -379,7 +398,7 @@ class Selection:
         return [(chosen, 0.0), *others]
 
     def left_out(self, given):
-        """Terms that equations were not to have, which make data far more probable.
+        """Terms that equations were not to have, which make data more probable.
 
         given : Hypothesis. What the user says.
 
@@ -427,24 +446,6 @@ class Selection:
             return self
         better = exact.error < factor * self.error
         return replace(self, exact=exact) if better else self
-
-
-def _log_densities_without(two_step):
-    """Log densities (n,) of values of states, each given all others, without equations.
-
-    In the order of the observations of each function, sorted by operator.
-    """
-    observations, found = two_step.observations, []
-    kernels = getattr(two_step.state_kernel, "kernels", None)
-    for data in observations.functions:
-        for j, level in enumerate(np.ravel(two_step.observation_noise)):
-            kernel = two_step.state_kernel
-            if kernels is not None:
-                kernel = kernels[observations.operators[j].name]
-            if np.any(data.index == j):
-                given = kernel, float(level), [data.of_operator(j)]
-                found.append(left_out_log_densities(*given))
-    return np.concatenate(found)
 
 
 def _difference(equations, learned):

@@ -399,14 +399,16 @@ def test_left_out_density_is_that_of_the_conditional_gaussian(name):
     case, model = case_of(name), solved(case_of(name))
     if not hasattr(model, "left_out_density"):
         return  # of joint problems only
-    C, data, logs = case.covariance, case.data, []
+    C, data, logs, squares = case.covariance, case.data, [], []
     for i in np.concatenate(case.observed):
         others = np.arange(len(data)) != i
         gain = np.linalg.solve(C[np.ix_(others, others)], C[others, i])
         variance = C[i, i] - gain @ C[others, i]
         logs.append(norm(gain @ data[others], variance**0.5).logpdf(data[i]))
+        squares.append((data[i] - gain @ data[others]) ** 2 / variance)
     expected = np.mean(logs) + 0.5 * np.log(2 * np.pi)
     assert model.left_out_density() == pytest.approx(expected, rel=1e-6)
+    assert model.left_out_dispersion() == pytest.approx(np.mean(squares), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", LINEAR)

@@ -11,16 +11,20 @@ import pandas as pd
 import pytest
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
+from keql.fit_report._describe import parts_between
 from keql.fit_report._related import related, related_in_two_steps
+from keql.fit_report._report import ReportCriteria
 from keql.fit_report._undetermined import (
     amplifying,
     exhausted,
     travelling,
     uncertain,
     undetermined,
+    unexplained_between,
     unresolved,
 )
 from keql.kernels import RBF, Polynomial
+from keql.model_selection._selection import Selection
 
 T = np.linspace(0, 5, 26)[:, None]
 PAIR = {"operators": ("x", "y"), "known_part": ("x_t", "y_t"), "states": ("x", "y")}
@@ -284,8 +288,37 @@ def test_equations_without_a_list_of_terms_are_uncertain():
     assert uncertain(learned, 1.01 * part) == []
     (text,) = uncertain(learned, 0.99 * part)
     assert f"uncertain by {100 * part:.2g} % of its size where states are" in text
+    (text,) = uncertain(learned, 2.9 * part, 3.0)
+    assert f"uncertain by {300 * part:.2g} % of its size where states are (" in text
+    assert "with 3 times the errors" in text
+    assert uncertain(learned, 3.1 * part, 3.0) == []
     model.set_params(equation_kernel=Polynomial(1))
     assert uncertain(model._learn_in_two_steps(T, y, None), 0.0) == []
+
+
+@pytest.mark.parametrize(
+    "noise, given, most", [(1e-8, None, 1e-3), (0.05, None, 0.03), (1e-8, 1e-3, 0.03)]
+)
+@pytest.mark.parametrize("dispersion, factor", [(0.25, 1.0), (9.0, 3.0)])
+def test_exact_data_leave_less_uncertain(noise, given, most, dispersion, factor):
+    """Unless noise is given; poor predictions leave more, where states are not exact.
+
+    Two steps find no noise in exact data.
+    """
+    t, rng = np.linspace(0, 3, 60)[:, None], np.random.default_rng(0)
+    y = np.exp(-t[:, 0]) + noise * rng.standard_normal(60)
+    model = OneStepKEqL("u", "u_t", variables="t", observation_noise=given)
+    two_step = model._learn_in_two_steps(t, y, None)
+    fit = SimpleNamespace(
+        two_step=two_step,
+        observations=two_step.observations,
+        hypothesis=model._hypothesis,
+        is_exact=False,
+        model=SimpleNamespace(left_out_dispersion=lambda: dispersion),
+    )
+    assert Selection(joint=fit).uncertain == (most, factor)
+    fit.is_exact = True
+    assert Selection(exact=fit).uncertain == (most, 1.0)
 
 
 def test_an_equation_of_lower_order_is_no_energy():
@@ -329,3 +362,52 @@ def test_a_state_of_which_slopes_alone_were_observed_is_known_up_to_a_constant()
     X.loc[20] = 0.0, "u"
     y = np.append(u - u**2, 0.1)
     assert not any("constant" in each for each in model.fit(X, y).fit_report_.concerns)
+
+
+class Parabola:
+    """A state t^2 of which all operators are known."""
+
+    def evaluate(self, points, operator):
+        """Values of t^2 or of its first derivative."""
+        return points[:, 0] ** 2 if operator.order == 0 else 2 * points[:, 0]
+
+
+@pytest.mark.parametrize("forcing", [None, np.cos, np.zeros])
+def test_equations_are_missed_between_the_points_where_they_are_imposed(forcing):
+    """Halfway to the nearest ones, u_t + P(u) = f being missed by t^2 everywhere.
+
+    Values of a forcing at points of several coordinates are all that is known of it.
+    """
+    points = np.array([[0.0], [0.5], [2.0], [4.5]])
+    given = None if forcing is None else lambda X: np.cos(X[:, 0])
+    model = TwoStepKEqL("u", "u_t", points, variables="t", forcing=given)
+    model.set_params(equation_kernel=Polynomial(1))
+    learned = model._learn_in_two_steps(T, np.exp(-T[:, 0]), None)
+    equation = copy(learned.equation)
+    equation.unknown_part = lambda S: 2 * S[:, 1]
+    learned = replace(learned, states=[Parabola()], equations=(equation,))
+    t = np.array([0.25, 0.25, 1.25, 3.25])
+    right = 0.0 if forcing is None else np.cos(t)
+    target = right - 2 * t
+    expected = np.linalg.norm(2 * t**2 - target) / np.linalg.norm(target)
+    if forcing is np.zeros:
+        unknown = replace(learned.setup, forcing_functions=[(None,)])
+        learned, expected = replace(learned, setup=unknown), 0.0
+    (part,) = parts_between(learned, ReportCriteria())
+    assert part == pytest.approx(expected)
+    assert len(unexplained_between({"equation": part}, 0.9 * expected)) == (part > 0)
+    assert unexplained_between({"equation": part}, 1.1 * expected) == []
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0, 0.5])
+def test_slopes_in_another_unit_than_values_are_told(factor):
+    """States bend to have both at the points where the equation is imposed."""
+    t = np.linspace(0, 6, 20)
+    u = 0.1 / (0.1 + 0.9 * np.exp(-t))
+    X = pd.DataFrame({"t": np.tile(t, 2), "operator": np.repeat(["u", "u_t"], 20)})
+    model = OneStepKEqL("u", "u_t", variables="t", operator_column="operator")
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        model.fit(X, np.append(u, factor * (u - u**2)))
+    texts = [str(each.message) for each in caught]
+    assert any("between collocation points" in text for text in texts) == (factor != 1)
+    assert factor != 1 or not texts

@@ -18,10 +18,12 @@ from keql.fit_report._undetermined import (
     missed,
     not_exact,
     rivals_of_other_orders_in_words,
+    unsupported,
     wider_rivals_in_words,
 )
 from keql.kernels import RBF, Polynomial
 from keql.model_selection import _selection
+from keql.model_selection._beside._without import Gain
 from keql.model_selection._candidates import candidates, without_equation_noise
 from keql.model_selection._criteria import Criteria, few_terms_meet
 from keql.model_selection._fit import Fit
@@ -155,11 +157,13 @@ def test_states_that_predict_worse_with_the_equation(shift, expected):
         two_step=two_step,
         observations=data,
         hypothesis=model._hypothesis,
+        has_functions=False,
         is_exact=True,
         result=SimpleNamespace(model=SimpleNamespace(regression=regression)),
     )
     found = Selection(exact=fit)
     assert found.better_without == pytest.approx(expected)
+    assert found.unsupported is None
     fit.is_exact = False
     assert found.better_without == 0
 
@@ -189,12 +193,63 @@ def test_trajectories_that_predict_worse_with_the_equation(is_driven):
         two_step=two_step,
         observations=two_step.observations,
         hypothesis=model._hypothesis,
+        has_functions=False,
         is_exact=True,
         is_driven=is_driven,
         result=SimpleNamespace(model=SimpleNamespace(regression=regression)),
     )
     expected = 0 if is_driven else np.exp(0.3)
     assert Selection(exact=fit).better_without == pytest.approx(expected)
+
+
+def fit_of_functions(has_functions=True):
+    """A fit of three terms."""
+    return SimpleNamespace(
+        observations=SimpleNamespace(operators=[]),
+        hypothesis=Hypothesis(),
+        has_functions=has_functions,
+        term_names=["u", "sin(t)", "u_t"],
+    )
+
+
+@pytest.mark.parametrize("total, told", [(2.9, "2.9 higher"), (-1.0, "1 lower")])
+def test_functions_that_predict_no_better_than_no_equation(total, told, monkeypatch):
+    """Not by one for each of the terms; polynomials are not told."""
+    gain = Gain(total, 3.1, 40)
+    monkeypatch.setattr(_selection, "gain_of_equations", lambda _: gain)
+    assert Selection(exact=fit_of_functions()).unsupported is gain
+    (text,) = unsupported(gain)
+    assert f"their log density is {told} (standard error 3.1)" in text
+    assert Selection(exact=fit_of_functions(False)).unsupported is None
+    assert unsupported(None) == []
+
+
+@pytest.mark.parametrize("total", [3.1, -6.0])
+def test_what_predicts_better_or_worse_than_no_equation_is_not_told_as_such(
+    total, monkeypatch
+):
+    """Worse by 2.1 standard errors, which is told in other words."""
+    monkeypatch.setattr(_selection, "gain_of_equations", lambda _: Gain(total, 2.9, 40))
+    found = Selection(exact=fit_of_functions())
+    assert found.unsupported is None
+    assert (found.better_without > 0) == (total < 0)
+
+
+def test_a_wave_in_time_that_stands_for_a_state_that_was_not_observed_is_told():
+    """Prey without its predator."""
+    t, rng = np.linspace(0, 15, 50), np.random.default_rng(3)
+    prey = solve_ivp(
+        lambda _, y: [y[0] - 0.5 * y[0] * y[1], 0.4 * y[0] * y[1] - 0.8 * y[1]],
+        (0, 15),
+        [1.0, 1.0],
+        t_eval=t,
+        rtol=1e-9,
+    ).y[0]
+    prey += 0.02 * np.std(prey) * rng.standard_normal(50)
+    model = OneStepKEqL("u", "u_t", variables="t")
+    with pytest.warns(IdentifiabilityWarning, match="about as well without any equat"):
+        model.fit(t[:, None], prey)
+    assert "sin" in str(model.equation_)
 
 
 def test_what_is_said_of_fields_that_are_better_without():

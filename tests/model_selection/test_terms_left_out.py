@@ -1,7 +1,9 @@
 """Terms that equations were not to have, with which data are far more probable."""
 
 import warnings
+from types import SimpleNamespace
 
+import autograd.numpy as anp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -16,13 +18,14 @@ from keql.model_selection._beside._left_out import (
     _Force,
     _Forced,
     _forces,
+    terms_left_out,
 )
 from keql.model_selection._criteria import Criteria
 
 T = np.linspace(0, 15, 50)
 
 
-def duffing(friction=0.2, noise=0.02, times=T):
+def duffing(friction=0.2, noise=0.02, times=T, seed=0):
     """Values of u_tt = u - u^3 - friction u_t, with noise in parts of their spread."""
     u = solve_ivp(
         lambda t, y: [y[1], y[0] - y[0] ** 3 - friction * y[1]],
@@ -32,7 +35,7 @@ def duffing(friction=0.2, noise=0.02, times=T):
         rtol=1e-9,
         atol=1e-9,
     ).y[0]
-    return u + noise * np.std(u) * np.random.default_rng(0).standard_normal(len(u))
+    return u + noise * np.std(u) * np.random.default_rng(seed).standard_normal(len(u))
 
 
 def fitted(y, **given):
@@ -77,6 +80,36 @@ def test_terms_that_a_given_kernel_lacks_are_told(has_friction):
     assert has_friction or " u_t, with which" in found[0]
 
 
+@pytest.mark.parametrize("name, wrong", [("u^3", False), ("sin(u)", True)])
+def test_terms_that_make_data_a_little_more_probable_are_told(name, wrong):
+    """Beside a sine in place of a cube, which noise hides; the cube needs no other."""
+    function = anp.sin if wrong else (lambda u: u**3)
+    terms = {"u": lambda u: u, "v": lambda u_t: u_t, name: lambda u: function(u)}
+    given = {"operators": ("u", "u_t"), "equation_kernel": Dictionary(terms)}
+    found = fitted(duffing(seed=2), **given)
+    assert len(found) == wrong
+    assert not wrong or "u^3, with which data are more probable" in found[0]
+
+
+def test_terms_that_were_compared_are_no_others():
+    """With these a fit has rivals, which are told as such."""
+    problem = make_trajectory_problem(in_two_steps(duffing()), np.array([0.02]))
+    fit = SimpleNamespace(
+        is_exact=True,
+        is_driven=False,
+        two_step=problem.learned,
+        problem=problem,
+        result=SimpleNamespace(solution=problem.start()),
+        term_names=["u", "u_t"],
+        log_evidences={},
+    )
+    given = fit, Hypothesis(equation_kernel=Polynomial(1)), Criteria()
+    [left] = terms_left_out(*given)
+    assert left.term == "u^3"
+    fit.log_evidences = {frozenset(["u", "u_t", "u^3"]): 0.0}
+    assert "u^3" not in [other.term for other in terms_left_out(*given)]
+
+
 @pytest.mark.parametrize("levels", [None, np.array([0.1])])
 def test_forces_have_the_effects_of_terms(levels):
     """Also where noise drives states; the ends of steps are those of flows to 1e-3."""
@@ -91,11 +124,12 @@ def test_forces_have_the_effects_of_terms(levels):
     assert_allclose(found, terms, atol=1e-3 * np.max(np.abs(terms)))
 
 
-def in_two_steps():
-    """A linear equation, of values that obey one."""
+def in_two_steps(y=None):
+    """A linear equation, of values that obey one, or of others."""
+    y = np.exp(-0.1 * T) * np.cos(T) if y is None else y
     model = TwoStepKEqL(("u", "u_t"), "u_tt", variables="t")
     model.set_params(equation_kernel=Polynomial(1))
-    return model._learn_in_two_steps(T[:, None], np.exp(-0.1 * T) * np.cos(T), None)
+    return model._learn_in_two_steps(T[:, None], y, None)
 
 
 def test_only_what_was_left_out_is_asked_for():

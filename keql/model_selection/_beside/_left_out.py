@@ -43,15 +43,17 @@ class _Force(NamedTuple):
 
 
 def terms_left_out(fit, given, criteria):
-    """The term of each equation that would make the data far more probable, if any.
+    """The term of each equation that would make the data most probable, if any does.
 
     fit : Fit. Trajectories.
     given : Hypothesis. What the user says. Of an equation whose kernel and number of
         terms are open products of its operators were compared before: what remains are
         the states and derivatives which it was not to depend on.
-    criteria : Criteria. How probable a term has to be.
+    criteria : Criteria. Which products there are.
 
-    Returns found : list of LeftOut. Terms share the prior probability of one more.
+    Returns found : list of LeftOut. With each of them the data are more probable, terms
+        sharing the prior probability of one more. Sets of terms that were compared with
+        that of the fit are rivals of it, and no others.
     """
     if not fit.is_exact or len(fit.two_step.variables) > 1:
         return []
@@ -62,13 +64,23 @@ def terms_left_out(fit, given, criteria):
         return []
     forced = _Forced(problem, iterate, responses, forces)
     (without, _), found = forced.evidence(), {}
+    compared = fit.log_evidences
     for i, force in enumerate(forces):
+        if _with_term(fit, force) in compared:
+            continue
         log_evidence, [coefficient] = forced.evidence(i)
         log_odds = log_evidence - without - np.log(len(forces))
-        name, least = force.equation, criteria.rival
-        if log_odds > (found[name].log_odds if name in found else least):
+        name = force.equation
+        if log_odds > (found[name].log_odds if name in found else 0.0):
             found[name] = LeftOut(name, force.term, coefficient, log_odds)
     return [*found.values()]
+
+
+def _with_term(fit, force):
+    """The set of the names of the terms of a fit and that of a force."""
+    is_system = fit.two_step.setup.is_system
+    name = f"{force.equation}: {force.term}" if is_system else force.term
+    return frozenset([*fit.term_names, name])
 
 
 def _with_open_levels(fit):
