@@ -193,8 +193,8 @@ def at_points(learned, hypothesis, most, most_between):
     """Sentences on what equations that hold at collocation points only do not tell.
 
     They leave more than the part `most` unexplained, or `most_between` these points,
-    where the Hypothesis leaves their noise open (that which is given is believed), or
-    terms that are made of errors.
+    or observations are far above their noise, where the Hypothesis leaves that noise
+    open (that which is given is believed); or terms are made of errors.
     """
     examined = examine(learned)
     names = [terms.name for terms in learned.setup.equations]
@@ -206,6 +206,11 @@ def at_points(learned, hypothesis, most, most_between):
         sentences = unexplained_between(
             dict(zip(own, between, strict=True)), most_between
         )
+    residuals = _residuals_of_observations(learned)
+    operators = [L.name for L in learned.observations.operators]
+    is_open = [hypothesis.of_state(n).observation_noise is None for n in operators]
+    own = dict(compress(residuals.items(), is_open))
+    sentences += residuals_above_noise(own, ReportCriteria())
     return sentences + dependent_terms(examined.identifiability)
 
 
@@ -364,15 +369,15 @@ def find_concerns(model, residuals, identifiability, criteria):
     """What looks wrong by a ReportCriteria, as sentences."""
     return [
         *dependent_terms(identifiability),
-        *_residuals_above_noise(residuals, criteria),
+        *residuals_above_noise(residuals, criteria),
         *_disagreement(model, criteria),
         *_at_bounds(model, criteria),
         *([] if getattr(model, "converged_", True) else [model.message_]),
     ]
 
 
-def _residuals_above_noise(residuals, criteria):
-    """Residuals that are far above their noise level."""
+def residuals_above_noise(residuals, criteria):
+    """Residuals that are far above their noise level, each in a sentence."""
     for name, residual in residuals.items():
         if residual.rms > criteria.far_above_noise * residual.noise > 0:
             is_plural = name.startswith("observations")

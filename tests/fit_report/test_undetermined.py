@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
-from keql.fit_report._describe import parts_between
+from keql._regression.two_step import Hypothesis
+from keql.fit_report._describe import at_points, parts_between
 from keql.fit_report._related import related, related_in_two_steps
 from keql.fit_report._report import ReportCriteria
 from keql.fit_report._undetermined import (
@@ -411,3 +412,18 @@ def test_slopes_in_another_unit_than_values_are_told(factor):
     texts = [str(each.message) for each in caught]
     assert any("between collocation points" in text for text in texts) == (factor != 1)
     assert factor != 1 or not texts
+
+
+@pytest.mark.parametrize(
+    ("factor", "given", "told"), [(3.0, None, True), (1.0, None, False), (3.0, 1, False)]
+)
+def test_observations_far_above_their_noise_are_told(factor, given, told):
+    """At collocation points, where states need not meet observations; 2 is far."""
+    y = np.exp(-T[:, 0]) + 0.1 * np.random.RandomState(0).normal(size=len(T))
+    model = TwoStepKEqL("u", "u_t", 20, variables="t", observation_noise=0.1)
+    model.set_params(state_kernel=RBF(2.0, "fixed"), equation_kernel=Polynomial(1))
+    learned = model._learn_in_two_steps(T, y, None)
+    missed = np.sqrt(np.mean((learned.states[0](T) - y) ** 2))
+    learned = replace(learned, observation_noise=np.array([missed / factor]))
+    found = at_points(learned, Hypothesis(observation_noise=given), 1.0, 1.0)
+    assert any("observations are missed by 3" in text for text in found) == told
