@@ -415,7 +415,8 @@ def test_slopes_in_another_unit_than_values_are_told(factor):
 
 
 @pytest.mark.parametrize(
-    ("factor", "given", "told"), [(3.0, None, True), (1.0, None, False), (3.0, 1, False)]
+    ("factor", "given", "told"),
+    [(3.0, None, True), (1.0, None, False), (3.0, 1, False)],
 )
 def test_observations_far_above_their_noise_are_told(factor, given, told):
     """At collocation points, where states need not meet observations; 2 is far."""
@@ -423,7 +424,11 @@ def test_observations_far_above_their_noise_are_told(factor, given, told):
     model = TwoStepKEqL("u", "u_t", 20, variables="t", observation_noise=0.1)
     model.set_params(state_kernel=RBF(2.0, "fixed"), equation_kernel=Polynomial(1))
     learned = model._learn_in_two_steps(T, y, None)
-    missed = np.sqrt(np.mean((learned.states[0](T) - y) ** 2))
+    missed = np.sqrt(
+        np.mean(
+            (learned.states[0].evaluate(T, learned.observations.operators[0]) - y) ** 2
+        )
+    )
     learned = replace(learned, observation_noise=np.array([missed / factor]))
     found = at_points(learned, Hypothesis(observation_noise=given), 1.0, 1.0)
     assert any("observations are missed by 3" in text for text in found) == told
