@@ -48,7 +48,7 @@ class ObservationCriteria:
         such points of one of two states, of Lotka and Volterra and of an epidemic, led
         to errors of 37 to 130 % in five of eight fits, and in two if it was found as if
         it was never observed. With three to seven, of five systems with noise of 2 %,
-        that was better in six of sixteen fits and worse in five.
+        that was better in six of sixteen fits and worse in four.
     """
 
     followed: int = 3
