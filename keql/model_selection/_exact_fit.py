@@ -54,6 +54,7 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
     settings, learned = settings or TermSearchSettings(), with_few_weights(learned)
     noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
     problem = make_evolution_problem(learned, noise, kept=kept)
+    criteria = context.criteria
     solve = partial(solve_exactly, learned, context, settings)
     start = problem.start_after(context.previous)
     if hypothesis.n_terms is None:
@@ -65,8 +66,7 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
         if learned.equation is not two_step.equation:
             search.try_terms(problem, learned.equation, start.states)
         else:
-            search = _coarse_first(search, start)
-        criteria = context.criteria
+            search = _coarse_first(search, start, criteria)
         if search.stop is None and not search.misses_as_before(criteria):
             search.run(search.first_states(start, criteria))
         result, steps = polished(search), search.steps
@@ -167,7 +167,7 @@ def fit_hypothesis(hypothesis, two_step, context, learned=None):
     )
 
 
-def _coarse_first(search, start):
+def _coarse_first(search, start, criteria):
     """A search that has tried what was found on a coarse grid, from a first iterate.
 
     If the best equation there has no derivative of the highest order in space, those
@@ -207,6 +207,7 @@ def _coarse_first(search, start):
         first.stop = Stop.KEYBOARD
         return first
     search.has_best_prior, search.coarse = first.has_best_prior, best
+    search.leave_out_failed(first, criteria)
     if search.best is not None:
         search.steps += [
             step._replace(log_evidence=step.log_evidence + first.loss - search.loss)

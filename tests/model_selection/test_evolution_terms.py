@@ -19,6 +19,7 @@ from keql.datasets import make_burgers
 from keql.kernels import Constant, Matern, Polynomial, Restriction
 from keql.model_selection._criteria import Criteria, predicts_within_noise
 from keql.model_selection._from_diffusion import or_polynomial
+from keql.model_selection._terms import _evolution
 from keql.model_selection._terms._evolution import TermSearch, TermSearchSettings
 from keql.operators import parse_operator
 
@@ -298,6 +299,34 @@ def test_a_finer_grid_is_left_if_it_would_not_change_what_is_missed(change, agai
     assert not search.misses_as_before(Criteria())
     search.coarse = None
     assert not search.misses_as_before(Criteria())
+
+
+def failing_search(change):
+    """A search whose steps lead from the best terms to none of two other sets.
+
+    On a finer grid the best states change by so much, in units of the noise.
+    """
+    search, asked = TermSearch.__new__(TermSearch), []
+    problem = SimpleNamespace(learned=None, resolution=lambda _: ("", change))
+    search.best = SimpleNamespace(model=SimpleNamespace(problem=problem), solution=None)
+    search.problem, search.settings, search.stop = problem, SETTINGS, None
+    search.tried, search.failed = set(), set()
+    ranked = [(float(i), (name,)) for i, name in enumerate(("u", "u^2", "u_xx"))]
+    search._compared = lambda _: (ranked, ("u_xx",), lambda t: bool(asked.append(t)))
+    return search, asked
+
+
+@pytest.mark.parametrize("change, again", [(0.1, False), (10.0, True), (np.nan, True)])
+def test_sets_that_failed_are_not_solved_for_again(change, again, monkeypatch):
+    """As rivals never; on a finer grid if the coarse one resolves what noise leaves."""
+    monkeypatch.setattr(_evolution, "sees_noise", lambda _: True)
+    (coarse, on_coarse), (fine, on_fine) = (failing_search(change) for _ in range(2))
+    coarse._round(None)
+    coarse._try_rivals(None)
+    assert on_coarse == [("u",), ("u^2",)]
+    fine.leave_out_failed(coarse, Criteria())
+    fine._round(None)
+    assert (on_fine == on_coarse) == again and (on_fine == []) != again
 
 
 @pytest.mark.parametrize(
