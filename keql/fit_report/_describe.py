@@ -106,7 +106,10 @@ def describe_fit(model, learned, search=None):
         concerns = undetermined(learned) + travelling(learned, criteria.large_part)
         concerns += unexplained(residuals, criteria.large_part)
         concerns += search.concerns
-    others = find_concerns(model, residuals, examined.identifiability, criteria)
+    # The noise of exact states may stay that of a fit before the last one.
+    is_found = search.exact_error is not None and model.observation_noise is None
+    told = {} if is_found else residuals
+    others = find_concerns(model, told, examined.identifiability, criteria)
     concerns += [each for each in others if each not in concerns]
     tried = list(search.not_tried), dict(search.criteria)
     return FitReport(

@@ -12,7 +12,12 @@ import pytest
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._regression.two_step import Hypothesis
-from keql.fit_report._describe import at_points, parts_between
+from keql.fit_report._describe import (
+    SearchSummary,
+    at_points,
+    describe_fit,
+    parts_between,
+)
 from keql.fit_report._related import related, related_in_two_steps
 from keql.fit_report._report import ReportCriteria
 from keql.fit_report._undetermined import (
@@ -432,3 +437,21 @@ def test_observations_far_above_their_noise_are_told(factor, given, told):
     learned = replace(learned, observation_noise=np.array([missed / factor]))
     found = at_points(learned, Hypothesis(observation_noise=given), 1.0, 1.0)
     assert any("observations are missed by 3" in text for text in found) == told
+
+
+@pytest.mark.parametrize(
+    ("error", "given", "told"),
+    [(None, None, True), (0.1, None, False), (0.1, 0.1, True)],
+)
+def test_exact_states_are_not_judged_by_noise_that_is_found(error, given, told):
+    """It may be that of a fit before the last one; what they miss is asked elsewhere."""
+    y = np.exp(-T[:, 0]) + 0.1 * np.random.RandomState(0).normal(size=len(T))
+    model = TwoStepKEqL("u", "u_t", 20, variables="t", observation_noise=0.1)
+    model.set_params(state_kernel=RBF(2.0, "fixed"), equation_kernel=Polynomial(1))
+    learned = model._learn_in_two_steps(T, y, None)
+    model._store(learned)
+    model.observation_noise = given
+    learned = replace(learned, observation_noise=np.array([1e-3]))
+    summary = SearchSummary(doubts=(), exact_error=error)
+    concerns = describe_fit(model, learned, summary).concerns
+    assert any("observations are missed" in text for text in concerns) == told
