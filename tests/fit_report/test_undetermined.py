@@ -444,7 +444,7 @@ def test_observations_far_above_their_noise_are_told(factor, given, told):
     [(None, None, True), (0.1, None, False), (0.1, 0.1, True)],
 )
 def test_exact_states_are_not_judged_by_noise_that_is_found(error, given, told):
-    """It may be that of a fit before the last one; what they miss is asked elsewhere."""
+    """It may be that of an earlier fit; what these states miss is asked elsewhere."""
     y = np.exp(-T[:, 0]) + 0.1 * np.random.RandomState(0).normal(size=len(T))
     model = TwoStepKEqL("u", "u_t", 20, variables="t", observation_noise=0.1)
     model.set_params(state_kernel=RBF(2.0, "fixed"), equation_kernel=Polynomial(1))
