@@ -248,7 +248,9 @@ def _missed_between(learned, e, m, points):
     operators = [learned.states[m].evaluate(between, L) for L in setup.operators]
     S = np.column_stack([between, setup.inputs.at(m, between), *operators])
     right = setup.forcing_functions[m][e]
-    target = (right(between) if right else 0.0) - equation.known_part(S)
+    target = -equation.known_part(S)
+    if right is not None:
+        target = target + np.ravel(right(between))
     return np.array([equation.unknown_part(S) - target, target])
 
 
