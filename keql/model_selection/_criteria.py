@@ -137,7 +137,7 @@ class Criteria:
         ones among them, 4.4 times at most.
     degree_left_out : int. Degree of products of states that are asked for beside given
         terms: log odds of the best one were 11 at least where friction was missing, 0.1
-        to 1.2 with a sine in the place of a cube for three of four draws, and -0.9 at
+        to 1.8 with a sine in the place of a cube for four of six draws, and -0.4 at
         most in 78 fits with right kernels.
     explained : float. Distance of such a product from what terms that are there add up
         to, in units of its size, below which it is not asked for. That of terms was
