@@ -192,9 +192,9 @@ def residuals_of_equations(learned, is_exact):
 def at_points(learned, hypothesis, most, most_between):
     """Sentences on what equations that hold at collocation points only do not tell.
 
-    They leave more than the part `most` unexplained, or `most_between` these points,
-    where the Hypothesis leaves their noise open (that which is given is believed), or
-    terms that are made of errors.
+    They leave more than the part `most` unexplained at these points, or `most_between`
+    halfway between them, where the Hypothesis leaves their noise open (that which is
+    given is believed), or terms that are made of errors.
     """
     examined = examine(learned)
     names = [terms.name for terms in learned.setup.equations]
@@ -230,7 +230,7 @@ def parts_between(learned, criteria):
 
 
 def _knows_forcing(setup, e, m):
-    """Whether the forcing of an equation of function `m` is known anywhere."""
+    """Whether the forcing of equation `e` is known everywhere for function `m`."""
     return not setup.equations[e].has_forcing or callable(setup.forcing_functions[m][e])
 
 
