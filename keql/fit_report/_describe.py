@@ -195,9 +195,10 @@ def residuals_of_equations(learned, is_exact):
 def at_points(learned, hypothesis, most, most_between):
     """Sentences on what equations that hold at collocation points only do not tell.
 
-    They leave more than the part `most` unexplained, or `most_between` these points,
-    or observations are far above their noise, where the Hypothesis leaves that noise
-    open (that which is given is believed); or terms are made of errors.
+    They leave more than the part `most` unexplained at these points, or `most_between`
+    halfway between them, or observations are far above their noise, where the
+    Hypothesis leaves that noise open (that which is given is believed); or terms are
+    made of errors.
     """
     examined = examine(learned)
     names = [terms.name for terms in learned.setup.equations]
@@ -238,7 +239,7 @@ def parts_between(learned, criteria):
 
 
 def _knows_forcing(setup, e, m):
-    """Whether the forcing of an equation of function `m` is known anywhere."""
+    """Whether the forcing of equation `e` is known everywhere for function `m`."""
     return not setup.equations[e].has_forcing or callable(setup.forcing_functions[m][e])
 
 
@@ -256,7 +257,9 @@ def _missed_between(learned, e, m, points):
     operators = [learned.states[m].evaluate(between, L) for L in setup.operators]
     S = np.column_stack([between, setup.inputs.at(m, between), *operators])
     right = setup.forcing_functions[m][e]
-    target = (np.ravel(right(between)) if right else 0.0) - equation.known_part(S)
+    target = -equation.known_part(S)
+    if right is not None:
+        target = target + np.ravel(right(between))
     return np.array([equation.unknown_part(S) - target, target])
 
 

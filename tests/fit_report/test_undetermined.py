@@ -378,7 +378,7 @@ class Parabola:
         return points[:, 0] ** 2 if operator.order == 0 else 2 * points[:, 0]
 
 
-@pytest.mark.parametrize("forcing", [None, np.cos, np.zeros])
+@pytest.mark.parametrize("forcing", [None, np.cos, np.zeros, "column"])
 def test_equations_are_missed_between_the_points_where_they_are_imposed(forcing):
     """Halfway to the nearest ones, u_t + P(u) = f being missed by t^2 everywhere.
 
@@ -386,6 +386,7 @@ def test_equations_are_missed_between_the_points_where_they_are_imposed(forcing)
     """
     points = np.array([[0.0], [0.5], [2.0], [4.5]])
     given = None if forcing is None else lambda X: np.cos(X[:, 0])
+    given = np.cos if forcing == "column" else given
     model = TwoStepKEqL("u", "u_t", points, variables="t", forcing=given)
     model.set_params(equation_kernel=Polynomial(1))
     learned = model._learn_in_two_steps(T, np.exp(-T[:, 0]), None)

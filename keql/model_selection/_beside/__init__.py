@@ -1,1 +1,1 @@
-"""Fits with the equation at collocation points, beside exact states of the data."""
+"""What is compared with exact states: other ways to learn, and states alone."""
