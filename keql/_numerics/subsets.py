@@ -68,9 +68,8 @@ class SubsetEvidence:
         of_prior, _ = _schur(self.prior, prior, kept, added)
         gain = (self.right[added] - V.T @ z) ** 2 / rest
         volume = _half_log_volume(L, prior) + 0.5 * np.log(rest / of_prior)
-        return (
-            self._fit(self.square - z @ z - gain) - volume + self.odds.more(kept)[added]
-        )
+        fit = self._fit(self.square - z @ z - gain)
+        return fit - volume + self.odds.more(kept)[added]
 
     def _fit(self, square):
         return log_likelihood_of(square, self.n, self.levels)
@@ -164,22 +163,41 @@ class HighestEvidence:
         table = np.empty((len(kept) + 1, len(added) + 1))
         table[:-1, -1], table[-1, -1] = self.less(kept), self(kept)
         table[-1, :-1] = self.more(kept, added)
-        for i in range(len(kept)):
-            table[i, :-1] = self.more(kept[:i] + kept[i + 1 :], added)
+        if kept:
+            table[:-1, :-1] = self._exchanged(kept, added)
         return table
+
+    def _exchanged(self, kept, added):
+        """The log evidence (k, m) of a set without each column, with each of others."""
+        fewer = [kept[:i] + kept[i + 1 :] for i in range(len(kept))]
+        rows, target = self.precision[:, kept], self.right[:, kept, None]
+        cross = np.concatenate([rows[:, :, added], target], axis=2)
+        diagonal = np.diagonal(self.precision, axis1=1, axis2=2)[:, added]
+        nothing = np.zeros(len(diagonal))
+        left = diagonal, self.right[:, added], nothing + self.square, nothing
+        try:
+            parts = [*_beside_all_but_one(rows[:, :, kept], cross, *left)]
+        except np.linalg.LinAlgError:  # some need jitter
+            return [self.more(own, added) for own in fewer]
+        odds = [self.odds.more(own)[added] for own in fewer]
+        return self._with_one(diagonal, *map(np.array, zip(*parts, strict=True))) + odds
 
     def more(self, kept, added):
         """The log evidence (m,) of a set with each of other columns."""
         L, z = self._solve(kept)
         V = np.array([*map(solve_lower, L, self.precision[:, kept][:, :, added])])
         diagonal = np.diagonal(self.precision, axis1=1, axis2=2)[:, added]
-        least = np.finfo(float).eps * diagonal
-        rest = np.maximum(diagonal - np.sum(V**2, axis=1), least)
+        rest = diagonal - np.sum(V**2, axis=1)
         along = self.right[:, added] - np.einsum("gkm,gk->gm", V, z)
-        volume = _log_volume(L)[:, None] + 0.5 * np.log(rest)
         square = self.square - np.sum(z**2, axis=1)
-        fit = self._fit(square[:, None] - along**2 / rest)
-        return np.max(fit - volume, axis=0) + self.odds.more(kept)[added]
+        value = self._with_one(diagonal, rest, along, square, _log_volume(L))
+        return value + self.odds.more(kept)[added]
+
+    def _with_one(self, diagonal, rest, along, square, volume):
+        """That without odds, from what is left as _beside_all_but_one has it."""
+        rest = np.maximum(rest, np.finfo(float).eps * diagonal)
+        fit = self._fit(square[..., None] - along**2 / rest)
+        return np.max(fit - volume[..., None] - 0.5 * np.log(rest), axis=-2)
 
     def values(self, kept):
         """The most probable coefficients of a set."""
@@ -218,6 +236,38 @@ class HighestEvidence:
             z = np.array([*map(solve_lower, L, self.right[:, kept])])
             self._factors[key] = L, z
         return self._factors[key]
+
+
+def _beside_all_but_one(own, cross, rest, along, square, volume):
+    """What is left of others beside all columns but one, for each of them in turn.
+
+    Half of them are eliminated for all of the other half at once, and so on: most work
+    is shared, and no inverse is needed, which would magnify errors.
+
+    own, cross : ndarray of shape (g, k, k), (g, k, m + 1). The matrices of the columns,
+        and their rows in others, the target last.
+    rest, along : ndarray of shape (g, m). The diagonal of the others, and their target.
+    square, volume : ndarray of shape (g,). What is left of its square, and log volumes.
+    """
+    size, n = own.shape[1], cross.shape[2]
+    if size == 1:
+        yield rest, along, square, volume
+        return
+    halves = slice(size // 2), slice(size // 2, size)
+    for stays, goes in (halves, halves[::-1]):
+        L = np.linalg.cholesky(own[:, goes, goes])
+        right = np.concatenate([own[:, goes, stays], cross[:, goes]], axis=2)
+        V = np.array([*map(solve_lower, L, right)])
+        back, others, z = V[:, :, :-n], V[:, :, -n:-1], V[:, :, -1]
+        changes = np.swapaxes(back, 1, 2) @ V
+        yield from _beside_all_but_one(
+            own[:, stays, stays] - changes[:, :, :-n],
+            cross[:, stays] - changes[:, :, -n:],
+            rest - np.sum(others**2, axis=1),
+            along - np.einsum("gkm,gk->gm", others, z),
+            square - np.sum(z**2, axis=1),
+            volume + _log_volume(L),
+        )
 
 
 def _values_of_sets(kept, own, diagonal, left, right, square, volume, fit):

@@ -74,6 +74,20 @@ def test_neighbours_are_sets_with_their_own_evidence(regression, kept, levels):
             assert table[i, j] == pytest.approx(score(own), abs=1e-6)
 
 
+def test_neighbours_of_dependent_columns_need_jitter():
+    """What the columns that stay leave of each other are rounding errors."""
+    rng = np.random.default_rng(0)
+    effects = 1e12 * rng.normal(size=(20, 3)) @ rng.normal(size=(3, 8))
+    score = of_one_prior(effects, effects[:, 0], np.eye(8), TermOdds(np.full(8, -1)))
+    kept, added = [0, 1, 2, 3, 4, 5], [6, 7]
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(score.precision[0][:6, :6])
+    table = score.neighbours(kept, added)
+    for i, values in enumerate(table[:-1, :-1]):
+        own = score.more(kept[:i] + kept[i + 1 :], added)
+        np.testing.assert_array_equal(values, own)
+
+
 def test_coefficients_and_costs(regression):
     """Of the ridge regression, and what its loss is without a column."""
     effects, target, prior = regression
