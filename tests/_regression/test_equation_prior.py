@@ -117,7 +117,9 @@ def decays(n_functions):
 
 @pytest.mark.slow
 def test_varying_coefficients_are_found():
-    model = OneStepKEqL(**SETTINGS, n_terms=None).fit(*decays(3))
+    """To about one per cent, which is more than exact data promise."""
+    with pytest.warns(IdentifiabilityWarning, match="has no list of terms"):
+        model = OneStepKEqL(**SETTINGS, n_terms=None).fit(*decays(3))
     t = np.linspace(0.2, 2.8, 6)[:, None]
     true = -1 - np.sin(2 * t.ravel()) / 2
     np.testing.assert_allclose(model.equation_.coefficient("u", t), true, atol=0.01)
