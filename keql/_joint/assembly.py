@@ -31,6 +31,7 @@ def make_problem(
     n_threads=1,
     client=None,
     relative_equation_noise=1e-3,
+    constraint_noise=1e-7,
     smallest_noise=1e-9,
 ):
     """The JointProblem of a fit, from its two-step solution.
@@ -39,16 +40,17 @@ def make_problem(
     are represented in the primal if that has at most half as many unknowns as the dual,
     which has one for each residual; then it is faster. `equation_noise` (E,) is sigma_P
     in units of the forcing; nan stands for `relative_equation_noise` times the root
-    mean square of the unknown part. Noise levels are at least `smallest_noise`,
-    relative to the data and to the unknown part, and those of known constraints are of
-    this size. `map_blocks` applies a function to each block, in `n_threads`.
+    mean square of the unknown part. Those of known constraints are `constraint_noise`
+    times the size of their terms: with far less, rounding errors hide what states cost.
+    All are at least `smallest_noise`, relative to the data and to the unknown part.
+    `map_blocks` applies a function to each block, in `n_threads`.
     """
     setup, functions = two_step.setup, two_step.observations.functions
     smallest = smallest_noise * two_step.observations.sizes()
     sigma_u = np.maximum(two_step.observation_noise, smallest)
     sizes = equation_sizes(two_step)
     relative = [
-        relative_equation_noise if terms.depends_on is not None else smallest_noise
+        relative_equation_noise if terms.depends_on is not None else constraint_noise
         for terms in setup.equations
     ]
     sigma_p = np.where(np.isnan(equation_noise), relative * sizes, equation_noise)

@@ -44,7 +44,7 @@ from keql.model_selection._state_kernels import (
     compare_kernels,
     warm_start,
 )
-from keql.model_selection._terms._fewer import with_most_probable_terms
+from keql.model_selection._terms._by_evidence import with_most_probable_terms
 
 
 def search(two_step, given, context):
