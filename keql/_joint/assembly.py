@@ -49,10 +49,8 @@ def make_problem(
     smallest = smallest_noise * two_step.observations.sizes()
     sigma_u = np.maximum(two_step.observation_noise, smallest)
     sizes = equation_sizes(two_step)
-    relative = [
-        relative_equation_noise if terms.depends_on is not None else constraint_noise
-        for terms in setup.equations
-    ]
+    is_learned = [terms.depends_on is not None for terms in setup.equations]
+    relative = np.where(is_learned, relative_equation_noise, constraint_noise)
     sigma_p = np.where(np.isnan(equation_noise), relative * sizes, equation_noise)
     sigma_p = np.maximum(sigma_p, smallest_noise * sizes)
     blocks, linear_model = _make_blocks(kernels, _conditions(two_step), solver)
