@@ -132,7 +132,7 @@ def test_levels_fall_and_those_of_constraints_stay(monkeypatch):
     given = 0.5 / sizes[1]
     assert ratios == pytest.approx([max(r, given) for r in (1, 0.1, 0.01, 0, 0)])
     np.testing.assert_allclose(np.array(levels)[:, 2], final[2], rtol=1e-12)
-    assert final[2] < 1e-7 * sizes[2]
+    assert final[2] == pytest.approx(1e-7 * sizes[2])
 
 
 def test_the_likely_kernel_is_of_highest_likelihood(hunters):
