@@ -10,7 +10,12 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from system_problems import cubic_oscillator, fitzhugh_nagumo, lorenz_scarce
 
-from keql.datasets import make_burgers, make_darcy, make_lotka_volterra
+from keql.datasets import (
+    make_burgers,
+    make_darcy,
+    make_heat_with_boundary_law,
+    make_lotka_volterra,
+)
 from keql.kernels import parse_monomial
 
 
@@ -1064,9 +1069,21 @@ def undetermined(y, operators=("u", "u_t"), known_part="u_tt"):
 def lotka_volterra(noise, draw):
     """Predators and prey, 25 times over two periods."""
     data = make_lotka_volterra(25, t_end=24.0, noise=noise, random_state=draw)
+    return of_equations(data, noise)
+
+
+def rod(noise, draw):
+    """Heat in a rod that a law of its wall cools, its other end insulated."""
+    data = make_heat_with_boundary_law(150, 30, noise=noise, random_state=draw)
+    return of_equations(data, noise)
+
+
+def of_equations(data, noise):
+    """A data set of several equations, of which known constraints have no terms."""
     terms = {
-        name: {term: -c for term, c in terms.items()}
-        for name, terms in data.terms.items()
+        name: {term: -c for term, c in own.items()}
+        for name, own in data.terms.items()
+        if own
     }
     test = data.X_test, data.y_test
     return SuiteProblem(dict(data.problem), data.X, data.y, *test, terms, noise=noise)
@@ -1114,6 +1131,8 @@ def suite(n_random):
             )
     problems["system", "lotka_volterra"] = partial(lotka_volterra, 0.0)
     problems["system", "lotka_volterra 2%"] = partial(lotka_volterra, 0.02)
+    problems["law of a wall", "rod"] = partial(rod, 0.0)
+    problems["law of a wall", "rod 1%"] = partial(rod, 0.01)
     problems["system", "lorenz"] = partial(of_system, lorenz_scarce)
     problems["system", "cubic 0.08"] = partial(
         of_system, partial(cubic_oscillator, 0.08)
