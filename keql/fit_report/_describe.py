@@ -244,7 +244,11 @@ def _knows_forcing(setup, e, m):
 
 
 def _missed_between(learned, e, m, points):
-    """Residuals of equation `e` halfway to the nearest of its points, and targets."""
+    """Residuals of equation `e` halfway to the nearest of its points, and targets.
+
+    An array (2, n) for points (n, d) of function `m`, in the unit of the equation, or
+    (2, 0) if there is a single one.
+    """
     setup, equation = learned.setup, learned.equations[e]
     placed = np.unique(
         setup.collocation_points[m][setup.rows[m].slices()[e][1]], axis=0

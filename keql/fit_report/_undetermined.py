@@ -81,7 +81,7 @@ def exhausted(fit, least=10, share=0.7):
     return sentences
 
 
-def uncertain(learned, most, factor=1.0):
+def uncertain(learned, most, factor=1.0, named=1.5):
     """Equations without a list of terms that are poorly known, each in a sentence.
 
     learned : LearnedModel. States and equations.
@@ -89,6 +89,7 @@ def uncertain(learned, most, factor=1.0):
         which on it is told. At other states it is more.
     factor : float. By what observations are predicted from each other with larger
         errors than kernels and noise levels say: then so may P be.
+    named : float. The factor from which on the sentence names it.
     """
     sentences = []
     for terms, equation in zip(learned.setup.equations, learned.equations, strict=True):
@@ -100,7 +101,7 @@ def uncertain(learned, most, factor=1.0):
         if part > most:
             name = f" {terms.name}" if learned.setup.is_system else ""
             why = ""
-            if factor > 1.5:
+            if factor > named:
                 why = (
                     " (observations are predicted from each other with "
                     f"{multiple(factor)} times the errors that kernels and noise "
