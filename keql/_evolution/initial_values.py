@@ -169,6 +169,36 @@ class InitialValueRegression:
         ]
         return self.prior.scale * change, initial
 
+    def changes_keeping(self, constant, on_weights, on_initial):
+        """The most probable `changes` of which linear functions vanish.
+
+        The unit of a hidden state is such a function: nothing but the prior of the
+        weights tells it, in which it is not linear, so that full steps never end.
+
+        constant, on_weights : ndarray of shape (H,), (H, p). The functions without
+            changes, and their slopes in those of the weights.
+        on_initial : list of ndarray of shape (H, D). In those of the initial values.
+        """
+        change, initial = self.changes
+        if not len(constant):
+            return change, initial
+        roots, p = self._roots(), self.p
+        on_shared, own = on_weights @ roots[0][:p, :p], []
+        for slopes, root in zip(on_initial, roots, strict=True):
+            on_shared = on_shared + slopes @ root[p:, :p]
+            own.append(slopes @ root[p:, p:])
+        value = constant + on_weights @ change
+        value = value + sum(map(np.matmul, on_initial, initial))
+        covariance = on_shared @ on_shared.T + sum(each @ each.T for each in own)
+        pull, *_ = linalg.lstsq(covariance, value)
+        shared = on_shared.T @ pull
+        change = change - roots[0][:p, :p] @ shared
+        initial = [
+            before - root[p:, :p] @ shared - root[p:, p:] @ (each.T @ pull)
+            for before, root, each in zip(initial, roots, own, strict=True)
+        ]
+        return change, initial
+
     @property
     def weights(self):
         """The most probable weights, of shape (p,)."""

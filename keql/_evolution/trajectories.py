@@ -30,26 +30,17 @@ from keql._evolution.trajectory import (
     DrivenNodes,
     NoisyTrajectory,
     Trajectory,
+    TrajectoryIterate,
     TrajectoryLimits,
     entry_of,
+    hidden_sizes,
     nodes_of,
+    relative_changes,
     rounding_of,
     values_at,
 )
 from keql._numerics.linalg import largest_factor, rms, size_or_one
 from keql._observations.data import noise_range
-
-
-@dataclass(frozen=True)
-class TrajectoryIterate:
-    """Equations with their weights, and nodes (K_m, D) of each function.
-
-    With noise in the equations, also the sum of squares of the jumps in its units.
-    """
-
-    equations: tuple
-    nodes: list
-    squared_jumps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -107,7 +98,7 @@ class TrajectoryProblem:
             residuals.append(data.values - iterate.nodes[m][seen])
             precisions.append(data.weights / self.prior.noise[data.index] ** 2)
         residuals = np.concatenate(residuals)
-        weights = np.concatenate([e.weights for e in iterate.equations])
+        weights = iterate.weights
         misfit = np.sum(residuals**2 * np.concatenate(precisions))
         norms = np.sum(weights**2) / self.prior.scale**2
         norms += sum(np.sum((n[0] / self.prior.spread) ** 2) for n in iterate.nodes)
@@ -174,8 +165,7 @@ class TrajectoryProblem:
 
     def regression(self, iterate, responses, center=None):
         """Weights and initial values from the observations, with the prior as it is."""
-        if center is None:
-            center = np.concatenate([e.weights for e in iterate.equations])
+        center = iterate.weights if center is None else center
         if self.process is not None:
             rows = [own.observed for own in responses]
             return NoisyRegression(rows, center, self.prior)
@@ -248,14 +238,19 @@ class TrajectoryProblem:
     def change(self, before, after):
         """Largest root mean square change of what is observed, relative to its size.
 
-        The unit of a state that was never observed, and what is added to it, are free.
+        Changes of a hidden state need not show there to first order. Of it the squares
+        count, which is the order of what a linear step is wrong by.
         """
-        layout = self.flow(0).layout
-        seen = [entry_of(L, layout) for L in self.learned.observations.operators]
-        old = np.concatenate(before.nodes)[:, seen]
-        new = np.concatenate(after.nodes)[:, seen]
-        sizes = np.array([rms(column) or 1.0 for column in new.T])
-        return float(np.max([rms(c) for c in ((new - old) / sizes).T]))
+        layout, operators = self.flow(0).layout, self.learned.observations.operators
+        seen = [entry_of(operator, layout) for operator in operators]
+        changes = relative_changes(before.nodes, after.nodes)
+        return float(np.max(np.r_[changes[seen], changes[self.hidden] ** 2]))
+
+    @property
+    def hidden(self):
+        """Positions in y of states that are hidden."""
+        names, states = self.flow(0).layout.names, self.learned.observations
+        return [names.index(state) for state in states.hidden_states]
 
     def step_errors(self, iterate):
         """Errors of all steps of each function: a list of arrays (K_m - 1, D).
@@ -335,7 +330,7 @@ class TrajectoryProblem:
         Each state in units of the size of its highest derivative.
         """
         effects = []
-        weights = np.concatenate([e.weights for e in iterate.equations])
+        weights = iterate.weights
         for m, (times, nodes) in enumerate(zip(self.times, iterate.nodes, strict=True)):
             flow = self.flow(m, iterate.equations)
             _, _, on_weights = flow.velocity(times, nodes)
@@ -399,7 +394,9 @@ class TrajectoryModel:
     def __init__(self, problem, iterate, responses, smoothers, regression):
         self.problem, self.iterate, self.smoothers = problem, iterate, smoothers
         self.responses, self.regression = responses, regression
-        weights, (change, initial) = regression.weights, regression.changes
+        sizes = hidden_sizes(iterate.nodes, responses, problem.hidden)
+        change, initial = regression.changes_keeping(*sizes)
+        weights = regression.center + change
         self._changes = [np.concatenate([[1.0], change, own]) for own in initial]
         nodes = [
             before + response @ own

@@ -227,6 +227,23 @@ class Trajectory:
 
 
 @dataclass(frozen=True)
+class TrajectoryIterate:
+    """Equations with their weights, and nodes (K_m, D) of each function.
+
+    With noise in the equations, also the sum of squares of the jumps in its units.
+    """
+
+    equations: tuple
+    nodes: list
+    squared_jumps: float = 0.0
+
+    @property
+    def weights(self):
+        """Those of all equations, one after another."""
+        return np.concatenate([equation.weights for equation in self.equations])
+
+
+@dataclass(frozen=True)
 class DrivenNodes:
     """What is known of nodes between which white noise drives the equations.
 
@@ -446,3 +463,34 @@ def rounding_of(times, nodes):
     sizes = [size_or_one(column) for column in nodes.T]
     speed = np.max(np.abs(np.diff(nodes, axis=0) / sizes) / np.diff(times)[:, None])
     return 2 * np.spacing(np.max(np.abs(times))) * speed
+
+
+def relative_changes(before, after):
+    """Root mean square changes (D,) of nodes, lists of (K_m, D), relative to sizes."""
+    old, new = np.concatenate(before), np.concatenate(after)
+    return np.array(
+        [rms(a - b) / (rms(a) or 1.0) for a, b in zip(new.T, old.T, strict=True)]
+    )
+
+
+def hidden_sizes(nodes, responses, hidden):
+    """Changes of the sizes of hidden states, as affine functions of what is unknown.
+
+    nodes : list of ndarray of shape (K_m, D).
+    responses : list of ndarray of shape (K_m, D, 1 + p + D). Changes of the nodes.
+    hidden : list of int. Positions of H states in y.
+
+    Returns change, on_weights : ndarray of shape (H,), (H, p). Parts of the standard
+        deviation by which they change, and their slopes in the weights.
+    Returns on_initial : list of ndarray of shape (H, D). In those of initial values.
+    """
+    D = nodes[0].shape[1]
+    own = [each[:, hidden] - np.mean(each[:, hidden], axis=0) for each in nodes]
+    squares = sum(np.sum(each**2, axis=0) for each in own)
+    changes = [
+        np.einsum("kh,khj->hj", each, response[:, hidden])
+        / np.where(squares > 0, squares, 1.0)[:, None]
+        for each, response in zip(own, responses, strict=True)
+    ]
+    shared = sum(each[:, :-D] for each in changes)
+    return shared[:, 0], shared[:, 1:], [each[:, -D:] for each in changes]

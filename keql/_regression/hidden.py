@@ -58,6 +58,23 @@ def hidden_state_kernel(samples, lengths, observations):
     return Constant(size**2, "fixed") * shape
 
 
+def with_prior_variance(kernel, size):
+    """The kernel of an equation with hidden states, with the variance of its prior.
+
+    Fixed is what else would be found by likelihood. A free variance is the square of
+    `size`, the root mean square of what P has to explain with states of their prior's
+    size, as nearly as its bounds allow: a kernel that was made for other states of the
+    prior has theirs, and weights in other units have another unit of the state.
+    """
+    given = kernel.get_params()
+    free = {
+        name: np.clip(size**2, *given[f"{name}_bounds"])
+        for name in given
+        if name.endswith("constant_value") and given[f"{name}_bounds"] != "fixed"
+    }
+    return with_fixed_bounds(clone(kernel).set_params(**free))
+
+
 def with_fixed_bounds(kernel):
     """The kernel with all hyperparameters fixed."""
     names = [name for name in kernel.get_params() if name.endswith("_bounds")]

@@ -14,8 +14,8 @@ from keql._regression.hidden import (
     hidden_operators,
     hidden_state_kernel,
     involves,
-    with_fixed_bounds,
     with_prior_values,
+    with_prior_variance,
 )
 from keql._regression.likelihood import fit_given_kernel, fit_state, maximise_likelihood
 from keql._regression.state_prior import (
@@ -338,7 +338,7 @@ def _learn_equation(
             variables,
             settings.optimizer,
         )
-        kernel = with_fixed_bounds(kernel) if is_hidden else kernel
+        kernel = with_prior_variance(kernel, size) if is_hidden else kernel
         stride = -(-len(target) // settings.n_likelihood_rows)
         rows, sampled = unknown[::stride], target[::stride]
         sample = Sample(rows, sampled, np.ones(len(sampled)))

@@ -221,6 +221,23 @@ def test_the_posterior_is_that_of_the_full_covariance(weights):
     assert_allclose(posterior.factor @ posterior.factor.T, inverse, rtol=1e-9)
 
 
+@pytest.mark.parametrize("n_kept", [0, 1, 2])
+def test_changes_that_keep_linear_functions_are_the_most_probable_ones(n_kept):
+    """As Gaussians say of what is known to vanish."""
+    model, rng = regression(), np.random.RandomState(7)
+    p, constant = model.p, rng.normal(size=n_kept)
+    slopes = rng.normal(size=(n_kept, p + 4))
+    own = [slopes[:, p : p + 2], slopes[:, p + 2 :]]
+    weights, initial = model.changes_keeping(constant, slopes[:, :p], own)
+    target, A, prior, noise = joint_gaussian(model)
+    covariance = np.linalg.inv((A.T / noise) @ A + np.diag(1 / prior))
+    before = np.concatenate([model.center, *(each.initial for each in model.rows)])
+    change = covariance @ (A.T / noise) @ target - before
+    gain = covariance @ slopes.T @ np.linalg.inv(slopes @ covariance @ slopes.T)
+    change = change - gain @ (constant + slopes @ change)
+    assert_allclose(np.concatenate([weights, *initial]), change, rtol=1e-8)
+
+
 def test_what_is_uncertain_is_averaged_over_noise_levels():
     """Student's t, of independent states with noise of their own."""
     rng, n, sizes = np.random.RandomState(0), 8, (3.0, 0.2)
@@ -352,6 +369,28 @@ def test_lotka_volterra_is_recovered(solved):
     first, second = terms_of(result.model)
     assert close_to({"x": 1.1, "x y": -0.4}, first, 1e-6)
     assert close_to({"y": -0.4, "x y": 0.1}, second, 1e-6)
+
+
+def test_the_unit_of_a_hidden_state_stays():
+    """Steps end as fast as with all states, and change what is seen with them only.
+
+    The prior of the weights has another unit of y, to which no step leads: to first
+    order none shows in the prey, which a large one moves away from the solution.
+    """
+    hidden = np.column_stack([HUNTED[:, 0], np.full(len(TIMES), np.nan)])
+    laws = [("x_t", Equation("x_t", ("x", "y"))), ("y_t", Equation("y_t", ("x", "y")))]
+    start = learn(TIMES, HUNTED, equations=laws, operators=None, known_part=None)
+    start = replace(start, observations=learn(TIMES, hidden).observations)
+    problem = make_trajectory_problem(start, np.array([np.nan]), TrajectoryLimits())
+    (y,) = problem.hidden
+    first = problem.start()
+    model = problem.linearise(problem.evaluate(first))
+    size = np.std(first.nodes[0][:, y])
+    assert np.std(model.solution.nodes[0][:, y]) == pytest.approx(size, rel=0.1)
+    moved = replace(first, nodes=[first.nodes[0] * np.where(np.arange(2) == y, 1.1, 1)])
+    assert problem.change(first, moved) == pytest.approx((0.1 / 1.1) ** 2)
+    result = minimise(problem, first, FullSteps(1e-8), max_iter=12)
+    assert result.converged
 
 
 def test_nodes_are_the_solution(solved):

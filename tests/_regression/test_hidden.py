@@ -7,7 +7,7 @@ import pytest
 
 from keql import Equation, IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._regression.two_step import FitSettings, Hypothesis, refit_two_steps
-from keql.kernels import RBF, Polynomial
+from keql.kernels import RBF, Constant, Polynomial
 
 T = np.linspace(0, 6, 30)[:, None]
 KERNELS = {"x": RBF(1.0), "y": 9.0 * RBF(0.5)}
@@ -72,6 +72,16 @@ def test_the_scale_stays_whatever_the_states_are():
     bounds = "k1__constant_value_bounds"
     fixed = [e.equation_kernel.get_params()[bounds] for e in found[0].equations]
     assert fixed[:2] == ["fixed", "fixed"] and not isinstance(fixed[2], str)
+
+
+def test_a_kernel_made_for_other_states_has_the_variance_of_the_prior():
+    """Its own one was of what two steps see of a hidden state, which is nothing."""
+    found = []
+    for kernel in (None, 1.0 * Polynomial(2), Constant(1.0, "fixed") * Polynomial(2)):
+        laws = [("y", Equation({"y_t": 2}, ("x",), kernel=kernel))]
+        learned = learn(np.sin(T[:, 0]), optimizer="fmin_l_bfgs_b", equations=laws)
+        found.append(kernel_of(learned, 0)[2])
+    assert found == pytest.approx([12.0**2, 12.0**2, 1.0])
 
 
 def test_states_that_were_measured_tell_their_scale():

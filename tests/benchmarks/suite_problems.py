@@ -8,7 +8,12 @@ from functools import partial
 
 import numpy as np
 from scipy.integrate import solve_ivp
-from system_problems import cubic_oscillator, fitzhugh_nagumo, lorenz_scarce
+from system_problems import (
+    cubic_oscillator,
+    fitzhugh_nagumo,
+    lorenz_partly,
+    lorenz_scarce,
+)
 
 from keql.datasets import (
     make_burgers,
@@ -27,7 +32,8 @@ class SuiteProblem:
     those printed; None if P is no polynomial or the observations do not determine it. P
     has the values `parts` (n, E) at the features (n, d + Q); None if the terms say all.
     `is_determined` says whether an equation can be learned at all: where it is not, a
-    warning is the right answer.
+    warning is the right answer. `scored` has the columns of y_test whose errors are
+    told, None: all.
     """
 
     settings: dict
@@ -40,6 +46,7 @@ class SuiteProblem:
     parts: np.ndarray | None = None
     noise: float = 0.0
     is_determined: bool = True
+    scored: tuple | None = None
 
     def with_noise(self, noise, draw):
         """The problem with noise of a part of the standard deviation of each state."""
@@ -50,7 +57,21 @@ class SuiteProblem:
 
     def state_error(self, predicted):
         """Relative L2 error of the states."""
-        return np.linalg.norm(predicted - self.y_test) / np.linalg.norm(self.y_test)
+        error, true = predicted - self.y_test, self.y_test
+        if self.scored is not None:
+            error, true = error[:, self.scored], true[:, self.scored]
+        return np.linalg.norm(error) / np.linalg.norm(true)
+
+    def with_hidden(self, state):
+        """The problem of a system with a state that is not seen.
+
+        Its unit is free, and so are the equations: the error of the others is told.
+        """
+        names = self.settings["states"]
+        seen = tuple(i for i, name in enumerate(names) if name != state)
+        y = self.y.copy()
+        y[:, names.index(state)] = np.nan
+        return replace(self, y=y, terms=None, scored=seen)
 
     def has_right_terms(self, equation):
         """Whether the terms are exactly the true ones; None if that is not asked."""
@@ -767,6 +788,22 @@ SYSTEMS = {
 }
 
 
+# Which state is not seen.
+HIDDEN = {
+    "glycolysis": "y",
+    "roessler": "z",
+    "food chain": "z",
+    "a to b to c": "a",
+    "rigid body": "r",
+    "brusselator": "y",
+}
+
+
+def hidden(name, state, noise, draw):
+    """A system of which a state is not seen."""
+    return SYSTEMS[name]().with_noise(noise, draw).with_hidden(state)
+
+
 def saturating_prey():
     """Prey that are eaten at the rate u v/(0.5 + u), seen at 60 equal times."""
 
@@ -953,7 +990,7 @@ def darcy(draw):
     return replace(problem, features=features, parts=data.unknown_part(features))
 
 
-def of_system(make, draw):
+def of_system(make, draw, noise=0.0):
     """A problem of `system_problems`, its right-hand sides on the left."""
     problem = make(draw)
     terms = problem.terms and {
@@ -967,6 +1004,8 @@ def of_system(make, draw):
         problem.X_test,
         problem.y_test,
         terms,
+        noise=noise,
+        scored=problem.scored if terms is None else None,
     )
 
 
@@ -1147,6 +1186,12 @@ def suite(n_random):
             problems[family, f"{name} 2%"] = lambda draw, make=make: make().with_noise(
                 0.02, draw
             )
+    for name, state in HIDDEN.items():
+        problems["hidden state", name] = partial(hidden, name, state, 0.0)
+        problems["hidden state", f"{name} 2%"] = partial(hidden, name, state, 0.02)
+    problems["hidden state", "lorenz 3%"] = partial(
+        of_system, partial(lorenz_partly, ("x", "y"), 1), noise=0.03
+    )
     for name, given in DRIVEN.items():
         problems["driven", name] = partial(driven, *given)
     problems["elliptic", "cubic"] = lambda draw: elliptic()
