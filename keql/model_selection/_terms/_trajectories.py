@@ -191,9 +191,7 @@ class _TermSearch:
                 self._try_more(model, iterate)
             if self.best is None and self.settings.tries_fewer:
                 self._try_fewer(model, score, iterate)
-            if not self.score > before:
-                return
-            if self._is_hopeless():
+            if not (self.score > before and self._leads_on) or self._is_hopeless():
                 return
             if self.settings.divides_early:
                 self.resolve()
@@ -250,6 +248,16 @@ class _TermSearch:
         """Whether steps converged for none of the sets."""
         interrupted = self.best is not None and self.best.interrupted
         return self.best_converged[0] is None and not interrupted
+
+    @property
+    def _leads_on(self):
+        """Whether the best set converged, or is decisively better than any that did.
+
+        Of others the evidence is known to the margin only: with a term that lets short
+        waves grow steps may not end for any set near.
+        """
+        result, score, _ = self.best_converged
+        return self.best is result or self.score > score + self.settings.margin
 
     def _simpler(self, score):
         """Sets of fewer terms that are about as probable, the fewest first.
