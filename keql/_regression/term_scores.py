@@ -64,7 +64,7 @@ class TrajectorySearchSettings:
     few, share : int, float. Of more terms than `few`, this part is taken out at once,
         those that cost least.
     max_steps : int. Steps to solve for one set of terms: they converge linearly where
-        the noise is high, or the unit of a state is free that was never observed.
+        the noise is high.
     tol : float. Change of the states at which steps end, relative to their size, in
         units of the loop's tolerance.
     part : float. The same in units of the noise, if that is more: with terms that the
@@ -75,7 +75,6 @@ class TrajectorySearchSettings:
         far, and of such whose steps go round, which say less of what is near. The
         latter is `explains` of the Criteria.
     divides_early : bool. Whether steps are divided during the search, or at its end.
-    tries_fewer : bool. Whether ever fewer terms are tried if the best lead nowhere.
     n_simpler : int. Of sets with fewer terms than the best one that are within the
         margin of it, linearised, so many are solved for if no others are better, and so
         many with other terms in the place of some.
@@ -98,7 +97,6 @@ class TrajectorySearchSettings:
     hopeless: float = 0.9
     lost: float = 0.6
     divides_early: bool = True
-    tries_fewer: bool = False
     n_simpler: int = 0
     n_refreshed: int = 2
     first_grid: tuple = (20, 40)
@@ -110,7 +108,7 @@ class TrajectorySearchSettings:
 
         Kernels and noise, found anew in each, are known to some digits only.
         """
-        more = {"divides_early": False, "tries_fewer": True, "n_simpler": 3}
+        more = {"divides_early": False, "n_simpler": 3}
         return cls(max_steps=15, tol=30.0, part=3e-2, **more)
 
 

@@ -189,7 +189,7 @@ class _TermSearch:
                     return
             if self.best is None:
                 self._try_more(model, iterate)
-            if self.best is None and self.settings.tries_fewer:
+            if self.best is None:
                 self._try_fewer(model, score, iterate)
             if not (self.score > before and self._leads_on) or self._is_hopeless():
                 return
@@ -358,7 +358,8 @@ class _TermSearch:
     def _try_fewer(self, model, score, iterate):
         """Solve for fewer and fewer terms, until there is a solution.
 
-        Some of many are there for the errors of states, and let short waves grow.
+        Some of many are there for the errors of states, and let short waves grow, or
+        trajectories explode beside these.
         """
         kept = self.sets.best(score)
         while self.best is None and self.table.removable(kept):
