@@ -30,6 +30,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 from evolution_problems import evolution
+from flow_problems import flows
 from joblib import Parallel, delayed
 from suite_problems import suite
 from unseen_problems import unseen
@@ -47,7 +48,9 @@ def main():
     options = read_options()
     problems = {
         key: make
-        for key, make in (suite(options.random) | unseen() | evolution()).items()
+        for key, make in (
+            suite(options.random) | unseen() | evolution() | flows()
+        ).items()
         if options.families is None or key[0].startswith(tuple(options.families))
         if options.names is None or key[1].startswith(tuple(options.names))
     }
