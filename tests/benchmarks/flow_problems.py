@@ -1,9 +1,9 @@
 """Flows of three states with five or six terms, most of them chaotic.
 
-Those that Sprott found, "Some simple chaotic flows", Physical Review E 50, 1994, cases A
-to S, but L, which leaves from the initial values here; the flows of Chen and Ueta (1999),
-Rikitake (1958) and Lorenz (1984); and Halvorsen's. Each is seen at 120 equal times of 4
-to 40 units, exactly and with 2 % noise.
+Those that Sprott found, "Some simple chaotic flows", Physical Review E 50, 1994, cases
+A to S, but L, which leaves from the initial values here; the flows of Chen and Ueta
+(1999), Rikitake (1958) and Lorenz (1984); and Halvorsen's. Each is seen at 120 equal
+times of 4 to 40 units, exactly and with 2 % noise.
 
     python tests/benchmarks/bench_suite.py --families flow
 """
