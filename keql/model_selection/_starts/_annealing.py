@@ -7,7 +7,7 @@ the states are those that the observations tell alone; lowering the levels step 
 each solution starting the next, leads to states and equations that agree.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -119,7 +119,9 @@ def _rescaled_candidates(family, best, factor, settings):
     while True:
         kernel = map_states(lambda k: _rescaled(k, factor), best.kernel)
         kernel = with_given_kernels(kernel, family)
-        candidates.append(_at_last_level(family, kernel, best, settings))
+        # States that do not solve the problem of one kernel are no start for another.
+        at = _at_last_level if best.converged else _through_levels
+        candidates.append(at(family, kernel, settings, best))
         if not candidates[-1].log_density > best.log_density:
             return candidates
         best = candidates[-1]
@@ -180,7 +182,7 @@ def _rescaled(kernel, factor):
     return kernel
 
 
-def _through_levels(family, kernel, settings):
+def _through_levels(family, kernel, settings, near=None):
     """The candidate of a kernel, its equations imposed more and more strictly."""
     two_step, problem, start = family.at(kernel)
     final, sizes = problem.equation_noise, equation_sizes(two_step)
@@ -196,7 +198,7 @@ def _through_levels(family, kernel, settings):
     return _candidate(family, kernel, problem, start, settings)
 
 
-def _at_last_level(family, kernel, near, settings):
+def _at_last_level(family, kernel, settings, near):
     """The candidate of a kernel, from the states of another one."""
     _, problem, start = family.at(kernel, near.values)
     return _candidate(family, kernel, problem, start, settings)
@@ -207,7 +209,8 @@ def _candidate(family, kernel, problem, start, settings):
     model = problem.linearise(problem.evaluate(result.solution))
     errors = left_out_errors(model, family.observations)
     density = model.left_out_density()
-    return KernelCandidate(kernel, result.solution, errors, result.loss, density)
+    found = KernelCandidate(kernel, result.solution, errors, result.loss, density)
+    return replace(found, converged=result.converged)
 
 
 def _minimise(problem, start, settings):
