@@ -93,7 +93,8 @@ def compare_lengths(family, first, settings=None):
 
     They are shortened, or otherwise lengthened, as long as what is left out is more
     probable: a kernel that is too smooth for the equation to be met may predict well,
-    but is far too sure of its predictions.
+    but is far too sure of its predictions. Each begins with the states of the one
+    before if these solve its problem; if not, equations are imposed gradually again.
 
     family, settings : See :func:`anneal`.
     first : KernelCandidate. As from :func:`impose_gradually`.
@@ -119,9 +120,11 @@ def _rescaled_candidates(family, best, factor, settings):
     while True:
         kernel = map_states(lambda k: _rescaled(k, factor), best.kernel)
         kernel = with_given_kernels(kernel, family)
-        # States that do not solve the problem of one kernel are no start for another.
-        at = _at_last_level if best.converged else _through_levels
-        candidates.append(at(family, kernel, settings, best))
+        if best.converged:
+            found = _at_last_level(family, kernel, best, settings)
+        else:  # States that solve no problem are no start for another one.
+            found = _through_levels(family, kernel, settings)
+        candidates.append(found)
         if not candidates[-1].log_density > best.log_density:
             return candidates
         best = candidates[-1]
@@ -182,7 +185,7 @@ def _rescaled(kernel, factor):
     return kernel
 
 
-def _through_levels(family, kernel, settings, near=None):
+def _through_levels(family, kernel, settings):
     """The candidate of a kernel, its equations imposed more and more strictly."""
     two_step, problem, start = family.at(kernel)
     final, sizes = problem.equation_noise, equation_sizes(two_step)
@@ -198,7 +201,7 @@ def _through_levels(family, kernel, settings, near=None):
     return _candidate(family, kernel, problem, start, settings)
 
 
-def _at_last_level(family, kernel, settings, near):
+def _at_last_level(family, kernel, near, settings):
     """The candidate of a kernel, from the states of another one."""
     _, problem, start = family.at(kernel, near.values)
     return _candidate(family, kernel, problem, start, settings)
