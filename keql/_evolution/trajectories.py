@@ -265,8 +265,8 @@ class TrajectoryProblem:
         errors = []
         for m, (times, nodes) in enumerate(zip(self.times, iterate.nodes, strict=True)):
             flow, t, h = self.flow(m, iterate.equations), times[:-1], np.diff(times)
-            once, _ = flow.step(t, h, nodes[:-1], with_slopes=False)
-            half, _ = flow.step(t, h / 2, nodes[:-1], with_slopes=False)
+            both = np.tile(t, 2), np.r_[h, h / 2], np.tile(nodes[:-1], (2, 1))
+            once, half = np.split(flow.step(*both, with_slopes=False)[0], 2)
             twice, _ = flow.step(t + h / 2, h / 2, half, with_slopes=False)
             sizes = [size_or_one(column) for column in nodes.T]
             errors.append((once - twice) / sizes)
@@ -278,19 +278,22 @@ class TrajectoryProblem:
         None if all are.
         """
         noise = np.min(self.prior.noise / self.learned.observations.sizes())
-        times, nodes, found = [], [], False
+        times, nodes, counts = [], [], []
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             errors_of_steps = self.step_errors(iterate)
-        for m, errors in enumerate(errors_of_steps):
-            own = self.times[m]
+        for own, errors, at in zip(
+            self.times, errors_of_steps, iterate.nodes, strict=True
+        ):
             part = self.limits.part_of_noise * noise / len(errors)
             error = np.max(np.abs(errors), axis=1)
-            error /= max(part, self.limits.accuracy, rounding_of(own, iterate.nodes[m]))
-            n = np.clip(np.ceil(np.nan_to_num(error) ** (1 / 9)), 1, 20).astype(int)
-            found = found or np.any(n > 1)
+            error /= max(part, self.limits.accuracy, rounding_of(own, at))
+            counts.append(np.clip(np.ceil(np.nan_to_num(error) ** (1 / 9)), 1, 20))
+        if np.all(np.concatenate(counts) == 1):
+            return None
+        for m, (own, n) in enumerate(zip(self.times, counts, strict=True)):
             flow = self.flow(m, iterate.equations)
             finer = [
-                np.linspace(a, b, k + 1)[:-1]
+                np.linspace(a, b, int(k) + 1)[:-1]
                 for a, b, k in zip(own, own[1:], n, strict=False)
             ]
             finer = np.append(np.concatenate(finer), own[-1])
@@ -298,8 +301,6 @@ class TrajectoryProblem:
             step = own[k], finer - own[k], iterate.nodes[m][k]
             times.append(finer)
             nodes.append(flow.step(*step, with_slopes=False)[0])
-        if not found:
-            return None
         return replace(self, times=times), replace(iterate, nodes=nodes)
 
     def resolution(self, iterate):
