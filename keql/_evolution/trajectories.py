@@ -476,15 +476,15 @@ def make_trajectory_problem(
     """
     limits, observations = limits or TrajectoryLimits(), learned.observations
     flow = flow_of(learned, 0)
-    times = [nodes_of(data.points[:, 0], limits) for data in observations.functions]
     sizes = observations.sizes()
     noise = np.where(np.isnan(given_noise), learned.observation_noise, given_noise)
     lowest, _ = noise_range(sizes, limits.least_noise)
+    is_noisy = np.all(noise > 2 * noise_range(sizes)[0])
+    steps = limits.steps_in_noise if is_noisy else limits.steps
+    times = [nodes_of(data.points[:, 0], steps) for data in observations.functions]
     spread, gap = [], np.mean([np.mean(np.diff(np.unique(t))) for t in times])
-    by_state = {
-        operator.name: size
-        for operator, size in zip(observations.operators, sizes, strict=True)
-    }
+    names = [operator.name for operator in observations.operators]
+    by_state = dict(zip(names, sizes, strict=True))
     for state, order in flow.layout.orders.items():
         size = by_state.get(state, 1.0)
         spread += [limits.spread * size / gap**k for k in range(order)]

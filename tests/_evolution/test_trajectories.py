@@ -333,7 +333,7 @@ def solve(learned, noise=None, max_iter=60, tol=1e-12, **limits):
 
 @pytest.fixture(scope="module")
 def solved(hunters):
-    return solve(hunters)
+    return solve(hunters, steps_in_noise=200)
 
 
 def terms_of(model):
@@ -352,6 +352,21 @@ def test_lotka_volterra_is_recovered(solved):
     first, second = terms_of(result.model)
     assert close_to({"x": 1.1, "x y": -0.4}, first, 1e-6)
     assert close_to({"y": -0.4, "x y": 0.1}, second, 1e-6)
+
+
+def test_noisy_data_begin_with_longer_steps(hunters):
+    """As they may be as inexact as noise is; where they may not, they are divided."""
+    for level, n in ((np.nan, 72), (0.1, 72), (1e-7, 216)):
+        given = np.full(2, level)
+        problem = make_trajectory_problem(hunters, given, TrajectoryLimits())
+        assert len(problem.times[0]) == n + 1
+    iterate = problem.start()
+    noisy = replace(problem, prior=replace(problem.prior, noise=np.full(2, 0.1)))
+    for own in (problem, noisy):
+        finer, there = own.resolved(iterate) or (own, iterate)
+        errors = np.concatenate(finer.step_errors(there))
+        noise = np.min(own.prior.noise / own.learned.observations.sizes())
+        assert np.abs(errors).max() < 2 * max(1e-3 * noise / len(errors), 1e-11)
 
 
 def test_nodes_are_the_solution(solved):
