@@ -479,7 +479,8 @@ def make_trajectory_problem(
     sizes = observations.sizes()
     noise = np.where(np.isnan(given_noise), learned.observation_noise, given_noise)
     lowest, _ = noise_range(sizes, limits.least_noise)
-    is_noisy = np.all(noise > 2 * noise_range(sizes)[0])
+    process = process_noise(learned.setup, equation_noise)
+    is_noisy = process is None and np.all(noise > 2 * noise_range(sizes)[0])
     steps = limits.steps_in_noise if is_noisy else limits.steps
     times = [nodes_of(data.points[:, 0], steps) for data in observations.functions]
     spread, gap = [], np.mean([np.mean(np.diff(np.unique(t))) for t in times])
@@ -495,6 +496,5 @@ def make_trajectory_problem(
         lowest,
         first_noise=np.outer(limits.first_noise, sizes),
     )
-    process = process_noise(learned.setup, equation_noise)
     problem = TrajectoryProblem(learned, times, prior, limits, process)
     return problem.driven(equation_noise) if finds_noise else problem

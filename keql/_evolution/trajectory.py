@@ -383,8 +383,8 @@ class TrajectoryLimits:
 
     steps, steps_in_noise : int. Steps between the first and the last time at least;
         those of order 8 that resolve twenty oscillations to about nine digits, and as
-        many periods as few noisy values tell. Where a solution needs shorter ones,
-        they are divided.
+        many periods as few noisy values tell, where equations hold exactly. Where a
+        solution needs shorter ones, they are divided.
     largest_growth : float. Factor by which perturbations of the initial values may
         grow until they are lost in rounding errors.
     spread : float. Prior standard deviation of initial values, in units of the size of

@@ -320,7 +320,7 @@ class ExactSearch(Judgement):
         if fit.is_driven:
             return self.is_driven or not self.in_doubt(fit.error)
         if self.sees_noise:
-            return self.convinces(fit)
+            return self.convinces(fit) or self.leaves_but_noise(fit)
         return fit.error < self.criteria.nothing_missed * self.size
 
     def _exact_states(self):
