@@ -414,6 +414,11 @@ class TrajectoryLimits:
     accuracy: float = 1e-11
     part_of_noise: float = 1e-3
 
+    @classmethod
+    def short(cls):
+        """With steps that are short also where there is noise."""
+        return cls(steps_in_noise=cls.steps)
+
 
 def entry_of(operator, layout):
     """Position in y of a derivative below the highest of a state."""
