@@ -404,7 +404,7 @@ class TrajectoryLimits:
     """
 
     steps: int = 200
-    steps_in_noise: int = 50
+    steps_in_noise: int = 100
     largest_growth: float = 1e12
     spread: float = 100.0
     least_noise: float = 1e-8

@@ -356,7 +356,7 @@ def test_lotka_volterra_is_recovered(solved):
 
 def test_noisy_data_begin_with_longer_steps(hunters):
     """As they may be as inexact as noise is; where they may not, they are divided."""
-    for level, n in ((np.nan, 72), (0.1, 72), (1e-7, 216)):
+    for level, n in ((np.nan, 120), (0.1, 120), (1e-7, 216)):
         given = np.full(2, level)
         problem = make_trajectory_problem(hunters, given, TrajectoryLimits())
         assert len(problem.times[0]) == n + 1

@@ -79,7 +79,7 @@ def test_short_steps_where_longer_ones_lead_nowhere(noise, first, monkeypatch):
     given = {} if noise else {"observation_noise": 1e-6}
     hypothesis = Hypothesis(n_terms="auto", **given)
     assert fit_trajectories(learned, hypothesis, CONTEXT) == first
-    n = 2 * 48 + 1
+    n = 3 * 48 + 1
     assert sizes == ([n, 5 * 48 + 1][: 1 if first else 2] if noise else [5 * 48 + 1])
 
 
