@@ -36,8 +36,8 @@ class Flow:
         first = self.equations[0]
         self.n_unknown = first.n_unknown_features
         self.sizes = [len(equation.weights) for equation in self.equations]
-        highest = [self.layout.offset + j for j, _ in self.layout.solved_for]
-        self._only_known_has_highest = min(highest) >= self.n_unknown
+        known = [equation.known_part for equation in self.equations]
+        self._constant_mass = self.layout.constant_mass(known, self.n_unknown)
 
     @cached_property
     def _with_slopes(self):
@@ -57,8 +57,7 @@ class Flow:
     def mass(self, t, y, highest=0.0):
         """Slopes (n, E, S) in the highest derivatives (S, n) at y (D, n)."""
         S = self.layout.features(t, y, highest)
-        slopes = [self.layout.slopes(e.gradient(S)) for e in self.equations]
-        return np.stack(slopes, axis=1)
+        return self.layout.mass([equation.gradient(S) for equation in self.equations])
 
     def velocity(self, t, y, with_slopes=True):
         """dy/dt (n, D) at times (n,) and y (n, D), with slopes in y and weights.
@@ -66,34 +65,35 @@ class Flow:
         The slopes have the shapes (n, D, D) and (n, D, p). The highest derivatives h
         solve M h + G(t, y) . w = f(t), with M of :meth:`mass`.
         """
-        velocity, mass, gradients, parts = self._velocity(t, y, with_slopes)
+        velocity, S, parts, slopes = self._velocity(t, y)
         if not with_slopes:
             return velocity, None, None
+        gradients = self._gradients(S, slopes)
+        mass = self.layout.mass(gradients)
         return velocity, *self.layout.linearise(mass, gradients, parts)
 
-    def _velocity(self, t, y, with_slopes):
-        """dy/dt (n, D), M (n, E, S), and of each equation its gradient and features."""
-        layout = self.layout
-        S, parts = layout.features(t, y.T, 0.0), []
+    def _velocity(self, t, y):
+        """dy/dt (n, D) and all features; of each P its features and slopes (d', n)."""
+        S = self.layout.features(t, y.T, 0.0)
+        own, left = S[:, : self.n_unknown], np.empty((len(S), len(self.equations)))
+        parts, slopes = zip(*(both(own) for both in self._with_slopes), strict=True)
+        pairs = zip(parts, self.equations, self.forcing, strict=True)
+        for e, (part, equation, f) in enumerate(pairs):
+            left[:, e] = part @ equation.weights + equation.known_part(S)
+            if f is not None:
+                left[:, e] -= _at(f, t)
+        mass = self._constant_mass
+        if mass is None:
+            mass = self.layout.mass(self._gradients(S, slopes))
+        highest = -solve_each(mass, left[..., None])[..., 0]
+        return self.layout.velocity(y.T, highest.T).T, S, parts, slopes
+
+    def _gradients(self, S, slopes):
+        """Slopes (n, d + Q') of each equation in all features, those of P given."""
         gradients = [equation.known_part.gradient(S) for equation in self.equations]
-        for gradient, equation, both in zip(
-            gradients, self.equations, self._with_slopes, strict=True
-        ):
-            if with_slopes or not self._only_known_has_highest:
-                part, slopes = both(S[:, : self.n_unknown])
-                gradient[: len(slopes)] += slopes
-            else:
-                part = equation.basis(S[:, : self.n_unknown])
-            parts.append(part)
-        gradients = [gradient.T for gradient in gradients]
-        mass = np.stack([layout.slopes(gradient) for gradient in gradients], axis=1)
-        left = [
-            part @ e.weights + e.known_part(S) - (0.0 if f is None else _at(f, t))
-            for part, e, f in zip(parts, self.equations, self.forcing, strict=True)
-        ]
-        highest = -solve_each(mass, np.stack(left, axis=1)[..., None])[..., 0]
-        velocity = layout.velocity(y.T, highest.T).T
-        return velocity, mass, gradients, parts
+        for gradient, own in zip(gradients, slopes, strict=True):
+            gradient[: len(own)] += own
+        return [gradient.T for gradient in gradients]
 
     def step(self, t, h, y, with_slopes=True):
         """y (n, D) after steps h (n,) from times (n,), with slopes of the ends.
@@ -101,20 +101,21 @@ class Flow:
         The slopes (n, D, D + p) are those in y and in the weights.
         """
         (n, D), stages = y.shape, np.empty((DOP853.n_stages, *y.shape))
-        on_y, loads, features = [], [], []
+        found = []
         for i in range(DOP853.n_stages):
             before = DOP853.A[i, :i] @ stages[:i].reshape(i, n * D)
             inner = y + h[:, None] * before.reshape(n, D)
             at = t + DOP853.C[i] * h
-            stages[i], mass, gradients, parts = self._velocity(at, inner, with_slopes)
-            if with_slopes:
-                slopes = self.layout.linearise_in_y(mass, gradients)
-                on_y.append(slopes[0])
-                loads.append(slopes[1])
-                features.append(parts)
+            stages[i], *rest = self._velocity(at, inner)
+            found.append(rest)
         end = y + h[:, None] * np.tensordot(DOP853.B, stages, 1)
         if not with_slopes:
             return end, None
+        places, features, slopes = zip(*found, strict=True)
+        slopes = [np.hstack(own) for own in zip(*slopes, strict=True)]
+        gradients = self._gradients(np.concatenate(places), slopes)
+        linear = self.layout.linearise_in_y(self.layout.mass(gradients), gradients)
+        on_y, loads = (own.reshape(len(found), n, *own.shape[1:]) for own in linear)
         in_y, of_stages = _slopes_of_end(h, on_y, loads)
         in_weights = [
             np.matmul(np.moveaxis(of_stages[..., e], 0, 2), np.stack(own, axis=1))
@@ -163,12 +164,12 @@ def _slopes_of_end(h, on_y, loads):
     Those of a stage act through all that come after it: from the last one on, each is
     multiplied by what changes of its velocity do to the end.
 
-    on_y, loads : list of ndarray of shape (n, D, D), (n, D, E). Slopes of the velocity
-        of each stage in its y and in its left-hand sides.
+    on_y, loads : ndarray of shape (stages, n, D, D), (stages, n, D, E). Slopes of the
+        velocity of each stage in its y and in its left-hand sides.
 
     Returns in_y, of_stages : ndarray of shape (n, D, D), (stages, n, D, E).
     """
-    n_stages, (n, D, E) = len(loads), loads[0].shape
+    n_stages, n, D, E = loads.shape
     through = np.empty((n_stages, n, D, D))
     of_stages = np.empty((n_stages, n, D, E))
     for i in reversed(range(n_stages)):

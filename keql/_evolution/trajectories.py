@@ -260,8 +260,8 @@ class TrajectoryProblem:
         errors = []
         for m, (times, nodes) in enumerate(zip(self.times, iterate.nodes, strict=True)):
             flow, t, h = self.flow(m, iterate.equations), times[:-1], np.diff(times)
-            once, _ = flow.step(t, h, nodes[:-1], with_slopes=False)
-            half, _ = flow.step(t, h / 2, nodes[:-1], with_slopes=False)
+            both = np.tile(t, 2), np.r_[h, h / 2], np.tile(nodes[:-1], (2, 1))
+            once, half = np.split(flow.step(*both, with_slopes=False)[0], 2)
             twice, _ = flow.step(t + h / 2, h / 2, half, with_slopes=False)
             sizes = [size_or_one(column) for column in nodes.T]
             errors.append((once - twice) / sizes)
@@ -273,19 +273,22 @@ class TrajectoryProblem:
         None if all are.
         """
         noise = np.min(self.prior.noise / self.learned.observations.sizes())
-        times, nodes, found = [], [], False
+        times, nodes, counts = [], [], []
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             errors_of_steps = self.step_errors(iterate)
-        for m, errors in enumerate(errors_of_steps):
-            own = self.times[m]
+        for own, errors, at in zip(
+            self.times, errors_of_steps, iterate.nodes, strict=True
+        ):
             part = self.limits.part_of_noise * noise / len(errors)
             error = np.max(np.abs(errors), axis=1)
-            error /= max(part, self.limits.accuracy, rounding_of(own, iterate.nodes[m]))
-            n = np.clip(np.ceil(np.nan_to_num(error) ** (1 / 9)), 1, 20).astype(int)
-            found = found or np.any(n > 1)
+            error /= max(part, self.limits.accuracy, rounding_of(own, at))
+            counts.append(np.clip(np.ceil(np.nan_to_num(error) ** (1 / 9)), 1, 20))
+        if np.all(np.concatenate(counts) == 1):
+            return None
+        for m, (own, n) in enumerate(zip(self.times, counts, strict=True)):
             flow = self.flow(m, iterate.equations)
             finer = [
-                np.linspace(a, b, k + 1)[:-1]
+                np.linspace(a, b, int(k) + 1)[:-1]
                 for a, b, k in zip(own, own[1:], n, strict=False)
             ]
             finer = np.append(np.concatenate(finer), own[-1])
@@ -293,8 +296,6 @@ class TrajectoryProblem:
             step = own[k], finer - own[k], iterate.nodes[m][k]
             times.append(finer)
             nodes.append(flow.step(*step, with_slopes=False)[0])
-        if not found:
-            return None
         return replace(self, times=times), replace(iterate, nodes=nodes)
 
     def resolution(self, iterate):
@@ -472,15 +473,16 @@ def make_trajectory_problem(
     """
     limits, observations = limits or TrajectoryLimits(), learned.observations
     flow = flow_of(learned, 0)
-    times = [nodes_of(data.points[:, 0], limits) for data in observations.functions]
     sizes = observations.sizes()
     noise = np.where(np.isnan(given_noise), learned.observation_noise, given_noise)
     lowest, _ = noise_range(sizes, limits.least_noise)
+    process = process_noise(learned.setup, equation_noise)
+    is_noisy = process is None and np.all(noise > 2 * noise_range(sizes)[0])
+    steps = limits.steps_in_noise if is_noisy else limits.steps
+    times = [nodes_of(data.points[:, 0], steps) for data in observations.functions]
     spread, gap = [], np.mean([np.mean(np.diff(np.unique(t))) for t in times])
-    by_state = {
-        operator.name: size
-        for operator, size in zip(observations.operators, sizes, strict=True)
-    }
+    names = [operator.name for operator in observations.operators]
+    by_state = dict(zip(names, sizes, strict=True))
     for state, order in flow.layout.orders.items():
         size = by_state.get(state, 1.0)
         spread += [limits.spread * size / gap**k for k in range(order)]
@@ -491,6 +493,5 @@ def make_trajectory_problem(
         lowest,
         first_noise=np.outer(limits.first_noise, sizes),
     )
-    process = process_noise(learned.setup, equation_noise)
     problem = TrajectoryProblem(learned, times, prior, limits, process)
     return problem.driven(equation_noise) if finds_noise else problem

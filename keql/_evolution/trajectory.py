@@ -398,8 +398,10 @@ class NoisyTrajectory(Trajectory):
 class TrajectoryLimits:
     """How trajectories are divided, and which are too long.
 
-    steps : int. Steps between the first and the last time at least; those of order 8
-        that resolve twenty oscillations to about nine digits.
+    steps, steps_in_noise : int. Steps between the first and the last time at least;
+        those of order 8 that resolve twenty oscillations to about nine digits, and as
+        many periods as few noisy values tell, where equations hold exactly. Where a
+        solution needs shorter ones, they are divided.
     largest_growth : float. Factor by which perturbations of the initial values may
         grow until they are lost in rounding errors.
     spread : float. Prior standard deviation of initial values, in units of the size of
@@ -419,6 +421,7 @@ class TrajectoryLimits:
     """
 
     steps: int = 200
+    steps_in_noise: int = 100
     largest_growth: float = 1e12
     spread: float = 100.0
     least_noise: float = 1e-8
@@ -427,6 +430,11 @@ class TrajectoryLimits:
     first_drive: tuple = (1e-2, 1e-1, 1.0)
     accuracy: float = 1e-11
     part_of_noise: float = 1e-3
+
+    @classmethod
+    def short(cls):
+        """With steps that are short also where there is noise."""
+        return cls(steps_in_noise=cls.steps)
 
 
 def entry_of(operator, layout):
@@ -444,10 +452,10 @@ def values_at(state, times, layout, variables):
     return np.column_stack(values)
 
 
-def nodes_of(observed, limits):
+def nodes_of(observed, steps):
     """Observed times, and others between where they are far apart."""
     observed = np.unique(observed)
-    longest = np.ptp(observed) / limits.steps
+    longest = np.ptp(observed) / steps
     times = [observed[:1]]
     for start, stop in zip(observed[:-1], observed[1:], strict=True):
         n = max(1, int(np.ceil((stop - start) / longest - 1e-9)))

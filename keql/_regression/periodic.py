@@ -7,7 +7,7 @@ a wave that travels through space: all values are those of one profile, once the
 put where it was at one time, and the likelihood says how fast it travels.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
@@ -19,7 +19,6 @@ from keql._numerics.linalg import (
     rms,
     solve_cholesky,
 )
-from keql._regression.two_step import refit_two_steps
 from keql.kernels import Constant, Periodic, SystemKernel
 
 
@@ -43,23 +42,6 @@ class PeriodSearch:
     lengths: tuple = (0.5, 1.0, 2.0)
     ratios: tuple = (1e-3, 1e-2, 3e-2, 0.1)
     n_harmonics: int = 8
-
-
-def repeated_states(two_step, hypothesis, settings):
-    """The two-step solution whose states have one period, or None if there is none.
-
-    two_step : LearnedModel. Observations and equations, in time alone.
-    hypothesis : Hypothesis. The equation kernels.
-    settings : FitSettings. How equations are learned from states.
-
-    Returns learned : LearnedModel or None. With the noise that such states leave. None
-        if a state was not observed, or other operators were, or for too few values.
-    """
-    kernel, noise = periodic_prior(two_step.observations, two_step.variables)
-    if kernel is None:
-        return None
-    two_step = replace(two_step, observation_noise=noise)
-    return refit_two_steps(two_step, hypothesis, settings, kernel)
 
 
 def periodic_prior(observations, variables, settings=None):

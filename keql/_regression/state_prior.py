@@ -49,10 +49,13 @@ class Normal(NamedTuple):
         """Median, standard deviation and range of n such numbers, as four rows."""
         return np.outer(self, np.ones(n))
 
-    def log_rows(self, n, shortest=0.0):
-        """Rows of the logarithms; `shortest`, of shape (n,), also bounds the range."""
+    def log_rows(self, n, shortest=0.0, resolved=np.inf):
+        """Rows of the logarithms; `shortest`, of shape (n,), also bounds the range.
+
+        Which begins at what is `resolved` if that is less.
+        """
         rows = self.rows(n)
-        rows[2] = np.maximum(rows[2], shortest)
+        rows[2] = np.maximum(np.minimum(rows[2], resolved), shortest)
         rows[[0, 2, 3]] = np.log(rows[[0, 2, 3]])
         return rows
 
@@ -75,6 +78,10 @@ class StatePriorSettings:
         The rougher part, with the exponent alpha of a RationalQuadratic: from 1, many
         length scales at once, to a single one. A smaller spread of its length keeps
         the two parts apart.
+    resolved : float
+        Lengths may be as short as this, in units of the mean spacing of points, where
+        that is below their range: a record of 150 values has twenty periods. Neighbours
+        at one length are correlated by 0.6, as noise never is.
     width, center : Normal
         Where the rougher part is: the width of its envelope, and the centre, which is
         normal around the middle of the box and need not lie in it.
@@ -103,6 +110,7 @@ class StatePriorSettings:
     rough_size: Normal = Normal(0.5, 3.0, 1e-4, 1e3)
     rough_length: Normal = Normal(0.1, 1.5, 1e-2, 1e2)
     alpha: Normal = Normal(2.0, 3.0, 1.0, 1e3)
+    resolved: float = 1.0
     width: Normal = Normal(1.0, 1.5, 1e-3, 1e2)
     center: Normal = Normal(0.5, 1.0, -1.0, 2.0)
     start_noises: tuple = (1e-3, 1e-1)
@@ -162,7 +170,9 @@ class StatePrior:
         # Where a coordinate takes few values, a length scale below half their spacing
         # says only that nothing is known between them.
         n_values = np.array([len(np.unique(column)) for column in points.T])
-        self._set_up(points.shape[1], 0.5 / np.maximum(n_values - 1, 1))
+        d, n_points = points.shape[1], max(len(data.points) for data in functions)
+        resolved = self.settings.resolved * n_points ** (-1 / d)
+        self._set_up(d, 0.5 / np.maximum(n_values - 1, 1), resolved)
 
     def _scale(self, data):
         points = self._rounded((data.points - self.origin) / self.extent)
@@ -172,15 +182,15 @@ class StatePrior:
         step = self.settings.resolution
         return np.round(values / step) * step
 
-    def _set_up(self, d, shortest):
+    def _set_up(self, d, *limits):
         """Medians, spreads and bounds of theta, and where its parts are."""
         settings = self.settings
         parts = {
             "smooth size": settings.smooth_size.log_rows(1),
-            "smooth length": settings.smooth_length.log_rows(d, shortest),
+            "smooth length": settings.smooth_length.log_rows(d, *limits),
             "rough size": settings.rough_size.log_rows(1),
             "alpha": settings.alpha.log_rows(1),
-            "rough length": settings.rough_length.log_rows(d, shortest),
+            "rough length": settings.rough_length.log_rows(d, *limits),
             "width": settings.width.log_rows(d),
             "center": settings.center.rows(d),
         }

@@ -8,6 +8,7 @@ from scipy.linalg import block_diag
 from keql._numerics.arguments import as_numbers, call_given, in_short
 from keql._numerics.linalg import rms
 from keql._observations.inputs import input_columns
+from keql.equation._known import LinearKnownPart
 
 
 class Layout:
@@ -131,10 +132,12 @@ class Layout:
     def features(self, t, y, highest):
         """Features at times (n,) of y (sum of orders, n) and highest derivatives."""
         columns = self.derivatives(y, highest)[self.rows] * self.factors[:, None]
-        if not self.input_names and not self.inputs:
-            return np.column_stack([t, columns.T])
-        given = input_columns(self.input_names, self.inputs, t[:, None])
-        return np.column_stack([t, given, columns.T])
+        S = np.empty((len(t), self.offset + len(self.rows)))
+        S[:, 0], S[:, self.offset :] = t, columns.T
+        if self.input_names or self.inputs:
+            given = input_columns(self.input_names, self.inputs, t[:, None])
+            S[:, 1 : self.offset] = given
+        return S
 
     def derivatives(self, y, highest):
         """All derivatives, state by state: y (sum of orders, n) and the highest."""
@@ -164,6 +167,22 @@ class Layout:
         for j, position in self.solved_for:
             slopes[:, position] += gradient[:, self.offset + j] * self.factors[j]
         return slopes
+
+    def mass(self, gradients):
+        """Slopes (n, E, S) of equations from those (n, d + Q') of each in features."""
+        return np.stack([self.slopes(gradient) for gradient in gradients], axis=1)
+
+    def constant_mass(self, known_parts, n_unknown):
+        """The same (1, E, S) if highest derivatives are in linear known parts; or None.
+
+        Unknown parts depend on the first `n_unknown` features.
+        """
+        lowest = min(self.offset + j for j, _ in self.solved_for)
+        are_linear = all(isinstance(part, LinearKnownPart) for part in known_parts)
+        if lowest < n_unknown or not are_linear:
+            return None
+        anywhere = np.zeros((1, self.offset + len(self.rows)))
+        return self.mass([part.gradient(anywhere).T for part in known_parts])
 
     def linearise(self, slopes, gradients, features):
         """Slopes of dy/dt in y (n, D, D), and in the weights of all equations.

@@ -22,6 +22,10 @@ class Criteria:
     clearly_better : float. Factor of the error from which on another hypothesis is
         taken although it says more: a higher degree, less noise, coefficients that
         vary.
+    far_better : float. Error of trajectories that leave but noise, in units of that
+        without an equation, below which nothing else is looked for, however low a noise
+        two steps see: where states alone predict so poorly, that level is not known. Of
+        right ones with values far apart it was 0.04 to 0.42.
     predicts_well : float. Error, in units of the root mean square of the observations,
         up to which a fit counts as one that predicts.
     explains : float. Error, in units of the standard deviation of the observations,
@@ -167,6 +171,7 @@ class Criteria:
     """
 
     clearly_better: float = 0.75
+    far_better: float = 0.5
     predicts_well: float = 0.1
     explains: float = 0.6
     unexplained: float = 0.02
@@ -378,6 +383,17 @@ class Judgement:
         scale = PredictionScale(self.two_step.observations)
         limit = self.criteria.exact_noise * scale.noise(self.two_step.observation_noise)
         return fit.error < min(limit, self.criteria.explains * scale.spread)
+
+    def leaves_but_noise(self, fit):
+        """Whether trajectories leave noise, and predict what states alone do not.
+
+        What two steps take for the noise is then that of states they do not know.
+        """
+        observations = self.two_step.observations
+        alone = error_without_equation(self.two_step.states, observations)
+        spread = self.criteria.explains * PredictionScale(observations).spread
+        far_better = fit.error < min(self.criteria.far_better * alone, spread)
+        return far_better and misses_at_random(fit, self.criteria)
 
     def calls_for_kernels(self, candidate):
         """Whether other kernels of states are compared: with one these predict poorly.

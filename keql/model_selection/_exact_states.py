@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 
 from keql._numerics.optimisation import Stop, or_stopped
-from keql._regression.periodic import repeated_states
 from keql._regression.two_step import refit_two_steps
 from keql.model_selection._beside._driven import or_driven, why_not_driven
 from keql.model_selection._criteria import (
@@ -22,8 +21,8 @@ from keql.model_selection._criteria import (
 from keql.model_selection._exact_fit import fit_hypothesis
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import (
+    RepeatedStates,
     fit_from_wave,
-    fit_repeated,
     from_simpler,
     leads_nowhere,
     or_from_diffusion,
@@ -64,6 +63,7 @@ class ExactSearch(Judgement):
         self.context, self.known = context, (two_step, context.criteria)
         self.table, self.agreed, self.spreads = table, False, True
         self.direct, self.spread, self.wave, self.so_far = {}, {}, None, None
+        self.repeated = RepeatedStates(two_step, context, self.in_doubt)
         self.tries_noise, self.is_driven, self.varies = False, False, False
         self.found, self.compared = {}, []  # of joint problems; with other results
         pairs = ((row.hypothesis.name, row.why_not) for row in table)
@@ -146,7 +146,7 @@ class ExactSearch(Judgement):
         strict = [*self._elementary_rows, *wider]
         starts, best = [(None, [*rows, *strict]), (compare_lengths, joint)], None
         if self.two_step.setup.is_system:
-            repeated = [] if self.is_of_fields else [(repeated_states, rows)]
+            repeated = [] if self.is_of_fields else [(self.repeated, rows)]
             starts = [starts[0], *repeated, starts[1], (compare_kernels, joint)]
         if not self._has_open_kernels:
             starts = starts[:1]
@@ -289,10 +289,10 @@ class ExactSearch(Judgement):
         """Exact trajectories from two steps, or from a joint fit with all terms."""
         if hypothesis in self._elementary_rows:
             return self._elementary(best)
-        if find_kernels is repeated_states:
+        if find_kernels is self.repeated:
             if best is not None and not self.in_doubt(best.error):
                 return None
-            return fit_repeated(self.two_step, hypothesis, self.context, self.in_doubt)
+            return self.repeated.fit(hypothesis)
         two_step = self.two_steps(hypothesis)
         if find_kernels is None:
             return fit_trajectories(two_step, hypothesis, self.context)
@@ -320,7 +320,7 @@ class ExactSearch(Judgement):
         if fit.is_driven:
             return self.is_driven or not self.in_doubt(fit.error)
         if self.sees_noise:
-            return self.convinces(fit)
+            return self.convinces(fit) or self.leaves_but_noise(fit)
         return fit.error < self.criteria.nothing_missed * self.size
 
     def _exact_states(self):

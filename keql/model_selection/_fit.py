@@ -61,9 +61,11 @@ class Context:
 
     @property
     def rough(self):
-        """That of fits which only start others: to the tolerance of TermCriteria."""
+        """That of fits which only start others: as those of TermCriteria are solved."""
         tol = max(self.settings.tol, TermCriteria.tol)
-        return replace(self, settings=replace(self.settings, tol=tol))
+        most = min(self.settings.max_iter, TermCriteria.max_steps)
+        settings = replace(self.settings, tol=tol, max_iter=most)
+        return replace(self, settings=settings)
 
 
 @dataclass(frozen=True)

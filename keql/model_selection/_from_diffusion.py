@@ -10,15 +10,16 @@ more had been on offer.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.optimisation import or_stopped
 from keql._observations.data import PredictionScale
-from keql._regression.periodic import repeated_states, travelling_wave
+from keql._regression.periodic import periodic_prior, travelling_wave
 from keql._regression.screening import CandidateTerms
+from keql._regression.two_step import refit_two_steps
 from keql.equation import PolynomialBasis
 from keql.model_selection._criteria import (
     are_many,
@@ -138,16 +139,36 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
     return or_followed(fit, learned, context)
 
 
-def fit_repeated(two_step, hypothesis, context, in_doubt):
-    """Exact trajectories from periodic states, or None.
+@dataclass
+class RepeatedStates:
+    """Exact trajectories from periodic states, whose period is looked for once.
 
-    If these alone predict well: `in_doubt` says whether an error is too large.
+    two_step : LearnedModel. Observations and equations, in time alone.
+    context : Context. How problems are solved.
+    in_doubt : callable. Whether an error of predictions is too large.
     """
-    learned = repeated_states(two_step, hypothesis, context.settings)
-    scale = PredictionScale(two_step.observations)
-    if learned is None or in_doubt(scale.noise(learned.observation_noise)):
-        return None
-    return fit_trajectories(learned, hypothesis, context)
+
+    two_step: object
+    context: object
+    in_doubt: object
+
+    @cached_property
+    def prior(self):
+        """Kernel and noise levels of periodic states; None if they predict poorly."""
+        observations = self.two_step.observations
+        kernel, noise = periodic_prior(observations, self.two_step.variables)
+        scale = PredictionScale(observations)
+        poor = kernel is None or self.in_doubt(scale.noise(noise))
+        return None if poor else (kernel, noise)
+
+    def fit(self, hypothesis):
+        """Exact trajectories with an equation from periodic states, or None."""
+        if self.prior is None:
+            return None
+        kernel, noise = self.prior
+        two_step = replace(self.two_step, observation_noise=noise)
+        given = two_step, hypothesis, self.context.settings, kernel
+        return fit_trajectories(refit_two_steps(*given), hypothesis, self.context)
 
 
 def or_more_terms(fit, hypothesis, offered, context):

@@ -126,7 +126,7 @@ class _Search:
     def _joint(self, exact):
         """The joint fit with the best kernels, or exact states if it promises less."""
         if self.two_step.setup.is_system:
-            return self._joint_system().or_exact(exact)
+            return self._joint_system(exact)
         if exact is not None and self.exact.is_in_plane:
             row = row_of_terms(exact, self.table, *self.exact.known)
             if row is not None:
@@ -149,17 +149,24 @@ class _Search:
             better = others[0].error < self.criteria.clearly_better * kernels[0].error
             if better and not self.exact.in_doubt(others[0].error):
                 family, kernels = other, others
-        if exact is not None and not self.exact.in_doubt(exact.error):
-            if kernels[0].error > self.criteria.clearly_better * exact.error:
-                reason = "exact states predict better"
-                self.exact.leave_out([first, cubic, varying], reason)
-                return Selection(exact=exact)
+        if self._is_beaten(kernels[0], exact):
+            return Selection(exact=exact)
         self.so_far = best = self._with_best_kernel(family, kernels)
         if family.hypothesis is first.hypothesis and not cubic.why_not:
             self.so_far = best = self._or_cubic(best, cubic)
         if not varying.why_not:
             best = self._or_varying(best, varying)
         return self._or_more_probable(best).or_exact(exact)
+
+    def _is_beaten(self, candidate, exact):
+        """Whether exact states predict better than joint fits with a kernel may."""
+        if exact is None or self.exact.in_doubt(exact.error):
+            return False
+        is_beaten = candidate.error > self.criteria.clearly_better * exact.error
+        if is_beaten:
+            left = self.table.at_collocation_points
+            self.exact.leave_out(left, "exact states predict better")
+        return is_beaten
 
     def _smooth(self):
         """A selection of smooth states of exact data, if they cannot be exact; or None.
@@ -213,7 +220,7 @@ class _Search:
         joint = joint.with_residual_dispersion(self.criteria)
         return Selection(joint, None, start.error, kernels)
 
-    def _joint_system(self):
+    def _joint_system(self, exact):
         """The joint fit of several equations, imposed more and more strictly.
 
         Cubic equations are taken if they predict clearly better, where quadratic ones
@@ -239,6 +246,8 @@ class _Search:
         if self.exact.calls_for_kernels(kernels[0]):
             compared = self.exact.once(compare_kernels, family)
             kernels = min(kernels, compared, key=lambda k: k[0].error)
+        if self._is_beaten(kernels[0], exact):
+            return Selection(exact=exact)
         start = warm_start(kernels[0], family)
         poor = self.exact.in_doubt(start.error) and not self.exact.convinces(kernels[0])
         n_restarts = self.context.settings.n_restarts if poor else 0
@@ -249,7 +258,7 @@ class _Search:
         is_open = noise is not None and family.hypothesis.open_equations(names)
         if is_open and self._is_worth_more(best):
             best, _ = self._or_less_noise(family, best)
-        return self._or_more_probable(best)
+        return self._or_more_probable(best).or_exact(exact)
 
     def _or_more_probable(self, best):
         """A selection, or one with other terms whose evidence is higher.

@@ -66,6 +66,7 @@ class KernelCandidate:
     `log_density` is the mean log density of observations that are left out. `place` has
     the length scales, in units of the extent of the points, and `is_smooth` says
     whether it is an RBF kernel; of one that was not looked for among others, None.
+    `converged` says whether the joint fit ended as it should, or is not known.
     """
 
     kernel: object
@@ -75,6 +76,7 @@ class KernelCandidate:
     log_density: float = np.nan
     place: np.ndarray | None = None
     is_smooth: bool | None = None
+    converged: bool | None = None
 
     @property
     def values(self):

@@ -350,7 +350,7 @@ def solve(learned, noise=None, max_iter=60, tol=1e-12, **limits):
 
 @pytest.fixture(scope="module")
 def solved(hunters):
-    return solve(hunters)
+    return solve(hunters, steps_in_noise=200)
 
 
 def terms_of(model):
@@ -391,6 +391,21 @@ def test_the_unit_of_a_hidden_state_stays():
     assert problem.change(first, moved) == pytest.approx((0.1 / 1.1) ** 2)
     result = minimise(problem, first, FullSteps(1e-8), max_iter=12)
     assert result.converged
+
+
+def test_noisy_data_begin_with_longer_steps(hunters):
+    """As they may be as inexact as noise is; where they may not, they are divided."""
+    for level, n in ((np.nan, 120), (0.1, 120), (1e-7, 216)):
+        given = np.full(2, level)
+        problem = make_trajectory_problem(hunters, given, TrajectoryLimits())
+        assert len(problem.times[0]) == n + 1
+    iterate = problem.start()
+    noisy = replace(problem, prior=replace(problem.prior, noise=np.full(2, 0.1)))
+    for own in (problem, noisy):
+        finer, there = own.resolved(iterate) or (own, iterate)
+        errors = np.concatenate(finer.step_errors(there))
+        noise = np.min(own.prior.noise / own.learned.observations.sizes())
+        assert np.abs(errors).max() < 2 * max(1e-3 * noise / len(errors), 1e-11)
 
 
 def test_nodes_are_the_solution(solved):

@@ -643,6 +643,22 @@ def test_default_prior_respects_the_sampling():
     assert_allclose(np.exp(prior.bounds[prior.parts["rough length"], 0]), 0.01)
 
 
+@pytest.mark.parametrize("seed", [3, 4])
+def test_fast_records_do_not_pass_for_noise(seed):
+    """A length may be as short as the mean spacing, if that is below its range."""
+    rng, n = np.random.default_rng(seed), 150
+    x, waves = np.linspace(0, 1, n)[:, None], rng.standard_normal(400) / 0.0063
+    phases = rng.uniform(0, 2 * np.pi, 400)
+    values = np.cos(x * waves + phases) @ np.full(400, (2 / 400) ** 0.5)
+    data = [Sample(x, values + 0.02 * rng.standard_normal(n), np.ones(n))]
+    prior = StatePrior(data, 1.0, None)
+    shortest = np.exp(prior.bounds[prior.parts["rough length"], 0])
+    assert_allclose(shortest, 1 / n, rtol=1e-12)
+    kernel, noise = fit_state_prior(data)
+    assert kernel.k2.k2.length_scale < 0.01
+    assert noise < 0.05
+
+
 def test_default_prior_of_degenerate_data():
     points = np.column_stack([np.linspace(0, 1, 5), np.full(5, 2.0)])
     for values in (np.zeros(5), np.full(5, 3.0)):

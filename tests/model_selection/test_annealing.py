@@ -11,7 +11,7 @@ from keql._joint.assembly import equation_sizes
 from keql._regression.likelihood import maximise_likelihood
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.datasets import make_fitzhugh_nagumo
-from keql.kernels import RBF, SystemKernel
+from keql.kernels import RBF, SystemKernel, map_states
 from keql.model_selection._fit import Context, JointFamily
 from keql.model_selection._starts import _annealing
 from keql.model_selection._starts._annealing import (
@@ -238,7 +238,8 @@ def test_longer_scales_are_tried_where_shorter_ones_are_no_better(hunters, monke
             tried.append(scale)
             error = 1 + abs(np.log2(scale / multiple))
             errors = np.full(4, error)
-            return KernelCandidate(kernel, None, errors, 1.0, -error)
+            found = KernelCandidate(kernel, None, errors, 1.0, -error)
+            return replace(found, converged=True)
 
         return pretend
 
@@ -251,10 +252,20 @@ def test_longer_scales_are_tried_where_shorter_ones_are_no_better(hunters, monke
         tried.clear()
         error = 1 + abs(np.log2(multiple))
         first = KernelCandidate(kernel, None, np.full(4, error), 1.0, -error)
+        first = replace(first, converged=True)
         monkeypatch.setattr(_annealing, "_at_last_level", at(multiple))
         best = _annealing.compare_lengths(family_of(hunters), first)[0]
         assert np.log2(tried) == pytest.approx(expected)
         assert best.error == pytest.approx(1.0)
+
+
+def test_states_that_solve_no_problem_start_no_other(hunters, annealed):
+    """Equations are imposed gradually again, up to a candidate that is solved."""
+    longest = max(annealed, key=lambda c: float(length_scales(c.kernel, "x")))
+    kernel = map_states(lambda k: _annealing._rescaled(k, 4.0), longest.kernel)
+    nowhere = KernelCandidate(kernel, None, np.ones(4), np.inf, -np.inf)
+    candidates = compare_lengths(family_of(hunters), replace(nowhere, converged=False))
+    assert candidates[0].converged and candidates[0].error < 1e-3
 
 
 def test_a_kernel_that_another_equation_had_is_not_looked_for_again(monkeypatch):

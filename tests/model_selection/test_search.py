@@ -716,6 +716,37 @@ def test_equal_trajectories_from_two_starts(
     assert search.exact.is_enough(before) == (noisy and random)
 
 
+@pytest.mark.parametrize(
+    ("error", "alone", "random", "enough"),
+    [
+        (0.2, 0.5, True, True),
+        (0.2, 0.5, False, False),  # a term is missing
+        (0.3, 0.5, True, False),  # states alone say nearly as much
+        (0.65, 2.0, True, False),  # nothing is explained
+        (0.2, np.nan, True, False),  # a state was never observed
+    ],
+)
+def test_noise_that_states_alone_do_not_know(error, alone, random, enough, monkeypatch):
+    """Trajectories with random errors that predict far better are enough."""
+    search, _ = make_search(monkeypatch)
+    for name, found in (
+        ("sees_noise", True),
+        ("misses_at_random", random),
+        ("error_without_equation", alone),
+    ):
+        monkeypatch.setattr(_criteria, name, lambda *_, found=found: found)
+    monkeypatch.setattr(ExactSearch, "is_in_time", True)
+    of_state = np.zeros(4, dtype=int), [identity_of("u", 1)]
+    values = np.array([1.0, -1.0, 1.0, -1.0])
+    data = FunctionData(np.arange(4.0)[:, None], values, np.ones(4), *of_state)
+    search.exact.two_step.observations = Observations((None,), [data])
+    search.exact.two_step.states = None
+    fit = Found(error)
+    fit.is_driven = False
+    assert not search.exact.convinces(fit)
+    assert search.exact._misses_nothing(fit) == enough
+
+
 @pytest.mark.parametrize("noise", ["sees_noise", "leave_noise"])
 @pytest.mark.parametrize(
     ("has_functions", "gain"), [(True, 2.0), (True, 4.0), (False, 6.0), (False, 8.0)]

@@ -11,6 +11,7 @@ from scipy.integrate import solve_ivp
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._evolution.trajectories import make_trajectory_problem
+from keql._evolution.trajectory import TrajectoryLimits
 from keql._regression.two_step import Hypothesis
 from keql.kernels import Dictionary, Polynomial
 from keql.model_selection._beside._left_out import (
@@ -114,7 +115,8 @@ def test_terms_that_were_compared_are_no_others():
 def test_forces_have_the_effects_of_terms(levels):
     """Also where noise drives states; the ends of steps are those of flows to 1e-3."""
     learned = in_two_steps()
-    problem = make_trajectory_problem(learned, np.array([0.01]), equation_noise=levels)
+    given = np.array([0.01]), TrajectoryLimits(steps_in_noise=200), levels
+    problem = make_trajectory_problem(learned, *given)
     iterate, responses = problem.start(), problem.responses(problem.start())
     values = _features(problem, iterate, 0).T
     p, forces = len(values), [_Force("u_tt", "", -own, 1.0) for own in values]

@@ -65,6 +65,24 @@ def search_of(learned, n_terms, noise=np.nan):
     return _TermSearch(problem, table, None, TrajectorySearchSettings())
 
 
+@pytest.mark.parametrize(("noise", "first"), [(0.1, None), (0.1, "best"), (0.0, None)])
+def test_short_steps_where_longer_ones_lead_nowhere(noise, first, monkeypatch):
+    """Those of noisy data are long at first, those of exact ones are not."""
+    learned, sizes = learn(noise=noise), []
+
+    def searched(problem, *_):
+        sizes.append(len(problem.times[0]))
+        return SimpleNamespace(best=first, steps=[])
+
+    monkeypatch.setattr(_trajectories, "_searched", searched)
+    monkeypatch.setattr(_trajectories, "exact_fit", lambda *given: given[2])
+    given = {} if noise else {"observation_noise": 1e-6}
+    hypothesis = Hypothesis(n_terms="auto", **given)
+    assert fit_trajectories(learned, hypothesis, CONTEXT) == first
+    n = 3 * 48 + 1
+    assert sizes == ([n, 5 * 48 + 1][: 1 if first else 2] if noise else [5 * 48 + 1])
+
+
 class AnyScore:
     """Any function of sets as a score, one set after the other."""
 

@@ -7,7 +7,7 @@ the states are those that the observations tell alone; lowering the levels step 
 each solution starting the next, leads to states and equations that agree.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -93,7 +93,8 @@ def compare_lengths(family, first, settings=None):
 
     They are shortened, or otherwise lengthened, as long as what is left out is more
     probable: a kernel that is too smooth for the equation to be met may predict well,
-    but is far too sure of its predictions.
+    but is far too sure of its predictions. Each begins with the states of the one
+    before if these solve its problem; if not, equations are imposed gradually again.
 
     family, settings : See :func:`anneal`.
     first : KernelCandidate. As from :func:`impose_gradually`.
@@ -119,7 +120,11 @@ def _rescaled_candidates(family, best, factor, settings):
     while True:
         kernel = map_states(lambda k: _rescaled(k, factor), best.kernel)
         kernel = with_given_kernels(kernel, family)
-        candidates.append(_at_last_level(family, kernel, best, settings))
+        if best.converged:
+            found = _at_last_level(family, kernel, best, settings)
+        else:  # States that solve no problem are no start for another one.
+            found = _through_levels(family, kernel, settings)
+        candidates.append(found)
         if not candidates[-1].log_density > best.log_density:
             return candidates
         best = candidates[-1]
@@ -207,7 +212,8 @@ def _candidate(family, kernel, problem, start, settings):
     model = problem.linearise(problem.evaluate(result.solution))
     errors = left_out_errors(model, family.observations)
     density = model.left_out_density()
-    return KernelCandidate(kernel, result.solution, errors, result.loss, density)
+    found = KernelCandidate(kernel, result.solution, errors, result.loss, density)
+    return replace(found, converged=result.converged)
 
 
 def _minimise(problem, start, settings):

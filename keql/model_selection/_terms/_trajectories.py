@@ -14,14 +14,11 @@ from itertools import islice
 import numpy as np
 from scipy import linalg
 
-from keql._evolution.form import (
-    are_semilinear,
-    why_no_trajectories,
-    why_not_integrated,
-)
+from keql._evolution.form import are_semilinear, why_no_trajectories, why_not_integrated
 from keql._evolution.model import with_best_prior
 from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import make_trajectory_problem
+from keql._evolution.trajectory import TrajectoryLimits
 from keql._joint.assembly import joint_basis
 from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import RelaxedSteps, Stop, keep_best, minimise
@@ -60,6 +57,19 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     make = TrajectorySearchSettings
     settings = settings or (make.of_fields() if is_field else make())
     problem = _problem_of(learned, hypothesis, settings)
+    given = learned, hypothesis, context, settings, simpler
+    search = _searched(problem, *given)
+    if search.best is None and not (is_field or simpler):
+        # Steps of noisy data may be too long where equations are poorly known.
+        finer = _problem_of(learned, hypothesis, settings, TrajectoryLimits.short())
+        if sum(map(len, finer.times)) > sum(map(len, problem.times)):
+            search = _searched(finer, *given)
+    return exact_fit(learned, hypothesis, search.best, search.steps)
+
+
+def _searched(problem, learned, hypothesis, context, settings, simpler):
+    """The _TermSearch of a problem, at its end."""
+    is_field = len(learned.variables) > 1
     solve = partial(solve_trajectories, learned, context, settings)
     table = TermTable(learned, joint_basis(learned.equations), hypothesis)
     search = _TermSearch(problem, table, solve, settings)
@@ -79,10 +89,10 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
         if is_field:
             search.refresh()
         search.resolve()
-    return exact_fit(learned, hypothesis, search.best, search.steps)
+    return search
 
 
-def _problem_of(learned, hypothesis, settings):
+def _problem_of(learned, hypothesis, settings, limits=None):
     """The problem of exact states of a learned model, with the noise that is given."""
     operators = [operator.name for operator in learned.observations.operators]
     given = [hypothesis.of_state(name).observation_noise for name in operators]
@@ -92,9 +102,9 @@ def _problem_of(learned, hypothesis, settings):
         return make_evolution_problem(learned, given, settings.first_grid, kept)
     if hypothesis.constraint == "driven":
         units = units_of_noise(learned)
-        return make_trajectory_problem(learned, given, None, units, finds_noise=True)
+        return make_trajectory_problem(learned, given, limits, units, finds_noise=True)
     levels = given_equation_noise(hypothesis, learned.setup)
-    return make_trajectory_problem(learned, given, equation_noise=levels)
+    return make_trajectory_problem(learned, given, limits, levels)
 
 
 def units_of_noise(learned):
@@ -435,9 +445,9 @@ class _TermSearch:
         effects = problem.effects_on_highest(iterate) @ self.single
         values = self.table.values_of(iterate.equations)
         used = effects[:, kept]
-        noise = PredictionScale(problem.learned.observations).noise(problem.prior.noise)
-        size = PredictionScale(problem.learned.observations).size
-        level = rms(used @ values[kept]) * noise / size
+        scale = PredictionScale(problem.learned.observations)
+        noise = scale.noise(problem.prior.noise)
+        level = rms(used @ values[kept]) * noise / scale.size
         if not level > 0:
             return kept
         # A ridge far below the level makes terms that cancel exactly independent.
