@@ -345,27 +345,28 @@ class Selection:
 
         The odds against these hypotheses are what is believed before data are seen, and
         not what data say. A list of (terms, part): those of the fit, with the part
-        zero, and as many as `rivals` would have without these odds, of polynomials
-        which differ from the equations that were found where states are, by a part of
-        their size above the criterion. Of fields only: products of four operators, or
+        zero, and others whose equations differ from those that were found where states
+        are, by a part of their size above the criterion. Of polynomials of fields as
+        many as `rivals` would have without these odds. Products of four operators, or
         of time, were never the truth where an ordinary differential equation has them
-        as rivals.
+        as rivals, and of very many functions some are near to anything: of these such
+        that are as probable, but for a bare mention.
         """
-        if len(self.best.two_step.variables) < 2:
-            return []
         steps = most_probable(self.best.terms_path)
         chosen = frozenset(self.best.term_names if steps else ())
         if chosen not in steps:
             return []
         own, told = steps[chosen], {frozenset(terms) for terms, _ in self.rivals}
-        found = [(chosen, 0.0)]
+        is_field = len(self.best.two_step.variables) > 1
+        found, criteria = [(chosen, 0.0)], self.criteria
         for terms, step in steps.items():
             odds = step.prior_odds - own.prior_odds
-            near = step.log_evidence + odds > own.log_evidence - self.criteria.rival
-            if odds > 0 and near and terms not in told and are_monomials(terms):
+            is_common = is_field and are_monomials(terms)
+            margin = criteria.rival if is_common else criteria.bare
+            near = step.log_evidence + odds > own.log_evidence - margin
+            if odds > 0 and near and terms not in told:
                 found.append((terms, _difference(step.equations, self.best.learned)))
-        least = self.criteria.disagree
-        return [found[0], *(pair for pair in found[1:] if pair[1] > least)]
+        return [found[0], *(p for p in found[1:] if p[1] > criteria.disagree)]
 
     @property
     def rivals_of_other_orders(self):
@@ -393,7 +394,7 @@ class Selection:
             (terms, _difference(step.equations, self.best.learned))
             for terms, step in steps.items()
             if terms not in told and self._predicts_no_worse(terms)
-            if orders(step) != own
+            if are_monomials(terms) and orders(step) != own
         ]
         return [(chosen, 0.0), *others]
 
