@@ -24,6 +24,7 @@ from keql.fit_report._undetermined import (
     rivals_of_other_orders_in_words,
     travelling,
     uncertain,
+    uncertain_terms,
     undetermined,
     unresolved,
     unsupported,
@@ -97,6 +98,7 @@ def _of_equation(selection, given):
         waves = related_in_two_steps(fit.two_step, fit.learned)
     doubts = undetermined(fit.learned) + waves
     doubts += uncertain(fit.learned, *selection.uncertain)
+    doubts += uncertain_terms(fit.learned, selection.uncertain_terms)
     doubts += amplifying(fit, criteria.amplified, criteria.amplification)
     doubts += saturated(fit.learned) + known_up_to_constants(given, fit.learned)
     doubts += followed_too_rarely(given, fit.learned)

@@ -137,6 +137,9 @@ class Criteria:
         states are, in units of its size, above which it is told. Of Darcy's with two,
         four and eight functions it was 0.042, 0.033 and 0.0041, and errors were 0.055,
         0.029 and 0.0027; at new functions both were two to five times as large.
+    uncertain_terms : float. The same of one with a list of terms, other sets of terms
+        weighted by their probabilities: what noise is to leave of an equation that
+        counts as found.
     uncertain_if_exact : float. The same of exact data, where errors of right equations
         are smaller, as of `bent_if_exact`.
     amplified, amplification : float. Change of an equation of trajectories, in units of
@@ -208,6 +211,7 @@ class Criteria:
     conserved: float = 1e-7
     approximate: float = 0.01
     uncertain: float = 0.03
+    uncertain_terms: float = 0.05
     uncertain_if_exact: float = 1e-3
     amplified: float = 0.1
     amplification: float = 6.0

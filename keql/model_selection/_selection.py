@@ -9,6 +9,7 @@ from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale, left_out_errors
 from keql.equation import highest_derivatives
 from keql.model_selection._beside._left_out import terms_left_out
+from keql.model_selection._beside._uncertain import uncertainty_of_terms
 from keql.model_selection._beside._without import gain_of_equations
 from keql.model_selection._criteria import (
     Criteria,
@@ -203,6 +204,19 @@ class Selection:
         most = criteria.uncertain if is_noisy else criteria.uncertain_if_exact
         factor = 1.0 if fit.is_exact else fit.model.left_out_dispersion() ** 0.5
         return most, max(1.0, factor)
+
+    @property
+    def uncertain_terms(self):
+        """Equations with terms that leave P uncertain, and by what part, a dict.
+
+        Standard deviations of P where states are, in units of its size, above that
+        which is told of equations without a list of terms.
+        """
+        exact = self.uncertain[0] == self.criteria.uncertain_if_exact
+        criteria, factor = self.criteria, self.uncertain[1]
+        most = criteria.uncertain_if_exact if exact else criteria.uncertain_terms
+        parts = uncertainty_of_terms(self.best)
+        return {name: factor * u for name, u in parts.items() if factor * u > most}
 
     @property
     def unresolved(self):

@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from keql._joint.assembly import joint_basis
+from keql._joint.assembly import equations_at, joint_basis
 from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Damping, Stop
@@ -137,7 +137,9 @@ class _ByEvidence:
         own = problem.linearise(problem.evaluate(solution))
         errors = left_out_errors(own, self.two_step.observations)
         names, misfit = (table.names[i] for i in kept), problem.misfit(solution)
-        step = TermsStep(tuple(names), result.loss, misfit, rms(errors), evidence)
+        equations = equations_at(self.two_step, problem, solution)
+        figures = result.loss, misfit, rms(errors), evidence
+        step = TermsStep(tuple(names), *figures, equations=equations)
         if not self.found or evidence > self.found[self.kept][0].log_evidence:
             self.kept = kept
         self.found[kept] = step, errors
