@@ -210,11 +210,10 @@ class Selection:
         """Equations with terms that leave P uncertain, and by what part, a dict.
 
         Standard deviations of P where states are, in units of its size, above that
-        which is told of equations without a list of terms.
+        which is told. Two steps may take noise for a motion: they are not asked whether
+        data are exact.
         """
-        exact = self.uncertain[0] == self.criteria.uncertain_if_exact
-        criteria, factor = self.criteria, self.uncertain[1]
-        most = criteria.uncertain_if_exact if exact else criteria.uncertain_terms
+        most, (_, factor) = self.criteria.uncertain_terms, self.uncertain
         parts = uncertainty_of_terms(self.best)
         return {name: factor * u for name, u in parts.items() if factor * u > most}
 

@@ -163,10 +163,22 @@ class _ByEvidence:
     def chosen(self, first, odds):
         """The best set if it beats the first one by log odds, or has fewer terms.
 
-        And if it predicts no worse.
+        And if it predicts no worse. Of the one that is taken terms are left out with
+        which observations are predicted no better: where states bend to an equation,
+        its evidence counts too much.
         """
         (own, errors), (best, others) = self.found[first], self.found[self.kept]
         is_better = best.log_evidence - own.log_evidence > odds
         is_better = is_better or len(self.kept) < len(first)
         is_better = is_better and not is_worse(others, errors, self.criteria)
-        return self.kept if is_better else first
+        return self._simplest(self.kept if is_better else first)
+
+    def _simplest(self, kept):
+        """The most probable set of some of the terms that predicts no worse, or all."""
+        most = self.found[kept][0].error
+        fewer = {
+            terms: step.log_evidence
+            for terms, (step, _) in self.found.items()
+            if {*terms} < {*kept} and step.error <= most
+        }
+        return max(fewer, key=fewer.get, default=kept)
