@@ -213,9 +213,8 @@ class Selection:
         which is told. Two steps may take noise for a motion: they are not asked whether
         data are exact.
         """
-        most, (_, factor) = self.criteria.uncertain_terms, self.uncertain
-        parts = uncertainty_of_terms(self.best)
-        return {name: factor * u for name, u in parts.items() if factor * u > most}
+        most, parts = self.criteria.uncertain_terms, uncertainty_of_terms(self.best)
+        return {name: part for name, part in parts.items() if part > most}
 
     @property
     def unresolved(self):
