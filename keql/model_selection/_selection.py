@@ -359,24 +359,24 @@ class Selection:
         not what data say. A list of (terms, part): those of the fit, with the part
         zero, and others whose equations differ from those that were found where states
         are, by a part of their size above the criterion. Of polynomials of fields as
-        many as `rivals` would have without these odds. Products of four operators, or
+        many as `rivals` would have without these odds; products of four operators, or
         of time, were never the truth where an ordinary differential equation has them
-        as rivals, and of very many functions some are near to anything: of these such
-        that are as probable, but for a bare mention.
+        as rivals. Of very many functions some are near to anything: such that are as
+        probable, but for a bare mention.
         """
-        steps = most_probable(self.best.terms_path)
+        steps, criteria = most_probable(self.best.terms_path), self.criteria
         chosen = frozenset(self.best.term_names if steps else ())
         if chosen not in steps:
             return []
         own, told = steps[chosen], {frozenset(terms) for terms, _ in self.rivals}
-        is_field = len(self.best.two_step.variables) > 1
-        found, criteria = [(chosen, 0.0)], self.criteria
+        is_field, found = len(self.best.two_step.variables) > 1, [(chosen, 0.0)]
         for terms, step in steps.items():
+            is_polynomial = are_monomials(terms)
+            if terms in told or (is_polynomial and not is_field):
+                continue
             odds = step.prior_odds - own.prior_odds
-            is_common = is_field and are_monomials(terms)
-            margin = criteria.rival if is_common else criteria.bare
-            near = step.log_evidence + odds > own.log_evidence - margin
-            if odds > 0 and near and terms not in told:
+            margin = criteria.rival if is_polynomial else criteria.bare
+            if odds > 0 and step.log_evidence + odds > own.log_evidence - margin:
                 found.append((terms, _difference(step.equations, self.best.learned)))
         return [found[0], *(p for p in found[1:] if p[1] > criteria.disagree)]
 
