@@ -124,9 +124,9 @@ def uncertain_terms(learned, parts):
     """
     return [
         f"the equation{f' {name}' * learned.setup.is_system} is uncertain by "
-        f"{percent(part, 1.0)} of its size where states are: coefficients, and other "
-        "sets of terms, differ by as much and explain the data about as well. Observe "
-        "more, or with less noise, or say more of the equation"
+        f"{percent(part, 1.0)} of its size where states are, by its coefficients and "
+        "other terms that it may have. Observe more, or with less noise, or say more "
+        "of the equation"
         for name, part in parts.items()
     ]
 
