@@ -20,6 +20,7 @@ from keql.model_selection._criteria import (
     sees_noise,
     unresolved_change,
 )
+from keql.model_selection._fit import given_equation_noise
 from keql.model_selection._terms._fewer import most_probable
 
 
@@ -211,9 +212,11 @@ class Selection:
 
         Standard deviations of P where states are, in units of its size, above that
         which is told. Two steps may take noise for a motion: they are not asked whether
-        data are exact.
+        data are exact. Noise of an equation that is given is believed.
         """
-        most, parts = self.criteria.uncertain_terms, uncertainty_of_terms(self.best)
+        fit, most = self.best, self.criteria.uncertain_terms
+        given = given_equation_noise(fit.hypothesis, fit.two_step.setup)
+        parts = uncertainty_of_terms(fit) if np.all(np.isnan(given)) else {}
         return {name: part for name, part in parts.items() if part > most}
 
     @property
