@@ -165,9 +165,10 @@ class CandidateTerms:
     def compared(self, n_terms, best, target, features, settings):
         """Sets of terms by falling evidence in a whitened regression.
 
-        All small ones; those near the best one so far; and those that grow from the
-        best of the small ones by one term after the other, as the best one may have
-        superfluous terms in the place of others that are far from it.
+        All small ones; those near the best one so far; and, if the settings say so or
+        their number is given, those that grow from the best of the small ones by one
+        term after the other, as the best one may have superfluous terms in the place of
+        others that are far from it.
 
         n_terms : int or "auto". How many terms there are.
         best : tuple of int, or None. The best set so far.
@@ -186,7 +187,7 @@ class CandidateTerms:
             sets.add_near(best)
         if n_terms != "auto":
             sets.grow(size, settings.n_grown, n_terms)
-        elif settings.grows and best is not None:
+        elif settings.grows:
             sets.grow(size, settings.n_grown)
         return sorted(
             (loss, terms)

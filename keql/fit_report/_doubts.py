@@ -24,6 +24,7 @@ from keql.fit_report._undetermined import (
     rivals_of_other_orders_in_words,
     travelling,
     uncertain,
+    uncertain_terms,
     undetermined,
     unresolved,
     unsupported,
@@ -103,6 +104,7 @@ def _of_equation(selection, given):
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
+    doubts += uncertain_terms(fit.learned, selection.uncertain_terms)
     doubts += left_out_in_words(selection.left_out(given))
     doubts += wider_rivals_in_words(selection.wider_rivals)
     doubts += rivals_of_other_orders_in_words(selection.rivals_of_other_orders)

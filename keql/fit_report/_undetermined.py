@@ -117,6 +117,22 @@ def uncertain(learned, most, factor=1.0, named=1.5):
     return sentences
 
 
+def uncertain_terms(learned, parts):
+    """Equations with a list of terms that leave them uncertain, each in a sentence.
+
+    learned : LearnedModel. States and equations.
+    parts : dict of str to float. By their names the standard deviations of P where
+        states are, in units of its size.
+    """
+    return [
+        f"the equation{f' {name}' * learned.setup.is_system} is uncertain by "
+        f"{percent(part, 1.0)} of its size where states are, by its coefficients and "
+        "other terms that it may have. Observe more, or with less noise, or say more "
+        "of the equation"
+        for name, part in parts.items()
+    ]
+
+
 def amplifying(fit, most, factor):
     """Equations in time that amplify noise of the states, each in a sentence.
 

@@ -237,14 +237,15 @@ def or_polynomial(fit, learned, hypothesis, context, n_tried=3):
     """Exact states of other terms, or of a polynomial that meets the data, too.
 
     Its terms are those of the highest evidence at the states of the fit, `n_tried` sets
-    of which are tried, unless all of its terms miss the data there. The other arguments
-    are those of :func:`from_simpler`.
+    of which are tried, unless all of its terms miss the data there. As these states
+    meet the data, sets grow there: of four terms no three need be better than others.
+    The other arguments are those of :func:`from_simpler`.
     """
     if hypothesis.n_terms is None or fit.result.interrupted:
         return fit
 
     def find():
-        search = _search_near(fit, learned, hypothesis, context, n_tried)
+        search = _search_near(fit, learned, hypothesis, context, n_tried, grows=True)
         shortfall = search.settings.hopeless * len(learned.equation.weights)
         search.highest = fit.result.model.loss + shortfall
         search.run(fit.result.solution.states)
@@ -300,7 +301,8 @@ def or_simpler(fit, row, two_steps, context):
     """Exact states, or those of a simpler hypothesis if these meet the data, too.
 
     They are looked for from the states of the fit: from less exact ones the terms of a
-    simpler equation may not have been found.
+    simpler equation may not have been found. In the place of functions first on its
+    grid and with its noise, which tell terms from others that the first ones stand for.
 
     fit : Fit. Exact states that meet the data.
     row : Candidate. The simpler hypothesis, if there is no reason not to try it.
@@ -311,6 +313,10 @@ def or_simpler(fit, row, two_steps, context):
     if row.why_not or fit.result.interrupted:
         return fit
     two_step = two_steps(row.hypothesis)
+    if fit.has_functions:
+        near = or_polynomial(fit, two_step, row.hypothesis, context)
+        if near is not fit:
+            return near
     learned = replace(fit.learned, equations=two_step.equations)
     given = row.hypothesis, two_step, context, learned
     other = or_stopped(fit, fit_hypothesis, *given)

@@ -9,6 +9,7 @@ from keql._numerics.optimisation import Stop
 from keql._observations.data import PredictionScale, left_out_errors
 from keql.equation import highest_derivatives
 from keql.model_selection._beside._left_out import terms_left_out
+from keql.model_selection._beside._uncertain import uncertainty_of_terms
 from keql.model_selection._beside._without import gain_of_equations
 from keql.model_selection._criteria import (
     Criteria,
@@ -19,6 +20,7 @@ from keql.model_selection._criteria import (
     sees_noise,
     unresolved_change,
 )
+from keql.model_selection._fit import given_equation_noise
 from keql.model_selection._terms._fewer import most_probable
 
 
@@ -205,6 +207,19 @@ class Selection:
         return most, max(1.0, factor)
 
     @property
+    def uncertain_terms(self):
+        """Equations with terms that leave P uncertain, and by what part, a dict.
+
+        Standard deviations of P where states are, in units of its size, above that
+        which is told. Two steps may take noise for a motion: they are not asked whether
+        data are exact. Noise of an equation that is given is believed.
+        """
+        fit, most = self.best, self.criteria.uncertain_terms
+        given = given_equation_noise(fit.hypothesis, fit.two_step.setup)
+        parts = uncertainty_of_terms(fit) if np.all(np.isnan(given)) else {}
+        return {name: part for name, part in parts.items() if part > most}
+
+    @property
     def unresolved(self):
         """How finely exact states are integrated, and what a finer grid changes.
 
@@ -345,27 +360,28 @@ class Selection:
 
         The odds against these hypotheses are what is believed before data are seen, and
         not what data say. A list of (terms, part): those of the fit, with the part
-        zero, and as many as `rivals` would have without these odds, of polynomials
-        which differ from the equations that were found where states are, by a part of
-        their size above the criterion. Of fields only: products of four operators, or
+        zero, and others whose equations differ from those that were found where states
+        are, by a part of their size above the criterion. Of polynomials of fields as
+        many as `rivals` would have without these odds; products of four operators, or
         of time, were never the truth where an ordinary differential equation has them
-        as rivals.
+        as rivals. Of very many functions some are near to anything: such that are as
+        probable, but for a bare mention.
         """
-        if len(self.best.two_step.variables) < 2:
-            return []
-        steps = most_probable(self.best.terms_path)
+        steps, criteria = most_probable(self.best.terms_path), self.criteria
         chosen = frozenset(self.best.term_names if steps else ())
         if chosen not in steps:
             return []
         own, told = steps[chosen], {frozenset(terms) for terms, _ in self.rivals}
-        found = [(chosen, 0.0)]
+        is_field, found = len(self.best.two_step.variables) > 1, [(chosen, 0.0)]
         for terms, step in steps.items():
+            is_polynomial = are_monomials(terms)
+            if terms in told or (is_polynomial and not is_field):
+                continue
             odds = step.prior_odds - own.prior_odds
-            near = step.log_evidence + odds > own.log_evidence - self.criteria.rival
-            if odds > 0 and near and terms not in told and are_monomials(terms):
+            margin = criteria.rival if is_polynomial else criteria.bare
+            if odds > 0 and step.log_evidence + odds > own.log_evidence - margin:
                 found.append((terms, _difference(step.equations, self.best.learned)))
-        least = self.criteria.disagree
-        return [found[0], *(pair for pair in found[1:] if pair[1] > least)]
+        return [found[0], *(p for p in found[1:] if p[1] > criteria.disagree)]
 
     @property
     def rivals_of_other_orders(self):
@@ -393,7 +409,7 @@ class Selection:
             (terms, _difference(step.equations, self.best.learned))
             for terms, step in steps.items()
             if terms not in told and self._predicts_no_worse(terms)
-            if orders(step) != own
+            if are_monomials(terms) and orders(step) != own
         ]
         return [(chosen, 0.0), *others]
 

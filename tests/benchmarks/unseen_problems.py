@@ -12,6 +12,7 @@ from scipy.integrate import solve_ivp
 from suite_problems import (
     SuiteProblem,
     ode,
+    on_ring,
     pair_on_ring,
     polynomial_system,
     shallow_water,
@@ -162,6 +163,18 @@ def waves(x):
 def high_waves(x):
     """Two waves about one."""
     return 1 + 0.4 * np.cos(x) + 0.25 * np.cos(2 * x + 1)
+
+
+def burgers_and_fisher():
+    """What is carried along, spreads and grows, seen 90 times."""
+    return on_ring(
+        {"u u_x": -0.8, "u_xx": 0.1, "u": 1.0, "u^2": -1.0},
+        lambda x: 0.5 + 0.3 * np.cos(x) + 0.15 * np.sin(2 * x),
+        2.0,
+        2 * np.pi,
+        90,
+        (1.0, 5.0),
+    )
 
 
 # Names end in the part that noise is of the standard deviation of the values.
@@ -347,6 +360,8 @@ UNSEEN = {
         n=120,
         drive=lambda t: 0.8 * np.cos(3 * t),
     ),
+    "burgers and fisher": burgers_and_fisher,
+    "burgers and fisher 2%": burgers_and_fisher,
 }
 
 

@@ -81,6 +81,8 @@ def test_sets_grow_to_those_that_no_exchange_leads_to(candidates, n_terms):
     assert compared(*given, max_sets=50, grows=True)[0][1] == terms
     if n_terms == "auto":
         assert compared(*given, max_sets=50)[0][1] != terms
+        from_nothing = (*given[:3], None)
+        assert compared(*from_nothing, max_sets=50, grows=True)[0][1] == terms
 
 
 def test_directions_are_those_of_equations_with_these_terms(candidates):

@@ -236,7 +236,8 @@ def test_a_simpler_equation_that_meets_data_is_taken(
 
     def of_error(error):
         result = SimpleNamespace(interrupted=False)
-        return SimpleNamespace(learned=two_step, error=error, result=result)
+        given = {"learned": two_step, "has_functions": False, "result": result}
+        return SimpleNamespace(error=error, **given)
 
     fit, other = of_error(1e-5), of_error(error)
     monkeypatch.setattr(_from_diffusion, "fit_hypothesis", fit_hypothesis)
@@ -244,6 +245,10 @@ def test_a_simpler_equation_that_meets_data_is_taken(
     row, offered = Candidate(Hypothesis(), why_not), learn_cole_hopf(15)
     found = or_simpler(fit, row, lambda _: offered, CONTEXT)
     assert found is (other if is_other else fit)
+    fit.has_functions, near = True, of_error(1e-6)
+    monkeypatch.setattr(_from_diffusion, "or_polynomial", lambda *_: near)
+    found = or_simpler(fit, row, lambda _: offered, CONTEXT)
+    assert found is (fit if why_not else near)
     fit.result.interrupted = True
     assert or_simpler(fit, row, lambda _: offered, CONTEXT) is fit
 

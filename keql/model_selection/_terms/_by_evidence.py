@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from keql._joint.assembly import joint_basis
+from keql._joint.assembly import equations_at, joint_basis
 from keql._joint.cluster import minimise_joint
 from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Damping, Stop
@@ -137,7 +137,9 @@ class _ByEvidence:
         own = problem.linearise(problem.evaluate(solution))
         errors = left_out_errors(own, self.two_step.observations)
         names, misfit = (table.names[i] for i in kept), problem.misfit(solution)
-        step = TermsStep(tuple(names), result.loss, misfit, rms(errors), evidence)
+        equations = equations_at(self.two_step, problem, solution)
+        figures = result.loss, misfit, rms(errors), evidence
+        step = TermsStep(tuple(names), *figures, equations=equations)
         if not self.found or evidence > self.found[self.kept][0].log_evidence:
             self.kept = kept
         self.found[kept] = step, errors
@@ -161,10 +163,22 @@ class _ByEvidence:
     def chosen(self, first, odds):
         """The best set if it beats the first one by log odds, or has fewer terms.
 
-        And if it predicts no worse.
+        And if it predicts no worse. Of the one that is taken terms are left out with
+        which observations are predicted no better: where states bend to an equation,
+        its evidence counts too much.
         """
         (own, errors), (best, others) = self.found[first], self.found[self.kept]
         is_better = best.log_evidence - own.log_evidence > odds
         is_better = is_better or len(self.kept) < len(first)
         is_better = is_better and not is_worse(others, errors, self.criteria)
-        return self.kept if is_better else first
+        return self._simplest(self.kept if is_better else first)
+
+    def _simplest(self, kept):
+        """The most probable set of some of the terms that predicts no worse, or all."""
+        most = self.found[kept][0].error
+        fewer = {
+            terms: step.log_evidence
+            for terms, (step, _) in self.found.items()
+            if {*terms} < {*kept} and step.error <= most
+        }
+        return max(fewer, key=fewer.get, default=kept)

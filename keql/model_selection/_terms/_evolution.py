@@ -30,8 +30,8 @@ class TermSearchSettings:
     max_size, max_sets : int. All sets of up to `max_size` terms are compared, if at
         most `max_sets` have a size; larger ones near the best one.
     n_grown : int. Sets of each size from which larger ones grow by a term.
-    grows : bool. Whether they do if the number of terms is open, once there is a best
-        set. From states that miss the data far too many terms grow.
+    grows : bool. Whether they do if the number of terms is open. From states that miss
+        the data far too many terms grow.
     n_rounds : int. How often sets are compared; rounds to fewer terms do not count.
     n_wanted, n_tried : int. Sets that are solved exactly in the first round (one in the
         others), and those that are tried for that at most.

@@ -192,5 +192,6 @@ def _step_of(refined, two_step):
         name = text_product(term.function.product)
         prefix = f"{setup.equations[term.equation].name}: " if setup.is_system else ""
         names.append(prefix + name)
-    r = refined.model.regression
-    return TermsStep(tuple(names), r.loss, r.misfit, refined.error, refined.score)
+    r, equations = refined.model.regression, tuple(refined.iterate.equations)
+    figures = r.loss, r.misfit, refined.error, refined.score
+    return TermsStep(tuple(names), *figures, equations=equations)

@@ -1,0 +1,49 @@
+"""How well data tell equations with terms: their coefficients, and other terms.
+
+Of each set of terms that was solved for the evidence says how probable it is, and its
+equation what would be true then. The mean square of what such equations differ by from
+the one that was found, weighted by their probabilities, beside the variance that its
+coefficients and inner parameters have, is that of the unknown part (Hoeting et al.,
+"Bayesian model averaging", Statistical Science 14, 1999).
+"""
+
+import numpy as np
+
+from keql._numerics.linalg import rms, size_or_one
+from keql.equation import terms_of
+from keql.model_selection._terms._fewer import most_probable
+
+
+def uncertainty_of_terms(fit):
+    """Standard deviations of unknown parts where states are, in units of their sizes.
+
+    fit : Fit. Its terms are chosen or given.
+
+    Returns parts : dict of str to float. By the names of equations with listed terms.
+    """
+    steps, parts = most_probable(fit.terms_path), {}
+    chosen = steps.get(frozenset(fit.term_names))
+    setup, learned = fit.two_step.setup, fit.learned.equations
+    own = fit.model.solution.equations if fit.is_exact else learned
+    if fit.has_functions and chosen is not None:
+        own = chosen.equations  # in which inner parameters are free
+    for e, terms in enumerate(setup.equations):
+        if own[e].posterior is None or terms_of(learned[e]) is None:
+            continue
+        S = learned[e].training_features
+        known = S[:, : learned[e].n_unknown_features]
+        variance = rms(own[e].posterior.std(own[e].basis(known))) ** 2
+        variance += _variance_between(steps.values(), e, learned[e], S)
+        size = size_or_one(learned[e].unknown_part(S))
+        parts[terms.name] = variance**0.5 / size
+    return parts
+
+
+def _variance_between(steps, e, equation, S):
+    """The mean square by which other equations differ, as probable as their terms."""
+    solved = [step for step in steps if step.equations]
+    logs = np.array([step.log_evidence for step in solved])
+    shares = np.exp(logs - np.max(logs, initial=-np.inf))
+    own = equation.unknown_part(S)
+    squares = [rms(step.equations[e].unknown_part(S) - own) ** 2 for step in solved]
+    return float(shares @ squares / np.sum(shares)) if solved else 0.0
