@@ -476,29 +476,25 @@ def rounding_of(times, nodes):
 def relative_changes(before, after):
     """Root mean square changes (D,) of nodes, lists of (K_m, D), relative to sizes."""
     old, new = np.concatenate(before), np.concatenate(after)
-    return np.array(
-        [rms(a - b) / (rms(a) or 1.0) for a, b in zip(new.T, old.T, strict=True)]
-    )
+    pairs = zip(old.T, new.T, strict=True)
+    return np.array([rms(b - a) / (rms(b) or 1.0) for a, b in pairs])
 
 
 def hidden_sizes(nodes, responses, hidden):
     """Changes of the sizes of hidden states, as affine functions of what is unknown.
 
-    nodes : list of ndarray of shape (K_m, D).
-    responses : list of ndarray of shape (K_m, D, 1 + p + D). Changes of the nodes.
+    nodes, responses : list of ndarray. As a TrajectoryModel has them.
     hidden : list of int. Positions of H states in y.
 
-    Returns change, on_weights : ndarray of shape (H,), (H, p). Parts of the standard
-        deviation by which they change, and their slopes in the weights.
+    Returns change, on_weights : ndarray of shape (H,), (H, p). By which part of the
+        standard deviation they change, and slopes of that in the weights.
     Returns on_initial : list of ndarray of shape (H, D). In those of initial values.
     """
     D = nodes[0].shape[1]
     own = [each[:, hidden] - np.mean(each[:, hidden], axis=0) for each in nodes]
     squares = sum(np.sum(each**2, axis=0) for each in own)
-    changes = [
-        np.einsum("kh,khj->hj", each, response[:, hidden])
-        / np.where(squares > 0, squares, 1.0)[:, None]
-        for each, response in zip(own, responses, strict=True)
-    ]
+    parts = [each / np.where(squares > 0, squares, 1.0) for each in own]
+    pairs = zip(parts, responses, strict=True)
+    changes = [np.einsum("kh,khj->hj", part, own[:, hidden]) for part, own in pairs]
     shared = sum(each[:, :-D] for each in changes)
     return shared[:, 0], shared[:, 1:], [each[:, -D:] for each in changes]

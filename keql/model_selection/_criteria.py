@@ -23,9 +23,8 @@ class Criteria:
         taken although it says more: a higher degree, less noise, coefficients that
         vary.
     far_better : float. Error of trajectories that leave but noise, in units of that
-        without an equation, below which nothing else is looked for, however low a noise
-        two steps see: where states alone predict so poorly, that level is not known. Of
-        right ones with values far apart it was 0.04 to 0.42.
+        without an equation, below which nothing else is looked for: where states alone
+        predict so poorly, the noise they see is none. Right ones had 0.04 to 0.42.
     predicts_well : float. Error, in units of the root mean square of the observations,
         up to which a fit counts as one that predicts.
     explains : float. Error, in units of the standard deviation of the observations,
@@ -68,9 +67,9 @@ class Criteria:
         one to 700 at most beside right ones that no other rival left open, and one to
         30 beside a wrong one.
     bare : float. Log odds that the data alone give up to which elementary functions are
-        told that differ by more than `disagree`: evidence that is not worth more than a
-        bare mention (Kass and Raftery). A sine had -0.1 beside a wrong polynomial; none
-        had more than -1.6 beside 81 noisy right equations without other doubts.
+        told that differ by more than `disagree`: worth no more than a bare mention (Kass
+        and Raftery). A sine had -0.1 beside a wrong polynomial; beside 81 noisy right
+        equations without other doubts none had more than -1.6.
     wider : float. Prior log odds that an ordinary differential equation has no products
         of four operators and does not depend on time, and that a noisy field whose
         quadratic equation predicts well has no cubic terms, nor coordinates in terms:
@@ -99,8 +98,7 @@ class Criteria:
         which trajectories are compared with no others.
     functions_miss : float. The same with elementary functions: those of another form
         come as near as 1e-9, with their inner parameters, where states cover a small
-        range. Right ones met exact data to 1e-11, one to 3e-10 (see the developer
-        notes).
+        range. Right ones met exact data to 1e-11, one to 3e-10.
     missed : float. The largest error of trajectories, or residual of a joint fit, in
         units of the noise that two steps find, with which data count as met.
     missed_if_exact : float. The same of trajectories if two steps find no noise, in
@@ -140,9 +138,8 @@ class Criteria:
         states are, in units of its size, above which it is told. Of Darcy's with two,
         four and eight functions it was 0.042, 0.033 and 0.0041, and errors were 0.055,
         0.029 and 0.0027; at new functions both were two to five times as large.
-    uncertain_terms : float. The same of one with a list of terms, where other sets of
-        terms count as they are probable: of 22 noisy ordinary differential equations
-        without other doubts three had more, errors of which were 8.0, 7.0 and 2.1 %.
+    uncertain_terms : float. The same of one with terms, others counting as probable as
+        they are: three of 22 noisy equations without other doubts had more.
     uncertain_if_exact : float. The same of exact data, where errors of right equations
         are smaller, as of `bent_if_exact`.
     amplified, amplification : float. Change of an equation of trajectories, in units of

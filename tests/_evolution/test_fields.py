@@ -27,7 +27,7 @@ from keql._regression.term_scores import TermTable, TrajectorySearchSettings
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_fitzhugh_nagumo
 from keql.kernels import RBF, Constant, Matern, Polynomial
-from keql.model_selection._terms._trajectories import _TermSearch
+from keql.model_selection._terms._linearised import LinearisedTermSearch
 from keql.operators import identity_of, parse_operator
 
 TX, NAMES = ("t", "x"), ("u", "v")
@@ -311,7 +311,9 @@ def search_of(learned):
     """A search among all terms of two fields, and where it begins."""
     problem = make_evolution_problem(learned, np.full(2, 0.05), (6, 10))
     table = TermTable(learned, joint_basis(learned.equations), AUTO)
-    search = _TermSearch(problem, table, None, TrajectorySearchSettings.of_fields())
+    search = LinearisedTermSearch(
+        problem, table, None, TrajectorySearchSettings.of_fields()
+    )
     places = {name: i for i, name in enumerate(table.names)}
     return search, problem, problem.start_without_terms(), places
 

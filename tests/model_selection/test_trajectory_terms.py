@@ -21,10 +21,10 @@ from keql._regression.two_step import FitSettings, Hypothesis
 from keql.equation import find_terms
 from keql.kernels import RBF, Polynomial
 from keql.model_selection._fit import Context
-from keql.model_selection._terms import _trajectories
+from keql.model_selection._terms import _linearised, _trajectories
+from keql.model_selection._terms._linearised import LinearisedTermSearch
 from keql.model_selection._terms._trajectories import (
     TrajectorySearchSettings,
-    _TermSearch,
     fit_trajectories,
 )
 
@@ -62,7 +62,7 @@ def search_of(learned, n_terms, noise=np.nan):
     problem = make_trajectory_problem(learned, np.full(2, noise))
     hypothesis = Hypothesis(n_terms=n_terms)
     table = TermTable(learned, joint_basis(learned.equations), hypothesis)
-    return _TermSearch(problem, table, None, TrajectorySearchSettings())
+    return LinearisedTermSearch(problem, table, None, TrajectorySearchSettings())
 
 
 @pytest.mark.parametrize(("noise", "first"), [(0.1, None), (0.1, "best"), (0.0, None)])
@@ -488,7 +488,7 @@ def test_terms_whose_steps_go_round_lead_on_only_if_they_explain_much(
     search = search_of(two_step, "auto")
     spread = PredictionScale(two_step.observations).spread
     errors = np.full(20, error * spread)
-    monkeypatch.setattr(_trajectories, "left_out_errors", lambda *_: errors)
+    monkeypatch.setattr(_linearised, "left_out_errors", lambda *_: errors)
     search.best = SimpleNamespace(model=None, stop=stop)
     assert search._is_hopeless() == is_hopeless
 

@@ -1,0 +1,406 @@
+"""The search for terms where the problem of exact states is linearised.
+
+There the weights of all terms act on the observations linearly, so that the evidence of
+any set of terms is a matter of small factorisations: sets are searched, and the best is
+solved for; its solution is where the next search linearises.
+"""
+
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+import numpy as np
+from scipy import linalg
+
+from keql._evolution.form import are_semilinear
+from keql._evolution.model import with_best_prior
+from keql._joint.assembly import joint_basis
+from keql._numerics.linalg import rms
+from keql._numerics.optimisation import Stop
+from keql._numerics.subsets import TermOdds, small_subsets
+from keql._observations.data import PredictionScale, left_out_errors
+from keql._regression.screening import without_terms
+from keql._regression.term_scores import (
+    TermScores,
+    TermSets,
+)
+from keql.equation import WeightPosterior
+from keql.model_selection._terms._fewer import TermsStep
+
+
+class LinearisedTermSearch:
+    """The set of terms of the highest evidence, solved for.
+
+    best : Result or None. The solution with these terms.
+    score : float. Its log evidence with the odds of the set, up to a constant.
+    kept : list of int or None. Positions of its terms.
+    best_converged : tuple. These three of the best solution whose steps converged.
+    steps : list of TermsStep. All sets that were solved for.
+    """
+
+    def __init__(self, problem, table, solve, settings):
+        self.problem, self.table, self.solve = problem, table, solve
+        self.settings = settings
+        self.basis = joint_basis(problem.learned.equations)
+        everything = list(range(len(table.groups)))
+        self.single = table.weights(self.basis, everything, np.eye(len(everything)))
+        equations = problem.learned.equations
+        self.scores = TermScores(table, self.single, equations, settings.prior)
+        sizes = settings.few, settings.share, settings.n_compared
+        self.sets = TermSets(table, *sizes)
+        self.best, self.score, self.kept = None, -np.inf, None
+        self.best_converged = None, -np.inf, None
+        self.steps, self.tried = [], set()
+
+    def extend(self, fit):
+        """Search from trajectories whose equations have some of the terms."""
+        iterate, table = fit.result.solution, self.table
+        values = table.values_of(iterate.equations)
+        kept = [i for i, v in enumerate(values) if v or table.groups[i] < 0]
+        if not kept:  # all coefficients are zero
+            return
+        found = fit.problem
+        problem = replace(self.problem, times=found.times, prior=found.prior)
+        basis = table.restricted(self.basis, kept)
+        equations = self._with(basis, kept, values[kept])
+        result = self.solve(problem, replace(iterate, equations=equations))
+        if result is None or result.interrupted:
+            self.best = result
+        else:
+            self.tried.add(tuple(kept))
+            self._record(kept, result)
+            self.run(*self._with_all_terms(self.best, self.kept))
+
+    def run(self, problem, iterate):
+        """Search, solve and search again where the solution is."""
+        for _ in range(self.settings.n_rounds):
+            before = self.score
+            model = problem.linearise(problem.evaluate(iterate))
+            if model is None and self.kept is None:
+                without = tuple(map(without_terms, iterate.equations))
+                iterate = replace(iterate, equations=without)
+                model = problem.linearise(problem.evaluate(iterate))
+            if model is not None:
+                score = self.scores.linearised(model)
+            elif self.kept is not None:
+                model, score = self._among_semilinear(problem, iterate)
+            if model is None:
+                return
+            if self.kept is None:
+                offers = [self.sets.best(score)]
+            else:
+                offers = self._best_neighbours(score, model, iterate)
+            for offer in offers:
+                self._try(offer, model, score, iterate)
+                if self.best is not None and self.best.interrupted:
+                    return
+            if self.best is None:
+                self._try_more(model, iterate)
+            if self.best is None:
+                self._try_fewer(model, score, iterate)
+            if not (self.score > before and self._leads_on) or self._is_hopeless():
+                return
+            if self.settings.divides_early:
+                self.resolve()
+            problem, iterate = self._with_all_terms(self.best, self.kept)
+
+    def run_from_semilinear(self, problem, iterate):
+        """Search anew from the best set without products of highest derivatives.
+
+        These let short waves grow, and some of very many terms are there for the errors
+        of the first states, above all if these are of noisy values. The best set is
+        looked for where equations with all others are solved, too. Nothing is tried if
+        equations then have too few terms.
+        """
+        table = self.table
+        model = problem.linearise(problem.evaluate(iterate))
+        offered = table.positions(partial(are_semilinear, self.problem.learned))
+        counts = [np.sum(table.groups[offered] == e) for e in range(len(table.fewest))]
+        pairs = zip(counts, table.fewest, strict=True)
+        if model is None or any(0 < count < least for count, least in pairs):
+            return
+        score = self.scores.linearised(model)
+        self._try(self.sets.best(score, offered), model, score, iterate)
+        everything = self._solved(offered, model, score, iterate)
+        if everything is not None and everything.converged:
+            problem, iterate = self._with_all_terms(everything, offered)
+            model = problem.linearise(problem.evaluate(iterate))
+            if model is not None:
+                score = self.scores.linearised(model)
+                self._try(self.sets.best(score, offered), model, score, iterate)
+        if self.best is not None and not self.best.interrupted:
+            self.run(*self._with_all_terms(self.best, self.kept))
+
+    def _among_semilinear(self, problem, iterate):
+        """The linearised problem without products of highest derivatives, or None.
+
+        Other than those of the best set: along states that nothing smooths the cube of
+        a second derivative has effects beyond all bounds. And the evidence of sets.
+        """
+        table, learned = self.table, self.problem.learned
+        if len(learned.variables) == 1:
+            return None, None
+        semilinear = table.positions(partial(are_semilinear, learned))
+        offered = sorted({*semilinear, *self.kept})
+        values = table.values_of(iterate.equations)[offered]
+        basis = table.restricted(self.basis, offered)
+        here = replace(iterate, equations=self._with(basis, offered, values))
+        model = problem.linearise(problem.evaluate(here))
+        single = table.weights(basis, offered, np.eye(len(offered)))
+        given = offered, single, iterate.equations
+        return model, model and self.scores.of_some(model, *given)
+
+    @property
+    def leads_nowhere(self):
+        """Whether steps converged for none of the sets."""
+        interrupted = self.best is not None and self.best.interrupted
+        return self.best_converged[0] is None and not interrupted
+
+    @property
+    def _leads_on(self):
+        """Whether the best set converged, or is decisively better than any that did.
+
+        Of others the evidence is known to the margin only: with a term that lets short
+        waves grow steps may not end for any set near.
+        """
+        result, score, _ = self.best_converged
+        return self.best is result or self.score > score + self.settings.margin
+
+    def _simpler(self, score):
+        """Sets of fewer terms that are about as probable, the fewest first.
+
+        Terms that make up for one another go together: at the solution with all of
+        them a set without some is poorer than it is at its own.
+        """
+        if not self.settings.n_simpler:
+            return
+        least = score(self.kept) - self.settings.margin
+        for exchanged in (False, True):
+            fewer = self.sets.fewer(self.kept, score, exchanged)
+            near = [kept for kept in fewer if score(kept) > least]
+            near = [kept for kept in near[::-1] if tuple(kept) not in self.tried]
+            yield from near[: self.settings.n_simpler]
+
+    def _is_hopeless(self):
+        """Whether the best terms so far do not predict at all."""
+        observations = self.problem.learned.observations
+        error = rms(left_out_errors(self.best.model, observations))
+        goes_round = self.best.stop is Stop.NO_PROGRESS
+        limit = self.settings.lost if goes_round else self.settings.hopeless
+        return error > limit * PredictionScale(observations).spread
+
+    def refresh(self):
+        """Search again with the best prior of boundary values, while there is another.
+
+        What is gained by terms depends on what boundary values may take up.
+        """
+        for _ in range(self.settings.n_refreshed):
+            if self.best is None or not self.best.converged:
+                return
+            result = with_best_prior(self.best, self.problem, self.solve)
+            if result is self.best:
+                return
+            if self.kept is None:
+                self.best = result
+                return
+            self.tried, self.best_converged = set(), (None, -np.inf, None)
+            self.score = -np.inf
+            self._record(self.kept, result)
+            self.run(*self._with_all_terms(self.best, self.kept))
+            self.settle()
+
+    def resolve(self):
+        """Solve again with shorter steps in time where those of the best are too long.
+
+        Its evidence is then that of these.
+        """
+        for _ in range(self.settings.n_resolutions):
+            if self.best is None or not self.best.converged:
+                return
+            finer = self.best.model.problem.resolved(self.best.solution)
+            result = None if finer is None else self.solve(*finer)
+            if result is None:
+                return
+            self.best = result
+            if self.kept is not None:
+                self.score = self._score(result.model, self.kept)
+
+    def _with_all_terms(self, result, kept):
+        """The problem of a solution, and that with the features of all terms."""
+        equations = self._complete(kept, result.solution.equations)
+        return result.model.problem, replace(result.solution, equations=equations)
+
+    def _score(self, model, kept):
+        """The log evidence of the solution with a set of terms, and its odds."""
+        equations = model.iterate.equations
+        to_values = self.table.coefficients(joint_basis(equations), kept)
+        complete = self._complete(kept, equations)
+        return self.scores.solved(model, kept, to_values, complete)
+
+    def _try(self, kept, model, score, iterate):
+        """Solve for a set of terms, and record what it comes to."""
+        self.tried.add(tuple(kept))
+        result = self._solved(kept, model, score, iterate)
+        if result is not None:
+            self._record(kept, result)
+
+    def _solved(self, kept, model, score, iterate):
+        """The solution for a set of terms, or None."""
+        values = model.regression.prior.scale * score.values(kept)
+        basis = self.table.restricted(self.basis, kept)
+        start = replace(iterate, equations=self._with(basis, kept, values))
+        return self.solve(model.problem, start)
+
+    def _try_more(self, model, iterate):
+        """Solve for more terms, where the most probable ones lead nowhere.
+
+        Those of the highest evidence, however many; or all.
+        """
+        no_odds = TermOdds(np.full(len(self.table.groups), -1))
+        even = self.scores.linearised(model, no_odds)
+        for offer in (self.sets.best(even), list(range(len(self.table.groups)))):
+            if self.best is None and tuple(offer) not in self.tried:
+                self._try(offer, model, even, iterate)
+
+    def _try_fewer(self, model, score, iterate):
+        """Solve for fewer and fewer terms, until there is a solution.
+
+        Some of many are there for the errors of states, and let short waves grow, or
+        trajectories explode beside these.
+        """
+        kept = self.sets.best(score)
+        while self.best is None and self.table.removable(kept):
+            kept = self.sets.without_one(kept, self.table.removable(kept), score)
+            if tuple(kept) not in self.tried:
+                self._try(kept, model, score, iterate)
+
+    def _best_neighbours(self, score, model, iterate):
+        """Sets that have not been solved for, the best first.
+
+        Those near the best one, that which a search among all terms finds where the
+        solution is now, and the terms of the best one that do not cancel each other. A
+        search among many terms may end far from the solution, where its linearisation
+        does not hold: if that leads to nothing better, those near the best one again.
+        For fields then sets of fewer terms.
+        """
+        before, first = self.score, self.sets.best(score)
+        others = self.sets.neighbours(self.kept, score)
+        others = (o for o in others if tuple(o) not in self.tried and o != first)
+        others = [*islice(others, self.settings.n_compared)]
+        ranked = [*zip(score.many(others).tolist(), others, strict=True)]
+        ranked += self._with_few_terms(score, [first, *(o for _, o in ranked)])
+        ranked, here = sorted(ranked, reverse=True), score(self.kept)
+        nearest = [here, *(each for each, _ in ranked[:1])]
+        highest = max(nearest)
+        if tuple(first) not in self.tried:
+            ranked = sorted([*ranked, (score(first), first)], reverse=True)
+            highest = max(highest, score(first))
+        near = self._within(ranked, highest)
+        plain = self._without_cancelling(model, iterate)
+        yield from (
+            near if plain in near or tuple(plain) in self.tried else [plain, *near]
+        )
+        if not self.score > before and len({*first} ^ {*self.kept}) > 2:
+            left = [pair for pair in ranked if tuple(pair[1]) not in self.tried]
+            yield from self._within(left, max(nearest))
+        if not self.score > before:
+            yield from self._simpler(score)
+
+    def _with_few_terms(self, score, others):
+        """Pairs (score, set) in which one equation has any few terms, but for others.
+
+        Where some terms stand in for others, all sets between may be poor.
+        """
+        table, tried, ranked = self.table, self.tried | {*map(tuple, others)}, []
+        for e, fewest in enumerate(table.fewest):
+            own = np.flatnonzero(table.groups == e).tolist()
+            rest = [i for i in self.kept if table.groups[i] != e]
+            sizes = [fewest] if table.is_fixed(e) else range(1, len(own) + 1)
+            subsets = small_subsets(own, sizes, self.settings.n_small)
+            values = score.many(subsets, rest)
+            n_best = self.settings.n_compared + len(tried)
+            best = np.argsort(-values, kind="stable")[:n_best]
+            sets = (tuple(sorted([*rest, *subsets[k]])) for k in best)
+            pairs = zip(values[best].tolist(), sets, strict=True)
+            ranked += [(value, [*kept]) for value, kept in pairs if kept not in tried]
+        return sorted(ranked, reverse=True)[: self.settings.n_compared]
+
+    def _within(self, ranked, highest):
+        """The sets of (score, set), best first, that are within the margin."""
+        near = [kept for each, kept in ranked if each > highest - self.settings.margin]
+        return near[: self.settings.n_tried]
+
+    def _without_cancelling(self, model, iterate):
+        """The best set without terms that cancel along the trajectories.
+
+        With terms that do, such as those of an energy that is conserved, the equations
+        may be so unstable beside the trajectories that a linearisation does not see
+        that they can go. Highest derivatives need the others to the part that the noise
+        is of the observations.
+        """
+        problem, kept = model.problem, self.kept
+        effects = problem.effects_on_highest(iterate) @ self.single
+        values = self.table.values_of(iterate.equations)
+        used = effects[:, kept]
+        scale = PredictionScale(problem.learned.observations)
+        noise = scale.noise(problem.prior.noise)
+        level = rms(used @ values[kept]) * noise / scale.size
+        if not level > 0:
+            return kept
+        # A ridge far below the level makes terms that cancel exactly independent.
+        ridge = 1e-3 * level / np.max(np.abs(values)) * np.eye(len(kept))
+        lower = linalg.qr(np.vstack([used, ridge]) / level, mode="r")[0][: len(kept)].T
+        posterior, left = WeightPosterior(values[kept], lower, 0.0), [*range(len(kept))]
+        while True:
+            removable = self.table.removable([kept[i] for i in left])
+            removable = {i for i in left if kept[i] in removable}
+            if not removable:
+                break
+            loss, fewer = posterior.without_cheapest(left, removable)
+            if loss > 0.5 * len(used):
+                break
+            left = fewer
+        return [kept[i] for i in left]
+
+    def _record(self, kept, result):
+        """Keep a result if it is the best so far."""
+        score = self._score(result.model, kept)
+        errors = left_out_errors(result.model, self.problem.learned.observations)
+        names = tuple(self.table.names[i] for i in kept)
+        told = score if result.converged else np.nan
+        found = self.table.printed(result.solution.equations)
+        figures = result.loss, result.model.regression.misfit, rms(errors), told
+        equations = result.solution.equations
+        self.steps.append(TermsStep(names, *figures, found, 0.0, equations))
+        if score > self.score or result.interrupted:
+            self.best, self.score, self.kept = result, score, kept
+        if score > self.best_converged[1] and result.converged:
+            self.best_converged = result, score, kept
+
+    def settle(self):
+        """End with the best solution that converged; others only lead on."""
+        interrupted = self.best is not None and self.best.interrupted
+        if not interrupted and self.best_converged[0] is not None:
+            self.best, self.score, self.kept = self.best_converged
+
+    def _complete(self, kept, equations):
+        """Equations with some of the terms as ones in the features of all terms."""
+        basis = joint_basis(equations)
+        weights = np.concatenate([equation.weights for equation in equations])
+        values = np.zeros(len(self.table.groups))
+        values[kept] = self.table.coefficients(basis, kept) @ weights
+        return self._with(self.basis, list(range(len(values))), values)
+
+    def _with(self, basis, kept, values):
+        weights, equations = self.table.weights(basis, kept, values), []
+        bases = getattr(basis, "bases", [basis])
+        sizes = getattr(basis, "sizes", [len(weights)])
+        parts = np.split(weights, np.cumsum(sizes)[:-1])
+        for equation, own, part in zip(
+            self.problem.learned.equations, bases, parts, strict=True
+        ):
+            equation = copy(equation)
+            equation.basis, equation.weights = own, part
+            equations.append(equation)
+        return tuple(equations)
