@@ -362,7 +362,7 @@ class WeightPosterior:
         """The posterior of the weights from `start` to `stop`, whatever the others."""
         if start == 0 and stop == len(self.weights):
             return self
-        return self.transform(np.eye(len(self.weights))[start:stop])
+        return self.transform(np.eye(len(self.weights))[start:stop], independent=0.0)
 
     def transform(self, A, independent=1e-12):
         """The posterior of A w for A of shape (q, p) of full row rank.

@@ -67,8 +67,8 @@ class Criteria:
         one to 700 at most beside right ones that no other rival left open, and one to
         30 beside a wrong one.
     bare : float. Log odds that the data alone give up to which elementary functions are
-        told that differ by more than `disagree`: worth no more than a bare mention (Kass
-        and Raftery). A sine had -0.1 beside a wrong polynomial; beside 81 noisy right
+        told that differ by more than `disagree`: worth a bare mention only (Kass and
+        Raftery). A sine had -0.1 beside a wrong polynomial; beside 81 noisy right
         equations without other doubts none had more than -1.6.
     wider : float. Prior log odds that an ordinary differential equation has no products
         of four operators and does not depend on time, and that a noisy field whose

@@ -127,6 +127,17 @@ def test_elimination_of_correlated_terms(seed):
         assert after.loss == pytest.approx(rises[after.kept], rel=1e-6)
 
 
+def test_a_part_of_weights_that_nothing_tells_apart_has_their_covariance():
+    """Those of one of several equations, of which data tell the sum of two only."""
+    n, far = 4, 1e7
+    factor = np.eye(n)
+    factor[0, 0], factor[1] = far, [far, 1e-6, 0, 0]  # w_0 + w_1 is known, to 1e-7
+    posterior = WeightPosterior(np.arange(1.0, n + 1), factor, 0.0)
+    own = posterior.part(0, 2)
+    assert_allclose(own.weights, [1.0, 2.0])
+    assert_allclose(own.std(np.eye(2)), [1e6, 1e6], rtol=0.02)
+
+
 def test_elimination_does_not_depend_on_units():
     units = np.diag(10.0 ** np.array([-8, 5, 0, -3, 6]))
     scaled = POSTERIOR.transform(units).eliminate()

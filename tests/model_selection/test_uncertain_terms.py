@@ -87,6 +87,37 @@ def test_inner_parameters_of_functions_are_free(fit, monkeypatch):
     assert uncertainty_of_terms(changed)["u_t"] == pytest.approx(expected)
 
 
+def test_equations_with_hidden_states_are_not_asked():
+    """Nothing tells the unit of y, nor the coefficients of what has it."""
+    t = np.linspace(0, 6, 40)
+    y = np.column_stack([np.sin(t), np.full(40, np.nan)])
+    model = TwoStepKEqL(
+        ("x", "y"),
+        ("x_t", "y_t"),
+        variables="t",
+        states=("x", "y"),
+        equation_kernel=Polynomial(1),
+    )
+    learned = model._learn_in_two_steps(t[:, None], y, None)
+    fit = SimpleNamespace(
+        terms_path=[],
+        term_names=[],
+        two_step=learned,
+        learned=learned,
+        is_exact=False,
+        has_functions=False,
+    )
+    assert uncertainty_of_terms(fit) == {}
+    seen = replace(
+        learned,
+        observations=model._learn_in_two_steps(
+            t[:, None], np.column_stack([np.sin(t), np.cos(t)]), None
+        ).observations,
+    )
+    fit.learned = seen
+    assert set(uncertainty_of_terms(fit)) == {"x_t", "y_t"}
+
+
 def test_equations_without_a_list_of_terms_are_not_asked(fit, monkeypatch):
     monkeypatch.setattr(_uncertain, "terms_of", lambda _: None)
     assert uncertainty_of_terms(fit) == {}

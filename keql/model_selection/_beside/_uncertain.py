@@ -10,6 +10,7 @@ coefficients and inner parameters have, is that of the unknown part (Hoeting et 
 import numpy as np
 
 from keql._numerics.linalg import rms, size_or_one
+from keql._regression.hidden import hidden_operators, involves
 from keql.equation import terms_of
 from keql.model_selection._terms._fewer import most_probable
 
@@ -20,18 +21,22 @@ def uncertainty_of_terms(fit):
     fit : Fit. Its terms are chosen or given.
 
     Returns parts : dict of str to float. By the names of equations with listed terms.
+        Not of those with hidden states, of which nothing tells the unit.
     """
     steps, parts = most_probable(fit.terms_path), {}
     chosen = steps.get(frozenset(fit.term_names))
     setup, learned = fit.two_step.setup, fit.learned.equations
     own = fit.model.solution.equations if fit.is_exact else learned
+    hidden = hidden_operators(fit.learned)
     if fit.has_functions and chosen is not None:
         own = chosen.equations  # in which inner parameters are free
     for e, terms in enumerate(setup.equations):
         if own[e].posterior is None or terms_of(learned[e]) is None:
             continue
-        S = learned[e].training_features
-        known = S[:, : learned[e].n_unknown_features]
+        S, n_columns = learned[e].training_features, learned[e].n_unknown_features
+        known = S[:, :n_columns]
+        if involves(terms, S, S.shape[1] - len(setup.operators), hidden):
+            continue
         variance = rms(own[e].posterior.std(own[e].basis(known))) ** 2
         variance += _variance_between(steps.values(), e, learned[e], S)
         size = size_or_one(learned[e].unknown_part(S))
