@@ -248,9 +248,11 @@ class TrajectoryProblem:
 
     @property
     def hidden(self):
-        """Positions in y of states that are hidden."""
-        names, states = self.flow(0).layout.names, self.learned.observations
-        return [names.index(state) for state in states.hidden_states]
+        """Positions in y of states of which nothing was observed."""
+        names, observations = self.flow(0).layout.names, self.learned.observations
+        seen = {state for each in observations.operators for state in each.states}
+        hidden = [state for state in observations.states if state not in seen]
+        return [names.index(state) for state in hidden]
 
     def step_errors(self, iterate):
         """Errors of all steps of each function: a list of arrays (K_m - 1, D).

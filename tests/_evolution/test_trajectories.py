@@ -391,6 +391,10 @@ def test_the_unit_of_a_hidden_state_stays():
     assert problem.change(first, moved) == pytest.approx((0.1 / 1.1) ** 2)
     result = minimise(problem, first, FullSteps(1e-8), max_iter=12)
     assert result.converged
+    hidden[3, 1] = HUNTED[3, 1]  # a single value tells it
+    few = replace(start, observations=learn(TIMES, hidden).observations)
+    given = np.full(2, np.nan)
+    assert not make_trajectory_problem(few, given, TrajectoryLimits()).hidden
 
 
 def test_noisy_data_begin_with_longer_steps(hunters):
