@@ -147,6 +147,7 @@ def test_forecast_oscillator(show):
         "u_t",
         "u^2 u_t",
     }
+    assert "the equation is uncertain by" in printed
     estimated, noise = (
         numbers(r"(\S+) \+- ", printed),
         numbers(r"noise +(\S+)", printed),

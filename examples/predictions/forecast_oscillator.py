@@ -19,6 +19,8 @@ how the oscillation goes on, and how sure that is.
 # measured 40 times in 15 units of time, a little more than two turns, with errors of
 # 0.1, which are 5 % of its amplitude.
 
+import warnings
+
 import numpy as np
 from matplotlib import pyplot as plt
 from scipy.integrate import solve_ivp
@@ -44,11 +46,14 @@ y = motion.sol(t)[0] + 0.1 * rng.standard_normal(t.size)
 # All that is said is that the acceleration depends on :math:`u` and :math:`u_t`. The
 # quadratic polynomials that are tried first do not describe these data, the cubic ones
 # do. The state is integrated, so that it obeys the equation exactly, and the terms are
-# those of the highest evidence.
+# those of the highest evidence. Few noisy values leave the equation uncertain, and a
+# warning says by how much.
 
 model = OneStepKEqL(operators=("u", "u_t"), known_part="u_tt", variables=("t",))
-model.fit(t[:, None], y)
+with warnings.catch_warnings(record=True, action="always") as said:
+    model.fit(t[:, None], y)
 print(model.equation_)
+print(*(warning.message for warning in said), sep="\n")
 
 # %%
 # Each coefficient has a standard error; the noise level was found as well.

@@ -212,12 +212,18 @@ class Selection:
 
         Standard deviations of P where states are, in units of its size, above that
         which is told. Two steps may take noise for a motion: they are not asked whether
-        data are exact. Noise of an equation that is given is believed.
+        data are exact. Noise of an equation that is given is believed; and who keeps
+        all terms has asked for no choice among equations.
         """
         fit, most = self.best, self.criteria.uncertain_terms
         given = given_equation_noise(fit.hypothesis, fit.two_step.setup)
         parts = uncertainty_of_terms(fit) if np.all(np.isnan(given)) else {}
-        return {name: part for name, part in parts.items() if part > most}
+        n_terms = {name: fit.hypothesis.of_equation(name).n_terms for name in parts}
+        return {
+            name: part
+            for name, part in parts.items()
+            if part > most and n_terms[name] is not None
+        }
 
     @property
     def unresolved(self):

@@ -123,11 +123,17 @@ def test_equations_without_a_list_of_terms_are_not_asked(fit, monkeypatch):
     assert uncertainty_of_terms(fit) == {}
 
 
-@pytest.mark.parametrize("n, noise, told", [(8, 0.15, True), (60, 0.02, False)])
-def test_what_noise_leaves_of_an_equation_is_told(n, noise, told):
+@pytest.mark.parametrize(
+    "n, noise, n_terms, told",
+    [(8, 0.15, "auto", True), (60, 0.02, "auto", False), (8, 0.15, None, False)],
+)
+def test_what_noise_leaves_of_a_chosen_equation_is_told(n, noise, n_terms, told):
+    """Who keeps all terms asks for no choice."""
     t, u = decay(n, noise)
     kernel = Restriction(Polynomial(1), ["u"])
-    model = OneStepKEqL("u", "u_t", variables="t", equation_kernel=kernel)
+    model = OneStepKEqL(
+        "u", "u_t", variables="t", equation_kernel=kernel, n_terms=n_terms
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)
         model.fit(t[:, None], u)
