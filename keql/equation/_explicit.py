@@ -173,9 +173,10 @@ class Layout:
         return np.stack([self.slopes(gradient) for gradient in gradients], axis=1)
 
     def constant_mass(self, known_parts, n_unknown):
-        """The same (1, E, S) if highest derivatives are in linear known parts; or None.
+        """What `mass` gives, (1, E, S), if it is the same everywhere; or None.
 
-        Unknown parts depend on the first `n_unknown` features.
+        As where highest derivatives are in linear known parts alone. Unknown parts
+        depend on the first `n_unknown` features.
         """
         lowest = min(self.offset + j for j, _ in self.solved_for)
         are_linear = all(isinstance(part, LinearKnownPart) for part in known_parts)

@@ -66,7 +66,7 @@ class KernelCandidate:
     `log_density` is the mean log density of observations that are left out. `place` has
     the length scales, in units of the extent of the points, and `is_smooth` says
     whether it is an RBF kernel; of one that was not looked for among others, None.
-    `converged` says whether the joint fit ended as it should, or is not known.
+    `converged` says whether the steps of the joint fit did; None: it was not asked.
     """
 
     kernel: object

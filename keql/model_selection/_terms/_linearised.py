@@ -21,10 +21,7 @@ from keql._numerics.optimisation import Stop
 from keql._numerics.subsets import TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.screening import without_terms
-from keql._regression.term_scores import (
-    TermScores,
-    TermSets,
-)
+from keql._regression.term_scores import TermScores, TermSets
 from keql.equation import WeightPosterior
 from keql.model_selection._terms._fewer import TermsStep
 
