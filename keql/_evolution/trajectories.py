@@ -19,15 +19,13 @@ from functools import cached_property
 
 import numpy as np
 
-from keql._evolution.flow import NoisyRows, Smoother, flow_of, process_noise
-from keql._evolution.initial_values import (
-    InitialPrior,
-    InitialValueRegression,
-    NoisyRegression,
-    Rows,
-)
+from keql._evolution.driven.nodes import DrivenNodes
+from keql._evolution.driven.noise import process_noise
+from keql._evolution.driven.regression import NoisyRegression
+from keql._evolution.driven.smoother import NoisyRows, Smoother
+from keql._evolution.flow import flow_of
+from keql._evolution.initial_values import InitialPrior, InitialValueRegression, Rows
 from keql._evolution.trajectory import (
-    DrivenNodes,
     NoisyTrajectory,
     Trajectory,
     TrajectoryIterate,
@@ -479,7 +477,7 @@ def make_trajectory_problem(
     noise = np.where(np.isnan(given_noise), learned.observation_noise, given_noise)
     lowest, _ = noise_range(sizes, limits.least_noise)
     process = process_noise(learned.setup, equation_noise)
-    is_noisy = process is None and np.all(noise > 2 * noise_range(sizes)[0])
+    is_noisy = process is None and np.all(noise > limits.noisy * noise_range(sizes)[0])
     steps = limits.steps_in_noise if is_noisy else limits.steps
     times = [nodes_of(data.points[:, 0], steps) for data in observations.functions]
     spread, gap = [], np.mean([np.mean(np.diff(np.unique(t))) for t in times])

@@ -9,7 +9,8 @@ from scipy import linalg
 from scipy.integrate import solve_ivp
 from scipy.interpolate import BSpline
 
-from keql._evolution.flow import Flow, compressed
+from keql._evolution.driven.noise import compressed
+from keql._evolution.flow import Flow
 from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.memory import in_chunks
 from keql.exceptions import SimulationError
@@ -243,66 +244,6 @@ class TrajectoryIterate:
         return np.concatenate([equation.weights for equation in self.equations])
 
 
-@dataclass(frozen=True)
-class DrivenNodes:
-    """What is known of nodes between which white noise drives the equations.
-
-    process : ProcessNoise. The noise.
-    units : ndarray of shape (D,). Sizes of the entries of y.
-    response : ndarray of shape (K, D, p + D). Slopes of the nodes in weights and
-        initial values, given the observations.
-    filtered : ndarray of shape (K, D, D). Roots of their covariances, given the
-        observations until each of them, weights and initial values.
-    later, slopes_of_later : ndarray of shape (K, D), (K, D, p + D). What observations
-        from each node on add to its mean, in units of the inverse of its covariance.
-    information : ndarray of shape (K, D, D). What they take of that covariance.
-    """
-
-    process: object
-    units: np.ndarray
-    response: np.ndarray
-    filtered: np.ndarray
-    later: np.ndarray
-    slopes_of_later: np.ndarray
-    information: np.ndarray
-
-    @classmethod
-    def found(cls, process, units, smoother, response, change):
-        """Those of a Smoother whose nodes have a response, where (1, w - w0, z - z0) is
-        the change."""
-        later, information, _, _ = smoother.backward
-        arrays = later @ change, later[:, :, 1:], information
-        return cls(process, units, response[:, :, 1:], smoother.filtered, *arrays)
-
-    def going_on(self, flow, times, nodes, backwards=False):
-        """The same with further nodes (K', D) at times (K',), the first one known.
-
-        They come after all others, or `backwards` before these.
-        """
-        h, known = np.diff(times), 0 if backwards else -1
-        noise = self.process.between(flow, times, nodes, self.units)
-        _, slopes = flow.step(times[:-1], h, nodes[:-1])
-        D = nodes.shape[1]
-        responses, filtered = [self.response[known]], [self.filtered[known]]
-        for own, root in zip(slopes, noise.root(h), strict=True):
-            response = own[:, :D] @ responses[-1]
-            response[:, :-D] += own[:, D:]
-            responses.append(response)
-            filtered.append(compressed(np.hstack([own[:, :D] @ filtered[-1], root])))
-        zeros = [
-            np.zeros((len(h), *each.shape[1:]))
-            for each in (self.later, self.slopes_of_later, self.information)
-        ]
-        own = self.later, self.slopes_of_later, self.information
-        added = np.array(responses[1:]), np.array(filtered[1:]), *zeros
-        pairs = zip(added, (self.response, self.filtered, *own), strict=True)
-        if backwards:
-            arrays = [np.concatenate([new[::-1], old]) for new, old in pairs]
-        else:
-            arrays = [np.concatenate([old, new]) for new, old in pairs]
-        return DrivenNodes(self.process, self.units, *arrays)
-
-
 class NoisyTrajectory(Trajectory):
     """A state whose equations are driven by white noise, given its observations.
 
@@ -402,6 +343,8 @@ class TrajectoryLimits:
         those of order 8 that resolve twenty oscillations to about nine digits, and as
         many periods as few noisy values tell, where equations hold exactly. Where a
         solution needs shorter ones, they are divided.
+    noisy : float. Noise levels of two steps, in units of the lowest that these find,
+        from which on values are noisy.
     largest_growth : float. Factor by which perturbations of the initial values may
         grow until they are lost in rounding errors.
     spread : float. Prior standard deviation of initial values, in units of the size of
@@ -422,6 +365,7 @@ class TrajectoryLimits:
 
     steps: int = 200
     steps_in_noise: int = 100
+    noisy: float = 2.0
     largest_growth: float = 1e12
     spread: float = 100.0
     least_noise: float = 1e-8

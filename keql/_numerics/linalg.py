@@ -254,3 +254,17 @@ def extent_of(points):
     """Extent (d,) of points (n, d) in each coordinate; 1 where they do not differ."""
     extent = np.ptp(points, axis=0)
     return np.where(extent > 0, extent, 1.0)
+
+
+def extrapolated(start, first, second, longest=16.0):
+    """Where a fixed-point iteration leads to, from three points that follow each other.
+
+    The squared extrapolation of Varadhan and Roland, "Simple and globally convergent
+    methods for accelerating the convergence of any EM algorithm", Scandinavian Journal
+    of Statistics 35, 2008, with the step length of their scheme S3: at least one, with
+    which it is `second`, and at most `longest`.
+    """
+    change, bend = first - start, second - 2 * first + start
+    length = np.linalg.norm(change) / max(np.linalg.norm(bend), np.finfo(float).tiny)
+    length = np.clip(length, 1.0, longest)
+    return start + 2 * length * change + length**2 * bend

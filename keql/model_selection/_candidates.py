@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._evolution.flow import process_noise
+from keql._evolution.driven.noise import process_noise
 from keql._evolution.form import why_no_trajectories, why_not_integrated
 from keql._numerics.linalg import size_or_one
 from keql._regression.hidden import hidden_operators

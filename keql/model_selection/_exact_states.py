@@ -7,7 +7,7 @@ import numpy as np
 
 from keql._numerics.optimisation import Stop, or_stopped
 from keql._regression.two_step import refit_two_steps
-from keql.model_selection._beside._driven import or_driven, why_not_driven
+from keql.model_selection._beside._driven import fit_driven, or_driven, why_not_driven
 from keql.model_selection._criteria import (
     Judgement,
     are_many,
@@ -187,7 +187,7 @@ class ExactSearch(Judgement):
             self.leave_out([row], reason)
             return fit
         given = self.two_steps(row.hypothesis), row.hypothesis, self.context
-        other = or_stopped(fit, fit_trajectories, *given)
+        other = or_stopped(fit, fit_driven, *given)
         if other is None or other.result.interrupted:
             return fit and (fit.stopped(other.result.stop) if other else fit)
         found = or_driven(fit, other, self.criteria)

@@ -8,8 +8,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
-from keql._evolution.flow import NoisyRows, WhiteNoise
-from keql._evolution.initial_values import InitialPrior, NoisyRegression
+from keql._evolution.driven.noise import WhiteNoise
+from keql._evolution.driven.regression import NoisyRegression
+from keql._evolution.driven.smoother import NoisyRows
+from keql._evolution.initial_values import InitialPrior
 from keql._evolution.trajectories import TrajectoryProblem
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import RBF, Polynomial

@@ -11,14 +11,15 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import block_diag, expm
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
-from keql._evolution.flow import (
-    NoisyRows,
+from keql._evolution.driven.noise import (
     ProcessNoise,
     WhiteNoise,
     compressed,
     process_noise,
 )
-from keql._evolution.initial_values import InitialPrior, NoisyRegression
+from keql._evolution.driven.regression import NoisyRegression
+from keql._evolution.driven.smoother import NoisyRows
+from keql._evolution.initial_values import InitialPrior
 from keql._evolution.trajectories import (
     TrajectoryIterate,
     TrajectoryModel,

@@ -11,6 +11,7 @@ from sklearn.linear_model import Ridge
 from keql._numerics.linalg import (
     cholesky,
     cholesky_in_place,
+    extrapolated,
     inverse_from_cholesky,
     pivoted_cholesky,
     pivoted_cholesky_of_columns,
@@ -272,3 +273,15 @@ def test_pivoted_cholesky_needs_the_columns_of_the_pivots_only(n):
 def test_pivoted_cholesky_of_columns_refuses_what_is_not_finite():
     with pytest.raises(np.linalg.LinAlgError, match="not finite"):
         pivoted_cholesky_of_columns(np.ones(3), lambda i: np.full(3, np.nan))
+
+
+def test_steps_of_a_linear_iteration_lead_to_its_fixed_point():
+    """With equal factors of all errors they are there; they never go back."""
+    limit, errors = np.array([1.0, -2.0]), np.array([0.3, 5.0])
+    points = [limit + 0.9**k * errors for k in range(3)]
+    assert_allclose(extrapolated(*points), limit, rtol=1e-12)
+    assert_allclose(
+        extrapolated(*points, longest=2.0), limit + (1 - 0.1 * 2) ** 2 * errors
+    )
+    points = [limit + (-0.5) ** k * errors for k in range(3)]
+    assert_allclose(extrapolated(*points), points[2])

@@ -1,0 +1,1 @@
+"""States of ordinary differential equations that white noise drives."""
