@@ -78,6 +78,8 @@ class TrajectorySearchSettings:
     n_simpler : int. Of sets with fewer terms than the best one that are within the
         margin of it, linearised, so many are solved for if no others are better, and so
         many with other terms in the place of some.
+    repeated : float. Predictions with equal terms whose errors differ by less than this
+        part are of one solution: it is the `agreement` of the Criteria.
     n_refreshed : int. How often fields are searched again with a better prior.
     first_grid : tuple. Steps in time and points in space of the search among fields.
     prior : TermPrior. What is expected of terms.
@@ -98,6 +100,7 @@ class TrajectorySearchSettings:
     lost: float = 0.6
     divides_early: bool = True
     n_simpler: int = 0
+    repeated: float = 0.01
     n_refreshed: int = 2
     first_grid: tuple = (20, 40)
     prior: TermPrior = TermPrior()

@@ -307,7 +307,8 @@ class ExactSearch(Judgement):
         fit = fit_jointly(family, *warm_start(kernels[0], family)[:3])
         if fit.result.interrupted:
             return None
-        return fit_trajectories(fit.learned, hypothesis, self.context)
+        known = best if best and best.hypothesis.name == hypothesis.name else None
+        return fit_trajectories(fit.learned, hypothesis, self.context, known=known)
 
     def _misses_nothing(self, fit):
         """The same of trajectories.

@@ -72,7 +72,7 @@ def test_short_steps_where_longer_ones_lead_nowhere(noise, first, monkeypatch):
 
     def searched(problem, *_):
         sizes.append(len(problem.times[0]))
-        return SimpleNamespace(best=first, steps=[])
+        return SimpleNamespace(best=first, steps=[], repeats=False)
 
     monkeypatch.setattr(_trajectories, "_searched", searched)
     monkeypatch.setattr(_trajectories, "exact_fit", lambda *given: given[2])
@@ -81,6 +81,26 @@ def test_short_steps_where_longer_ones_lead_nowhere(noise, first, monkeypatch):
     assert fit_trajectories(learned, hypothesis, CONTEXT) == first
     n = 3 * 48 + 1
     assert sizes == ([n, 5 * 48 + 1][: 1 if first else 2] if noise else [5 * 48 + 1])
+
+
+def test_a_search_that_comes_to_a_known_solution_ends_with_it(monkeypatch):
+    """From other states it goes on from there as the first one did."""
+    hypothesis, tries = Hypothesis(n_terms="auto"), []
+    learned = learn(noise=0.3)
+    solve = _trajectories.solve_trajectories
+
+    def counted(*given):
+        tries.append(given)
+        return solve(*given)
+
+    monkeypatch.setattr(_trajectories, "solve_trajectories", counted)
+    first = fit_trajectories(learned, hypothesis, CONTEXT)
+    n_first = len(tries)
+    assert fit_trajectories(learned, hypothesis, CONTEXT, known=first) is first
+    assert len(tries) - n_first < n_first
+    steps = [step._replace(leads=False) for step in first.terms_path]
+    left = replace(first, terms_path=steps)
+    assert fit_trajectories(learned, hypothesis, CONTEXT, known=left) is not left
 
 
 class AnyScore:

@@ -67,6 +67,7 @@ class TermsStep(NamedTuple):
     coefficients : dict of str to float. Of exact states: as they are printed.
     prior_odds : float. Log odds against a wider hypothesis that the log evidence has.
     equations : tuple of LearnedEquation. Of exact states: as they were solved for.
+    leads : bool. Whether it was the most probable one when it was found.
     """
 
     terms: tuple
@@ -77,6 +78,7 @@ class TermsStep(NamedTuple):
     coefficients: dict | None = None
     prior_odds: float = 0.0
     equations: tuple = ()
+    leads: bool = False
 
 
 def most_probable(steps):

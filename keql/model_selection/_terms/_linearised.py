@@ -34,11 +34,14 @@ class LinearisedTermSearch:
     kept : list of int or None. Positions of its terms.
     best_converged : tuple. These three of the best solution whose steps converged.
     steps : list of TermsStep. All sets that were solved for.
+    repeats : bool. Whether it came to a set that another search went on from, with as
+        large errors: from there it finds what that did, and ends.
     """
 
-    def __init__(self, problem, table, solve, settings):
+    def __init__(self, problem, table, solve, settings, known=()):
         self.problem, self.table, self.solve = problem, table, solve
-        self.settings = settings
+        self.settings, self.repeats = settings, False
+        self.known = {frozenset(s.terms): s.error for s in known if s.leads}
         self.basis = joint_basis(problem.learned.equations)
         everything = list(range(len(table.groups)))
         self.single = table.weights(self.basis, everything, np.eye(len(everything)))
@@ -96,6 +99,8 @@ class LinearisedTermSearch:
                 self._try_more(model, iterate)
             if self.best is None:
                 self._try_fewer(model, score, iterate)
+            if self.repeats:
+                return
             if not (self.score > before and self._leads_on) or self._is_hopeless():
                 return
             if self.settings.divides_early:
@@ -279,7 +284,8 @@ class LinearisedTermSearch:
         solution is now, and the terms of the best one that do not cancel each other. A
         search among many terms may end far from the solution, where its linearisation
         does not hold: if that leads to nothing better, those near the best one again.
-        For fields then sets of fewer terms.
+        For fields then sets of fewer terms. Once a set has gained more than others
+        promise, these are looked at anew where it is.
         """
         before, first = self.score, self.sets.best(score)
         others = self.sets.neighbours(self.kept, score)
@@ -295,9 +301,13 @@ class LinearisedTermSearch:
             highest = max(highest, score(first))
         near = self._within(ranked, highest)
         plain = self._without_cancelling(model, iterate)
-        yield from (
-            near if plain in near or tuple(plain) in self.tried else [plain, *near]
-        )
+        if not (plain in near or tuple(plain) in self.tried):
+            near = [plain, *near]
+        for offer in near:
+            gained = self.score - before
+            if gained > 0 and not gained < score(offer) - here:
+                return
+            yield offer
         if not self.score > before and len({*first} ^ {*self.kept}) > 2:
             left = [pair for pair in ranked if tuple(pair[1]) not in self.tried]
             yield from self._within(left, max(nearest))
@@ -367,11 +377,15 @@ class LinearisedTermSearch:
         names = tuple(self.table.names[i] for i in kept)
         told = score if result.converged else np.nan
         found = self.table.printed(result.solution.equations)
-        figures = result.loss, result.model.regression.misfit, rms(errors), told
+        error, leads = rms(errors), score > self.score
+        figures = result.loss, result.model.regression.misfit, error, told
         equations = result.solution.equations
-        self.steps.append(TermsStep(names, *figures, found, 0.0, equations))
-        if score > self.score or result.interrupted:
+        self.steps.append(TermsStep(names, *figures, found, 0.0, equations, leads))
+        if leads or result.interrupted:
             self.best, self.score, self.kept = result, score, kept
+            other = self.known.get(frozenset(names), np.inf)
+            same = abs(error - other) < self.settings.repeated * error
+            self.repeats = same and not result.interrupted
         if score > self.best_converged[1] and result.converged:
             self.best_converged = result, score, kept
 

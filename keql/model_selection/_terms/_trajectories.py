@@ -20,7 +20,9 @@ from keql.model_selection._terms._evolution import exact_fit
 from keql.model_selection._terms._linearised import LinearisedTermSearch
 
 
-def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
+def fit_trajectories(
+    learned, hypothesis, context, settings=None, simpler=None, known=None
+):
     """Exact trajectories from the states of a learned model, with the best terms.
 
     learned : LearnedModel. States to start from, and equations with all terms.
@@ -29,6 +31,8 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     settings : TrajectorySearchSettings, default=None. None: the default ones.
     simpler : Fit, default=None. Trajectories with some of the terms, from which the
         search starts instead.
+    known : Fit, default=None. Trajectories of the hypothesis from other states, which
+        are returned where the search comes to terms that led to them.
 
     Returns fit : Fit or None. None if there are no trajectories near the states.
     """
@@ -39,8 +43,11 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     make = TrajectorySearchSettings
     settings = settings or (make.of_fields() if is_field else make())
     problem = _problem_of(learned, hypothesis, settings)
-    given = learned, hypothesis, context, settings, simpler
+    path = () if known is None else known.terms_path
+    given = learned, hypothesis, context, settings, simpler, path
     search = _searched(problem, *given)
+    if search.repeats:
+        return known
     if search.best is None and not (is_field or simpler):
         # Steps of noisy data may be too long where equations are poorly known.
         finer = _problem_of(learned, hypothesis, settings, TrajectoryLimits.short())
@@ -49,12 +56,12 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
     return exact_fit(learned, hypothesis, search.best, search.steps)
 
 
-def _searched(problem, learned, hypothesis, context, settings, simpler):
+def _searched(problem, learned, hypothesis, context, settings, simpler, known):
     """The LinearisedTermSearch of a problem, at its end."""
     is_field = len(learned.variables) > 1
     solve = partial(solve_trajectories, learned, context, settings)
     table = TermTable(learned, joint_basis(learned.equations), hypothesis)
-    search = LinearisedTermSearch(problem, table, solve, settings)
+    search = LinearisedTermSearch(problem, table, solve, settings, known)
     with keep_best(search):
         if simpler is not None:
             search.extend(simpler)
@@ -67,6 +74,8 @@ def _searched(problem, learned, hypothesis, context, settings, simpler):
                     way(problem, start)
         else:
             search.best = solve(problem, problem.start())
+        if search.repeats:
+            return search
         search.settle()
         if is_field:
             search.refresh()
