@@ -15,7 +15,12 @@ from keql._evolution.initial_values import InitialPrior
 from keql._evolution.trajectories import TrajectoryProblem
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.kernels import RBF, Polynomial
-from keql.model_selection._beside._driven import or_driven, why_not_driven
+from keql.model_selection._beside import _driven
+from keql.model_selection._beside._driven import (
+    fit_driven,
+    or_driven,
+    why_not_driven,
+)
 from keql.model_selection._candidates import candidates
 from keql.model_selection._criteria import Criteria
 from keql.model_selection._fit import Context
@@ -298,6 +303,10 @@ class Found:
         return SimpleNamespace(states=None)
 
     @property
+    def result(self):
+        return SimpleNamespace(interrupted=False)
+
+    @property
     def observations(self):
         data = SimpleNamespace(values=np.zeros(20), index=np.zeros(20, dtype=int))
         return SimpleNamespace(functions=[data])
@@ -366,3 +375,31 @@ def test_what_is_smoother_than_driven_states_is_not_driven(error, taken):
     driven = Smooth(("u",), 15.0, np.tile([1.0, -1.0], 15), error=error)
     chosen = or_driven(exact, driven, Criteria())
     assert chosen.term_names == {"exact": exact, "driven": driven}[taken].term_names
+
+
+@pytest.mark.parametrize(
+    ("innovations", "is_smooth", "goes_on"),
+    [
+        (WHITE, False, True),
+        (WHITE, True, True),
+        (SLOW, False, True),
+        (SLOW, True, False),
+    ],
+)
+def test_terms_are_looked_for_if_noise_may_drive_the_states(
+    innovations, is_smooth, goes_on, monkeypatch
+):
+    """Not if the first ones leave states smooth, and innovations that are not white."""
+    first = Found(("u",), 5.0, innovations)
+    best, calls = Found(("u", "u^3"), 9.0, WHITE), []
+
+    def fit(*given, simpler=None):
+        calls.append(given)
+        assert simpler in (None, first)
+        return first if simpler is None else best
+
+    monkeypatch.setattr(_driven, "fit_trajectories", fit)
+    monkeypatch.setattr(_driven, "predicts_worse_than_none", lambda *_: is_smooth)
+    context = Context(FitSettings(), lambda *_: False)
+    assert fit_driven(None, None, context) is (best if goes_on else first)
+    assert [own[3].n_rounds for own in calls[:1]] == [1]
