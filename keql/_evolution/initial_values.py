@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.linalg import extrapolated, solve_lower
+from keql._numerics.linalg import extrapolated, inverse_lower, solve_lower, solve_upper
 from keql._observations.data import expected_noise
 from keql._regression.likelihood import log_densities
 from keql.equation import WeightPosterior
@@ -138,7 +138,7 @@ class InitialValueRegression:
     def _eliminate(self, own, roots):
         spread, D = self.prior.spread, len(own.initial)
         columns = np.vstack([own.on_initial * spread * roots[:, None], np.eye(D)])
-        Q, R = linalg.qr(columns, mode="economic", check_finite=False)
+        Q, R = np.linalg.qr(columns)
         right = np.concatenate([own.residuals * roots, -own.initial / spread])
         effects = np.zeros((len(right), self.p))
         effects[: len(roots)] = own.on_weights * self.prior.scale * roots[:, None]
@@ -157,8 +157,8 @@ class InitialValueRegression:
         if not self.p:
             return effects, np.empty((0, 0)), prior, right
         rows = np.vstack([effects, np.eye(self.p)])
-        Q, R = linalg.qr(rows, mode="economic", check_finite=False)
-        change = linalg.solve_triangular(R, Q.T @ right)
+        Q, R = np.linalg.qr(rows)
+        change = solve_upper(R, Q.T @ right)
         return Q, R, change, right - rows @ change
 
     @property
@@ -167,9 +167,7 @@ class InitialValueRegression:
         change = self._solved[2]
         initial = [
             self.prior.spread
-            * linalg.solve_triangular(
-                block.R, block.Q.T @ (block.right - block.effects @ change)
-            )
+            * solve_upper(block.R, block.Q.T @ (block.right - block.effects @ change))
             for block in self._blocks
         ]
         return self.prior.scale * change, initial
@@ -317,8 +315,8 @@ class InitialValueRegression:
             root = np.zeros((p + D, p + D))
             root[:p, :p] = of_weights
             follow = block.Q.T @ (block.effects @ of_weights)
-            root[p:, :p] = -linalg.solve_triangular(block.R, follow)
-            root[p:, p:] = linalg.solve_triangular(block.R, np.eye(D))
+            root[p:, :p] = -solve_upper(block.R, follow)
+            root[p:, p:] = solve_upper(block.R, np.eye(D))
             root[:p] *= scale
             root[p:] *= spread[:, None]
             roots.append(root)
@@ -360,7 +358,7 @@ class InitialValueRegression:
             noise[j] = max(noise[j] * np.sqrt(variance), prior.lowest[j])
         scale = prior.scale
         if self.p:
-            inverse = solve_lower(self._solved[1].T, np.eye(self.p))
+            inverse = inverse_lower(self._solved[1].T)
             determined = max(self.p - np.sum(inverse**2), 1e-3)
             scale *= np.sqrt(np.sum((self.weights / scale) ** 2) / determined)
         scale = float(np.clip(scale, 1.0, prior.max_scale))

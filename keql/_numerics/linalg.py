@@ -170,6 +170,11 @@ def _solve_triangle(L, B, transposed, overwrite=False):
     return Z
 
 
+def solve_upper(R, B):
+    """Solve R Z = B for an upper triangular R (n, n) and B (n,) or (n, m)."""
+    return solve_lower(R.T, B, transposed=True)
+
+
 def inverse_lower(L):
     """The inverse (n, n) of a lower triangular L, for sums over its entries."""
     upper, _ = lapack.dtrtri(L.T, lower=0)

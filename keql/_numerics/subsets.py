@@ -4,7 +4,6 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from scipy import linalg
 from scipy.special import betaln
 
 from keql._numerics.linalg import (
@@ -279,9 +278,18 @@ def _values_of_sets(kept, own, diagonal, left, right, square, volume, fit):
     at = np.searchsorted(own, kept)
     blocks = left[at[:, :, None], at[:, None, :]]
     factors, found = _cholesky_of_each(blocks, diagonal[kept])
-    x = np.linalg.solve(factors, right[at][:, :, None])[:, :, 0]
+    x = _solve_lower_of_each(factors, right[at])
     values = fit(square - np.sum(x**2, axis=1)) - _log_volume(factors) - volume
     return np.where(found, values, -np.inf)
+
+
+def _solve_lower_of_each(factors, right):
+    """The solutions (m, k) of lower triangular systems (m, k, k), all at once."""
+    x = np.empty(right.shape)
+    for j in range(right.shape[1]):
+        known = np.einsum("mi,mi->m", factors[:, j, :j], x[:, :j])
+        x[:, j] = (right[:, j] - known) / factors[:, j, j]
+    return x
 
 
 def linear_evidence(effects, target, root):
@@ -292,7 +300,7 @@ def linear_evidence(effects, target, root):
     """
     rows = np.vstack([effects, root])
     right = np.concatenate([target, np.zeros(len(root))])
-    Q, R = linalg.qr(rows, mode="economic", check_finite=False)
+    Q, R = np.linalg.qr(rows)
     rest = right - Q @ (Q.T @ right)
     volume = np.sum(np.log(np.abs(np.diag(R)))) - np.linalg.slogdet(root)[1]
     return -0.5 * float(rest @ rest) - float(volume)

@@ -1,9 +1,9 @@
 """Functions and their slopes as columns, whose sets are compared by evidence."""
 
 import numpy as np
-from scipy import linalg
 
 from keql._numerics.elementary import FAMILIES
+from keql._numerics.linalg import solve_upper
 from keql._numerics.subsets import (
     LOG_OF_LARGEST,
     TermOdds,
@@ -60,8 +60,8 @@ class ColumnEvidence:
         """
         rows = np.vstack([self.effects[:, kept], np.eye(len(kept))])
         right = np.concatenate([self.target, np.zeros(len(kept))])
-        Q, R = linalg.qr(rows, mode="economic", check_finite=False)
-        values = linalg.solve_triangular(R, Q.T @ right, check_finite=False)
+        Q, R = np.linalg.qr(rows)
+        values = solve_upper(R, Q.T @ right)
         return R, values, np.sum((right - rows @ values) ** 2)
 
 

@@ -14,7 +14,7 @@ from keql.equation._basis import (
     regression_rows,
     with_slopes,
 )
-from keql.equation._explicit import Layout, solve_each
+from keql.equation._explicit import Layout, layout_of, solve_each
 from keql.equation._formulas import number
 from keql.equation._known import (
     GivenEquation,

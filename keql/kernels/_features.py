@@ -192,18 +192,8 @@ class Dictionary(FeatureKernel):
             return None
         # Functions without weight, beside which a parameter is open, are not derived.
         used, scales = np.flatnonzero(weights), self.feature_scales()
-        derived, columns = self._kept(used)._compiled_for(d)
-        own = (weights * scales)[used]
-
-        def evaluate(S):
-            F, slopes = table.functions(S), np.zeros(S.T.shape)
-            found = derived.derivatives(S, columns, F[used])
-            for column, each in zip(columns, found, strict=True):
-                slopes[column] = own @ each
-            features = table.multiplied(S, F).T * scales
-            return features if directions is None else features @ directions, slopes
-
-        return evaluate
+        derived = self._kept(used)._compiled_for(d)
+        return _Functions(table, scales, directions, used, weights[used], *derived)
 
     def _kept(self, used):
         """The kernel of some of the functions, the last one again."""
@@ -248,7 +238,8 @@ class Dictionary(FeatureKernel):
             )
         resolved = []
         for name, function in self._items():
-            parameters = parameter_names(function)
+            is_known = isinstance(function, Elementary)
+            parameters = function.columns if is_known else parameter_names(function)
             unknown = [p for p in parameters if p not in self.columns]
             if unknown:
                 raise ValueError(
@@ -358,6 +349,38 @@ class ElementaryTable:
         for column, powers in self.powers.items():
             F *= powers(S[:, column])
         return F
+
+
+class _Functions:
+    """Elementary functions with weights, their values and slopes.
+
+    table : ElementaryTable. Of m functions.
+    scales : ndarray of shape (m,). Of the features.
+    directions : ndarray of shape (m, q) or None. Which of their combinations are asked.
+    used, weights : ndarray of shape (k,). Those with weights, and these.
+    own : ElementaryTable. Of those with weights.
+    columns : list of int. Columns that these depend on.
+    """
+
+    def __init__(self, table, scales, directions, used, weights, own, columns):
+        self.table, self.scales, self.directions = table, scales, directions
+        self.used, self.weights = used, weights * scales[used]
+        self.own, self.columns = own, columns
+
+    def __call__(self, S):
+        """Features (n, q) and slopes (d, n) at the rows of S (n, d)."""
+        F, slopes = self.table.functions(S), np.zeros(S.T.shape)
+        found = self.own.derivatives(S, self.columns, F[self.used])
+        for column, each in zip(self.columns, found, strict=True):
+            slopes[column] = self.weights @ each
+        features = self.table.multiplied(S, F).T * self.scales
+        if self.directions is not None:
+            features = features @ self.directions
+        return features, slopes
+
+    def values(self, S):
+        """Values (n,) of the combination with the weights."""
+        return self.weights @ self.own(S)
 
 
 def _flux_slopes(functions, u, first, second, k, which):

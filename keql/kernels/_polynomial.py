@@ -173,8 +173,9 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         """A function of rows S (n, d): features (n, q) and slopes (d, n), at once.
 
         The features are those of `feature_map` times `directions` (p, q), or None for
-        themselves; the slopes those of :meth:`_feature_slopes` for `weights` (p,). Both
-        are combinations of monomials, of which only those that occur are computed.
+        themselves; the slopes those of :meth:`_feature_slopes` for `weights` (p,), and
+        its `values` those of `feature_map(S) @ weights`. All are combinations of
+        monomials, of which only those that occur are computed.
         """
         directions = np.eye(len(weights)) if directions is None else directions
         columns, lower = self._columns(d), bool(self.offset > 0)
@@ -182,7 +183,8 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         own = self._weights(len(columns))
         n = len(_monomials(len(columns), self.degree, True))
         units = np.eye(len(columns), dtype=int)
-        derived = [(units[0] * 0, directions), *((u, weights[:, None]) for u in units)]
+        none, weights = units[0] * 0, weights[:, None]
+        derived = [(none, directions), *((u, weights) for u in units), (none, weights)]
         parts = []
         for order, part in derived:
             places, factors = _derived(self.degree, lower, tuple(order.tolist()))
@@ -284,9 +286,10 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
 
 
 class _Monomials:
-    """Combinations (n_monomials, q + k) of monomials in k standardised columns.
+    """Combinations (n_monomials, q + k + 1) of monomials in k standardised columns.
 
-    The first q are features, each of the others the slope of a function in a column.
+    The first q are features, the others slopes of a function in each column, and its
+    values.
     """
 
     def __init__(self, degree, columns, center, scale, combined):
@@ -308,15 +311,22 @@ class _Monomials:
 
     def __call__(self, S):
         """Features (n, q) and slopes (d, n) at the rows of S (n, d)."""
+        found, k = self.combined[:-1] @ self._monomials(S), len(self.columns)
+        slopes = np.zeros(S.T.shape)
+        slopes[self.columns] = found[len(found) - k :]
+        return found[: len(found) - k].T, slopes
+
+    def values(self, S):
+        """Values (n,) of the function."""
+        return self.combined[-1] @ self._monomials(S)
+
+    def _monomials(self, S):
         Z = ((S[:, self.columns] - self.center) / self.scale).T
         values = np.empty((self.combined.shape[1], len(S)))
         values[0] = 1.0
         for own, before, columns in self.steps:
             np.multiply(values[before], Z[columns], out=values[own])
-        found, k = self.combined @ values, len(Z)
-        slopes = np.zeros(S.T.shape)
-        slopes[self.columns] = found[len(found) - k :]
-        return found[: len(found) - k].T, slopes
+        return values
 
 
 @lru_cache(maxsize=64)

@@ -268,20 +268,28 @@ def features_with_slopes(kernel, weights, directions, d):
     The features are combinations `directions` (p, q) of the exact features of an
     unrestricted kernel, or these if it is None; the slopes are those of `feature_map(S)
     @ weights`. What does not depend on the rows is found once: for many calls with the
-    same weights.
+    same weights. Its `values` (n,) are those of `feature_map(S) @ weights` alone.
     """
     evaluate = None
     if isinstance(kernel, Polynomial | Dictionary):
         evaluate = kernel._prepared(weights, directions, d)
-    if evaluate is not None:
-        return evaluate
+    return _OfFeatures(kernel, weights, directions) if evaluate is None else evaluate
 
-    def both(S):
-        features = kernel.feature_map(S)
-        features = features if directions is None else features @ directions
-        return features, feature_slopes(kernel, S, weights)
 
-    return both
+class _OfFeatures:
+    """What :func:`features_with_slopes` returns for any kernel with features."""
+
+    def __init__(self, kernel, weights, directions):
+        self.kernel, self.weights, self.directions = kernel, weights, directions
+
+    def __call__(self, S):
+        features = self.kernel.feature_map(S)
+        if self.directions is not None:
+            features = features @ self.directions
+        return features, feature_slopes(self.kernel, S, self.weights)
+
+    def values(self, S):
+        return self.kernel.feature_map(S) @ self.weights
 
 
 def _refuse_no_texts(text, names):
