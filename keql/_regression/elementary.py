@@ -83,8 +83,7 @@ class ElementarySearch:
         Returns refined : Refined or None.
         """
         terms = [term for term, _ in start]
-        scales = [self.offered.scale(term) for term in terms]
-        values = np.array([v / s for (_, v), s in zip(start, scales, strict=True)])
+        values = np.array([value for _, value in start]) / self.offered.scales(terms)
         if start:  # for its evidence
             self.solve(self.problem, terms, values, iterate)
             if self.is_stopped:
@@ -408,11 +407,11 @@ class ElementarySearch:
             slopes = [t for t in own if t.function.is_free]
             functions = [t.function for t in own]
             functions += [t.function.in_log_parameter() for t in slopes]
-            scales = [self.offered.scale(t) for t in [*own, *slopes]]
             equation = copy(equation)
             if self.problem.learned.setup.equations[e].depends_on is not None:
                 table = {str(i): function for i, function in enumerate(functions)}
-                kernel = Dictionary(table, np.array(scales), self.offered.names)
+                scales = self.offered.scales([*own, *slopes])
+                kernel = Dictionary(table, scales, self.offered.names)
                 equation.basis = PolynomialBasis(kernel)
                 equation.weights = weights[e]
             equations.append(equation)

@@ -141,6 +141,8 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         raw, coefficients = _expanded(self.degree, offset, center, scale)
         full = np.zeros((len(raw), d), dtype=int)
         full[:, columns] = raw
+        if np.all(np.diff(columns) > 0):  # none occurs twice
+            return full, coefficients
         return merge_monomials(full, coefficients)
 
     def feature_map(self, S: Any, a: Any = None) -> Any:
