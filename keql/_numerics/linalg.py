@@ -239,10 +239,11 @@ def rms(values):
 
     The largest value is divided out first, so that no square overflows or vanishes.
     """
-    largest = np.max(np.abs(values), initial=0.0)
+    largest = np.abs(values).max(initial=0.0)
     if largest == 0:
         return 0.0
-    return float(largest * np.sqrt(np.mean((values / largest) ** 2)))
+    scaled = np.ravel(values / largest)
+    return float(largest * np.sqrt(scaled @ scaled / len(scaled)))
 
 
 def largest_factor():

@@ -460,9 +460,9 @@ class TermOdds:
         rows = zip(range(len(self.table)), self.table, strict=True)
         return sum(row[np.sum(chosen == kind, axis=1)] for kind, row in rows)
 
-    def more(self, kept):
-        """The odds (q,) of a set with each of the terms that it lacks."""
-        return self._changed(kept, 1)
+    def more(self, kept, added=slice(None)):
+        """The odds (q,) of a set with each of the terms, or with some that it lacks."""
+        return self._changed(kept, 1, added)
 
     def less(self, kept):
         """The odds (q,) of a set without each of the terms that it has."""
@@ -471,12 +471,12 @@ class TermOdds:
     def _counts(self, kept):
         return np.bincount(self.kind[list(kept)], minlength=len(self.table))
 
-    def _changed(self, kept, by):
+    def _changed(self, kept, by, of=slice(None)):
         counts = self._counts(kept)
         kinds = np.arange(len(counts))
-        moved = np.maximum(counts + by, 0)
-        change = self.table[kinds, moved] - self.table[kinds, counts]
-        return self(kept) + change[self.kind]
+        now = self.table[kinds, counts]
+        change = self.table[kinds, np.maximum(counts + by, 0)] - now
+        return float(np.sum(now)) + change[self.kind[of]]
 
 
 class MixedOdds:

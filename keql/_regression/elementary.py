@@ -441,9 +441,9 @@ class ElementarySearch:
         ranked = columns.best_added(bases)
         ranked += columns.best_added([kept for _, kept in ranked[:3]])
         if best is not None:
-            ranked += [(columns.score(base), base) for base in bases[1:] if base]
+            ranked += columns.scored([base for base in bases[1:] if base])
         elif terms and self._has_much_noise:
-            least = columns.score(bases[0])
+            [(least, _)] = columns.scored(bases[:1])
             ranked = [
                 (value, kept)
                 for value, kept in ranked
@@ -464,7 +464,7 @@ class ElementarySearch:
         if self._has_much_noise:
             best = sorted(best, reverse=True)[: 2 * self.settings.n_tried]
         for _, kept in best:
-            yield columns.solved(kept)
+            yield from columns.solved([kept])
 
     def _linearised(self, problem, terms, values, iterate):
         """All columns at terms with these values; None if they cannot be integrated."""

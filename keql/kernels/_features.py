@@ -93,12 +93,15 @@ class Dictionary(FeatureKernel):
     def _items(self):
         """Pairs of a name and a function, checked."""
         given = self.functions
+        if given is self.__dict__.get("_checked"):
+            return list(given.items())
         items = list(given.items()) if isinstance(given, Mapping) else [(None, None)]
         if not all(isinstance(name, str) and callable(f) for name, f in items):
             raise TypeError(
                 f"functions is {in_short(given)}: it must be a dict of functions by "
                 "the texts that they are called."
             )
+        self._checked = given
         return items
 
     @property
@@ -226,7 +229,7 @@ class Dictionary(FeatureKernel):
         return compiled
 
     def __getstate__(self):
-        kept = {"_compiled", "_last_kept"}
+        kept = {"_checked", "_compiled", "_last_kept"}
         return {k: v for k, v in self.__dict__.items() if k not in kept}
 
     def _resolved(self, d) -> Any:
