@@ -132,8 +132,8 @@ class Flow:
         features, slopes = self._parts(S)
         gradients = self._gradients(S, slopes)
         linear = self.layout.linearise_in_y(self.layout.mass(gradients), gradients)
-        on_y, loads = (own.reshape(n_stages, n, *own.shape[1:]) for own in linear)
-        in_y, of_stages = _slopes_of_end(h, on_y, loads)
+        linear = np.concatenate(linear, axis=2)
+        in_y, of_stages = _slopes_of_end(h, linear.reshape(n_stages, n, D, linear.shape[2]))
         in_weights = [
             np.matmul(
                 np.moveaxis(of_stages[..., e], 0, 2),
@@ -178,27 +178,25 @@ class Flow:
         return WhiteNoise(on_y, loads, units)
 
 
-def _slopes_of_end(h, on_y, loads):
+def _slopes_of_end(h, slopes):
     """Slopes of the ends of steps h (n,) in y, and in the left-hand sides of stages.
 
     Those of a stage act through all that come after it: from the last one on, each is
     multiplied by what changes of its velocity do to the end.
 
-    on_y, loads : ndarray of shape (stages, n, D, D), (stages, n, D, E). Slopes of the
-        velocity of each stage in its y and in its left-hand sides.
+    slopes : ndarray of shape (stages, n, D, D + E). Of the velocity of each stage in
+        its y and in its left-hand sides.
 
     Returns in_y, of_stages : ndarray of shape (n, D, D), (stages, n, D, E).
     """
-    n_stages, n, D, E = loads.shape
-    through = np.empty((n_stages, n, D, D))
-    of_stages = np.empty((n_stages, n, D, E))
+    n_stages, n, D, width = slopes.shape
+    through, unit = np.empty(slopes.shape), np.eye(D)
     for i in reversed(range(n_stages)):
-        later = through[i + 1 :].reshape(n_stages - i - 1, n * D * D)
-        change = (DOP853.A[i + 1 : n_stages, i] @ later).reshape(n, D, D)
-        change = h[:, None, None] * (change + DOP853.B[i] * np.eye(D))
-        np.matmul(change, on_y[i], out=through[i])
-        np.matmul(change, loads[i], out=of_stages[i])
-    return np.eye(D) + np.sum(through, axis=0), of_stages
+        later = through[i + 1 :].reshape(n_stages - i - 1, n * D * width)
+        change = (DOP853.A[i + 1 : n_stages, i] @ later).reshape(n, D, width)[..., :D]
+        change = h[:, None, None] * (change + DOP853.B[i] * unit)
+        np.matmul(change, slopes[i], out=through[i])
+    return unit + np.sum(through[..., :D], axis=0), through[..., D:]
 
 
 def flow_of(learned, m, equations=None):

@@ -170,6 +170,15 @@ def _solve_triangle(L, B, transposed, overwrite=False):
     return Z
 
 
+def solve_lower_of_each(factors, right):
+    """The solutions (m, k) of lower triangular systems (m, k, k), all at once."""
+    x = np.empty(right.shape)
+    for j in range(right.shape[1]):
+        known = np.einsum("mi,mi->m", factors[:, j, :j], x[:, :j])
+        x[:, j] = (right[:, j] - known) / factors[:, j, j]
+    return x
+
+
 def solve_upper(R, B):
     """Solve R Z = B for an upper triangular R (n, n) and B (n,) or (n, m)."""
     return solve_lower(R.T, B, transposed=True)

@@ -11,6 +11,7 @@ from keql._numerics.linalg import (
     inverse_lower,
     largest_factor,
     solve_lower,
+    solve_lower_of_each,
 )
 
 # Exponentials of more are no numbers: as a bound of a logarithm it is none.
@@ -278,18 +279,9 @@ def _values_of_sets(kept, own, diagonal, left, right, square, volume, fit):
     at = np.searchsorted(own, kept)
     blocks = left[at[:, :, None], at[:, None, :]]
     factors, found = _cholesky_of_each(blocks, diagonal[kept])
-    x = _solve_lower_of_each(factors, right[at])
+    x = solve_lower_of_each(factors, right[at])
     values = fit(square - np.sum(x**2, axis=1)) - _log_volume(factors) - volume
     return np.where(found, values, -np.inf)
-
-
-def _solve_lower_of_each(factors, right):
-    """The solutions (m, k) of lower triangular systems (m, k, k), all at once."""
-    x = np.empty(right.shape)
-    for j in range(right.shape[1]):
-        known = np.einsum("mi,mi->m", factors[:, j, :j], x[:, :j])
-        x[:, j] = (right[:, j] - known) / factors[:, j, j]
-    return x
 
 
 def linear_evidence(effects, target, root):

@@ -8,8 +8,6 @@ from keql.equation._basis import (
     PolynomialBasis,
     SystemBasis,
     WeightPosterior,
-    draw_rows,
-    make_basis,
     regression_posterior,
     regression_rows,
     with_slopes,
@@ -41,6 +39,8 @@ from keql.equation._setup import (
     EquationSetup,
     EquationTerms,
     LearnedModel,
+    draw_rows,
+    make_basis,
     with_few_weights,
 )
 from keql.equation._system import LearnedSystem

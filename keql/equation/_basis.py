@@ -33,7 +33,10 @@ class PolynomialBasis:
 
     def __init__(self, kernel):
         self.kernel = kernel
-        self._wider = {}
+        self._wider, self._prepared = {}, {}
+
+    def __getstate__(self):
+        return {**vars(self), "_prepared": {}}  # functions are made where needed
 
     def __call__(self, S, a=None):
         """Features, or their derivative a, at the rows of `S`, of shape (n, p)."""
@@ -291,10 +294,9 @@ def with_slopes(basis, weights, d):
     """
     if not isinstance(basis, PolynomialBasis):
         return _WithSlopes(basis, weights)
-    kernel, directions = basis._unrestricted(d)
-    if directions is not None:
-        weights = directions @ weights
-    return features_with_slopes(kernel, weights, directions, d)
+    if d not in basis._prepared:
+        basis._prepared[d] = features_with_slopes(*basis._unrestricted(d), d)
+    return basis._prepared[d](weights)
 
 
 class _WithSlopes:
@@ -314,26 +316,6 @@ class _WithSlopes:
 def _units(S):
     """Multi-indices of the first derivatives in the columns of `S`."""
     return [tuple(row) for row in np.eye(S.shape[1], dtype=int).tolist()]
-
-
-def make_basis(kernel, S, n_inducing, rng):
-    """Exact features if the kernel has them, otherwise features of inducing points.
-
-    The kernel is resolved to columns and scales; at most `n_inducing` points are drawn
-    from the features `S` of shape (n, d) by a RandomState, and those are taken that are
-    independent.
-    """
-    if kernel.n_features(S.shape[1]) is not None:
-        return PolynomialBasis(kernel)
-    points = draw_rows(np.unique(S, axis=0), n_inducing, rng)
-    return InducingBasis.among(kernel, points)
-
-
-def draw_rows(S, n, rng):
-    """At most `n` rows of `S`, in order; all of them if there are no more."""
-    if len(S) <= n:
-        return S
-    return S[np.sort(rng.choice(len(S), n, replace=False))]
 
 
 # Exact data have this noise level, in units of their size.

@@ -4,7 +4,7 @@ Also combinations of the functions of a kernel, where one factor has such a list
 """
 
 from collections.abc import Mapping
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from keql._numerics.autodiff import differentiate, parameter_names
 from keql._numerics.elementary import FAMILIES, Elementary
 from keql.kernels._active import NonStationaryKernel
 from keql.kernels._base import Product
-from keql.kernels._multi_index import as_multi_index, leibniz
+from keql.kernels._multi_index import as_multi_index, distinct_rows, leibniz
 
 
 class FeatureKernel(NonStationaryKernel):
@@ -184,17 +184,18 @@ class Dictionary(FeatureKernel):
             slopes[column] = weights @ derivatives
         return slopes
 
-    def _prepared(self, weights, directions, d):
-        """A function of rows S (n, d): features (n, q) and slopes (d, n), at once.
+    def _prepared(self, directions, d):
+        """What makes of weights a function of rows S (n, d), as that of a Polynomial.
 
-        As that of a Polynomial, whose `directions` may be None here: the features
-        themselves. None if some functions are not elementary.
+        None if some functions are not elementary.
         """
         table = self._table(d)
-        if table is None:
-            return None
+        return None if table is None else partial(self._combined, directions, d)
+
+    def _combined(self, directions, d, weights):
+        weights = weights if directions is None else directions @ weights
         # Functions without weight, beside which a parameter is open, are not derived.
-        used, scales = np.flatnonzero(weights), self.feature_scales()
+        table, used, scales = self._table(d), np.flatnonzero(weights), self.feature_scales()
         derived = self._kept(used)._compiled_for(d)
         return _Functions(table, scales, directions, used, weights[used], *derived)
 
@@ -494,19 +495,3 @@ def _combine_product(narrow, wide, X, Y, coefficients, orders):
             total += factor * np.einsum("nf,nfp->np", phi[first], g[second])
         totals.append(total)
     return totals
-
-
-def distinct_rows(X, columns):
-    """Rows of X (n, d) that differ in some columns, and for each row its place in them.
-
-    Functions of the coordinates are evaluated once where many functions of a fit have
-    the same collocation points. All rows, if more than half of them differ.
-    """
-    order = np.lexsort(X[:, columns].T)  # many times faster than unique rows of numpy
-    is_new = np.any(np.diff(X[np.ix_(order, columns)], axis=0) != 0, axis=1)
-    is_new = np.concatenate([[True], is_new])
-    if 2 * np.sum(is_new) > len(X):
-        return slice(None), slice(None)
-    places = np.empty(len(X), dtype=int)
-    places[order] = np.cumsum(is_new) - 1
-    return order[is_new], places
