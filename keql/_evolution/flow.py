@@ -102,7 +102,7 @@ class Flow:
         return self.layout.rates(y, highest)
 
     def _parts(self, S):
-        """Features (n, p_e) and slopes (d', n) of each P at all features (n, d + Q')."""
+        """Features (n, p_e) and slopes (d', n) of each P at features (n, d + Q')."""
         own = S[:, : self.n_unknown]
         return zip(*(both(own) for both in self._with_slopes), strict=True)
 
@@ -133,7 +133,9 @@ class Flow:
         gradients = self._gradients(S, slopes)
         linear = self.layout.linearise_in_y(self.layout.mass(gradients), gradients)
         linear = np.concatenate(linear, axis=2)
-        in_y, of_stages = _slopes_of_end(h, linear.reshape(n_stages, n, D, linear.shape[2]))
+        in_y, of_stages = _slopes_of_end(
+            h, linear.reshape(n_stages, n, D, linear.shape[2])
+        )
         in_weights = [
             np.matmul(
                 np.moveaxis(of_stages[..., e], 0, 2),

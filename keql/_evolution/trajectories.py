@@ -95,8 +95,7 @@ class TrajectoryProblem:
         """Residuals and objective of an iterate, its nodes taken as they are."""
         residuals, precisions = [], []
         for m, data in enumerate(self.functions):
-            seen = self._seen(m)
-            residuals.append(data.values - iterate.nodes[m][seen])
+            residuals.append(data.values - iterate.nodes[m][self._seen(m)])
             precisions.append(data.weights / self.prior.noise[data.index] ** 2)
         residuals = np.concatenate(residuals)
         weights = iterate.weights

@@ -309,7 +309,6 @@ class _WithSlopes:
         return self.basis(S), self.basis.gradient(S, self.weights)
 
     def values(self, S):
-        """Values of psi . weights, of shape (n,)."""
         return self.basis.values(S, self.weights)
 
 
@@ -385,8 +384,7 @@ class WeightPosterior:
             )
         # The precision is D^-1 R^-1 R^-T D^-1. Orthogonalising R^-T = Q' M makes that
         # D^-1 M^T M D^-1, and its lower factor D^-1 M^T.
-        inverse = solve_lower(R.T, np.eye(len(A)))
-        lower = triangle(inverse).T / std[:, None]
+        lower = triangle(solve_lower(R.T, np.eye(len(A)))).T / std[:, None]
         return WeightPosterior(A @ self.weights, lower, self.loss)
 
     def restrict(self, kept):

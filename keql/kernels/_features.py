@@ -195,8 +195,8 @@ class Dictionary(FeatureKernel):
     def _combined(self, directions, d, weights):
         weights = weights if directions is None else directions @ weights
         # Functions without weight, beside which a parameter is open, are not derived.
-        table, used, scales = self._table(d), np.flatnonzero(weights), self.feature_scales()
-        derived = self._kept(used)._compiled_for(d)
+        table, used = self._table(d), np.flatnonzero(weights)
+        scales, derived = self.feature_scales(), self._kept(used)._compiled_for(d)
         return _Functions(table, scales, directions, used, weights[used], *derived)
 
     def _kept(self, used):
