@@ -11,7 +11,7 @@ import numpy as np
 from scipy.integrate import DOP853
 
 from keql._evolution.driven.noise import WhiteNoise
-from keql.equation import Layout, solve_each, with_slopes
+from keql.equation import layout_of, solve_each, with_slopes
 
 
 class Flow:
@@ -25,19 +25,29 @@ class Flow:
     """
 
     def __init__(self, equations, given, forcing):
-        self.equations, self.layout = tuple(equations), Layout(equations[0], given)
+        self.equations, self.layout = tuple(equations), layout_of(equations[0], given)
         self.forcing = forcing
         first = self.equations[0]
         self.n_unknown = first.n_unknown_features
         self.sizes = [len(equation.weights) for equation in self.equations]
+
+    @cached_property
+    def _constant_mass(self):
+        """What :meth:`mass` gives if it is the same everywhere; or None."""
         known = [equation.known_part for equation in self.equations]
-        self._constant_mass = self.layout.constant_mass(known, self.n_unknown)
+        return self.layout.constant_mass(known, self.n_unknown)
 
     @cached_property
     def _with_slopes(self):
         """What gives features and slopes of each equation, made for many calls."""
         pairs = ((e.basis, e.weights) for e in self.equations)
         return [with_slopes(*pair, self.n_unknown) for pair in pairs]
+
+    @cached_property
+    def _known_parts(self):
+        """Those of the equations; None where it vanishes without highest ones."""
+        parts = (equation.known_part for equation in self.equations)
+        return [None if self.layout.is_of_highest(part) else part for part in parts]
 
     def __getstate__(self):
         # Functions without names cannot be saved; they are made again where needed.
@@ -59,28 +69,42 @@ class Flow:
         The slopes have the shapes (n, D, D) and (n, D, p). The highest derivatives h
         solve M h + G(t, y) . w = f(t), with M of :meth:`mass`.
         """
-        velocity, S, parts, slopes = self._velocity(t, y)
+        S = self.layout.features_in_time(t)
+        velocity = self._velocity(S, y, self._right(t))
         if not with_slopes:
             return velocity, None, None
+        parts, slopes = self._parts(S)
         gradients = self._gradients(S, slopes)
         mass = self.layout.mass(gradients)
         return velocity, *self.layout.linearise(mass, gradients, parts)
 
-    def _velocity(self, t, y):
-        """dy/dt (n, D) and all features; of each P its features and slopes (d', n)."""
-        S = self.layout.features(t, y.T, 0.0)
-        own, left = S[:, : self.n_unknown], np.empty((len(S), len(self.equations)))
-        parts, slopes = zip(*(both(own) for both in self._with_slopes), strict=True)
-        pairs = zip(parts, self.equations, self.forcing, strict=True)
-        for e, (part, equation, f) in enumerate(pairs):
-            left[:, e] = part @ equation.weights + equation.known_part(S)
+    def _right(self, t):
+        """Right-hand sides (n, E) of the equations at times (n,)."""
+        right = np.zeros((len(t), len(self.equations)))
+        for e, f in enumerate(self.forcing):
             if f is not None:
-                left[:, e] -= _at(f, t)
+                right[:, e] = _at(f, t)
+        return right
+
+    def _velocity(self, S, y, right):
+        """dy/dt (n, D) at y (n, D), which are written into features of their times."""
+        self.layout.insert(S, y)
+        own, left = S[:, : self.n_unknown], -right
+        pairs = zip(self._with_slopes, self._known_parts, strict=True)
+        for e, (unknown, known) in enumerate(pairs):
+            left[:, e] += unknown.values(own)
+            if known is not None:
+                left[:, e] += known(S)
         mass = self._constant_mass
         if mass is None:
-            mass = self.layout.mass(self._gradients(S, slopes))
+            mass = self.layout.mass(self._gradients(S, self._parts(S)[1]))
         highest = -solve_each(mass, left[..., None])[..., 0]
-        return self.layout.velocity(y.T, highest.T).T, S, parts, slopes
+        return self.layout.rates(y, highest)
+
+    def _parts(self, S):
+        """Features (n, p_e) and slopes (d', n) of each P at features (n, d + Q')."""
+        own = S[:, : self.n_unknown]
+        return zip(*(both(own) for both in self._with_slopes), strict=True)
 
     def _gradients(self, S, slopes):
         """Slopes (n, d + Q') of each equation in all features, those of P given."""
@@ -94,26 +118,30 @@ class Flow:
 
         The slopes (n, D, D + p) are those in y and in the weights.
         """
-        (n, D), stages = y.shape, np.empty((DOP853.n_stages, *y.shape))
-        found = []
-        for i in range(DOP853.n_stages):
+        (n, D), n_stages = y.shape, DOP853.n_stages
+        stages, wide = np.empty((n_stages, n, D)), h[:, None]
+        times = (t + DOP853.C[:n_stages, None] * h).ravel()
+        S, right = self.layout.features_in_time(times), self._right(times)
+        for i in range(n_stages):
             before = DOP853.A[i, :i] @ stages[:i].reshape(i, n * D)
-            inner = y + h[:, None] * before.reshape(n, D)
-            at = t + DOP853.C[i] * h
-            stages[i], *rest = self._velocity(at, inner)
-            found.append(rest)
-        end = y + h[:, None] * np.tensordot(DOP853.B, stages, 1)
+            inner, own = y + wide * before.reshape(n, D), slice(i * n, (i + 1) * n)
+            stages[i] = self._velocity(S[own], inner, right[own])
+        end = y + wide * (DOP853.B @ stages.reshape(n_stages, n * D)).reshape(n, D)
         if not with_slopes:
             return end, None
-        places, features, slopes = zip(*found, strict=True)
-        slopes = [np.hstack(own) for own in zip(*slopes, strict=True)]
-        gradients = self._gradients(np.concatenate(places), slopes)
+        features, slopes = self._parts(S)
+        gradients = self._gradients(S, slopes)
         linear = self.layout.linearise_in_y(self.layout.mass(gradients), gradients)
-        on_y, loads = (own.reshape(len(found), n, *own.shape[1:]) for own in linear)
-        in_y, of_stages = _slopes_of_end(h, on_y, loads)
+        linear = np.concatenate(linear, axis=2)
+        in_y, of_stages = _slopes_of_end(
+            h, linear.reshape(n_stages, n, D, linear.shape[2])
+        )
         in_weights = [
-            np.matmul(np.moveaxis(of_stages[..., e], 0, 2), np.stack(own, axis=1))
-            for e, own in enumerate(zip(*features, strict=True))
+            np.matmul(
+                np.moveaxis(of_stages[..., e], 0, 2),
+                np.moveaxis(own.reshape(n_stages, n, own.shape[1]), 0, 1),
+            )
+            for e, own in enumerate(features)
         ]
         return end, np.concatenate([in_y, *in_weights], axis=2)
 
@@ -152,27 +180,25 @@ class Flow:
         return WhiteNoise(on_y, loads, units)
 
 
-def _slopes_of_end(h, on_y, loads):
+def _slopes_of_end(h, slopes):
     """Slopes of the ends of steps h (n,) in y, and in the left-hand sides of stages.
 
     Those of a stage act through all that come after it: from the last one on, each is
     multiplied by what changes of its velocity do to the end.
 
-    on_y, loads : ndarray of shape (stages, n, D, D), (stages, n, D, E). Slopes of the
-        velocity of each stage in its y and in its left-hand sides.
+    slopes : ndarray of shape (stages, n, D, D + E). Of the velocity of each stage in
+        its y and in its left-hand sides.
 
     Returns in_y, of_stages : ndarray of shape (n, D, D), (stages, n, D, E).
     """
-    n_stages, n, D, E = loads.shape
-    through = np.empty((n_stages, n, D, D))
-    of_stages = np.empty((n_stages, n, D, E))
+    n_stages, n, D, width = slopes.shape
+    through, unit = np.empty(slopes.shape), np.eye(D)
     for i in reversed(range(n_stages)):
-        later = through[i + 1 :].reshape(n_stages - i - 1, n * D * D)
-        change = (DOP853.A[i + 1 : n_stages, i] @ later).reshape(n, D, D)
-        change = h[:, None, None] * (change + DOP853.B[i] * np.eye(D))
-        np.matmul(change, on_y[i], out=through[i])
-        np.matmul(change, loads[i], out=of_stages[i])
-    return np.eye(D) + np.sum(through, axis=0), of_stages
+        later = through[i + 1 :].reshape(n_stages - i - 1, n * D * width)
+        change = (DOP853.A[i + 1 : n_stages, i] @ later).reshape(n, D, width)[..., :D]
+        change = h[:, None, None] * (change + DOP853.B[i] * unit)
+        np.matmul(change, slopes[i], out=through[i])
+    return unit + np.sum(through[..., :D], axis=0), through[..., D:]
 
 
 def flow_of(learned, m, equations=None):

@@ -18,12 +18,11 @@ averaged over the noise levels that are possible.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
-from keql._numerics.linalg import extrapolated, solve_lower
+from keql._numerics.linalg import extrapolated, inverse_lower, solve_lower, solve_upper
 from keql._observations.data import expected_noise
 from keql._regression.likelihood import log_densities
 from keql.equation import WeightPosterior
@@ -95,20 +94,50 @@ class Rows:
     weights: np.ndarray
 
 
-class _Eliminated(NamedTuple):
-    """Whitened rows (n + D, ...) of one function, its initial values eliminated.
+@dataclass(frozen=True)
+class _Whitened:
+    """Whitened rows (n + D, ...) of one function, and factors of the first columns.
 
     The last D rows are those of the prior of the initial values. Q (n + D, D) and R
     (D, D) factorise their columns; `right` and `effects` are those of all rows, and
-    `rest` and `rest_effects` what is orthogonal to Q.
+    `rest` what is orthogonal to Q of the former and then of the latter.
     """
 
     Q: np.ndarray
     R: np.ndarray
     right: np.ndarray
     effects: np.ndarray
-    rest: np.ndarray
-    rest_effects: np.ndarray
+
+    @cached_property
+    def rest(self):
+        """Of shape (n + D, 1 + p)."""
+        rest = np.column_stack([self.right, self.effects])
+        for _ in range(2):  # the second time for what rounding errors left
+            rest = rest - self.Q @ (self.Q.T @ rest)
+        return rest
+
+
+class LatePosterior(WeightPosterior):
+    """What a regression says of some of the weights, found when it is asked for.
+
+    Most solutions are steps to others: nobody asks how certain they are.
+
+    regression : InitialValueRegression.
+    part : slice. Positions of the weights.
+    """
+
+    def __init__(self, regression, part):
+        self._regression, self._part = regression, part
+        self.weights, self.loss = regression.weights[part], regression.loss
+
+    @cached_property
+    def factor(self):
+        """The lower triangular factor of the precision."""
+        whole = self._regression.posterior_weights()
+        return whole.part(self._part.start, self._part.stop).factor
+
+    def __reduce__(self):
+        return WeightPosterior, (self.weights, self.factor, self.loss)
 
 
 class InitialValueRegression:
@@ -129,36 +158,55 @@ class InitialValueRegression:
         ]
         self._precisions = self._roots_of_precisions
 
-    @cached_property
-    def _blocks(self):
-        """The eliminated rows of each function."""
-        pairs = zip(self.rows, self._precisions, strict=True)
-        return [self._eliminate(own, roots) for own, roots in pairs]
-
-    def _eliminate(self, own, roots):
+    def _whitened(self, own, roots):
+        """Columns of initial values, right-hand side and effects of one function."""
         spread, D = self.prior.spread, len(own.initial)
-        columns = np.vstack([own.on_initial * spread * roots[:, None], np.eye(D)])
-        Q, R = linalg.qr(columns, mode="economic", check_finite=False)
+        columns = np.concatenate([own.on_initial * spread * roots[:, None], np.eye(D)])
         right = np.concatenate([own.residuals * roots, -own.initial / spread])
         effects = np.zeros((len(right), self.p))
         effects[: len(roots)] = own.on_weights * self.prior.scale * roots[:, None]
-        rest = np.column_stack([right, effects])
-        for _ in range(2):  # the second time for what rounding errors left
-            rest = rest - Q @ (Q.T @ rest)
-        return _Eliminated(Q, R, right, effects, rest[:, 0], rest[:, 1:])
+        return columns, right, effects
+
+    @cached_property
+    def _eliminated(self):
+        """The rows of each function, its initial values eliminated."""
+        blocks = []
+        for pair in zip(self.rows, self._precisions, strict=True):
+            columns, right, effects = self._whitened(*pair)
+            blocks.append(_Whitened(*np.linalg.qr(columns), right, effects))
+        return blocks
+
+    @cached_property
+    def _together(self):
+        """Of a single function: its rows, and what `_solved` is, found in one go."""
+        columns, right, effects = self._whitened(self.rows[0], self._precisions[0])
+        (n, D), p = columns.shape, self.p
+        rows = np.zeros((n + p, D + p))
+        rows[:n, :D], rows[:n, D:], rows[n:, D:] = columns, effects, np.eye(p)
+        all_right = np.concatenate([right, -self.center / self.prior.scale])
+        Q, R = np.linalg.qr(rows)
+        change = solve_upper(R, Q.T @ all_right)
+        block = _Whitened(Q[:n, :D], R[:D, :D], right, effects)
+        return block, (Q[:, D:], R[D:, D:], change[D:], all_right - rows @ change)
+
+    @property
+    def _blocks(self):
+        """The rows of each function with factors of initial values' columns."""
+        return [self._together[0]] if len(self.rows) == 1 else self._eliminated
 
     @cached_property
     def _solved(self):
         """Factors Q and R of the weights' columns, their change, and all residuals."""
-        effects = np.concatenate([block.rest_effects for block in self._blocks])
-        right = np.concatenate([block.rest for block in self._blocks])
-        prior = -self.center / self.prior.scale
-        right = np.concatenate([right, prior])
+        if len(self.rows) == 1:
+            return self._together[1]
+        rest = np.concatenate([block.rest for block in self._eliminated])
+        effects, prior = rest[:, 1:], -self.center / self.prior.scale
+        right = np.concatenate([rest[:, 0], prior])
         if not self.p:
             return effects, np.empty((0, 0)), prior, right
         rows = np.vstack([effects, np.eye(self.p)])
-        Q, R = linalg.qr(rows, mode="economic", check_finite=False)
-        change = linalg.solve_triangular(R, Q.T @ right)
+        Q, R = np.linalg.qr(rows)
+        change = solve_upper(R, Q.T @ right)
         return Q, R, change, right - rows @ change
 
     @property
@@ -167,9 +215,7 @@ class InitialValueRegression:
         change = self._solved[2]
         initial = [
             self.prior.spread
-            * linalg.solve_triangular(
-                block.R, block.Q.T @ (block.right - block.effects @ change)
-            )
+            * solve_upper(block.R, block.Q.T @ (block.right - block.effects @ change))
             for block in self._blocks
         ]
         return self.prior.scale * change, initial
@@ -216,6 +262,8 @@ class InitialValueRegression:
 
     def _of_data(self, values):
         """Values (sum of n + D, ...) in the rows of observations, for each function."""
+        if len(self.rows) == 1:
+            return [values[: len(self.rows[0].index)]]
         ends = np.cumsum([len(block.right) for block in self._blocks])
         parts = np.split(values[: ends[-1]], ends[:-1])
         return [
@@ -317,8 +365,8 @@ class InitialValueRegression:
             root = np.zeros((p + D, p + D))
             root[:p, :p] = of_weights
             follow = block.Q.T @ (block.effects @ of_weights)
-            root[p:, :p] = -linalg.solve_triangular(block.R, follow)
-            root[p:, p:] = linalg.solve_triangular(block.R, np.eye(D))
+            root[p:, :p] = -solve_upper(block.R, follow)
+            root[p:, p:] = solve_upper(block.R, np.eye(D))
             root[:p] *= scale
             root[p:] *= spread[:, None]
             roots.append(root)
@@ -360,7 +408,7 @@ class InitialValueRegression:
             noise[j] = max(noise[j] * np.sqrt(variance), prior.lowest[j])
         scale = prior.scale
         if self.p:
-            inverse = solve_lower(self._solved[1].T, np.eye(self.p))
+            inverse = inverse_lower(self._solved[1].T)
             determined = max(self.p - np.sum(inverse**2), 1e-3)
             scale *= np.sqrt(np.sum((self.weights / scale) ** 2) / determined)
         scale = float(np.clip(scale, 1.0, prior.max_scale))
@@ -372,6 +420,6 @@ class InitialValueRegression:
         In units of what is uncertain if the weights are known; the weights in units of
         their scale.
         """
-        effects = np.concatenate([block.rest_effects for block in self._blocks])
-        target = np.concatenate([block.rest for block in self._blocks])
+        rest = np.concatenate([block.rest for block in self._eliminated])
+        target, effects = rest[:, 0], rest[:, 1:]
         return target + effects @ (self.center / self.prior.scale), effects

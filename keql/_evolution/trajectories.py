@@ -24,10 +24,16 @@ from keql._evolution.driven.noise import process_noise
 from keql._evolution.driven.regression import NoisyRegression
 from keql._evolution.driven.smoother import NoisyRows, Smoother
 from keql._evolution.flow import flow_of
-from keql._evolution.initial_values import InitialPrior, InitialValueRegression, Rows
+from keql._evolution.initial_values import (
+    InitialPrior,
+    InitialValueRegression,
+    LatePosterior,
+    Rows,
+)
 from keql._evolution.trajectory import (
     NoisyTrajectory,
     Trajectory,
+    TrajectoryEvaluation,
     TrajectoryIterate,
     TrajectoryLimits,
     entry_of,
@@ -39,15 +45,7 @@ from keql._evolution.trajectory import (
 )
 from keql._numerics.linalg import largest_factor, rms, size_or_one
 from keql._observations.data import noise_range
-
-
-@dataclass(frozen=True)
-class TrajectoryEvaluation:
-    """An iterate, observations less its states (N,), and the objective."""
-
-    iterate: TrajectoryIterate
-    residuals: np.ndarray
-    loss: float
+from keql.equation import layout_of
 
 
 @dataclass(frozen=True)
@@ -80,10 +78,15 @@ class TrajectoryProblem:
         """The vector field of one function."""
         return flow_of(self.learned, m, equations)
 
+    @property
+    def layout(self):
+        """Where derivatives of the states stand in the nodes."""
+        return layout_of(self.learned.equations[0], None)
+
     def start(self, learned=None):
         """The iterate of a learned model's equations and states."""
         learned = learned or self.learned
-        layout, nodes = self.flow(0).layout, []
+        layout, nodes = self.layout, []
         for state, times in zip(learned.states, self.times, strict=True):
             nodes.append(values_at(state, times, layout, learned.variables))
         return TrajectoryIterate(tuple(learned.equations), nodes)
@@ -92,8 +95,7 @@ class TrajectoryProblem:
         """Residuals and objective of an iterate, its nodes taken as they are."""
         residuals, precisions = [], []
         for m, data in enumerate(self.functions):
-            seen = self._seen(m)
-            residuals.append(data.values - iterate.nodes[m][seen])
+            residuals.append(data.values - iterate.nodes[m][self._seen(m)])
             precisions.append(data.weights / self.prior.noise[data.index] ** 2)
         residuals = np.concatenate(residuals)
         weights = iterate.weights
@@ -105,7 +107,7 @@ class TrajectoryProblem:
 
     def _seen(self, m):
         """Positions in the nodes (K, D) of what each observation of a function is."""
-        data, layout = self.functions[m], self.flow(m).layout
+        data, layout = self.functions[m], self.layout
         rows = np.searchsorted(self.times[m], data.points[:, 0])
         columns = [entry_of(operator, layout) for operator in data.operators]
         return rows, np.array(columns)[data.index]
@@ -239,7 +241,7 @@ class TrajectoryProblem:
         Changes of a hidden state need not show there to first order. Of it the squares
         count, which is the order of what a linear step is wrong by.
         """
-        layout, operators = self.flow(0).layout, self.learned.observations.operators
+        layout, operators = self.layout, self.learned.observations.operators
         seen = [entry_of(operator, layout) for operator in operators]
         changes = relative_changes(before.nodes, after.nodes)
         return float(np.max(np.r_[changes[seen], changes[self.hidden] ** 2]))
@@ -247,7 +249,7 @@ class TrajectoryProblem:
     @property
     def hidden(self):
         """Positions in y of states of which nothing was observed."""
-        names, observations = self.flow(0).layout.names, self.learned.observations
+        names, observations = self.layout.names, self.learned.observations
         seen = {state for each in observations.operators for state in each.states}
         hidden = [state for state in observations.states if state not in seen]
         return [names.index(state) for state in hidden]
@@ -409,12 +411,13 @@ class TrajectoryModel:
             smoother.squared_jumps(own)
             for smoother, own in zip(smoothers or [], self._changes, strict=False)
         ]
-        posterior, equations, start = regression.posterior_weights(), [], 0
+        equations, start = [], 0
         for equation in iterate.equations:
             size = len(equation.weights)
             equation = copy(equation)
             equation.weights = weights[start : start + size]
-            equation.posterior = posterior.part(start, start + size) if size else None
+            part = slice(start, start + size)
+            equation.posterior = LatePosterior(regression, part) if size else None
             equations.append(equation)
             start += size
         self.solution = TrajectoryIterate(tuple(equations), nodes, sum(jumps))

@@ -244,6 +244,15 @@ class TrajectoryIterate:
         return np.concatenate([equation.weights for equation in self.equations])
 
 
+@dataclass(frozen=True)
+class TrajectoryEvaluation:
+    """An iterate, observations less its states (N,), and the objective."""
+
+    iterate: TrajectoryIterate
+    residuals: np.ndarray
+    loss: float
+
+
 class NoisyTrajectory(Trajectory):
     """A state whose equations are driven by white noise, given its observations.
 

@@ -170,6 +170,20 @@ def _solve_triangle(L, B, transposed, overwrite=False):
     return Z
 
 
+def solve_lower_of_each(factors, right):
+    """The solutions (m, k) of lower triangular systems (m, k, k), all at once."""
+    x = np.empty(right.shape)
+    for j in range(right.shape[1]):
+        known = np.einsum("mi,mi->m", factors[:, j, :j], x[:, :j])
+        x[:, j] = (right[:, j] - known) / factors[:, j, j]
+    return x
+
+
+def solve_upper(R, B):
+    """Solve R Z = B for an upper triangular R (n, n) and B (n,) or (n, m)."""
+    return solve_lower(R.T, B, transposed=True)
+
+
 def inverse_lower(L):
     """The inverse (n, n) of a lower triangular L, for sums over its entries."""
     upper, _ = lapack.dtrtri(L.T, lower=0)
@@ -234,10 +248,11 @@ def rms(values):
 
     The largest value is divided out first, so that no square overflows or vanishes.
     """
-    largest = np.max(np.abs(values), initial=0.0)
+    largest = np.abs(values).max(initial=0.0)
     if largest == 0:
         return 0.0
-    return float(largest * np.sqrt(np.mean((values / largest) ** 2)))
+    scaled = np.ravel(values / largest)
+    return float(largest * np.sqrt(scaled @ scaled / len(scaled)))
 
 
 def largest_factor():

@@ -4,7 +4,6 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from scipy import linalg
 from scipy.special import betaln
 
 from keql._numerics.linalg import (
@@ -12,6 +11,7 @@ from keql._numerics.linalg import (
     inverse_lower,
     largest_factor,
     solve_lower,
+    solve_lower_of_each,
 )
 
 # Exponentials of more are no numbers: as a bound of a logarithm it is none.
@@ -279,7 +279,7 @@ def _values_of_sets(kept, own, diagonal, left, right, square, volume, fit):
     at = np.searchsorted(own, kept)
     blocks = left[at[:, :, None], at[:, None, :]]
     factors, found = _cholesky_of_each(blocks, diagonal[kept])
-    x = np.linalg.solve(factors, right[at][:, :, None])[:, :, 0]
+    x = solve_lower_of_each(factors, right[at])
     values = fit(square - np.sum(x**2, axis=1)) - _log_volume(factors) - volume
     return np.where(found, values, -np.inf)
 
@@ -292,7 +292,7 @@ def linear_evidence(effects, target, root):
     """
     rows = np.vstack([effects, root])
     right = np.concatenate([target, np.zeros(len(root))])
-    Q, R = linalg.qr(rows, mode="economic", check_finite=False)
+    Q, R = np.linalg.qr(rows)
     rest = right - Q @ (Q.T @ right)
     volume = np.sum(np.log(np.abs(np.diag(R)))) - np.linalg.slogdet(root)[1]
     return -0.5 * float(rest @ rest) - float(volume)
@@ -452,9 +452,9 @@ class TermOdds:
         rows = zip(range(len(self.table)), self.table, strict=True)
         return sum(row[np.sum(chosen == kind, axis=1)] for kind, row in rows)
 
-    def more(self, kept):
-        """The odds (q,) of a set with each of the terms that it lacks."""
-        return self._changed(kept, 1)
+    def more(self, kept, added=slice(None)):
+        """The odds (q,) of a set with each of the terms, or with some that it lacks."""
+        return self._changed(kept, 1, added)
 
     def less(self, kept):
         """The odds (q,) of a set without each of the terms that it has."""
@@ -463,12 +463,12 @@ class TermOdds:
     def _counts(self, kept):
         return np.bincount(self.kind[list(kept)], minlength=len(self.table))
 
-    def _changed(self, kept, by):
+    def _changed(self, kept, by, of=slice(None)):
         counts = self._counts(kept)
         kinds = np.arange(len(counts))
-        moved = np.maximum(counts + by, 0)
-        change = self.table[kinds, moved] - self.table[kinds, counts]
-        return self(kept) + change[self.kind]
+        now = self.table[kinds, counts]
+        change = self.table[kinds, np.maximum(counts + by, 0)] - now
+        return float(np.sum(now)) + change[self.kind[of]]
 
 
 class MixedOdds:

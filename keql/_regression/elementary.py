@@ -83,8 +83,7 @@ class ElementarySearch:
         Returns refined : Refined or None.
         """
         terms = [term for term, _ in start]
-        scales = [self.offered.scale(term) for term in terms]
-        values = np.array([v / s for (_, v), s in zip(start, scales, strict=True)])
+        values = np.array([value for _, value in start]) / self.offered.scales(terms)
         if start:  # for its evidence
             self.solve(self.problem, terms, values, iterate)
             if self.is_stopped:
@@ -408,11 +407,11 @@ class ElementarySearch:
             slopes = [t for t in own if t.function.is_free]
             functions = [t.function for t in own]
             functions += [t.function.in_log_parameter() for t in slopes]
-            scales = [self.offered.scale(t) for t in [*own, *slopes]]
             equation = copy(equation)
             if self.problem.learned.setup.equations[e].depends_on is not None:
                 table = {str(i): function for i, function in enumerate(functions)}
-                kernel = Dictionary(table, np.array(scales), self.offered.names)
+                scales = self.offered.scales([*own, *slopes])
+                kernel = Dictionary(table, scales, self.offered.names)
                 equation.basis = PolynomialBasis(kernel)
                 equation.weights = weights[e]
             equations.append(equation)
@@ -442,9 +441,9 @@ class ElementarySearch:
         ranked = columns.best_added(bases)
         ranked += columns.best_added([kept for _, kept in ranked[:3]])
         if best is not None:
-            ranked += [(columns.score(base), base) for base in bases[1:] if base]
+            ranked += columns.scored([base for base in bases[1:] if base])
         elif terms and self._has_much_noise:
-            least = columns.score(bases[0])
+            [(least, _)] = columns.scored(bases[:1])
             ranked = [
                 (value, kept)
                 for value, kept in ranked
@@ -465,7 +464,7 @@ class ElementarySearch:
         if self._has_much_noise:
             best = sorted(best, reverse=True)[: 2 * self.settings.n_tried]
         for _, kept in best:
-            yield columns.solved(kept)
+            yield from columns.solved([kept])
 
     def _linearised(self, problem, terms, values, iterate):
         """All columns at terms with these values; None if they cannot be integrated."""

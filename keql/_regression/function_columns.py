@@ -1,7 +1,6 @@
 """Functions and their slopes as columns, whose sets are compared by evidence."""
 
 import numpy as np
-from scipy import linalg
 
 from keql._numerics.elementary import FAMILIES
 from keql._numerics.subsets import (
@@ -32,13 +31,28 @@ class ColumnEvidence:
 
     def __call__(self, kept):
         """The log evidence of a set."""
-        R, _, square = self._solve(kept)
-        volume = np.sum(np.log(np.abs(np.diag(R))))
-        return self.of_rest(square, volume) + self.odds(kept)
+        return float(self.many([kept])[0])
+
+    def many(self, sets):
+        """The log evidence (m,) of sets."""
+        scores = np.empty(len(sets))
+        for places, kept, R, _, squares in self._solved(sets):
+            diagonals = np.abs(np.diagonal(R, axis1=1, axis2=2))
+            found = self.of_rest(squares, np.sum(np.log(diagonals), axis=1))
+            scores[places] = found + self.odds.many(kept)
+        return scores
 
     def values(self, kept):
         """The most probable coefficients of a set."""
-        return self._solve(kept)[1] / self.scale[kept]
+        return self.values_of([kept])[0]
+
+    def values_of(self, sets):
+        """The most probable coefficients of sets, a list of arrays."""
+        found = [None] * len(sets)
+        for places, kept, _, values, _ in self._solved(sets):
+            for i, own in zip(places, values / self.scale[kept], strict=True):
+                found[i] = own
+        return found
 
     def of_rest(self, square, volume):
         """The log evidence without odds of what is left of the target's square.
@@ -53,16 +67,28 @@ class ColumnEvidence:
         found[np.arange(len(positions)), positions] += 1.0
         return found
 
-    def _solve(self, kept):
-        """Root of a set's precision, its coefficients, and the square that is left.
+    def _solved(self, sets, most=1e6):
+        """Sets of one size together, so many numbers at a time at most.
+
+        Yields the places of m sets, their columns (m, k), roots (m, k, k) of their
+        precisions, their coefficients (m, k), and the squares (m,) that are left.
 
         By orthogonal factors: columns may be nearly dependent.
         """
-        rows = np.vstack([self.effects[:, kept], np.eye(len(kept))])
-        right = np.concatenate([self.target, np.zeros(len(kept))])
-        Q, R = linalg.qr(rows, mode="economic", check_finite=False)
-        values = linalg.solve_triangular(R, Q.T @ right, check_finite=False)
-        return R, values, np.sum((right - rows @ values) ** 2)
+        sizes, n = np.array([*map(len, sets)], dtype=int), len(self.target)
+        for k in np.unique(sizes).tolist():
+            alike, step = np.flatnonzero(sizes == k), int(most // ((n + k) * max(k, 1)))
+            right = np.concatenate([self.target, np.zeros(k)])
+            for start in range(0, len(alike), max(step, 1)):
+                places = alike[start : start + max(step, 1)]
+                kept = np.array([[*sets[i]] for i in places], dtype=int)
+                rows = np.empty((len(places), n + k, k))
+                rows[:, :n] = np.moveaxis(self.effects[:, kept], 0, 1)
+                rows[:, n:] = np.eye(k)
+                Q, R = np.linalg.qr(rows)
+                values = np.linalg.solve(R, (right @ Q)[:, :, None])
+                left = right - (rows @ values)[:, :, 0]
+                yield places, kept, R, values[:, :, 0], np.sum(left**2, axis=1)
 
 
 class GrowingSet:
@@ -74,7 +100,8 @@ class GrowingSet:
 
     evidence : ColumnEvidence.
     sets : list of tuple of int. All that are to come.
-    first, second : ndarray of shape (m,). Columns of pairs that may be added.
+    first, second : ndarray of shape (m,). Columns of pairs that may be added; a second
+        one of -1: the first one alone.
     rounding : float. Up to which part of what columns were there is nothing left.
     """
 
@@ -82,14 +109,23 @@ class GrowingSet:
         self.evidence, self.first, self.second = evidence, first, second
         columns, size = [*{i: None for own in sets for i in own}], max(map(len, sets))
         self._places = {i: k for k, i in enumerate(columns)}
-        self._rows, q = evidence.rows(columns), len(evidence.diagonal)
-        self._nothing = rounding * evidence.diagonal
-        self._factor = np.empty((size, q))
-        self._rest, self._right = np.empty((2, size + 1, q))
-        self._cross = np.empty((size + 1, len(first)))
-        self._rest[0], self._right[0] = evidence.diagonal, evidence.right
+        # Pairs before all others: parts of rows are faster than entries here and there.
+        # What is no column has no effects.
+        pairs = np.concatenate([first, second])
+        others = np.setdiff1d(np.arange(len(evidence.diagonal)), pairs)
+        order, m = np.concatenate([pairs, others]), len(first)
+        self._at, is_none = {i: k for k, i in enumerate(order.tolist())}, order < 0
+        self._rows = evidence.rows(columns)[:, order]
+        self._rest, self._right = np.empty((2, size + 1, len(order)))
+        self._rest[0], self._right[0] = evidence.diagonal[order], evidence.right[order]
+        self._rows[:, is_none], self._right[0, is_none] = 0.0, 0.0
+        self._rest[0, is_none] = 1.0
+        self._nothing = rounding * self._rest[0]
+        self._ratio = evidence.scale[second] / evidence.scale[first]
+        self._factor = np.empty((size, len(order)))
         products = evidence.effects[:, first] * evidence.effects[:, second]
-        self._cross[0] = np.sum(products, axis=0)
+        self._cross = np.empty((size + 1, m))
+        self._cross[0] = np.where(second < 0, 0.0, np.sum(products, axis=0))
         square = evidence.target @ evidence.target
         self._squares, self._volumes, self.kept = [square], [0.0], ()
 
@@ -106,65 +142,52 @@ class GrowingSet:
 
     def _add(self, k, i):
         """The set of k columns has the column i as well."""
-        row, rest = self._factor[k], self._rest[k, i]
+        at, m = self._at[i], len(self.first)
+        row, rest = self._factor[k], self._rest[k, at]
         root, z = np.sqrt(max(rest, 1.0)), 0.0
-        if rest > self._nothing[i]:
-            np.matmul(self._factor[:k, i], self._factor[:k], out=row)
+        if rest > self._nothing[at]:
+            np.matmul(self._factor[:k, at], self._factor[:k], out=row)
             np.subtract(self._rows[self._places[i]], row, out=row)
             row /= root
-            z = self._right[k, i] / root
+            z = self._right[k, at] / root
         else:
             row[:] = 0.0
         np.subtract(self._rest[k], row**2, out=self._rest[k + 1])
         np.subtract(self._right[k], z * row, out=self._right[k + 1])
-        products = row[self.first] * row[self.second]
+        products = row[:m] * row[m : 2 * m]
         np.subtract(self._cross[k], products, out=self._cross[k + 1])
         self._squares.append(self._squares[k] - z * z)
         self._volumes.append(self._volumes[k] + np.log(root))
 
-    def more(self, added):
-        """The log evidence (m,) of the set with each of other columns."""
-        rest, gain = self._alone(added)
-        return self._raised(gain, rest, added)
-
-    def _alone(self, added):
-        """What is left of the squares of columns (m,), and what each explains."""
-        k = len(self.kept)
-        rest = self._rest[k, added]
-        is_left = rest > self._nothing[added]
-        rest = np.maximum(rest, 1.0)  # the prior adds as much
-        return rest, np.where(is_left, self._right[k, added] ** 2 / rest, 0.0)
-
-    def more_pairs(self, most=None):
+    def more(self, most=None):
         """The log evidence (m,) of the set with each of the pairs.
 
         If the second columns are slopes of the first ones in a parameter, their
         coefficients are at most `most` (m,) times those of these: beyond a step of that
         length functions are no straight lines. None: there is no bound.
         """
-        k, first, second = len(self.kept), self.first, self.second
-        (a, alone), (b, _) = self._alone(first), self._alone(second)
-        cross, x, y = self._cross[k], self._right[k, first], self._right[k, second]
-        volume = a * b - cross**2
-        nothing = self._nothing[first] * b + self._nothing[second] * a
+        k, m = len(self.kept), len(self.first)
+        rest, nothing = self._rest[k, : 2 * m], self._nothing
+        left, cross = np.maximum(rest, 1.0), self._cross[k]
+        a, b, x, y = left[:m], left[m:], self._right[k, :m], self._right[k, m : 2 * m]
+        volume = a * b - cross * cross
+        determinants = np.maximum(volume, 1.0)
         of_first, of_second = b * x - cross * y, a * y - cross * x
-        gain = (x * of_first + y * of_second) / np.maximum(volume, 1.0)
+        gain = (x * of_first + y * of_second) / determinants
         if most is not None:
-            scale = self.evidence.scale
-            most = most * scale[second] / scale[first]
+            most = most * self._ratio
             is_far = np.abs(of_second) > most * np.abs(of_first)
             far = [own[is_far] for own in (a, b, cross, x, y)]
             gain[is_far] = _gain_at_ends(most[is_far], *far)
-        gain = np.where(volume > nothing, gain, alone)
-        return self._raised(gain, np.maximum(volume, 1.0), first)
-
-    def _raised(self, gain, determinants, added):
-        """The log evidence with columns that explain more of the target."""
+        dependent = volume <= nothing[:m] * b + nothing[m : 2 * m] * a
+        if dependent.any():
+            alone = np.where(rest[:m] > nothing[:m], x * x / a, 0.0)
+            gain[dependent] = alone[dependent]
         square = self._squares[-1]
-        gain = np.clip(gain, 0.0, square)
+        left = square - np.minimum(np.maximum(gain, 0.0, out=gain), square)
         volume = self._volumes[-1] + 0.5 * np.log(determinants)
-        odds = self.evidence.odds.more(self.kept)[added]
-        return self.evidence.of_rest(square - gain, volume) + odds
+        odds = self.evidence.odds.more(self.kept, self.first)
+        return self.evidence.of_rest(left, volume) + odds
 
 
 def _gain_at_ends(most, a, b, cross, x, y):
@@ -208,14 +231,13 @@ class FunctionColumns:
         self.own = {i for i, t in enumerate(self.terms) if id(t) in own}
         self.evidence = evidence(TermOdds(np.array(kinds), settings.n_expected))
         named = [i for i, t in enumerate(self.terms) if t is not None]
-        self.singles = np.array([i for i in named if i not in self.slopes], dtype=int)
-        self.pairs = np.array([i for i in named if i in self.slopes], dtype=int)
-        slopes = [self.slopes[i] for i in self.pairs.tolist()]
-        self.slopes_of_pairs = np.array(slopes, dtype=int)
+        self.named_columns = np.array(named, dtype=int)
+        slopes = [self.slopes.get(i, -1) for i in named]
+        self.slopes_of_named = np.array(slopes, dtype=int)
         # How far the logarithm of a parameter moves in a step, and may be supposed to.
         self.limit = settings.largest_change
         self.most = np.full(len(self.terms), self.limit)
-        for i in self.pairs.tolist():
+        for i in self.slopes:
             if FAMILIES[self.terms[i].function.family].is_line:
                 self.most[i] = LOG_OF_LARGEST
 
@@ -229,7 +251,8 @@ class FunctionColumns:
 
     def products(self, e):
         """Positions of the products of an equation."""
-        own = (i for i in self.singles.tolist() if self.terms[i].equation == e)
+        singles = (i for i in self.named_columns.tolist() if i not in self.slopes)
+        own = (i for i in singles if self.terms[i].equation == e)
         return [i for i in own if not self.terms[i].function.family]
 
     def equation(self, i):
@@ -254,9 +277,9 @@ class FunctionColumns:
         """Whether some of the terms are no products."""
         return any(self.terms[i].function.family for i in self.named(kept))
 
-    def score(self, kept):
-        """The log evidence of a set."""
-        return self.evidence(list(kept))
+    def scored(self, sets):
+        """Pairs of the log evidence of a set, and the set."""
+        return [*zip(self.evidence.many(sets).tolist(), sets, strict=True)]
 
     def best_added(self, bases, most=40):
         """Sets (score, positions) with a term more, the best of each kind.
@@ -265,13 +288,12 @@ class FunctionColumns:
         """
         if not bases:
             return []
-        added, best = np.concatenate([self.singles, self.pairs]), []
-        growing = GrowingSet(self.evidence, bases, self.pairs, self.slopes_of_pairs)
-        limits, place = self.most[self.pairs], {int(i): j for j, i in enumerate(added)}
+        added, best = self.named_columns, []
+        growing = GrowingSet(self.evidence, bases, added, self.slopes_of_named)
+        limits, place = self.most[added], {i: j for j, i in enumerate(added.tolist())}
         for base in dict.fromkeys(bases):
             growing.become(base)
-            values = [growing.more(self.singles), growing.more_pairs(limits)]
-            values = np.concatenate(values)
+            values = growing.more(limits)
             values[[place[i] for i in base if i in place]] = -np.inf
             first = np.argpartition(-values, min(most, len(added) - 1))[:most]
             kinds = set()
@@ -282,10 +304,13 @@ class FunctionColumns:
                     best.append((value, (*base, *self.with_slope(i))))
         return sorted(best, key=lambda pair: -pair[0])
 
-    def solved(self, kept):
-        """Terms of a set with their most probable parameters, and values."""
-        by = dict(zip(kept, self.evidence.values(list(kept)), strict=True))
-        terms, values = [], []
+    def solved(self, sets):
+        """Of each set its terms with their most probable parameters, and values."""
+        found = zip(sets, self.evidence.values_of(sets), strict=True)
+        return [self._with_parameters(*pair) for pair in found]
+
+    def _with_parameters(self, kept, coefficients):
+        by, terms, values = dict(zip(kept, coefficients, strict=True)), [], []
         for i in sorted(self.named(kept), key=lambda i: self.terms[i].equation):
             move = by[self.slopes[i]] / by[i] if i in self.slopes and by[i] else 0.0
             terms.append(

@@ -120,6 +120,28 @@ def _have_twins(terms, apart=1e-3):
     )
 
 
+def _moves(sets, values):
+    """Changes (m, k) of the logarithms of the inner parameters of sets of k terms.
+
+    Of values (m, k + s) of their terms and then of the slopes of s of them.
+    """
+    size, moves = len(sets[0]), np.zeros((len(sets), len(sets[0])))
+    rows = [i for i, terms in enumerate(sets) for t in terms if t.function.is_free]
+    inner = [[k for k, t in enumerate(a) if t.function.is_free] for a in sets]
+    columns = [k for own in inner for k in own]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.ravel(values[:, size:]) / values[rows, columns]
+    moves[rows, columns] = np.nan_to_num(ratios)
+    return moves
+
+
+def _rms_of_rows(values):
+    """Root mean squares (m,) of rows (m, k), as :func:`rms` of each has them."""
+    largest = np.max(np.abs(values), axis=1, initial=0.0)
+    unit = np.where(largest > 0, largest, 1.0)
+    return largest * np.sqrt(np.mean((values / unit[:, None]) ** 2, axis=1))
+
+
 class FunctionScreening:
     """Sets of functions of one equation by their evidence along known states.
 
@@ -210,14 +232,14 @@ class FunctionScreening:
         bases = [*dict.fromkeys([*bases, *((*inner, *each) for each in subsets)])]
         ranked = columns.best_added(bases)
         ranked += columns.best_added([kept for _, kept in ranked[: self.how.n_kept]])
-        ranked += [(columns.score(base), base) for base in bases if base]
+        ranked += columns.scored([base for base in bases if base])
         by_size = {}
         for _, kept in sorted(ranked, key=lambda pair: -pair[0]):
             sets = by_size.setdefault(columns.size(kept), {})
             if len(sets) < self.how.n_offered:
                 sets.setdefault(columns.kind(kept), kept)
         every = [kept for sets in by_size.values() for kept in sets.values()]
-        return [columns.solved(kept)[0] for kept in every]
+        return [terms for terms, _ in columns.solved(every)]
 
     def _refine(self, offers):
         """Solve for the inner parameters of sets, of each size the best after a few.
@@ -267,17 +289,17 @@ class FunctionScreening:
         for (size, _), places in alike.items():
             own = [self._effects_of(sets[i]) for i in places]
             found = self._solved(np.array(own), least * self.unit, n_scales)
-            for i, values, square, volume in zip(places, *found, strict=True):
-                terms = sets[i]
-                noise = max(square / self.n_free, 1.0)
-                score = -0.5 * (self.n_free * np.log(noise) + square / noise)
-                score += self.odds([t.origin for t in terms]) - volume
-                inner = [k for k, t in enumerate(terms) if t.function.is_free]
-                moves = np.zeros(size)
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    moves[inner] = np.nan_to_num(values[size:] / values[inner])
-                given = terms, values[:size], score, least * noise**0.5
-                fits[i] = Screened(*given), moves
+            values, squares, volumes = found
+            noises = np.maximum(squares / self.n_free, 1.0)
+            scores = -0.5 * (self.n_free * np.log(noises) + squares / noises) - volumes
+            alike = [sets[i] for i in places]
+            scores += self.odds.many(np.array([[t.origin for t in a] for a in alike]))
+            moves = _moves(alike, values)
+            levels = (least * noises**0.5).tolist()
+            own = alike, values[:, :size], scores.tolist(), levels
+            pairs = zip(map(Screened, *own), moves, strict=True)
+            for i, pair in zip(places, pairs, strict=True):
+                fits[i] = pair
         return fits
 
     def _effects_of(self, terms):
@@ -305,8 +327,7 @@ class FunctionScreening:
             rows = np.concatenate([effects, prior], axis=1)
             Q, R = np.linalg.qr(rows)
             values = np.linalg.solve(R, (right @ Q)[:, :, None])
-            used, sizes = scale, [rms(own) for own in values]
-            scale = np.maximum(sizes, 1.0)
+            used, scale = scale, np.maximum(_rms_of_rows(values[:, :, 0]), 1.0)
         squares = np.sum((right - (rows @ values)[:, :, 0]) ** 2, axis=1)
         diagonals = np.abs(np.diagonal(R, axis1=1, axis2=2)) * used[:, None]
         return values[:, :, 0], squares, np.sum(np.log(diagonals), axis=1)

@@ -169,7 +169,7 @@ class FunctionTable:
         self.rings = [(i, periods[i]) for i in np.flatnonzero(is_ring)]
         self.time, self.flat = time, settings.flat
         self.coordinates = [v for i, v in enumerate(learned.variables) if i != time]
-        self.terms, kinds = [], []
+        self.terms, kinds, self._scales = [], [], {}
         first = d + len(learned.setup.inputs.names)
         for e, part in enumerate(learned.setup.equations):
             if part.depends_on is None:
@@ -282,11 +282,20 @@ class FunctionTable:
                     yield Elementary(powers, "sin", name, k)
                     yield Elementary(powers, "cos", name, k)
 
-    def scale(self, term):
-        """Prior standard deviation of the coefficient of a term."""
-        # An inner parameter may run away, until the function exceeds all numbers.
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.scale_of(self.values(term), term.equation)
+    def scales(self, terms):
+        """Prior standard deviations of the coefficients of terms, an array."""
+        keys, missing = [(t.equation, t.function) for t in terms], {}
+        for e, function in keys:
+            if (e, function) not in self._scales:
+                missing.setdefault(e, {})[function] = None
+        for e, functions in missing.items():
+            # An inner parameter may run away, until the function exceeds all numbers.
+            with np.errstate(over="ignore", invalid="ignore"):
+                values = self.values_of([*functions], e)
+                found = [self.scale_of(own, e) for own in values]
+            pairs = zip(functions, found, strict=True)
+            self._scales |= {(e, function): scale for function, scale in pairs}
+        return np.array([self._scales[key] for key in keys])
 
     def scale_of(self, values, e):
         """The same of a term in an equation with these values (n,)."""
@@ -334,8 +343,7 @@ class FunctionTable:
     def kernel(self, terms):
         """The kernel of the terms of one equation, called as they are written."""
         table = {term.function.name: term.function for term in terms}
-        scales = np.array([self.scale(term) for term in terms])
-        return Dictionary(table, scales, self.names)
+        return Dictionary(table, self.scales(terms), self.names)
 
 
 def diffusivities(x, powers=(-1.0, -0.5, 0.5, 1.5, 2.5), steps=(0.5, 1.5, 4.0)):

@@ -8,13 +8,11 @@ from keql.equation._basis import (
     PolynomialBasis,
     SystemBasis,
     WeightPosterior,
-    draw_rows,
-    make_basis,
     regression_posterior,
     regression_rows,
     with_slopes,
 )
-from keql.equation._explicit import Layout, solve_each
+from keql.equation._explicit import Layout, layout_of, solve_each
 from keql.equation._formulas import number
 from keql.equation._known import (
     GivenEquation,
@@ -41,6 +39,8 @@ from keql.equation._setup import (
     EquationSetup,
     EquationTerms,
     LearnedModel,
+    draw_rows,
+    make_basis,
     with_few_weights,
 )
 from keql.equation._system import LearnedSystem

@@ -6,7 +6,13 @@ import numpy as np
 from scipy import linalg
 
 from keql._numerics.arguments import naming
-from keql._numerics.linalg import cholesky, pivoted_cholesky, solve_lower
+from keql._numerics.linalg import (
+    cholesky,
+    pivoted_cholesky,
+    solve_lower,
+    solve_upper,
+    triangle,
+)
 from keql._numerics.memory import in_chunks
 from keql.kernels import (
     combinations,
@@ -27,7 +33,10 @@ class PolynomialBasis:
 
     def __init__(self, kernel):
         self.kernel = kernel
-        self._wider = {}
+        self._wider, self._prepared = {}, {}
+
+    def __getstate__(self):
+        return {**vars(self), "_prepared": {}}  # functions are made where needed
 
     def __call__(self, S, a=None):
         """Features, or their derivative a, at the rows of `S`, of shape (n, p)."""
@@ -280,39 +289,32 @@ class FixedUnknownPart:
 def with_slopes(basis, weights, d):
     """A function of rows S (n, d): features (n, p), slopes (d, n) of psi . weights.
 
-    For many calls with the same weights, of any basis.
+    For many calls with the same weights, of any basis. Its `values` (n,) are those of
+    psi . weights alone.
     """
     if not isinstance(basis, PolynomialBasis):
-        return lambda S: (basis(S), basis.gradient(S, weights))
-    kernel, directions = basis._unrestricted(d)
-    if directions is not None:
-        weights = directions @ weights
-    return features_with_slopes(kernel, weights, directions, d)
+        return _WithSlopes(basis, weights)
+    if d not in basis._prepared:
+        basis._prepared[d] = features_with_slopes(*basis._unrestricted(d), d)
+    return basis._prepared[d](weights)
+
+
+class _WithSlopes:
+    """Features and slopes of any basis."""
+
+    def __init__(self, basis, weights):
+        self.basis, self.weights = basis, weights
+
+    def __call__(self, S):
+        return self.basis(S), self.basis.gradient(S, self.weights)
+
+    def values(self, S):
+        return self.basis.values(S, self.weights)
 
 
 def _units(S):
     """Multi-indices of the first derivatives in the columns of `S`."""
     return [tuple(row) for row in np.eye(S.shape[1], dtype=int).tolist()]
-
-
-def make_basis(kernel, S, n_inducing, rng):
-    """Exact features if the kernel has them, otherwise features of inducing points.
-
-    The kernel is resolved to columns and scales; at most `n_inducing` points are drawn
-    from the features `S` of shape (n, d) by a RandomState, and those are taken that are
-    independent.
-    """
-    if kernel.n_features(S.shape[1]) is not None:
-        return PolynomialBasis(kernel)
-    points = draw_rows(np.unique(S, axis=0), n_inducing, rng)
-    return InducingBasis.among(kernel, points)
-
-
-def draw_rows(S, n, rng):
-    """At most `n` rows of `S`, in order; all of them if there are no more."""
-    if len(S) <= n:
-        return S
-    return S[np.sort(rng.choice(len(S), n, replace=False))]
 
 
 # Exact data have this noise level, in units of their size.
@@ -344,10 +346,9 @@ class WeightPosterior:
         """
         deviations = np.sqrt(shares)[:, None] * (others - self.weights)
         # The covariance is R^T R, and the precision M^T M with the R of R^-T = Q M.
-        R = linalg.qr(np.vstack([self.root().T, deviations]), mode="r")[0]
+        R = triangle(np.vstack([self.root().T, deviations]))
         p = len(self.weights)
-        inverse = linalg.solve_triangular(R[:p].T, np.eye(p), lower=True)
-        lower = linalg.qr(inverse, mode="r")[0].T
+        lower = triangle(solve_lower(R[:p].T, np.eye(p))).T
         return WeightPosterior(self.weights, lower, self.loss)
 
     def root(self):
@@ -374,7 +375,7 @@ class WeightPosterior:
         root = solve_lower(self.factor, A.T)
         # With D of the standard deviations and root D^-1 = Q R it is D R^T R D.
         std = np.maximum(linalg.norm(root, axis=0), np.finfo(float).tiny)
-        R = linalg.qr(root / std, mode="r")[0][: len(A)]
+        R = triangle(root / std)[: len(A)]
         if len(R) < len(A) or np.abs(np.diag(R)).min() < independent:
             raise ValueError(
                 "the terms of P are not independent in its kernel, so that none can be "
@@ -383,8 +384,7 @@ class WeightPosterior:
             )
         # The precision is D^-1 R^-1 R^-T D^-1. Orthogonalising R^-T = Q' M makes that
         # D^-1 M^T M D^-1, and its lower factor D^-1 M^T.
-        inverse = solve_lower(R.T, np.eye(len(A)))
-        lower = linalg.qr(inverse, mode="r")[0].T / std[:, None]
+        lower = triangle(solve_lower(R.T, np.eye(len(A)))).T / std[:, None]
         return WeightPosterior(A @ self.weights, lower, self.loss)
 
     def restrict(self, kept):
@@ -411,7 +411,7 @@ class WeightPosterior:
             values = scaled / scale[kept]
             steps.append(Elimination(tuple(kept), values, self.loss + rise))
             # |x_j|^2 over its variance is twice the rise of the loss without term j.
-            std = linalg.norm(linalg.solve_triangular(R, np.eye(len(R))), axis=1)
+            std = linalg.norm(solve_upper(R, np.eye(len(R))), axis=1)
             del kept[int(np.argmin(np.abs(scaled) / std))]
         return steps
 
@@ -456,10 +456,10 @@ class WeightPosterior:
 
 def _least_squares(A, target):
     """A = Q R: the factor R, the minimiser w of |A w - target|^2 / 2, the minimum."""
-    Q, R = linalg.qr(A, mode="economic")
+    Q, R = np.linalg.qr(A)
     projected = Q.T @ target
     minimum = 0.5 * np.sum((target - Q @ projected) ** 2)
-    return R, linalg.solve_triangular(R, projected), minimum
+    return R, solve_upper(R, projected), minimum
 
 
 class Elimination(NamedTuple):
@@ -482,7 +482,7 @@ def regression_rows(basis, S, target):
     for part in parts:
         own = np.column_stack([basis(S[part]), target[part]])
         rows = own if rows is None else np.vstack([rows, own])
-        rows = linalg.qr(rows, mode="r", check_finite=False)[0][: rows.shape[1]]
+        rows = triangle(rows)
     return rows[:, :-1], rows[:, -1]
 
 
@@ -494,7 +494,7 @@ def regression_posterior(features, target, noise, weights):
     """
     noise = max(noise, EXACT * linalg.norm(target) / len(target) ** 0.5) or 1.0
     rows = np.vstack([features / noise, np.eye(features.shape[1])])
-    lower = linalg.qr(rows, mode="r")[0][: rows.shape[1]].T
+    lower = triangle(rows).T
     residual = (features @ weights - target) / noise
     loss = 0.5 * (weights @ weights + residual @ residual)
     return WeightPosterior(weights, lower, loss)

@@ -1,6 +1,9 @@
 """Ordinary differential equations solved for the highest derivatives of the states."""
 
 from collections.abc import Mapping
+from copy import copy
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -63,7 +66,7 @@ class Layout:
             for state in self.states
         ]
 
-    @property
+    @cached_property
     def names(self):
         """Names of the entries of y."""
         return [
@@ -71,6 +74,19 @@ class Layout:
             for state, order in self.orders.items()
             for k in range(order)
         ]
+
+    @cached_property
+    def _places_of_given(self):
+        """Columns that depend on y, the entries of it there, and factors or None."""
+        own = np.array(self.given, dtype=float).reshape(-1, 3)
+        columns, places = own[:, :2].T.astype(int)
+        return columns, places, None if np.all(own[:, 2] == 1) else own[:, 2]
+
+    @cached_property
+    def _chain(self):
+        """Positions in dy/dt that hold an entry of y, those, and of the highest."""
+        pairs = np.array(self.chain(), dtype=int).reshape(-1, 2)
+        return *pairs.T, self.position_of_highest()
 
     @property
     def highest_names(self):
@@ -131,13 +147,25 @@ class Layout:
 
     def features(self, t, y, highest):
         """Features at times (n,) of y (sum of orders, n) and highest derivatives."""
+        S = self.features_in_time(t)
         columns = self.derivatives(y, highest)[self.rows] * self.factors[:, None]
-        S = np.empty((len(t), self.offset + len(self.rows)))
-        S[:, 0], S[:, self.offset :] = t, columns.T
+        S[:, self.offset :] = columns.T
+        return S
+
+    def features_in_time(self, t):
+        """The same (n, d + Q') where all states are zero."""
+        S = np.zeros((len(t), self.offset + len(self.rows)))
+        S[:, 0] = t
         if self.input_names or self.inputs:
             given = input_columns(self.input_names, self.inputs, t[:, None])
             S[:, 1 : self.offset] = given
         return S
+
+    def insert(self, S, y):
+        """Write y (n, D) into features (n, d + Q') without highest derivatives."""
+        columns, places, factors = self._places_of_given
+        own = y[:, places]
+        S[:, columns] = own if factors is None else own * factors
 
     def derivatives(self, y, highest):
         """All derivatives, state by state: y (sum of orders, n) and the highest."""
@@ -148,6 +176,14 @@ class Layout:
     def velocity(self, y, highest):
         """The derivative of y in time, of its shape."""
         return self.derivatives(y, highest)[self.known + 1]
+
+    def rates(self, y, highest):
+        """The derivative of y (n, D) in time, of its shape, from the highest (n, S)."""
+        places, of_y, places_of_highest = self._chain
+        rates = np.empty(y.shape)
+        rates[:, places] = y[:, of_y]
+        rates[:, places_of_highest] = highest
+        return rates
 
     def position_of_highest(self):
         """Positions in dy/dt of the highest derivatives, one for each state."""
@@ -185,6 +221,11 @@ class Layout:
         anywhere = np.zeros((1, self.offset + len(self.rows)))
         return self.mass([part.gradient(anywhere).T for part in known_parts])
 
+    def is_of_highest(self, part):
+        """Whether a known part is a combination of highest derivatives alone."""
+        columns = {self.offset + j for j, _ in self.solved_for}
+        return isinstance(part, LinearKnownPart) and columns.issuperset(part.columns)
+
     def linearise(self, slopes, gradients, features):
         """Slopes of dy/dt in y (n, D, D), and in the weights of all equations.
 
@@ -215,6 +256,30 @@ class Layout:
             found[:, place, chain] = 1.0
         found[:, self.position_of_highest()] = -solve_each(slopes, right)
         return found[:, :, :D], found[:, :, D:]
+
+
+class _Signature(NamedTuple):
+    """What the layout of an equation depends on."""
+
+    variables: tuple
+    states: tuple
+    inputs: tuple
+    operators: tuple
+
+
+def layout_of(equation, inputs):
+    """The Layout of an equation, made once for all with the same operators."""
+    states = tuple(getattr(equation, "states", ("u",)))
+    names = tuple(getattr(equation, "inputs", ()))
+    given = tuple(equation.variables), states, names, tuple(equation.operators)
+    layout = copy(_without_inputs(_Signature(*given)))
+    layout.inputs = inputs
+    return layout
+
+
+@lru_cache(maxsize=16)
+def _without_inputs(signature):
+    return Layout(signature, None)
 
 
 def solve_each(matrices, right):

@@ -7,7 +7,7 @@ import numpy as np
 
 from keql._observations.data import Observations
 from keql._observations.inputs import Inputs
-from keql.equation._basis import InducingBasis
+from keql.equation._basis import InducingBasis, PolynomialBasis
 from keql.equation._known import SystemKnownPart
 
 
@@ -189,3 +189,23 @@ def with_few_weights(learned):
             equation.basis, equation.weights = basis, weights
         equations.append(equation)
     return replace(learned, equations=tuple(equations))
+
+
+def make_basis(kernel, S, n_inducing, rng):
+    """Exact features if the kernel has them, otherwise features of inducing points.
+
+    The kernel is resolved to columns and scales; at most `n_inducing` points are drawn
+    from the features `S` of shape (n, d) by a RandomState, and those are taken that are
+    independent.
+    """
+    if kernel.n_features(S.shape[1]) is not None:
+        return PolynomialBasis(kernel)
+    points = draw_rows(np.unique(S, axis=0), n_inducing, rng)
+    return InducingBasis.among(kernel, points)
+
+
+def draw_rows(S, n, rng):
+    """At most `n` rows of `S`, in order; all of them if there are no more."""
+    if len(S) <= n:
+        return S
+    return S[np.sort(rng.choice(len(S), n, replace=False))]

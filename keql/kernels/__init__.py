@@ -12,11 +12,10 @@ from keql.kernels._features import (
     Dictionary,
     ElementaryTable,
     combinations,
-    distinct_rows,
     narrow_and_wide,
 )
 from keql.kernels._function import FunctionKernel
-from keql.kernels._multi_index import leibniz
+from keql.kernels._multi_index import distinct_rows, leibniz
 from keql.kernels._polynomial import Constant, Polynomial
 from keql.kernels._radial import RBF, Matern, RadialKernel, RationalQuadratic
 from keql.kernels._restriction import (

@@ -416,6 +416,8 @@ class Product(_Pair, sklearn_kernels.Product):
         first, second = self.k1.feature_polynomials(d), self.k2.feature_polynomials(d)
         if first is None or second is None:
             return None
+        if len(first[0]) == 1 and not np.any(first[0]):  # a constant
+            return second[0], np.kron(first[1], second[1])
         exponents = (first[0][:, None, :] + second[0][None, :, :]).reshape(-1, d)
         return merge_monomials(exponents, np.kron(first[1], second[1]))
 

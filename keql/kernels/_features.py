@@ -4,7 +4,7 @@ Also combinations of the functions of a kernel, where one factor has such a list
 """
 
 from collections.abc import Mapping
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from keql._numerics.autodiff import differentiate, parameter_names
 from keql._numerics.elementary import FAMILIES, Elementary
 from keql.kernels._active import NonStationaryKernel
 from keql.kernels._base import Product
-from keql.kernels._multi_index import as_multi_index, leibniz
+from keql.kernels._multi_index import as_multi_index, distinct_rows, leibniz
 
 
 class FeatureKernel(NonStationaryKernel):
@@ -93,12 +93,15 @@ class Dictionary(FeatureKernel):
     def _items(self):
         """Pairs of a name and a function, checked."""
         given = self.functions
+        if given is self.__dict__.get("_checked"):
+            return list(given.items())
         items = list(given.items()) if isinstance(given, Mapping) else [(None, None)]
         if not all(isinstance(name, str) and callable(f) for name, f in items):
             raise TypeError(
                 f"functions is {in_short(given)}: it must be a dict of functions by "
                 "the texts that they are called."
             )
+        self._checked = given
         return items
 
     @property
@@ -181,29 +184,20 @@ class Dictionary(FeatureKernel):
             slopes[column] = weights @ derivatives
         return slopes
 
-    def _prepared(self, weights, directions, d):
-        """A function of rows S (n, d): features (n, q) and slopes (d, n), at once.
+    def _prepared(self, directions, d):
+        """What makes of weights a function of rows S (n, d), as that of a Polynomial.
 
-        As that of a Polynomial, whose `directions` may be None here: the features
-        themselves. None if some functions are not elementary.
+        None if some functions are not elementary.
         """
         table = self._table(d)
-        if table is None:
-            return None
+        return None if table is None else partial(self._combined, directions, d)
+
+    def _combined(self, directions, d, weights):
+        weights = weights if directions is None else directions @ weights
         # Functions without weight, beside which a parameter is open, are not derived.
-        used, scales = np.flatnonzero(weights), self.feature_scales()
-        derived, columns = self._kept(used)._compiled_for(d)
-        own = (weights * scales)[used]
-
-        def evaluate(S):
-            F, slopes = table.functions(S), np.zeros(S.T.shape)
-            found = derived.derivatives(S, columns, F[used])
-            for column, each in zip(columns, found, strict=True):
-                slopes[column] = own @ each
-            features = table.multiplied(S, F).T * scales
-            return features if directions is None else features @ directions, slopes
-
-        return evaluate
+        table, used = self._table(d), np.flatnonzero(weights)
+        scales, derived = self.feature_scales(), self._kept(used)._compiled_for(d)
+        return _Functions(table, scales, directions, used, weights[used], *derived)
 
     def _kept(self, used):
         """The kernel of some of the functions, the last one again."""
@@ -236,7 +230,7 @@ class Dictionary(FeatureKernel):
         return compiled
 
     def __getstate__(self):
-        kept = {"_compiled", "_last_kept"}
+        kept = {"_checked", "_compiled", "_last_kept"}
         return {k: v for k, v in self.__dict__.items() if k not in kept}
 
     def _resolved(self, d) -> Any:
@@ -248,7 +242,8 @@ class Dictionary(FeatureKernel):
             )
         resolved = []
         for name, function in self._items():
-            parameters = parameter_names(function)
+            is_known = isinstance(function, Elementary)
+            parameters = function.columns if is_known else parameter_names(function)
             unknown = [p for p in parameters if p not in self.columns]
             if unknown:
                 raise ValueError(
@@ -360,6 +355,38 @@ class ElementaryTable:
         return F
 
 
+class _Functions:
+    """Elementary functions with weights, their values and slopes.
+
+    table : ElementaryTable. Of m functions.
+    scales : ndarray of shape (m,). Of the features.
+    directions : ndarray of shape (m, q) or None. Which of their combinations are asked.
+    used, weights : ndarray of shape (k,). Those with weights, and these.
+    own : ElementaryTable. Of those with weights.
+    columns : list of int. Columns that these depend on.
+    """
+
+    def __init__(self, table, scales, directions, used, weights, own, columns):
+        self.table, self.scales, self.directions = table, scales, directions
+        self.used, self.weights = used, weights * scales[used]
+        self.own, self.columns = own, columns
+
+    def __call__(self, S):
+        """Features (n, q) and slopes (d, n) at the rows of S (n, d)."""
+        F, slopes = self.table.functions(S), np.zeros(S.T.shape)
+        found = self.own.derivatives(S, self.columns, F[self.used])
+        for column, each in zip(self.columns, found, strict=True):
+            slopes[column] = self.weights @ each
+        features = self.table.multiplied(S, F).T * self.scales
+        if self.directions is not None:
+            features = features @ self.directions
+        return features, slopes
+
+    def values(self, S):
+        """Values (n,) of the combination with the weights."""
+        return self.weights @ self.own(S)
+
+
 def _flux_slopes(functions, u, first, second, k, which):
     """Derivatives (m, n) of diffusions f(u) u_xx + f'(u) u_x^2 in one of the columns.
 
@@ -468,19 +495,3 @@ def _combine_product(narrow, wide, X, Y, coefficients, orders):
             total += factor * np.einsum("nf,nfp->np", phi[first], g[second])
         totals.append(total)
     return totals
-
-
-def distinct_rows(X, columns):
-    """Rows of X (n, d) that differ in some columns, and for each row its place in them.
-
-    Functions of the coordinates are evaluated once where many functions of a fit have
-    the same collocation points. All rows, if more than half of them differ.
-    """
-    order = np.lexsort(X[:, columns].T)  # many times faster than unique rows of numpy
-    is_new = np.any(np.diff(X[np.ix_(order, columns)], axis=0) != 0, axis=1)
-    is_new = np.concatenate([[True], is_new])
-    if 2 * np.sum(is_new) > len(X):
-        return slice(None), slice(None)
-    places = np.empty(len(X), dtype=int)
-    places[order] = np.cumsum(is_new) - 1
-    return order[is_new], places

@@ -141,6 +141,8 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         raw, coefficients = _expanded(self.degree, offset, center, scale)
         full = np.zeros((len(raw), d), dtype=int)
         full[:, columns] = raw
+        if np.all(np.diff(columns) > 0):  # none occurs twice
+            return full, coefficients
         return merge_monomials(full, coefficients)
 
     def feature_map(self, S: Any, a: Any = None) -> Any:
@@ -169,28 +171,26 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
         slopes[columns] = (values @ combined).T
         return slopes
 
-    def _prepared(self, weights, directions, d):
-        """A function of rows S (n, d): features (n, q) and slopes (d, n), at once.
+    def _prepared(self, directions, d):
+        """What makes of weights a function of rows S (n, d).
 
-        The features are those of `feature_map` times `directions` (p, q), or None for
-        themselves; the slopes those of :meth:`_feature_slopes` for `weights` (p,). Both
-        are combinations of monomials, of which only those that occur are computed.
+        The function gives features (n, q), which are those of `feature_map` times
+        `directions` (p, q), or None for themselves, and at once slopes (d, n) of
+        `feature_map(S) @ directions @ weights`, whose `values` it knows, too. All are
+        combinations of monomials, of which only those that occur are computed.
         """
-        directions = np.eye(len(weights)) if directions is None else directions
         columns, lower = self._columns(d), bool(self.offset > 0)
         center, scale = self._center_and_scale(len(columns))
         own = self._weights(len(columns))
+        directions = np.eye(len(own)) if directions is None else directions
         n = len(_monomials(len(columns), self.degree, True))
         units = np.eye(len(columns), dtype=int)
-        derived = [(units[0] * 0, directions), *((u, weights[:, None]) for u in units)]
-        parts = []
-        for order, part in derived:
+        parts = np.zeros((len(units) + 1, n, directions.shape[1]))
+        for part, order in zip(parts, [units[0] * 0, *units], strict=True):
             places, factors = _derived(self.degree, lower, tuple(order.tolist()))
             factors = factors * own / np.prod(scale**order)
-            combined = np.zeros((n, part.shape[1]))
-            np.add.at(combined, places, factors[:, None] * part)
-            parts.append(combined)
-        return _Monomials(self.degree, columns, center, scale, np.hstack(parts))
+            np.add.at(part, places, factors[:, None] * directions)
+        return _Monomials(self.degree, columns, center, scale, parts)
 
     def _derived(self, order):
         """The monomials that those of the kernel become, and factors, if derived."""
@@ -284,14 +284,15 @@ class Polynomial(NonStationaryKernel, ActiveKernel):
 
 
 class _Monomials:
-    """Combinations (n_monomials, q + k) of monomials in k standardised columns.
+    """Combinations of monomials in k standardised columns, and their slopes.
 
-    The first q are features, each of the others the slope of a function in a column.
+    combined : ndarray of shape (k + 1, n_monomials, q). Of q features, and then of
+        their slopes in each column.
     """
 
     def __init__(self, degree, columns, center, scale, combined):
         self.columns, self.center, self.scale = columns, center, scale
-        needed = set(np.flatnonzero(np.any(combined, axis=1)).tolist())
+        needed = set(np.flatnonzero(np.any(combined, axis=(0, 2))).tolist())
         recursion = _recursion(len(columns), degree)
         for own, before, _ in reversed(recursion):
             pairs = zip(own.tolist(), before, strict=True)
@@ -304,19 +305,38 @@ class _Monomials:
                 start = len(place)
                 place |= {int(own[j]): start + i for i, j in enumerate(kept)}
                 self.steps.append((slice(start, len(place)), first, factors[kept]))
-        self.combined = np.ascontiguousarray(combined[[*place]].T)
+        self.combined = combined[:, [*place]]
+        self.features = np.ascontiguousarray(self.combined[0].T)
 
-    def __call__(self, S):
-        """Features (n, q) and slopes (d, n) at the rows of S (n, d)."""
+    def __call__(self, weights):
+        """A function of rows, for these weights (q,)."""
+        return _Combination(self, self.combined @ weights)
+
+    def values(self, S):
+        """Values (m, n) of the m monomials that occur at rows S (n, d)."""
         Z = ((S[:, self.columns] - self.center) / self.scale).T
         values = np.empty((self.combined.shape[1], len(S)))
         values[0] = 1.0
         for own, before, columns in self.steps:
             np.multiply(values[before], Z[columns], out=values[own])
-        found, k = self.combined @ values, len(Z)
-        slopes = np.zeros(S.T.shape)
-        slopes[self.columns] = found[len(found) - k :]
-        return found[: len(found) - k].T, slopes
+        return values
+
+
+class _Combination:
+    """Features, and the values and slopes (k + 1, m) of one combination of them."""
+
+    def __init__(self, monomials, combined):
+        self.monomials, self.combined = monomials, combined
+
+    def __call__(self, S):
+        """Features (n, q) and slopes (d, n) at the rows of S (n, d)."""
+        values, slopes = self.monomials.values(S), np.zeros(S.T.shape)
+        slopes[self.monomials.columns] = self.combined[1:] @ values
+        return (self.monomials.features @ values).T, slopes
+
+    def values(self, S):
+        """Values (n,) of the combination."""
+        return self.combined[0] @ self.monomials.values(S)
 
 
 @lru_cache(maxsize=64)

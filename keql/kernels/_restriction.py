@@ -1,7 +1,7 @@
 """A polynomial kernel that keeps some monomials only."""
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -262,26 +262,36 @@ def feature_slopes(kernel, S, weights):
     return slopes
 
 
-def features_with_slopes(kernel, weights, directions, d):
-    """A function of rows S (n, d): features (n, q), and slopes (d, n), at once.
+def features_with_slopes(kernel, directions, d):
+    """What makes of weights (q,) a function of rows S (n, d).
 
-    The features are combinations `directions` (p, q) of the exact features of an
-    unrestricted kernel, or these if it is None; the slopes are those of `feature_map(S)
-    @ weights`. What does not depend on the rows is found once: for many calls with the
-    same weights.
+    It gives features (n, q), combinations `directions` (p, q) of the exact features of
+    an unrestricted kernel, or these if it is None, and at once the slopes (d, n) of
+    these times the weights. What depends on neither is found once: for many weights, of
+    which each is for many calls. The `values` (n,) of the function are those of
+    features times weights alone.
     """
-    evaluate = None
+    found = None
     if isinstance(kernel, Polynomial | Dictionary):
-        evaluate = kernel._prepared(weights, directions, d)
-    if evaluate is not None:
-        return evaluate
+        found = kernel._prepared(directions, d)
+    return partial(_OfFeatures, kernel, directions) if found is None else found
 
-    def both(S):
-        features = kernel.feature_map(S)
-        features = features if directions is None else features @ directions
-        return features, feature_slopes(kernel, S, weights)
 
-    return both
+class _OfFeatures:
+    """What :func:`features_with_slopes` returns for any kernel with features."""
+
+    def __init__(self, kernel, directions, weights):
+        self.kernel, self.directions = kernel, directions
+        self.weights = weights if directions is None else directions @ weights
+
+    def __call__(self, S):
+        features = self.kernel.feature_map(S)
+        if self.directions is not None:
+            features = features @ self.directions
+        return features, feature_slopes(self.kernel, S, self.weights)
+
+    def values(self, S):
+        return self.kernel.feature_map(S) @ self.weights
 
 
 def _refuse_no_texts(text, names):

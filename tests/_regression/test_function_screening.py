@@ -78,7 +78,7 @@ def test_the_terms_of_a_glider():
         screening = FunctionScreening(learned, offered, e, settings)
         screening.run()
         best = screening.with_errors_of_states(1)[0][0]
-        scales = [offered.scale(term) for term in best.terms]
+        scales = offered.scales(best.terms)
         found = zip(best.terms, best.values * scales, strict=True)
         found = {term.function.name: value for term, value in found}
         assert found == pytest.approx(terms, rel=1e-3)
@@ -86,7 +86,7 @@ def test_the_terms_of_a_glider():
 
 def named(screened, offered):
     """The coefficients of terms by their names, with one digit of the parameters."""
-    scales = [offered.scale(term) for term in screened.terms]
+    scales = offered.scales(screened.terms)
     names = [replace(term.function, digits=1).name for term in screened.terms]
     return dict(zip(names, screened.values * scales, strict=True))
 
@@ -169,8 +169,8 @@ def test_an_inner_parameter_may_run_away():
         learned_from(glider, [5.0, 0.7], 10, 60), ElementarySettings()
     )
     for powers in [(), (("y", 2),)]:
-        assert offered.scale(Term(0, Elementary(powers, "exp", "x", 1e6), 0)) == 1.0
-    assert offered.scale(Term(0, Elementary((), "exp", "x", 0.1), 0)) > 0
+        assert offered.scales([Term(0, Elementary(powers, "exp", "x", 1e6), 0)]) == 1.0
+    assert offered.scales([Term(0, Elementary((), "exp", "x", 0.1), 0)]) > 0
 
 
 @pytest.mark.parametrize(
@@ -257,8 +257,10 @@ def test_a_source_is_found_along_a_field(noise):
         assert (source.function.family, source.function.argument) == ("sin", "x")
         assert source.function.parameter == pytest.approx(2, rel=0.02)
         sizes = {
-            term.function.family: value * offered.scale(term)
-            for term, value in zip(own[0].terms, own[0].values, strict=True)
+            term.function.family: value * scale
+            for term, value, scale in zip(
+                own[0].terms, own[0].values, offered.scales(own[0].terms), strict=True
+            )
         }
         assert sizes == pytest.approx({"": -0.1, "sin": -0.5}, rel=0.05)
 

@@ -15,10 +15,10 @@ from keql.equation._basis import (
     InducingBasis,
     NoUnknownPart,
     PolynomialBasis,
-    make_basis,
     regression_rows,
     with_slopes,
 )
+from keql.equation._setup import make_basis
 from keql.kernels import (
     RBF,
     Constant,
