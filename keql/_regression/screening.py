@@ -143,6 +143,14 @@ class CandidateTerms:
         complete.weights = self.single[:, exponents] @ (values @ equation.weights)
         return complete
 
+    def contributions(self, equation):
+        """Those (n, q) of all terms where states are, to an equation with some."""
+        terms, values = self.terms_of(equation), np.zeros(len(self.exponents))
+        own = coefficients(equation.basis, self.exponents[terms])
+        values[terms] = own @ equation.weights
+        S = self.equation.training_features[:, : self.equation.n_unknown_features]
+        return (self.equation.basis(S) @ self.single) * values
+
     def leading_terms(self, space):
         """Positions of those with a derivative of the highest order in space, a set.
 

@@ -24,6 +24,7 @@ from keql._regression.function_table import (
     kind_of,
     moved,
 )
+from keql._regression.screening import CandidateTerms
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
 from keql.exceptions import IdentifiabilityWarning
@@ -222,7 +223,7 @@ def test_cubic_terms_are_found_from_a_quadratic_equation_that_is_near():
 
 @pytest.mark.slow
 def test_sets_that_noise_does_not_tell_are_solved_for(two_step):
-    """In the place of a term of the best set, not beside all of them."""
+    """In the place of a term of the best set, and beside all if these shift."""
     [data] = two_step.observations.functions
     level = 0.05 * np.std(data.values)
     noise = level * np.random.RandomState(0).standard_normal(len(data.values))
@@ -230,15 +231,26 @@ def test_sets_that_noise_does_not_tell_are_solved_for(two_step):
     observations = replace(two_step.observations, functions=[data])
     noisy = {"observations": observations, "observation_noise": np.array([level])}
     learned = replace(two_step, **noisy)
-    few = TermSearchSettings(rival=0.0)
-    found = {}
-    for settings in (few, TermSearchSettings(rival=12.0)):
+    tried = []
+    for limits in ({"rival": 0.0}, {"shifted": np.inf}, {"shifted": 0.0}):
+        settings = TermSearchSettings(**{"rival": 12.0, **limits})
         given = learned, learned, Hypothesis(n_terms="auto"), CONTEXT, settings
-        found[settings.rival] = fit_exact_states(*given)
-    tried = {r: {frozenset(s.terms) for s in f.terms_path} for r, f in found.items()}
-    assert tried[0.0] < tried[12.0]
-    best = set(found[12.0].term_names)
-    assert not any(best < terms for terms in tried[12.0] - tried[0.0])
+        found = fit_exact_states(*given)
+        tried.append({frozenset(step.terms) for step in found.terms_path})
+    few, instead, beside = tried
+    best = set(found.term_names)
+    assert few < instead < beside
+    assert not any(best < terms for terms in instead - few)
+    assert any(best < terms for terms in beside - instead)
+
+
+def test_contributions_of_terms_add_up_to_the_unknown_part(two_step):
+    candidates = CandidateTerms(two_step.equation)
+    equation = candidates.with_values([4, 1], np.array([2.0, -0.3]))
+    parts = candidates.contributions(equation)
+    assert set(np.flatnonzero(np.any(parts != 0, axis=0))) == {1, 4}
+    S = candidates.equation.training_features
+    assert_allclose(np.sum(parts, axis=1), equation.unknown_part(S), atol=1e-12)
 
 
 def test_odds_beyond_counting_are_told_as_such():
