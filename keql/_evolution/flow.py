@@ -104,7 +104,7 @@ class Flow:
     def _parts(self, S):
         """Features (n, p_e) and slopes (d', n) of each P at features (n, d + Q')."""
         own = S[:, : self.n_unknown]
-        return zip(*(both(own) for both in self._with_slopes), strict=True)
+        return tuple(zip(*(both(own) for both in self._with_slopes), strict=True))
 
     def _gradients(self, S, slopes):
         """Slopes (n, d + Q') of each equation in all features, those of P given."""

@@ -808,3 +808,22 @@ def test_trajectories_exist(hunters, swinging, two_runs):
     # A slope below the highest order may be seen; equations may be combined.
     mixed = {"known_part": ({"x_t": 1, "y_t": 1}, {"x_t": 1, "y_t": -2})}
     assert why_no_trajectories(learn(TIMES, HUNTED, **mixed)) == ""
+
+
+def damping(u_t, u_tt):
+    """A known part, which autograd differentiates."""
+    return u_tt + 0.3 * u_t
+
+
+def test_known_parts_that_are_functions_tell_the_highest_derivative():
+    """At each stage of a step it is solved for with their slopes there."""
+
+    def state(t):
+        return np.exp(-0.15 * t) * np.cos(np.sqrt(1 - 0.15**2) * t)
+
+    t, between = np.linspace(0, 8, 14), np.linspace(0, 8, 41)
+    settings = {"variables": ("t",), "operators": ("u", "u_t"), "known_part": damping}
+    model = OneStepKEqL(**settings).fit(t[:, None], state(t))
+    np.testing.assert_allclose(
+        model.predict(between[:, None]), state(between), atol=1e-8
+    )
