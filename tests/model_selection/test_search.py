@@ -657,7 +657,7 @@ def test_kernels_are_compared_where_the_first_predicts_poorly(
     fit = SimpleNamespace(result=Result(None, 0.0), learned="learned")
     started = {"warm_start": lambda kernel, _: [kernel] * 3}
     started["fit_jointly"] = lambda *_: fit
-    started["fit_trajectories"] = lambda learned, *_: learned
+    started["fit_trajectories"] = lambda learned, *_, known: learned
     for name, stub in started.items():
         monkeypatch.setattr(_exact_states, name, stub)
     monkeypatch.setattr(search.exact, "two_steps", lambda _: None)
