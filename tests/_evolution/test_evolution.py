@@ -448,6 +448,7 @@ def test_all_terms_are_solved_for_on_the_fine_grid_where_the_coarse_one_fails(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"solver": "primal"}, {"n_restarts": 0}])
 def test_parameters_hold_where_states_could_be_exact(changes):
     """One step is all that is allowed, whatever the states are."""
@@ -476,6 +477,7 @@ def test_a_prior_that_is_given_is_kept():
     assert isinstance(kernel, KernelExpansion)
 
 
+@pytest.mark.slow
 def test_a_given_kernel_is_the_prior_of_boundary_values_if_it_can():
     """The one that is most likely is kept; with a short one values are improbable."""
     X = points_of_cole_hopf(30)

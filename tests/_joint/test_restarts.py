@@ -47,6 +47,7 @@ def error_of(fitted, data):
     return relative_l2_error(data.y_test, fitted.predict(data.X_test))
 
 
+@pytest.mark.slow
 def test_a_free_form_equation_is_found_through_a_cubic_one(data):
     settings = {**FREE, "n_inducing": 150}
     with pytest.warns(ConvergenceWarning):

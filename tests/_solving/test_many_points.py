@@ -91,6 +91,7 @@ def test_sparse_is_dense(small_start, equation, forcing):
     assert np.allclose(found.log_likelihood_, exact.log_likelihood_, rtol=2e-2)
 
 
+@pytest.mark.slow
 def test_an_equation_of_evolution_with_slopes_that_vary(small_start):
     """u_t + u u_x = u_xx / 20 with two length scales, from values and slopes."""
 
@@ -164,6 +165,7 @@ def test_no_standard_deviations(small_start):
         solver().fit(X, waves(X)).predict(TEST, return_std=True)
 
 
+@pytest.mark.slow
 def test_kernels_that_are_too_smooth_are_told(small_start):
     """The screening effect fails for analytic functions with long length scales."""
     X = sides(21)

@@ -70,6 +70,7 @@ def test_two_steps_say_how_states_go_on(two_step):
     assert iterate.equation is fit.result.solution.equation
 
 
+@pytest.mark.slow
 def test_what_two_steps_take_for_noise_is_no_hindrance(two_step):
     """Rough states of exact data may look like a little noise to them."""
     noisy = replace(two_step, observation_noise=np.array([1e-3]))
@@ -77,6 +78,7 @@ def test_what_two_steps_take_for_noise_is_no_hindrance(two_step):
     assert set(fit.result.solution.equation.terms()) == {"u u_x", "u_xx"}
 
 
+@pytest.mark.slow
 def test_few_observations_may_be_met_and_predicted_poorly(two_step, monkeypatch):
     noisy = replace(two_step, observation_noise=np.array([1e-3]))
     monkeypatch.setattr(_early_times, "predicts_within_noise", lambda *_: False)

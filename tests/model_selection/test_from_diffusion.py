@@ -66,6 +66,7 @@ def test_the_equation_is_found(grown):
     assert np.max(np.abs(found - cole_hopf(*X.T))) < 1e-3
 
 
+@pytest.mark.slow
 def test_sign_and_units_do_not_matter():
     X = points_of_cole_hopf(15)
     units, factor = np.array([1e3, 1e-4]), -2.0
@@ -106,6 +107,7 @@ def test_what_is_carried_along_leads_nowhere(two_step, grown):
     assert not leads_nowhere(fit(spreads, 0.2), two_step, poor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error, sees, taken",
     [(1e-6, False, True), (0.5, False, False), (1e-6, True, False)],
