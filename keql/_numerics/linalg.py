@@ -277,7 +277,7 @@ def extrapolated(start, first, second, longest=16.0):
     The squared extrapolation of Varadhan and Roland, "Simple and globally convergent
     methods for accelerating the convergence of any EM algorithm", Scandinavian Journal
     of Statistics 35, 2008, with the step length of their scheme S3: at least one, with
-    which it is `second`, and at most `longest`.
+    which it is `second`, and at most `longest`. All points have the shape (n,).
     """
     change, bend = first - start, second - 2 * first + start
     length = np.linalg.norm(change) / max(np.linalg.norm(bend), np.finfo(float).tiny)

@@ -285,12 +285,14 @@ class _OfFeatures:
         self.weights = weights if directions is None else directions @ weights
 
     def __call__(self, S):
+        """Features (n, q) and slopes (d, n) at the rows of S (n, d)."""
         features = self.kernel.feature_map(S)
         if self.directions is not None:
             features = features @ self.directions
         return features, feature_slopes(self.kernel, S, self.weights)
 
     def values(self, S):
+        """Values (n,) of the combination with the weights."""
         return self.kernel.feature_map(S) @ self.weights
 
 

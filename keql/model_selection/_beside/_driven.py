@@ -64,6 +64,10 @@ def fit_driven(learned, hypothesis, context):
     the first terms had innovations of 1.5 standard errors at most, and predictions 1.2
     times as far off as without any equation. With exact data of rational functions,
     where both were above the limits, further terms took most of the time, in vain.
+
+    learned : LearnedModel. States to start from, and equations with all terms.
+    hypothesis : Hypothesis. Of states that noise drives.
+    context : Context. How problems are solved, and the criteria.
     """
     few = replace(TrajectorySearchSettings(), n_rounds=1)
     first = fit_trajectories(learned, hypothesis, context, few)
