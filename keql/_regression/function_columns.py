@@ -4,12 +4,14 @@ import numpy as np
 
 from keql._numerics.elementary import FAMILIES
 from keql._numerics.subsets import (
-    LOG_OF_LARGEST,
     TermOdds,
     log_likelihood_of,
     scales_of,
 )
 from keql._regression.function_table import kind_of, moved
+
+# Exponentials of more are no numbers: as a bound of a logarithm it is none.
+LOG_OF_LARGEST = float(np.log(np.finfo(float).max))
 
 
 class ColumnEvidence:

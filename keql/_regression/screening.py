@@ -226,8 +226,9 @@ class _ComparedSets:
         for size in range(1, largest + 1):
             if comb(self.n, size) > most:
                 return size - 1
-            for terms in combinations(range(self.n), size - 1):
-                self._extend(terms, [*range(terms[-1] + 1 if terms else 0, self.n)])
+            sets = [*combinations(range(self.n), size)]
+            values = self.score.many(np.array(sets, dtype=int).reshape(-1, size))
+            self.losses.update(zip(sets, (-values).tolist(), strict=True))
         return largest
 
     def add_near(self, terms):

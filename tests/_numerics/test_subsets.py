@@ -132,6 +132,26 @@ def test_many_sets_at_once():
         np.testing.assert_allclose(odds.many(chosen), [odds(kept) for kept in chosen])
 
 
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_many_sets_of_one_prior(regression, size, levels):
+    effects, target, prior = regression
+    score = SubsetEvidence(effects, target, prior, TermOdds(KINDS), levels)
+    sets = [*combinations(range(8), size)]
+    one_by_one = [score(list(kept)) for kept in sets]
+    np.testing.assert_allclose(score.many(np.array(sets)), one_by_one, rtol=1e-8)
+
+
+def test_sets_of_one_prior_without_an_evidence_are_none(regression):
+    score = SubsetEvidence(*regression, TermOdds(KINDS))
+    sets = np.array([(0, 1), (0, 3), (1, 2)])
+    before = score.many(sets)
+    score.precision[3, 3] = -1.0
+    found = score.many(sets)
+    assert found[1] == -np.inf
+    np.testing.assert_allclose(found[[0, 2]], before[[0, 2]], rtol=1e-12)
+
+
 @pytest.mark.parametrize("rest", [(), (0, 7), (7, 5, 3)])
 def test_many_sets_beside_columns_that_all_have(regression, rest):
     effects, target, prior = regression
