@@ -17,6 +17,8 @@ import numpy as np
 from scipy.linalg import lapack
 from sklearn import get_config
 
+from keql._numerics.memory import in_chunks
+
 
 class ResponsesKept(list):
     """Effects of unknowns on states, kept while they take little memory.
@@ -53,16 +55,37 @@ def linear_response(grid, equation, state, forcing=0.0, max_growth=1e4):
         product with 1, the weights and the c boundary values is the solution; None if
         small changes of them grow beyond bounds, as if time ran backwards.
     """
-    n, n_steps, p = grid.size, grid.n_steps, n_weights(equation)
+    [response] = linear_responses(grid, equation, [state], [forcing], max_growth)
+    return response
+
+
+def linear_responses(grid, equation, states, forcings, max_growth=1e4):
+    """The responses of several functions, one after the other.
+
+    Lists of the states and the forcing of each; else as :func:`linear_response`. The
+    equation is linearised for many functions at once: they have the points of the grid
+    in common, so that functions of these alone are evaluated once.
+    """
+    p = n_weights(equation)
+    n_numbers = grid.n_steps * 3 * grid.size * (1 + p)
+    for rows in in_chunks(range(len(states)), n_numbers, copies=8):
+        chosen = slice(rows.start, rows.stop)
+        for linearised in _linearised(grid, equation, states[chosen], forcings[chosen]):
+            yield _response(
+                grid, p, _linear_steps(grid, equation, *linearised), max_growth
+            )
+
+
+def _response(grid, p, steps, max_growth):
+    """The response of one function, from the :func:`_linear_steps` of p weights."""
+    n, n_steps = grid.size, grid.n_steps
     n_initial, n_open = grid.order * n, 3 * len(grid.ends)
     response = np.zeros((n_steps, 4, n, 1 + p + n_initial + n_open * n_steps))
     response[0, 0, :, 1 + p : 1 + p + n] = np.eye(n)
     # Of the slopes in time where a step starts, if the equation is of second order.
     moving = np.zeros((n_initial - n, response.shape[-1]))
     moving[:, 1 + p + n : 1 + p + n_initial] = np.eye(n_initial - n)
-    for step, (J, right, is_open) in enumerate(
-        _linear_steps(grid, equation, state, forcing)
-    ):
+    for step, (J, right, is_open) in enumerate(steps):
         h = grid.steps[step]
         solved = _solve_linear_step(J, right, grid.rows_of_ends, is_open)
         if solved is None:
@@ -98,8 +121,9 @@ def linear_solution(grid, equation, state, unknowns, forcing=0.0):
     start, slopes = boundary[:n], boundary[n : grid.order * n]
     at_ends = boundary[grid.order * n :].reshape(grid.n_steps, -1)
     solution = np.empty((grid.n_steps, 4, n))
+    [linearised] = _linearised(grid, equation, [state], [forcing])
     for step, (J, right, is_open) in enumerate(
-        _linear_steps(grid, equation, state, forcing)
+        _linear_steps(grid, equation, *linearised)
     ):
         h, unknown = grid.steps[step], J[:, -3 * n :].copy()
         values = right @ known - J[:, : -3 * n] @ np.r_[h * slopes, start]
@@ -122,20 +146,18 @@ def n_weights(equations):
     return sum(len(equation.weights) for equation in as_tuple(equations))
 
 
-def _linear_steps(grid, equations, state, forcing):
+def _linear_steps(grid, equations, state, slopes, right):
     """Equations linearised at a state, step by step: J values = right (1, weights).
 
     J (3 size, (3 + order) size) acts on what the step starts from and on the values at
     its Radau points; `right` has the shape (3 size, 1 + p). Of the values at both ends,
-    those that the equation leaves open follow (:func:`open_ends`).
+    those that the equation leaves open follow (:func:`open_ends`). The arguments are
+    those of one function that :func:`_linearised` finds.
     """
-    equations, S, n = as_tuple(equations), len(grid.states), grid.n_points
-    factors = grid.factors(equations[0].operators)
-    state = grid.with_slopes(state.reshape(grid.n_steps, 4, grid.size, 1))
-    slopes, right = _linearise(grid, equations, factors, state[..., 0], forcing)
-    is_open = open_ends(grid, equations[0].operators, slopes[0])
+    operators, n = as_tuple(equations)[0].operators, len(grid.states) * grid.n_points
+    factors, is_open = grid.factors(operators), open_ends(grid, operators, slopes[0])
     for step, h in enumerate(grid.steps):
-        J = _step_matrix(grid, factors, slopes[:, :, step], h).reshape(3 * S * n, -1)
+        J = _step_matrix(grid, factors, slopes[:, :, step], h).reshape(3 * n, -1)
         right[step][:, 0] += J @ state[step].ravel()
         yield J, right[step], is_open[step]
 
@@ -356,31 +378,40 @@ def _newton_step(grid, equation, matrices, points, forcing, moving, values):
     return np.max(np.abs(change))
 
 
-def _linearise(grid, equations, factors, state, forcing):
-    """Slopes and right-hand sides of equations at a state (:func:`linearised_at`).
+def _linearised(grid, equations, states, forcings):
+    """Equations linearised at the states of functions: a triple for each of these.
 
-    `state` has shape (n_steps, 3 + order, size).
+    The state with the slopes where steps start (n_steps, 3 + order, size), and of
+    :func:`linearised_at` the slopes and the right-hand side.
     """
-    n_steps, n, names = grid.n_steps, grid.n_points, equations[0].operators
-    values = np.zeros((len(names), n_steps, 3, n))
-    state = state.reshape(n_steps, -1, len(grid.states), n)
-    for q, k, order, in_time, in_space in factors:
-        part = in_time @ (state[:, :, k] @ in_space.T)
+    equations, M = as_tuple(equations), len(states)
+    shape = grid.n_steps, 4, grid.size, 1
+    states = [grid.with_slopes(state.reshape(shape))[..., 0] for state in states]
+    parts = np.reshape(states, (M, grid.n_steps, -1, len(grid.states), grid.n_points))
+    operators = equations[0].operators
+    values = np.zeros((len(operators), M, grid.n_steps, 3, grid.n_points))
+    for q, k, order, in_time, in_space in grid.factors(operators):
+        part = in_time @ (parts[:, :, :, k] @ in_space.T)
         values[q] += part / grid.steps[:, None, None] ** order
-    return linearised_at(grid, equations, values, forcing)
+    of_each = len(equations), grid.n_steps * 3 * grid.n_points
+    forcing = np.hstack([np.broadcast_to(own, of_each) for own in forcings])
+    slopes, right = linearised_at(grid, equations, values, forcing)
+    return zip(states, np.moveaxis(slopes, 2, 0), right, strict=True)
 
 
 def linearised_at(grid, equations, values, forcing):
     """Slopes of equations in operators, and (f - F + psi . w, -psi), where they hold.
 
-    F are the equations, psi their features, at the values (Q', n_steps, 3, n_points) of
-    their operators at the Radau points. Slopes (S, Q', n_steps, 3, n_points) and the
-    right-hand sides (n_steps, 3 size, 1 + p) are ordered by the states that equations
-    are those of.
+    F are the equations, psi their features, at the values (Q', ..., n_steps, 3,
+    n_points) of their operators at the Radau points, of one function or of several; f
+    is the forcing of all of these (E, n), or a number. Slopes (S, Q', ..., n_steps, 3,
+    n_points) and the right-hand sides (..., n_steps, 3 size, 1 + p) are ordered by the
+    states that equations are those of.
     """
-    n_steps, n = grid.n_steps, grid.n_points
     points = grid.points[:, 1:].reshape(-1, grid.d)
-    S = np.column_stack([points, values.reshape(len(values), -1).T])
+    n_functions = values[0].size // len(points)
+    given = np.tile(points, (n_functions, 1)), values.reshape(len(values), -1).T
+    S = np.column_stack(given)
     slopes = np.zeros((len(grid.states), *values.shape))
     right = np.zeros((len(grid.states), len(S), 1 + n_weights(equations)))
     start, forcing = 1, np.broadcast_to(forcing, (len(equations), len(S)))
@@ -391,8 +422,9 @@ def linearised_at(grid, equations, values, forcing):
         right[row, :, 0] = f + psi @ equation.weights - equation(S)
         right[row, :, start:stop] = -psi
         start = stop
-    right = right.reshape(len(grid.states), n_steps, 3, n, -1)
-    return slopes, np.moveaxis(right, 0, 2).reshape(n_steps, 3 * grid.size, -1)
+    right = right.reshape(len(grid.states), *values.shape[1:], -1)
+    shape = *values.shape[1:-2], 3 * grid.size, -1
+    return slopes, np.moveaxis(right, 0, -3).reshape(shape)
 
 
 def effects_on_rates(grid, equations, state):
@@ -401,8 +433,7 @@ def effects_on_rates(grid, equations, state):
     At the Radau points, along a `state` (n_steps * 4 * size,) on the grid.
     """
     factors = grid.factors(equations[0].operators)
-    state = grid.with_slopes(state.reshape(grid.n_steps, 4, grid.size, 1))
-    slopes, right = _linearise(grid, equations, factors, state[..., 0], 0.0)
+    [(_, slopes, right)] = _linearised(grid, equations, [state], [0.0])
     right = right.reshape(grid.n_steps, 3, len(grid.states), grid.n_points, -1)
     right = np.moveaxis(right[..., 1:], 2, 0)
     inertia = sum(slopes[:, q] for q, _, k, *_ in factors if k == grid.order)

@@ -32,7 +32,7 @@ from keql._evolution.boundary_values import BoundaryValueRegression
 from keql._evolution.form import order_along, order_in_time, time_axis
 from keql._evolution.fronts.integration import effects_on_observations, rates, solution
 from keql._evolution.grid import EvolutionGrid, GridSizes
-from keql._evolution.integration import ResponsesKept, integrate, linear_response
+from keql._evolution.integration import ResponsesKept, integrate, linear_responses
 from keql._evolution.model import (
     EvolutionEvaluation,
     EvolutionIterate,
@@ -270,30 +270,42 @@ class EvolutionProblem:
         are appended to `kept`, where they are found on the way.
         """
         maps, most = [], largest_factor()
-        for m, observed in enumerate(self.observed):
-            effects = None
-            if self.grid.follows:
-                effects = self._effects(iterate, m)
-            else:
-                response = self._response(iterate, m)
-                if response is not None and np.all(np.isfinite(response)):
-                    effects = observed @ response
-            if effects is None or not np.max(np.abs(effects), initial=0.0) < most:
-                return None
-            maps.append(effects)
-            if kept is not None and not self.grid.follows:
-                kept.append(response)
+        with np.errstate(over="ignore", invalid="ignore"):  # growth is looked at
+            for effects, response in self._effects(iterate):
+                if effects is None or not np.max(np.abs(effects), initial=0.0) < most:
+                    return None
+                maps.append(effects)
+                if kept is not None and response is not None:
+                    kept.append(response)
         return maps
 
-    def _effects(self, iterate, m):
-        """The same of a function on a grid that follows it; None if there are none."""
-        given = self.grid, iterate.equation, iterate.states[m], self.observed[m]
+    def _effects(self, iterate):
+        """Effects on the observations, and on the states, of each function in turn.
+
+        None and None if the equation cannot be integrated. Those on states, of shape
+        (n_steps * 4 * size, 1 + p + c), are None on a grid that follows them.
+        """
+        forcings = [self.forcing_of(m) for m in range(len(self.functions))]
+        if self.grid.follows:
+            for given in zip(iterate.states, self.observed, forcings, strict=True):
+                yield self._followed(iterate.equation, *given), None
+            return
+        given = self.grid, iterate.equations, iterate.states, forcings
+        for observed, found in zip(
+            self.observed, linear_responses(*given), strict=True
+        ):
+            if found is None or not np.all(np.isfinite(found)):
+                yield None, None
+            else:
+                response = found.reshape(-1, found.shape[-1])
+                yield observed @ response, response
+
+    def _followed(self, equation, *given):
+        """The effects on observations on a grid that follows the state; or None."""
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # growth is looked at
-                effects = effects_on_observations(*given, self.forcing_of(m))
+            return effects_on_observations(self.grid, equation, *given)
         except np.linalg.LinAlgError:
             return None
-        return effects if np.all(np.isfinite(effects)) else None
 
     def regression(self, iterate, maps, prior=None):
         """Weights and boundary values from the observations, with a prior as it is.
@@ -303,18 +315,6 @@ class EvolutionProblem:
         """
         prior = prior or self.prior
         return BoundaryValueRegression(self.boundary, maps, self.functions, prior)
-
-    def _response(self, iterate, m):
-        """The state of a function on the grid as effects of all unknowns.
-
-        An array of shape (n_steps * 4 * size, 1 + p + c), or None if it cannot be
-        integrated.
-        """
-        with np.errstate(over="ignore", invalid="ignore"):  # growth is looked at
-            response = linear_response(
-                self.grid, iterate.equations, iterate.states[m], self.forcing_of(m)
-            )
-        return None if response is None else response.reshape(-1, response.shape[-1])
 
     def solution_of(self, iterate, unknowns, responses=()):
         """States that solve the equation linearised at an iterate, for its unknowns.
