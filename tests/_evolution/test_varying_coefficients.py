@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sklearn
 from known_equations import make_equation, monomial
 from numpy.testing import assert_allclose
 from scipy.integrate import solve_ivp
@@ -10,7 +11,11 @@ from scipy.interpolate import BarycentricInterpolator
 from keql import OneStepKEqL
 from keql._evolution.forecast import EvolvedState
 from keql._evolution.grid import EvolutionGrid
-from keql._evolution.integration import linear_response, linear_solution
+from keql._evolution.integration import (
+    linear_response,
+    linear_responses,
+    linear_solution,
+)
 from keql.equation import InducingBasis
 from keql.kernels import RBF, Polynomial
 
@@ -33,6 +38,26 @@ def test_the_response_is_exact_where_coefficients_vary():
     assert_allclose(found, exact, atol=1e-9)
     alone = linear_solution(grid, equation, state, unknowns)
     assert_allclose(alone.reshape(exact.shape), exact, atol=1e-9)
+
+
+@pytest.mark.parametrize("working_memory", [1e-3, 1024])
+def test_functions_are_linearised_together_as_alone(working_memory):
+    rng, law = np.random.RandomState(0), monomial(2, 2) + monomial(3)  # u u_x, u_xx
+    varying = RBF(0.4, active_dims=(0, 1)) * Polynomial(1, active_dims=(2, 3))
+    S = rng.uniform(size=(12, 4))
+    equation = make_equation(("u_x", "u_xx"), "u_t", law, -np.ones(3))
+    equation.basis = InducingBasis(varying.scaled_to(S), S)
+    equation.weights = 0.1 * rng.normal(size=12)
+    grid = EvolutionGrid(np.zeros(2), np.array([0.1, 1.0]), 0, 3, 9)
+    states = [0.1 * rng.normal(size=3 * 4 * 9) for _ in range(3)]
+    forcings = [rng.normal(size=(1, 3 * 3 * 9)) for _ in range(3)]
+    alone = [
+        linear_response(grid, equation, *given)
+        for given in zip(states, forcings, strict=True)
+    ]
+    with sklearn.config_context(working_memory=working_memory):
+        found = [*linear_responses(grid, equation, states, forcings)]
+    assert_allclose(found, alone, rtol=1e-9, atol=1e-11)
 
 
 def diffusions(n_functions, n, seed=0):
