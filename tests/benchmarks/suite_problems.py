@@ -670,7 +670,8 @@ def driven(terms, density, initial, t_end, draw, n=60, noise=0.02, n_fine=20_000
     left = {name: {p: -c for p, c in own.items()} for name, own in terms.items()}
     test = asked[:, None] * dt, seen[asked]
     problem = SuiteProblem(settings, t[:, None] * dt, seen[t], *test, left)
-    return problem.with_noise(noise, draw)
+    # Exact values of what noise drives leave equations and states as uncertain.
+    return replace(problem.with_noise(noise, draw), noise=max(noise, 0.02))
 
 
 HUNT = {"x_t": {"x": 1.0, "x y": -0.5}, "y_t": {"x y": 0.4, "y": -0.8}}
@@ -685,6 +686,12 @@ DRIVEN = {
     ),
     "ornstein uhlenbeck": ({"u_t": {"u": -1.0}}, 0.05, [1.0], 12.0),
     "lotka volterra": (HUNT, 0.005, [1.0, 1.5], 20.0),
+}
+
+LORENZ = {
+    "x_t": {"x": -10.0, "y": 10.0},
+    "y_t": {"x": 28.0, "y": -1.0, "x z": -1.0},
+    "z_t": {"x y": 1.0, "z": -8 / 3},
 }
 
 
@@ -1194,6 +1201,8 @@ def suite(n_random):
     )
     for name, given in DRIVEN.items():
         problems["driven", name] = partial(driven, *given)
+    kicked = LORENZ, 0.5, [-8.0, 7.0, 27.0], 8.0
+    problems["driven", "lorenz, exact"] = partial(driven, *kicked, n=200, noise=0.0)
     problems["elliptic", "cubic"] = lambda draw: elliptic()
     problems["elliptic", "cubic 1%"] = lambda draw: elliptic().with_noise(0.01, draw)
     for name, given in ELLIPTIC.items():

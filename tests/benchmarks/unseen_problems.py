@@ -305,6 +305,13 @@ UNSEEN = {
         20,
         80,
     ),
+    "repressilator": lambda: system(
+        lambda a, b, c: [4 / (1 + c**3) - a, 4 / (1 + a**3) - b, 4 / (1 + b**3) - c],
+        ("a", "b", "c"),
+        [1.0, 1.5, 0.5],
+        25,
+        100,
+    ),
     "power diffusivity": lambda: field(
         lambda x, u, d: d(0.1 * u**1.5 * d(u, 1), 1), high_waves, ("u", "u_x", "u_xx")
     ),
