@@ -302,7 +302,9 @@ def odds_between(fit, other, polynomials, wider, criteria):
     """Prior log odds of the hypothesis of a fit to that of another one.
 
     Whatever they are compared in turn with, hypotheses are as probable before data are
-    seen: functions are more so than products of four operators, or of time.
+    seen: functions are more so than products of four operators, or of time. Sets with
+    functions have the odds against these in their evidence, where they are compared
+    with the products that are found beside them.
 
     polynomials, wider : list of str. Names of the hypotheses of quadratic and cubic
         equations, and of those that count as less probable than functions.
@@ -311,8 +313,7 @@ def odds_between(fit, other, polynomials, wider, criteria):
         return criteria.rival
     if not other.has_functions:
         return criteria.wider
-    paid = criteria.wider if fit.hypothesis.name in wider else 0.0
-    return criteria.elementary - paid
+    return -criteria.wider if fit.hypothesis.name in wider else 0.0
 
 
 def correlation_of_neighbours(residuals, observations):
