@@ -12,11 +12,15 @@ from scipy.special import j0
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import LearnedEquation, OneStepKEqL
+from keql._numerics.elementary import Elementary
 from keql._regression.elementary import ElementarySearch
+from keql._regression.function_table import ElementarySettings, Term
 from keql._regression.two_step import Hypothesis
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Dictionary
 from keql.model_selection._criteria import Criteria, odds_between
+
+SINE = Elementary((), "sin", "u", 1.0, is_held=True)
 
 
 def trajectory(rate, initial, t_end, n):
@@ -118,6 +122,19 @@ def test_a_noisy_pendulum_has_the_sine_of_an_angle(unit, name):
     [(found, value)] = model.equation_.terms().items()
     assert found == name
     assert value / unit == pytest.approx(-1, abs=0.01)
+
+
+def test_products_that_are_found_beside_functions_have_no_odds_against_them():
+    """They came back with sin(u) for u: both were 3 less probable than polynomials."""
+    offered = SimpleNamespace(kinds=np.array([[0, 0], [0, 1], [0, 2]]))
+    settings = ElementarySettings(against=Criteria().elementary)
+    search = ElementarySearch(None, offered, settings, None)
+    model = SimpleNamespace(log_evidence=lambda: 10.0)
+    functions = Elementary((("u", 1),)), Elementary((), "exp", "u"), SINE
+    for i, function in enumerate(functions):
+        found = search._score(model, [Term(0, function, i)])
+        against = Criteria().elementary if i else 0.0
+        assert found == 10.0 + search.odds([i]) - against
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e3])
