@@ -399,11 +399,14 @@ def odd_factors(family, name, factors):
 def at_natural_values(function, x, least=0.5, most=40.0):
     """A function of a column with values x, its parameter at each natural value.
 
-    Of an angle as far as it turns by so many radians: in one unit, seldom in two.
+    Of an angle, which is no factor beside its sine, as far as it turns by so many
+    radians: in one unit, seldom in two.
 
     Yields functions whose parameters are held.
     """
     family = FAMILIES[function.family]
+    if family.is_angle and function.argument in dict(function.powers):
+        return
     for k in family.natural:
         if not family.is_angle or least <= k * np.max(np.abs(x)) <= most:
             yield replace(function, parameter=k, is_held=True)

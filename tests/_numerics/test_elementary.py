@@ -132,6 +132,9 @@ def test_an_angle_may_be_in_radians_degrees_or_turns(unit):
     assert same.is_natural
     np.testing.assert_allclose(same(x / unit), np.sin(x), atol=1e-14)
     assert not any(at_natural_values(same, 1e-5 * x))  # sin(u) is u there
+    turning = replace(same, powers=(("v", 1),)), replace(same, powers=(("u", 1),))
+    found = [[*at_natural_values(f, x / unit)] for f in turning]
+    assert found[0] and not found[1]
 
 
 def test_a_natural_parameter_is_held_at_its_value():
