@@ -7,9 +7,11 @@ data in other units are the same functions with other parameters.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from inspect import Parameter, Signature
 from itertools import combinations_with_replacement
+from math import gcd
 
 import autograd.numpy as np
 
@@ -28,6 +30,11 @@ class Family:
     is_line : bool. Whether f is a straight line in log k, however far.
     bend, slope_bend : callable or None. The derivatives of the rates in x, of families
         that a diffusivity may have.
+    natural : tuple of float. Values of k which laws are known to have, and which are
+        therefore hypotheses of their own, without an unknown: a continuous prior would
+        give them no probability at all. Wrinch and Jeffreys, "On certain fundamental
+        principles of scientific inquiry", Philosophical Magazine 42, 1921.
+    is_angle : bool. Whether these are units, in which x has to be an angle.
     """
 
     value: Callable
@@ -41,6 +48,22 @@ class Family:
     is_line: bool = False
     bend: Callable | None = None
     slope_bend: Callable | None = None
+    natural: tuple = ()
+    is_angle: bool = False
+
+
+# Waves of an angle in radians, in degrees, and in turns: whatever its unit, it has one.
+ANGLES = 1.0, np.pi / 180, 2 * np.pi
+# Exponents have no unit. Those of laws are ratios p/q of small whole numbers, as units
+# of powers have to match, or areas and volumes are compared; simple ones are more
+# probable, and these are those with abs(p) + q of at most 5 (Jeffreys, "Theory of
+# probability", 1961, section 1.62, measures complexity by such sums).
+EXPONENTS = tuple(
+    float(Fraction(p, q))
+    for q in range(1, 5)
+    for p in range(q - 5, 6 - q)
+    if gcd(p, q) == 1 and not (q == 1 and p >= 0)
+)
 
 
 def _size(x):
@@ -57,6 +80,8 @@ FAMILIES = {
         "sin({kx})",
         r"\sin({kx})",
         lambda sympy, x, k: sympy.sin(k * x),
+        natural=ANGLES,
+        is_angle=True,
     ),
     "cos": Family(
         lambda x, k: np.cos(k * x),
@@ -66,6 +91,8 @@ FAMILIES = {
         "cos({kx})",
         r"\cos({kx})",
         lambda sympy, x, k: sympy.cos(k * x),
+        natural=ANGLES,
+        is_angle=True,
     ),
     "exp": Family(
         lambda x, k: np.exp(k * x),
@@ -121,6 +148,7 @@ FAMILIES = {
         slope_bend=lambda x, k: (
             k * x ** (k - 2) * (2 * k - 1 + k * (k - 1) * np.log(x))
         ),
+        natural=EXPONENTS,
     ),
     "abs": Family(
         lambda x, k: _size(x) ** k,
@@ -130,6 +158,7 @@ FAMILIES = {
         "|{x}|{to_k}",
         r"\lvert {x} \rvert{to_k}",
         lambda sympy, x, k: sympy.Abs(x) ** k,
+        natural=(1.0,),  # drag in proportion to the square of a speed
     ),
     "tanh": Family(
         lambda x, k: np.tanh(k * x),
@@ -157,7 +186,8 @@ class Elementary:
     digits : int. How many of the parameter's are written.
     flux : tuple of str. The columns of the first and the second derivative of the
         argument in a coordinate of space, if it is a diffusion; there are no powers.
-    is_held : bool. Whether the inner parameter is known: waves on a ring are whole.
+    is_held : bool. Whether the inner parameter is known: waves on a ring are whole, and
+        others may be those of an angle.
     """
 
     powers: tuple = ()
@@ -173,6 +203,11 @@ class Elementary:
     def is_free(self):
         """Whether there is an inner parameter that is not known."""
         return bool(self.family) and not self.is_held
+
+    @property
+    def is_natural(self):
+        """Whether the inner parameter is held at one that laws are known to have."""
+        return self.is_held and self.parameter in FAMILIES[self.family].natural
 
     @cached_property
     def columns(self):
@@ -318,6 +353,39 @@ def state_grid(x, n=7):
         yield from (("abs", k) for k in (0.5, 1.0))
 
 
+def time_grid(t, n):
+    """The same for times t: n frequencies, of half a period and more, and decays.
+
+    And powers, as of what spreads from a centre or expands, where time is counted from
+    a beginning: from zero, or from less than the time that was observed after it.
+    """
+    span, lowest = np.ptp(t) or 1.0, np.min(t)
+    for w in np.arange(1, n + 1) * np.pi / span:
+        yield "cos", w
+        yield "sin", w
+    for k in (1.0, 3.0, 10.0):
+        yield "exp", -k / span
+    if 0 <= lowest < span:
+        yield from (("pole", k * span) for k in (0.02, 0.1, 0.5))
+    if 0 < lowest < span:
+        yield from (("power", k) for k in (-2.0, -1.0, -0.5, 0.5))
+
+
+def diffusivities(x, powers=(-1.0, -0.5, 0.5, 1.5, 2.5), steps=(0.5, 1.5, 4.0)):
+    """Families and inner parameters that the diffusivity of a state may have.
+
+    x : ndarray. Values of the state.
+    powers : tuple of float. Exponents, where the state is positive.
+    steps : tuple of float. Of exponentials, the largest exponent of either sign.
+    """
+    size = np.max(np.abs(x)) or 1.0
+    for k in np.array(steps) / size:
+        yield "exp", k
+        yield "exp", -k
+    if np.min(x) > 0:
+        yield from (("power", k) for k in powers)
+
+
 # Families of which one function of each column is tried, which changes sign with it:
 # drag is the size of a speed times the speed, and friction that saturates stands alone.
 ODD = "abs", "tanh"
@@ -326,3 +394,19 @@ ODD = "abs", "tanh"
 def odd_factors(family, name, factors):
     """What functions of a column are multiplied by, of odd ones not by `factors`."""
     return {"abs": [((name, 1),)], "tanh": [()]}.get(family, factors)
+
+
+def at_natural_values(function, x, least=0.5, most=40.0):
+    """A function of a column with values x, its parameter at each natural value.
+
+    Of an angle, which is no factor beside its sine, as far as it turns by so many
+    radians: in one unit, seldom in two.
+
+    Yields functions whose parameters are held.
+    """
+    family = FAMILIES[function.family]
+    if family.is_angle and function.argument in dict(function.powers):
+        return
+    for k in family.natural:
+        if not family.is_angle or least <= k * np.max(np.abs(x)) <= most:
+            yield replace(function, parameter=k, is_held=True)

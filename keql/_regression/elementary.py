@@ -358,7 +358,9 @@ class ElementarySearch:
         return score + rise * (2.0 ** (1 + max(n_left, 0)) - 2) < least
 
     def _score(self, model, terms):
-        return model.log_evidence() + self.odds([t.origin for t in terms])
+        odds = self.odds([t.origin for t in terms])
+        has_functions = any(t.function.family for t in terms)
+        return model.log_evidence() + odds - self.settings.against * has_functions
 
     def _tolerance(self, problem):
         noise = self._relative(problem.prior.noise)

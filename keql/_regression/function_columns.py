@@ -8,7 +8,7 @@ from keql._numerics.subsets import (
     log_likelihood_of,
     scales_of,
 )
-from keql._regression.function_table import kind_of, moved
+from keql._regression.function_table import form_of, kind_of, moved
 
 # Exponentials of more are no numbers: as a bound of a logarithm it is none.
 LOG_OF_LARGEST = float(np.log(np.finfo(float).max))
@@ -230,6 +230,18 @@ class FunctionColumns:
             None if t is None else numbers.setdefault(kind_of(t), len(numbers))
             for t in self.terms
         ]
+        numbers = {}  # of forms with parameters
+        self.forms = np.array(
+            [
+                -1
+                if t is None or not t.function.family
+                else numbers.setdefault(form_of(t), len(numbers))
+                for t in self.terms
+            ]
+        )
+        self.is_natural = np.array(
+            [t is not None and t.function.is_natural for t in self.terms]
+        )
         self.own = {i for i, t in enumerate(self.terms) if id(t) in own}
         self.evidence = evidence(TermOdds(np.array(kinds), settings.n_expected))
         named = [i for i, t in enumerate(self.terms) if t is not None]
@@ -297,6 +309,7 @@ class FunctionColumns:
             growing.become(base)
             values = growing.more(limits)
             values[[place[i] for i in base if i in place]] = -np.inf
+            values[self._are_twins(base)[added]] = -np.inf
             first = np.argpartition(-values, min(most, len(added) - 1))[:most]
             kinds = set()
             for j in first[np.argsort(-values[first], kind="stable")].tolist():
@@ -305,6 +318,17 @@ class FunctionColumns:
                     kinds.add(self.kinds[i])
                     best.append((value, (*base, *self.with_slope(i))))
         return sorted(best, key=lambda pair: -pair[0])
+
+    def _are_twins(self, base):
+        """Columns of a form that a set has, where either has a natural parameter.
+
+        These would stand for another parameter, between them or near.
+        """
+        base = np.array(base, dtype=int)
+        forms, natural = self.forms[base], self.is_natural[base]
+        is_there = np.isin(self.forms, forms[forms >= 0])
+        is_there_natural = np.isin(self.forms, forms[natural])
+        return np.where(self.is_natural, is_there, is_there_natural)
 
     def solved(self, sets):
         """Of each set its terms with their most probable parameters, and values."""

@@ -11,11 +11,15 @@ from itertools import product
 import numpy as np
 
 from keql._numerics.elementary import (
+    FAMILIES,
     ODD,
     Elementary,
+    at_natural_values,
+    diffusivities,
     odd_factors,
     products,
     state_grid,
+    time_grid,
 )
 from keql._numerics.linalg import rms
 from keql.kernels import Dictionary, ElementaryTable
@@ -33,6 +37,8 @@ class ElementarySettings:
     drags : bool. Whether drag, u_t |u_t|^k, and what saturates, tanh(k u), are tried.
     n_expected : float. How many products an equation has before data are seen, and how
         many functions; all of either are as probable.
+    against : float. Prior log odds that an equation has products only, which sets with
+        functions have to outweigh, and products found beside them have not.
     n_parameters : int. Values of the parameter of a function of a state on the grid.
     most_waves, per_wave : float, int. Faster sines and cosines of a state, up to so
         many radians from its least to its largest value, and as long as there are so
@@ -81,6 +87,7 @@ class ElementarySettings:
     beside_states: bool = False
     drags: bool = True
     n_expected: float = 3.0
+    against: float = 0.0
     n_parameters: int = 7
     most_waves: float = 40.0
     per_wave: int = 8
@@ -149,8 +156,9 @@ class FunctionTable:
     terms : list of Term. First the products of each equation.
     sizes : list of float. What the unknown part of each equation has to explain.
     degree : int. The highest of the products.
-    kinds : ndarray of shape (q, 2). Of each term its equation, and whether it is an
-        elementary function.
+    kinds : ndarray of shape (q, 2). Of each term its equation, and 0 for a product, 1
+        for an elementary function, 2 if that has a natural parameter: these are few,
+        and none of them is improbable because there are many others.
     """
 
     def __init__(self, learned, settings, time=0):
@@ -176,8 +184,10 @@ class FunctionTable:
                 continue
             operators = [self.names[first + q] for q in part.depends_on]
             functions = dict.fromkeys(self._functions(e, operators, settings))
-            for function in functions:
-                kinds.append((e, int(function.family != "")))
+            natural = dict.fromkeys(self._at_natural_values(e, functions))
+            for function in [*functions, *natural]:
+                kind = 2 if function in natural else int(function.family != "")
+                kinds.append((e, kind))
                 self.terms.append(Term(e, function, len(self.terms)))
         self.kinds = np.array(kinds)
         monomials = [t.function.powers for t in self.terms if not t.function.family]
@@ -203,6 +213,19 @@ class FunctionTable:
             yield from self._waves_on_rings(operators, settings)
             yield from self._functions_of_time(e, operators, settings)
 
+    def _at_natural_values(self, e, functions):
+        """Functions without an unknown parameter, of all forms that are on the grid.
+
+        What is an angle is a state.
+        """
+        for function in functions:
+            if not function.is_free:
+                continue
+            name, family = function.argument, FAMILIES[function.family]
+            if name in self.states or not family.is_angle:
+                x = self.features[e][:, self.names.index(name)]
+                yield from at_natural_values(function, x)
+
     def _diffusions(self, e, operators):
         """Diffusions of states in a coordinate, whose diffusivity is a function."""
         for state, x in product(self.states, self.coordinates):
@@ -220,7 +243,7 @@ class FunctionTable:
         yield from (Elementary(((time, 1), *powers)) for powers in factors)
         n_frequencies = min(settings.n_frequencies, self.n_times)
         driven = factors[:1] if self.is_system else factors
-        for family, k in _time_grid(self.features[e][:, self.time], n_frequencies):
+        for family, k in time_grid(self.features[e][:, self.time], n_frequencies):
             if family == "power" and settings.beside_states:
                 continue  # a field begins before it is observed, where t may be 0
             yield from (Elementary(powers, family, time, k) for powers in driven)
@@ -319,7 +342,7 @@ class FunctionTable:
         It, or its ratio to that, hardly changes over the data.
         """
         for term in terms:
-            if self.flat and term.function.is_free:
+            if self.flat and (term.function.is_free or term.function.is_natural):
                 alone = replace(term.function, powers=(), flux=())
                 values = self.values(replace(term, function=alone))
                 x = self.features[term.equation][:, self.names.index(alone.argument)]
@@ -346,21 +369,6 @@ class FunctionTable:
         return Dictionary(table, self.scales(terms), self.names)
 
 
-def diffusivities(x, powers=(-1.0, -0.5, 0.5, 1.5, 2.5), steps=(0.5, 1.5, 4.0)):
-    """Families and inner parameters that the diffusivity of a state may have.
-
-    x : ndarray. Values of the state.
-    powers : tuple of float. Exponents, where the state is positive.
-    steps : tuple of float. Of exponentials, the largest exponent of either sign.
-    """
-    size = np.max(np.abs(x)) or 1.0
-    for k in np.array(steps) / size:
-        yield "exp", k
-        yield "exp", -k
-    if np.min(x) > 0:
-        yield from (("power", k) for k in powers)
-
-
 def _fast_waves(x, n_times, settings):
     """Wave numbers beyond those of the grid, for a state that turns round and round.
 
@@ -371,24 +379,6 @@ def _fast_waves(x, n_times, settings):
         return np.empty(0)
     most = min(settings.most_waves, 2 * np.pi * n_times / settings.per_wave)
     return np.arange(12 * span / size + 2, most, 2.0) / span
-
-
-def _time_grid(t, n):
-    """The same for time: n frequencies, of half a period and more, and decays.
-
-    And powers, as of what spreads from a centre or expands, where time is counted from
-    a beginning: from zero, or from less than the time that was observed after it.
-    """
-    span, lowest = np.ptp(t) or 1.0, np.min(t)
-    for w in np.arange(1, n + 1) * np.pi / span:
-        yield "cos", w
-        yield "sin", w
-    for k in (1.0, 3.0, 10.0):
-        yield "exp", -k / span
-    if 0 <= lowest < span:
-        yield from (("pole", k * span) for k in (0.02, 0.1, 0.5))
-    if 0 < lowest < span:
-        yield from (("power", k) for k in (-2.0, -1.0, -0.5, 0.5))
 
 
 def kind_of(term):
@@ -418,10 +408,36 @@ def simplified(term, tol=1e-5):
     return replace(term, function=Elementary(tuple(powers.items())))
 
 
-def extends(refined, other):
-    """Whether terms are others with more, or with other inner parameters."""
-    own, fewer = ({*map(kind_of, each.terms)} for each in (refined, other))
-    return fewer <= own
+def form_of(term):
+    """The same of those that may have natural parameters, too."""
+    if not term.function.is_natural:
+        return kind_of(term)
+    return kind_of(replace(term, function=replace(term.function, is_held=False)))
+
+
+def says_the_same(refined, other, significant=2.0):
+    """Whether terms are others with more, or with other inner parameters.
+
+    Where these are natural in one of two sets, and differ by so many standard errors
+    of the other one, they are another hypothesis.
+    """
+    own, fewer = ({form_of(t): t for t in each.terms} for each in (refined, other))
+    if not {*fewer} <= {*own}:
+        return False
+    if len(own) > len(fewer):
+        return True
+    errors = {}
+    for each in (refined, other):
+        found = parameter_errors(each)
+        errors |= {each.terms[i]: error for i, error in found.items()}
+    for form, term in fewer.items():
+        pair = term.function, own[form].function
+        if pair[0].is_natural or pair[1].is_natural:
+            a, b = (f.parameter for f in pair)
+            error = max(errors.get(t, 0.0) for t in (term, own[form]))
+            if a != b and not abs(a / b - 1) < significant * error:
+                return False
+    return True
 
 
 def parameter_errors(refined):
@@ -444,6 +460,8 @@ def with_digits(refined):
     order = sorted(range(len(refined.terms)), key=lambda i: refined.terms[i].equation)
     for i in order:
         term, digits = refined.terms[i], 3
+        if term.function.is_natural:
+            digits = 4
         if i in errors:
             digits = int(np.clip(1 - np.floor(np.log10(errors[i])), 2, 4))
         function = replace(term.function, digits=digits)

@@ -75,8 +75,8 @@ class Criteria:
         quadratic equation predicts well has no cubic terms, nor coordinates in terms:
         odds that call for decisive evidence (Kass and Raftery).
     elementary : float. The same that it has no elementary functions: odds that call for
-        strong evidence, as those of `rival`. Beside it, each of them has the odds of
-        one among all of the table.
+        strong evidence, as those of `rival`. Beside it, each has the odds of one
+        among all of the table, or of those with natural parameters.
     driven : float. The same that no white noise drives the states: odds that call for
         strong evidence. Its level is of maximum likelihood. Other terms are looked for
         only where noise outweighs these odds with the terms of exact states: it added
@@ -302,7 +302,8 @@ def odds_between(fit, other, polynomials, wider, criteria):
     """Prior log odds of the hypothesis of a fit to that of another one.
 
     Whatever they are compared in turn with, hypotheses are as probable before data are
-    seen: functions are more so than products of four operators, or of time.
+    seen: functions are more so than products of four operators, or of time. The odds
+    against functions are in the evidence of the sets that have some.
 
     polynomials, wider : list of str. Names of the hypotheses of quadratic and cubic
         equations, and of those that count as less probable than functions.
@@ -311,8 +312,7 @@ def odds_between(fit, other, polynomials, wider, criteria):
         return criteria.rival
     if not other.has_functions:
         return criteria.wider
-    paid = criteria.wider if fit.hypothesis.name in wider else 0.0
-    return criteria.elementary - paid
+    return -criteria.wider if fit.hypothesis.name in wider else 0.0
 
 
 def correlation_of_neighbours(residuals, observations):

@@ -282,7 +282,7 @@ class Fit:
             return self
         shift = own[chosen] - evidence[chosen] - odds
         steps = [
-            step._replace(log_evidence=step.log_evidence + shift, prior_odds=odds)
+            step.less_probable(shift, odds)
             for step in other.terms_path
             if frozenset(step.terms) not in own
         ]

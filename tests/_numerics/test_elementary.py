@@ -1,11 +1,19 @@
 """Elementary functions as values: their derivatives, their names, pickling."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from keql._numerics.elementary import FAMILIES, ODD, Elementary, odd_factors
+from keql._numerics.elementary import (
+    EXPONENTS,
+    FAMILIES,
+    ODD,
+    Elementary,
+    at_natural_values,
+    odd_factors,
+)
 
 X, SPEED = np.array([0.3, 1.1, 2.4]), np.array([1.0, -2.0, 0.5])
 
@@ -102,3 +110,36 @@ def test_they_pickle():
     copy = pickle.loads(pickle.dumps(function))
     assert copy == function
     np.testing.assert_array_equal(copy(X, SPEED), function(X, SPEED))
+
+
+def test_natural_exponents_are_ratios_of_small_numbers():
+    """Those of Torricelli, of spheres, of gravity; whole positive ones are products."""
+    positive = [1 / 4, 1 / 3, 1 / 2, 2 / 3, 3 / 2]
+    negative = [-1 / 4, -1 / 3, -1 / 2, -2 / 3, -1, -3 / 2, -2, -3, -4]
+    assert sorted(EXPONENTS) == sorted(positive + negative)
+    found = [*at_natural_values(Elementary((("v", 1),), "power", "u", 0.35), X)]
+    assert [f.parameter for f in found] == [*EXPONENTS]
+    assert all(f.is_natural and not f.is_free and f.powers for f in found)
+    assert not any(at_natural_values(Elementary((), "exp", "u"), X))
+
+
+@pytest.mark.parametrize("unit", [1.0, np.pi / 180, 2 * np.pi])
+def test_an_angle_may_be_in_radians_degrees_or_turns(unit):
+    """A swing of two radians is one in any of these: its sine has the same values."""
+    x = np.linspace(-2, 1.5, 20)
+    found = [*at_natural_values(Elementary((), "sin", "u", 0.3), x / unit)]
+    [same] = [f for f in found if f.parameter == unit]
+    assert same.is_natural
+    np.testing.assert_allclose(same(x / unit), np.sin(x), atol=1e-14)
+    assert not any(at_natural_values(same, 1e-5 * x))  # sin(u) is u there
+    turning = replace(same, powers=(("v", 1),)), replace(same, powers=(("u", 1),))
+    found = [[*at_natural_values(f, x / unit)] for f in turning]
+    assert found[0] and not found[1]
+
+
+def test_a_natural_parameter_is_held_at_its_value():
+    sine = Elementary((), "sin", "u", 1.0, is_held=True)
+    assert sine.is_natural and sine.name == "sin(u)"
+    assert not replace(sine, parameter=1.01).is_natural
+    assert not replace(sine, is_held=False).is_natural
+    assert not Elementary((("u", 1),)).is_natural

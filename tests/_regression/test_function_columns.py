@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from keql._numerics.subsets import SubsetEvidence, TermOdds
 from keql._regression.function_columns import ColumnEvidence, GrowingSet
@@ -113,3 +114,20 @@ def test_columns_of_diverging_trajectories_overflow_nowhere():
     expected = [few([0, 1, 2]), few([0, 3, 4])]
     assert growing.more() == pytest.approx(expected)
     assert many([0, 1, 3]) == pytest.approx(few([0, 1, 3]))
+
+
+def test_a_parameter_that_is_held_gains_what_its_distribution_is_narrowed_by(columns):
+    """The evidence of a point is the ratio of the densities there, after and before.
+
+    Savage's ratio: Dickey, "The weighted likelihood ratio, linear hypotheses on normal
+    location parameters", Annals of Mathematical Statistics 42, 1971.
+    """
+    effects, target = columns
+    evidence, _ = evidences(effects, target, [-1] * 11, (1.0, 1.0))
+    free, slope = [0, 3, 7], 7
+    precision = np.eye(3) + effects[:, free].T @ effects[:, free]
+    mean = np.linalg.solve(precision, effects[:, free].T @ target)[-1]
+    variance = np.linalg.inv(precision)[-1, -1]
+    after, before = stats.norm(mean, variance**0.5), stats.norm(0, 1)
+    gain = evidence([i for i in free if i != slope]) - evidence(free)
+    assert gain == pytest.approx(after.logpdf(0) - before.logpdf(0), rel=1e-6)

@@ -10,6 +10,8 @@ from scipy.integrate import solve_ivp
 
 from keql import TwoStepKEqL
 from keql._numerics.elementary import Elementary, state_grid
+from keql._numerics.subsets import TermOdds
+from keql._regression import function_table
 from keql._regression.elementary import ElementarySearch
 from keql._regression.function_screening import (
     FunctionScreening,
@@ -22,7 +24,9 @@ from keql._regression.function_table import (
     ElementarySettings,
     FunctionTable,
     Term,
+    form_of,
     kind_of,
+    says_the_same,
 )
 from keql.kernels import Polynomial
 
@@ -322,3 +326,64 @@ def test_sets_whose_parameters_have_become_the_same_are_no_sets():
     apart = replace(first, function=first.function.with_parameter(2.1))
     other = Term(0, Elementary((), "cos", "x", 2.0), 1)
     assert not _have_twins([first, apart, other])
+
+
+def test_natural_parameters_are_as_probable_whatever_else_is_offered():
+    """Odds of one among the few of them, not among all functions."""
+    learned, found = learned_from(glider, [5.0, 0.7], 10, 60), []
+    for n in (3, 30):
+        offered = FunctionTable(learned, ElementarySettings(n_parameters=n))
+        natural = [t for t in offered.terms if t.function.is_natural]
+        assert np.all(offered.kinds[[t.origin for t in natural], 1] == 2)
+        own = [t for t in natural if t.equation == 0]
+        odds = TermOdds(offered.kinds)
+        term = next(t for t in own if t.function.name == "sin(y)")
+        found.append(odds([term.origin]) - odds([]))
+        b = 1 + len(own)
+        assert found[-1] == pytest.approx(-np.log(len(own) + b - 1), rel=1e-9)
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+
+
+def test_no_set_has_one_form_twice_at_a_natural_value():
+    """x^0.5 and x^0.6667 together stand for what is between them."""
+    learned, settings = learned_from(glider, [5.0, 0.7], 10, 60), ElementarySettings()
+    offered = FunctionTable(learned, settings)
+    screening = FunctionScreening(learned, offered, 0, settings)
+    columns = screening._columns(())
+    places = {
+        t.function.name if t.function.is_natural else t: i
+        for i, t in enumerate(columns.terms)
+        if t is not None and t.function.family == "power" and t.function.powers == ()
+    }
+    natural = places["x^0.5"]
+    free = next(i for key, i in places.items() if isinstance(key, Term))
+    form = form_of(columns.terms[natural])
+    assert form == form_of(columns.terms[free])
+    for base in [(natural,), columns.with_slope(free), ()]:
+        added = {kept[-1] for _, kept in columns.best_added([base], most=10_000)}
+        added |= {kept[-2] for _, kept in columns.best_added([base]) if len(kept) > 1}
+        again = [i for i in added if columns.terms[i] and i not in base]
+        again = [i for i in again if form_of(columns.terms[i]) == form]
+        is_natural = [columns.terms[i].function.is_natural for i in again]
+        assert not base or not any(is_natural) and (base[0] != natural or not again)
+        assert base or any(is_natural)
+
+
+@pytest.mark.parametrize("k, same", [(0.97, True), (0.95, False)])
+def test_a_parameter_within_its_error_of_a_natural_one_is_no_rival(
+    monkeypatch, k, same
+):
+    """One of 0.02 in its logarithm, known to two of these."""
+    free = Term(0, Elementary((), "sin", "u", k), 0)
+    held = Term(0, replace(free.function, parameter=1.0, is_held=True), 1)
+    speed = Term(0, Elementary((("u_t", 1),)), 2)
+    sets = [SimpleNamespace(terms=own) for own in ((free, speed), (held, speed))]
+
+    def errors(refined):
+        own = enumerate(refined.terms)
+        return {i: 0.02 for i, t in own if t.function.is_free}
+
+    monkeypatch.setattr(function_table, "parameter_errors", errors)
+    assert says_the_same(*sets) == says_the_same(*sets[::-1]) == same
+    fewer = SimpleNamespace(terms=(held,))
+    assert says_the_same(sets[0], fewer) and not says_the_same(fewer, sets[0])

@@ -757,6 +757,9 @@ def test_noisy_trajectories_need_odds_for_more(has_functions, gain, noise, monke
     exact, simple, wide = search.exact, ("u",), ("w",)
     best = known(simple, {simple: 10.0})
     other = known(wide, {simple: 1.0, wide: 1.0 + gain}, has_functions)
+    if has_functions:  # their evidence has the odds against them
+        against = exact.criteria.elementary
+        other.terms_path[1] = other.terms_path[1].less_probable(-against, against)
     for name in ("sees_noise", "leave_noise"):
         monkeypatch.setattr(_criteria, name, lambda *_: False)
     assert exact._by_evidence(best, other) == (best, other)

@@ -80,6 +80,11 @@ class TermsStep(NamedTuple):
     equations: tuple = ()
     leads: bool = False
 
+    def less_probable(self, shift, odds):
+        """It with another log evidence, which has odds against its hypothesis, too."""
+        evidence, known = self.log_evidence + shift, self.prior_odds
+        return self._replace(log_evidence=evidence, prior_odds=known + odds)
+
 
 def most_probable(steps):
     """The TermsStep of the highest log evidence for each set of terms, as a dict."""

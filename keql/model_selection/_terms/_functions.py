@@ -13,8 +13,8 @@ from keql._regression.elementary import ElementarySearch
 from keql._regression.function_table import (
     ElementarySettings,
     FunctionTable,
-    extends,
-    kind_of,
+    form_of,
+    says_the_same,
     with_digits,
 )
 from keql.equation import PolynomialBasis, terms_of, text_product
@@ -46,6 +46,7 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
     """
     is_field = len(two_step.variables) > 1
     settings = ElementarySettings.of_fields() if is_field else ElementarySettings()
+    settings = replace(settings, against=context.criteria.elementary)
     if is_field:
         problem = simpler.problem.with_grid(*settings.grid)
         iterate = problem.interpolate_from(simpler.problem, simpler.result.solution)
@@ -88,6 +89,7 @@ def fit_functions_along(two_step, hypothesis, context):
     or if nothing that was found can be solved for.
     """
     settings = ElementarySettings.along_fields()
+    settings = replace(settings, against=context.criteria.elementary)
     noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
     fine = make_evolution_problem(two_step, noise, kept=kept)
     problem = fine.on_coarse_grid()
@@ -168,12 +170,13 @@ def _fit_of_terms(found, best, search, two_step, hypothesis, context):
     result = solve_trajectories(learned, context, settings, problem, start)
     if result is None or not (result.converged or result.interrupted):
         return None
-    others = [r for r in search.steps if not extends(r, best)]
+    others = [r for r in search.steps if not says_the_same(r, best)]
     kinds = {}  # of those that differ in inner parameters the most probable
     for refined in sorted(others, key=lambda r: r.score):
-        kinds[frozenset(map(kind_of, refined.terms))] = refined
+        kinds[frozenset(map(form_of, refined.terms))] = refined
     told = kinds.values()
-    path = [_step_of(refined, two_step) for refined in (best, *told)]
+    against = search.settings.against
+    path = [_step_of(refined, two_step, against) for refined in (best, *told)]
     path[0] = path[0]._replace(terms=_step_of(found, two_step).terms)
     return Fit(
         hypothesis,
@@ -185,8 +188,11 @@ def _fit_of_terms(found, best, search, two_step, hypothesis, context):
     )
 
 
-def _step_of(refined, two_step):
-    """What a set of terms came to, for the report."""
+def _step_of(refined, two_step, against=0.0):
+    """What a set of terms came to, for the report.
+
+    `against` are the log odds against functions that its evidence has.
+    """
     setup, names = two_step.setup, []
     for term in with_digits(refined):
         name = text_product(term.function.product)
@@ -194,4 +200,5 @@ def _step_of(refined, two_step):
         names.append(prefix + name)
     r, equations = refined.model.regression, tuple(refined.iterate.equations)
     figures = r.loss, r.misfit, refined.error, refined.score
-    return TermsStep(tuple(names), *figures, equations=equations)
+    odds = against if refined.has_functions else 0.0
+    return TermsStep(tuple(names), *figures, prior_odds=odds, equations=equations)
