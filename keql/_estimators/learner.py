@@ -88,8 +88,8 @@ class Learner(BaseKEqL):
 
     def _parameters_of(self, kind):
         """Parameters that have the name of a field of a dataclass."""
-        params = self.get_params(deep=False)
-        return {name: params[name] for name in params.keys() & kind.__annotations__}
+        own = [name for name in kind.__annotations__ if hasattr(self, name)]
+        return {name: getattr(self, name) for name in own}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the estimator, and of its named equations.

@@ -290,8 +290,8 @@ def factorise(H, precisions, a=1.0):
 
 
 def _with_noise(H, precisions, a, n_columns=128):
-    """The lower triangle of H / a + diag(1 / precisions); above it are no data."""
-    A = np.zeros_like(H)
+    """The lower triangle of H / a + diag(1 / precisions); above it is anything."""
+    A = np.empty_like(H)
     for start in range(0, len(H), n_columns):
         columns = slice(start, start + n_columns)
         np.multiply(H[start:, columns], 1 / a, out=A[start:, columns])

@@ -306,6 +306,8 @@ class JointProblem:
 
     def split(self, members, values, axis=0):
         """Parts of an array of the rows of some functions, one for each of these."""
+        if len(members) == 1:
+            return [values]
         sizes = [len(self.blocks[m].forcing) for m in members]
         return np.split(values, np.cumsum(sizes)[:-1], axis=axis)
 

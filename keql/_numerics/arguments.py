@@ -66,6 +66,8 @@ def as_numbers(given, name, ndim=None):
     What is no array of numbers is refused as :func:`refuse_no_array` does, dates and
     durations too. NaN and infinite numbers pass.
     """
+    if type(given) is float:  # as most parameters are
+        given = np.array(given)
     if type(given) is not np.ndarray or given.dtype != np.float64:
         refuse_no_array(given, name)
         refuse_dates(given, name)

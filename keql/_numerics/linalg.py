@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy import linalg
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 
 def cholesky(A, jitter_exponents=range(-15, -7)):
@@ -15,13 +15,24 @@ def cholesky(A, jitter_exponents=range(-15, -7)):
     units, and far below what data can tell. Only the lower triangle of A is read.
     Raises LinAlgError if the largest jitter does not suffice or an entry is not finite.
     """
-    factor = cholesky_in_place(np.array(A, order="C"))
+    return _factor_of(lambda: np.array(A, order="C"), jitter_exponents)
+
+
+def cholesky_of_packed(triangle, n, jitter_exponents=range(-15, -7)):
+    """That of the matrix (n, n) of a packed triangle, with the same policy."""
+    return _factor_of(lambda: unpacked(triangle, n), jitter_exponents)
+
+
+def _factor_of(copied, jitter_exponents):
+    """The factor of the matrix of which `copied` makes a copy."""
+    factor = cholesky_in_place(copied())
     if factor is not None:
         return factor
+    A = copied()
     _refuse_infinite(A, np.tril(A))
     mean = np.trace(A) / max(1, len(A))
     for jitter in (10.0**k for k in jitter_exponents):
-        L = np.array(A, order="C")
+        L = copied()
         np.einsum("ii->i", L)[:] += jitter * mean
         factor = cholesky_in_place(L)
         if factor is not None:
@@ -195,6 +206,17 @@ def solve_cholesky(L, B):
     return solve_lower(L, solve_lower(L, B), transposed=True)
 
 
+def inverse_in_place(L, block=5000):
+    """The lower triangle of (L L^T)^-1, in the memory of L (n, n) if it is by rows.
+
+    Above the diagonal of L are zeros. One of more rows than the `block` is full, see
+    :func:`inverse_from_cholesky`.
+    """
+    if len(L) > block:
+        return inverse_from_cholesky(L, block)
+    return lapack.dpotri(L.T, lower=0, overwrite_c=1)[0].T
+
+
 def inverse_from_cholesky(L, block=5000):
     """All entries (n, n) of (L L^T)^-1, for traces of its products with full matrices.
 
@@ -216,6 +238,35 @@ def inverse_from_cholesky(L, block=5000):
         inverse[own, : own.stop] = rows[:, own].T @ rows[:, : own.stop]
         inverse[: own.stop, own] = inverse[own, : own.stop].T
     return inverse
+
+
+def packed(A):
+    """The lower triangle of A (n, n), row after row, in a vector.
+
+    What is computed of all pairs takes half the time with it: see BLAS and LAPACK.
+    """
+    return lapack.dtrttp(A.T)[0]
+
+
+def unpacked(triangle, n):
+    """The matrix (n, n) of a packed lower triangle, which ends at the diagonal."""
+    return lapack.dtpttr(n, triangle)[0].T
+
+
+def minus_square(triangle, x):
+    """A packed triangle minus that of the products x_i x_j of x (n,)."""
+    return blas.dspr(len(x), -1.0, x, triangle, overwrite_ap=1)
+
+
+def sums_of_pairs(x):
+    """The packed triangle of the sums x_i + x_j of x (n,)."""
+    ones, zeros = np.ones(len(x)), np.zeros(len(x) * (len(x) + 1) // 2)
+    return blas.dspr2(len(x), 1.0, x, ones, zeros, overwrite_ap=1)
+
+
+def sums_of_rows(triangle, n):
+    """Sums (n,) of the rows of the symmetric matrix of a packed triangle."""
+    return blas.dspmv(n, 1.0, triangle, np.ones(n))
 
 
 def triangle(A, block_size=32):

@@ -32,7 +32,7 @@ def log_marginal_likelihood(kernel, noise, functions, eval_gradient=False):
         covariance = kernel(data.points, eval_gradient=eval_gradient)
         K, layers = covariance if eval_gradient else (covariance, None)
         variances = noise**2 / data.weights
-        K[np.diag_indices_from(K)] += variances
+        np.einsum("ii->i", K)[:] += variances
         L = cholesky(K)
         alpha = solve_cholesky(L, data.values)
         value -= 0.5 * data.values @ alpha
@@ -84,18 +84,18 @@ def maximise_likelihood(
     sets an unknown noise level to the lower end of its range. An Interruption keeps the
     best so far. Returns a clone with the best ones, and the noise's standard deviation.
     """
-    size = size_of(functions)
-    n_values = sum(len(data.values) for data in functions)
+    size, n_values = size_of(functions), sum(len(d.values) for d in functions)
     lowest, highest = np.log(noise_range(size))
     if optimizer is None:
         return clone(kernel), np.exp(lowest) if noise is None else noise
-    is_free = np.r_[np.ones(kernel.n_dims, dtype=bool), noise is None]
+    n_dims = kernel.n_dims
+    is_free = np.r_[np.ones(n_dims, dtype=bool), noise is None]
     if not is_free.any():
         return clone(kernel), noise
     spectra = _spectra(kernel, functions)
 
     def split(theta):
-        return theta[: kernel.n_dims], np.exp(theta[-1]) if noise is None else noise
+        return theta[:n_dims], np.exp(theta[-1]) if noise is None else noise
 
     def objective(theta, eval_gradient=True):
         given = kernel, *split(theta), functions, spectra, eval_gradient
@@ -104,7 +104,7 @@ def maximise_likelihood(
         value = -value - n_values * log(size)
         return (value, -gradient[is_free]) if eval_gradient else value
 
-    bounds = [*kernel.bounds] if kernel.n_dims else []
+    bounds = [*kernel.bounds] if n_dims else []
     bounds = np.array([*bounds, (lowest, highest)])[is_free]
     start = np.r_[kernel.theta, 0.5 * (lowest + highest)][is_free]
     interruption = interruption or Interruption(is_kept=False)

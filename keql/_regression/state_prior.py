@@ -15,11 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from keql._numerics.linalg import (
-    cholesky,
+    cholesky_of_packed,
     extent_of,
-    inverse_from_cholesky,
+    inverse_in_place,
+    minus_square,
+    packed,
     size_or_one,
     solve_cholesky,
+    sums_of_pairs,
+    sums_of_rows,
 )
 from keql._numerics.optimisation import (
     Interruption,
@@ -126,7 +130,12 @@ class StatePriorSettings:
 
 @dataclass(frozen=True)
 class Scaled:
-    """The data of one function in units of extent and size."""
+    """Functions observed at the same points, in units of extent and size.
+
+    They have the points (n, d) and the weights (n,) in common, and with them one
+    covariance matrix; `values` (n, M) has a column for each of them. What belongs to
+    pairs of points is kept as a packed triangle (:func:`keql._numerics.linalg.packed`).
+    """
 
     points: np.ndarray
     values: np.ndarray
@@ -134,8 +143,14 @@ class Scaled:
 
     @cached_property
     def squares(self):
-        """Squared differences of all pairs of points, for each coordinate."""
-        return [np.subtract.outer(x, x) ** 2 for x in self.points.T]
+        """Squared differences of all pairs of points (d, pairs), by coordinates."""
+        differences = (np.subtract.outer(x, x) for x in self.points.T)
+        return np.array([packed(each) for each in differences]) ** 2
+
+    @cached_property
+    def diagonal(self):
+        """Positions (n,) of the pairs of a point with itself."""
+        return np.cumsum(np.arange(1, len(self.points) + 1)) - 1
 
     def thinned(self, n_rows):
         """At most `n_rows` rows, chosen at random but always the same."""
@@ -164,8 +179,8 @@ class StatePrior:
         points = np.concatenate([data.points for data in functions])
         self.origin, self.extent = points.min(axis=0), extent_of(points)
         self.size, self.known_noise = size, noise
-        self.data = [self._scale(data) for data in functions]
-        scaled = np.concatenate([data.values for data in self.data])
+        self.data = self._scaled(functions)
+        scaled = np.concatenate([np.ravel(data.values) for data in self.data])
         self.offset = np.mean(scaled) ** 2
         # Where a coordinate takes few values, a length scale below half their spacing
         # says only that nothing is known between them.
@@ -174,9 +189,18 @@ class StatePrior:
         resolved = self.settings.resolved * n_points ** (-1 / d)
         self._set_up(d, 0.5 / np.maximum(n_values - 1, 1), resolved)
 
-    def _scale(self, data):
-        points = self._rounded((data.points - self.origin) / self.extent)
-        return Scaled(points, self._rounded(data.values / self.size), data.weights)
+    def _scaled(self, functions):
+        """Scaled data, those of functions with the same points together."""
+        together = {}
+        for data in functions:
+            same = data.points.tobytes(), data.weights.tobytes()
+            together.setdefault(same, []).append(data)
+        return [self._scale(same) for same in together.values()]
+
+    def _scale(self, same):
+        points = self._rounded((same[0].points - self.origin) / self.extent)
+        values = np.column_stack([data.values for data in same]) / self.size
+        return Scaled(points, self._rounded(values), same[0].weights)
 
     def _rounded(self, values):
         step = self.settings.resolution
@@ -262,63 +286,80 @@ class StatePrior:
         return float(np.float32(self.known_noise / self.size))
 
     def _evaluate(self, theta, data, gradient):
-        """Negative log likelihood of one function; adds its gradient to `gradient`."""
-        part = self._named(theta)
-        smooth, rough, *scaled = _parts_of_covariance(part, data)
-        K = smooth + rough
-        K += self.offset
+        """Negative log likelihood of some functions; adds its gradient to `gradient`.
+
+        The functions are Scaled data, observed at the same points.
+        """
+        part, (n, n_functions) = self._named(theta), data.values.shape
+        prior = _Covariance(part, data)
         variances = self._noise(part) ** 2 / data.weights
-        np.einsum("ii->i", K)[:] += variances
-        L = cholesky(K)
+        covariance = prior.smooth + prior.rough
+        covariance += self.offset
+        covariance[data.diagonal] += variances
+        L = cholesky_of_packed(covariance, n)
         weights = solve_cholesky(L, data.values)
+        value = 0.5 * np.vdot(data.values, weights)
+        value += n_functions * np.log(L.diagonal()).sum()
         if gradient is not None:
             # Derivative with respect to the entries of K, as in eq. 5.9 of Rasmussen
-            # and Williams, Gaussian Processes for Machine Learning, 2006.
-            slope = inverse_from_cholesky(L)
-            slope -= np.outer(weights, weights)
-            slope *= 0.5
-            added = _chain_rule(part, data, slope, smooth, rough, *scaled)
+            # and Williams, Gaussian Processes for Machine Learning, 2006. A pair of
+            # two points stands for two entries.
+            slope = packed(inverse_in_place(L))
+            slope *= n_functions
+            for each in weights.T:
+                slope = minus_square(slope, each)
+            slope[data.diagonal] *= 0.5
             if self.known_noise is None:
-                added["noise"] = 2 * np.diag(slope) @ variances
-            for name, values in added.items():
+                gradient[-1] += 2 * slope[data.diagonal] @ variances
+            for name, values in prior.chain_rule(slope).items():
                 gradient[self.parts[name]] += values
-        return 0.5 * data.values @ weights + np.log(np.diag(L)).sum()
+        return value
 
 
-def _parts_of_covariance(part, data):
-    """The smooth and the rough part; the scaled distance of the latter, its log1p."""
-    smooth = np.full(data.squares[0].shape, 2 * part["smooth size"][0])
-    distance = np.zeros_like(smooth)
-    alpha = np.exp(part["alpha"][0])
-    lengths = zip(part["smooth length"], part["rough length"], strict=True)
-    for squares, (first, second) in zip(data.squares, lengths, strict=True):
-        smooth -= squares * (0.5 * np.exp(-2 * first))
-        distance += squares * (0.5 * np.exp(-2 * second) / alpha)
-    z = (data.points - part["center"]) * np.exp(-part["width"])
-    amplitude = part["rough size"][0] - 0.5 * np.sum(z**2, axis=1)
-    logs = np.log1p(distance)
-    rough = np.add.outer(amplitude, amplitude) - alpha * logs
-    return np.exp(smooth, out=smooth), np.exp(rough, out=rough), distance, logs
+class _Covariance:
+    """The `smooth` and the `rough` part of a prior covariance, as packed triangles.
 
+    Of some `data` (Scaled), for the parts of theta by name.
+    """
 
-def _chain_rule(part, data, slope, smooth, rough, distance, logs):
-    """Derivatives with respect to theta, from that with respect to the covariance."""
-    smooth, rough = slope * smooth, slope * rough
-    inner = rough / (1 + distance)
-    alpha = np.exp(part["alpha"][0])
-    rows = rough.sum(axis=1)
-    z = (data.points - part["center"]) * np.exp(-part["width"])
-    return {
-        "smooth size": 2 * smooth.sum(),
-        "smooth length": [np.vdot(smooth, squares) for squares in data.squares]
-        * np.exp(-2 * part["smooth length"]),
-        "rough size": 2 * rows.sum(),
-        "alpha": alpha * (np.vdot(inner, distance) - np.vdot(rough, logs)),
-        "rough length": [np.vdot(inner, squares) for squares in data.squares]
-        * np.exp(-2 * part["rough length"]),
-        "width": 2 * rows @ z**2,
-        "center": 2 * rows @ z * np.exp(-part["width"]),
-    }
+    def __init__(self, part, data):
+        self.part, self.data, self.alpha = part, data, np.exp(part["alpha"][0])
+        lengths = np.array([part["smooth length"], part["rough length"]])
+        self.inverse_squares = np.exp(-2 * lengths)
+        self.inverse_widths = np.exp(-part["width"])
+        self.z = (data.points - part["center"]) * self.inverse_widths
+        smooth, distance = self.inverse_squares @ data.squares
+        distance *= 0.5 / self.alpha
+        self.distance, self.logs = distance, np.log1p(distance)
+        amplitude = part["rough size"][0] - 0.5 * (self.z**2).sum(axis=1)
+        rough = sums_of_pairs(amplitude)
+        rough -= self.alpha * self.logs
+        smooth *= -0.5
+        smooth += 2 * part["smooth size"][0]
+        self.smooth, self.rough = np.exp(smooth, out=smooth), np.exp(rough, out=rough)
+
+    def chain_rule(self, slope):
+        """Derivatives with respect to parts of theta, from those of the covariance.
+
+        The `slope`, and the parts of the covariance, are lost.
+        """
+        smooth, rough, squares = self.smooth, self.rough, self.data.squares
+        smooth *= slope
+        rough *= slope
+        rows = sums_of_rows(rough, len(self.z)) + rough[self.data.diagonal]
+        rows *= 0.5
+        inner = np.divide(rough, np.add(self.distance, 1.0, out=slope), out=slope)
+        both = np.array([part @ squares.T for part in (smooth, inner)])
+        both *= self.inverse_squares
+        return {
+            "smooth size": 2 * smooth.sum(),
+            "smooth length": both[0],
+            "rough size": 2 * rows.sum(),
+            "alpha": self.alpha * (inner @ self.distance - rough @ self.logs),
+            "rough length": both[1],
+            "width": 2 * rows @ self.z**2,
+            "center": 2 * (rows @ self.z) * self.inverse_widths,
+        }
 
 
 def fit_state_prior(
@@ -370,7 +411,7 @@ def _search(density, start, settings, bounds, is_first=False):
     The minimum need not be polished, as rounding errors are the same in all units.
     """
     where = density, start, bounds, settings.box
-    scale = max(1, abs(density(start)[0]))
+    scale = max(1, abs(density(start, eval_gradient=False)))
     options = {"maxcor": 20, "ftol": settings.precision / scale}
     if not is_first:
         return minimise_in_boxes(*where, options=options)

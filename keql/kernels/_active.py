@@ -66,6 +66,63 @@ def _names_of_hyperparameters(kernel):
     return [name for name in dir(kernel) if name.startswith("hyperparameter_")]
 
 
+class ParametricKernel(Kernel):
+    """A kernel with hyperparameters of its own, which are read and set often.
+
+    scikit-learn reads the signature of a kernel each time.
+    """
+
+    @property
+    def hyperparameters(self) -> Any:
+        """Descriptions of all hyperparameters, fixed or free, sorted by name."""
+        cls: Any = type(self)
+        return [getattr(self, name) for name in _names_of_hyperparameters(cls)]
+
+    @property
+    def n_dims(self) -> int:
+        """Number of the free log-hyperparameters."""
+        return sum(each.n_elements for each in self._free_hyperparameters())
+
+    @property
+    def theta(self) -> np.ndarray:
+        """Logarithms of the free hyperparameters, of shape (n_dims,)."""
+        free = [getattr(self, each.name) for each in self._free_hyperparameters()]
+        return np.log(np.hstack(free)) if free else np.array([])
+
+    @theta.setter
+    def theta(self, theta: Any) -> None:
+        free = self._free_hyperparameters()
+        ends = np.cumsum([each.n_elements for each in free], dtype=int)
+        if len(theta) != sum(each.n_elements for each in free):
+            raise ValueError(
+                f"theta has {len(theta)} entries, and {self} has {self.n_dims} free "
+                "hyperparameters."
+            )
+        for each, end in zip(free, ends, strict=True):
+            values = np.exp(theta[end - each.n_elements : end])
+            setattr(self, each.name, values if each.n_elements > 1 else values[0])
+
+    def _free_hyperparameters(self):
+        return [each for each in self.hyperparameters if not each.fixed]
+
+    def clone_with_theta(self, theta: Any) -> Self:
+        """The kernel with other log-hyperparameters; it shares what else it has.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (n_dims,)
+            Logarithms of the free hyperparameters.
+
+        Returns
+        -------
+        kernel : ParametricKernel
+            A new one.
+        """
+        kernel = copy(self)
+        kernel.theta = theta
+        return kernel
+
+
 class NonStationaryKernel(Kernel):
     """A kernel that is not known to depend on the difference of the points only."""
 
@@ -73,7 +130,7 @@ class NonStationaryKernel(Kernel):
         return False
 
 
-class ActiveKernel(Kernel):
+class ActiveKernel(ParametricKernel):
     """Base of the kernels that look at some columns only (`active_dims`).
 
     A subclass implements `_active_derivatives(X, Y, pairs)` on the active columns and
@@ -128,29 +185,6 @@ class ActiveKernel(Kernel):
         (K,) = self._active_derivatives(X, Y, [(zero, zero)])
         return K, self._active_gradient(X, Y)
 
-    @property
-    def hyperparameters(self) -> Any:
-        """Descriptions of all hyperparameters, fixed or free, sorted by name."""
-        cls: Any = type(self)
-        return [getattr(self, name) for name in _names_of_hyperparameters(cls)]
-
-    def clone_with_theta(self, theta: Any) -> Self:
-        """The kernel with other log-hyperparameters; it shares what else it has.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (n_dims,)
-            Logarithms of the free hyperparameters.
-
-        Returns
-        -------
-        kernel : ActiveKernel
-            A new one.
-        """
-        kernel = copy(self)
-        kernel.theta = theta
-        return kernel
-
     def diag(self, X: Any) -> np.ndarray:
         return np.array([self(x[None])[0, 0] for x in np.atleast_2d(X)])
 
@@ -161,10 +195,14 @@ class ActiveKernel(Kernel):
 
     def _columns(self, d):
         """Indices of the active columns among `d`."""
-        if self.active_dims is None:
+        given = self.active_dims
+        if given is None:
             return np.arange(d)
+        if type(given) is tuple and all(type(i) is int and 0 <= i < d for i in given):
+            if 0 < len(given) == len(set(given)):
+                return np.array(given)  # as nearly all of them are
         with naming("active_dims"):
-            names = np.atleast_1d(self.active_dims)
+            names = np.atleast_1d(given)
         if names.dtype.kind in "US":
             raise ValueError(
                 f"active_dims={self.active_dims!r} are names of columns: use the "
@@ -187,10 +225,10 @@ class ActiveKernel(Kernel):
                 "active column(s): give one number, or one for each column."
             )
         allowed = np.isfinite(value) if finite else ~np.isnan(value)
-        if not np.all(allowed) or (positive and not np.all(value > 0)):
+        if not allowed.all() or (positive and not (value > 0).all()):
             kind = "positive" if positive else "finite"
             raise ValueError(f"{name} must be {kind}, got {getattr(self, name)!r}.")
-        return np.broadcast_to(value, (d,))
+        return value if value.size == d else np.broadcast_to(value, (d,))
 
     def _log_layers(self, name, layers):
         """Gradient with respect to log(parameter), summed if it is one number."""

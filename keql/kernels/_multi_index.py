@@ -111,10 +111,11 @@ def distinct_rows(X, columns):
     Functions of the coordinates are evaluated once where many functions of a fit have
     the same collocation points. All rows, if more than half of them differ.
     """
-    order = np.lexsort(X[:, columns].T)  # many times faster than unique rows of numpy
-    is_new = np.any(np.diff(X[np.ix_(order, columns)], axis=0) != 0, axis=1)
-    is_new = np.concatenate([[True], is_new])
-    if 2 * np.sum(is_new) > len(X):
+    own = X[:, columns].T
+    order = np.lexsort(own)  # many times faster than unique rows of numpy
+    is_new = np.ones(len(X), dtype=bool)
+    is_new[1:] = (own[:, order[1:]] != own[:, order[:-1]]).any(axis=0)
+    if not len(X) or 2 * np.count_nonzero(is_new) > len(X):
         return slice(None), slice(None)
     places = np.empty(len(X), dtype=int)
     places[order] = np.cumsum(is_new) - 1

@@ -14,12 +14,16 @@ from sklearn.gaussian_process.kernels import ConstantKernel
 
 from keql._numerics.arguments import as_rows, check_positive, is_int
 from keql._numerics.memory import MemoryBudget
-from keql.kernels._active import ActiveKernel, NonStationaryKernel, hyperparameter
-from keql.kernels._base import Kernel
+from keql.kernels._active import (
+    ActiveKernel,
+    NonStationaryKernel,
+    ParametricKernel,
+    hyperparameter,
+)
 from keql.kernels._multi_index import as_multi_index, merge_monomials
 
 
-class Constant(Kernel, ConstantKernel):
+class Constant(ParametricKernel, ConstantKernel):
     """Constant kernel k(x, y) = constant_value.
 
     Times a kernel it is its variance; added, it is the prior of an unknown offset.

@@ -489,7 +489,9 @@ def error_of(kernel, noise, data, function):
 
 @pytest.mark.parametrize("level", [None, 0.02])
 def test_density_of_the_default_prior(level):
-    data = [sample(20, seed=1), WEIGHTED]
+    first = sample(20, seed=1)
+    same_points = Sample(first.points, first.values[::-1], first.weights)
+    data = [first, WEIGHTED, same_points]
     prior = StatePrior(data, 0.6, level)
     known = np.isfinite(prior.spread)
     assert np.all(known) == (level is not None)

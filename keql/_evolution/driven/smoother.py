@@ -6,7 +6,6 @@ no inverse (de Jong, "Smoothing and interpolation with the state-space model", J
 1989).
 """
 
-import itertools
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
+from keql._evolution.driven.noise import compressed
 from keql._numerics.linalg import largest_factor
 
 
@@ -60,26 +60,26 @@ class NoisyRows:
     def observed(self):
         """The same with the first and last node and those that were observed only."""
         kept = np.unique([0, *self.nodes, len(self.roots)])
-        A, R, added, lower = [], [], [], np.tri(self.roots.shape[1])
-        for start, stop in itertools.pairwise(kept):
-            parts = self.transitions[start], self.roots[start], self.added[start]
-            for k in range(start + 1, stop):
-                step = self.transitions[k]
-                pairs = zip(
-                    np.split(step @ parts[1], self.n_sources, axis=1),
-                    np.split(self.roots[k], self.n_sources, axis=1),
-                    strict=True,
-                )
-                roots = [_compressed_one(np.hstack(pair), lower) for pair in pairs]
-                own = step @ parts[2] + self.added[k]
-                parts = step @ parts[0], np.hstack(roots), own
-            for every, part in zip((A, R, added), parts, strict=True):
-                every.append(part)
+        starts, n_steps, n = kept[:-1], np.diff(kept), self.n_sources
+        every = self.transitions, self.roots, self.added
+        A, R, added = (steps[starts] for steps in every)
+        for j in range(1, n_steps.max(initial=1)):
+            on = np.flatnonzero(n_steps > j)
+            step, roots, own = (steps[starts[on] + j] for steps in every)
+            pairs = np.split(step @ R[on], n, axis=2), np.split(roots, n, axis=2)
+            R[on] = np.concatenate(
+                [
+                    compressed(np.concatenate(pair, axis=2))
+                    for pair in zip(*pairs, strict=True)
+                ],
+                axis=2,
+            )
+            A[on], added[on] = step @ A[on], step @ added[on] + own
         return replace(
             self,
-            transitions=np.array(A),
-            roots=np.array(R),
-            added=np.array(added),
+            transitions=A,
+            roots=R,
+            added=added,
             nodes=np.searchsorted(kept, self.nodes),
         )
 
