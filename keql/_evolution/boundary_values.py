@@ -21,7 +21,7 @@ from keql._numerics.linalg import (
     size_or_one,
     solve_lower,
 )
-from keql._numerics.optimisation import minimise_by_scoring
+from keql._numerics.scoring import minimise_by_scoring
 from keql._observations.data import expected_noise
 from keql._regression.likelihood import log_densities
 from keql.equation import WeightPosterior
