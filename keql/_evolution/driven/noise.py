@@ -1,9 +1,9 @@
 """White noise on the right-hand sides of equations, and what it does to states."""
 
 from dataclasses import dataclass, replace
-from math import factorial
 
 import numpy as np
+from scipy import linalg
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class WhiteNoise:
         exponents = self.jacobians * ratios * h[:, None, None]
         if not np.all(np.isfinite(exponents)):
             return np.full_like(exponents, np.nan)
-        return exponentials(exponents) / ratios
+        return linalg.expm(exponents) / ratios
 
     def root(self, h):
         """A root (n, D, D) of the covariance of what the noise adds in times h (n,).
@@ -103,28 +103,3 @@ def compressed(roots):
     if k < D:
         roots = np.concatenate([roots, np.zeros((*roots.shape[:-1], D - k))], axis=-1)
     return np.swapaxes(np.linalg.qr(np.swapaxes(roots, -1, -2), mode="r"), -1, -2)
-
-
-def exponentials(A, order=13, reach=5.37):
-    """exp(A) of matrices A (n, D, D), all at once: SciPy takes one after the other.
-
-    By Pade approximants of the `order`, which are exact to rounding up to norms of
-    `reach`, of matrices that are halved until they are as small, and squared as often
-    (Higham, "The scaling and squaring method for the matrix exponential revisited",
-    SIAM J. Matrix Anal. Appl. 26, 2005).
-    """
-    norms = np.abs(A).sum(axis=1).max(axis=1, initial=0.0)
-    halvings = np.maximum(np.frexp(norms / reach)[1], 0)
-    A = np.ldexp(A, -halvings[:, None, None])
-    square, one = A @ A, np.eye(A.shape[1])
-    parts = [np.zeros_like(A), np.zeros_like(A)]  # of even and of odd powers
-    for k in range(order, -1, -1):
-        factor = factorial(2 * order - k) // (factorial(order - k) * factorial(k))
-        parts[k % 2] = parts[k % 2] @ square + factor / factorial(order) * one
-    even, odd = parts[0], A @ parts[1]
-    found = np.linalg.solve(even - odd, even + odd)
-    with np.errstate(over="ignore", invalid="ignore"):  # those too large are infinite
-        for k in range(halvings.max(initial=0)):
-            again = halvings > k
-            found[again] = found[again] @ found[again]
-    return found
