@@ -380,9 +380,11 @@ class InitialValueRegression:
         """The regression with noise levels and the scale of maximum likelihood.
 
         Fixed-point steps, at most `max_iter`, until logarithms change by less than
-        `tol`; after two of them one to where they lead, if that is more probable.
+        `tol`; after two of them one to where they lead, if that is more probable, and
+        no more if the three raise the log evidence by less than `tol`: where noise and
+        jumps explain the same, it hardly depends on their levels.
         """
-        best, path = self, [self.prior.log_levels]
+        best, path, evidence = self, [self.prior.log_levels], self.log_evidence()
         for _ in range(max_iter):
             best = best._with(best._better_prior())
             path.append(best.prior.log_levels)
@@ -390,6 +392,9 @@ class InitialValueRegression:
                 break
             if len(path) == 3:
                 best = best._or_with_levels(extrapolated(*path))
+                before, evidence = evidence, best.log_evidence()
+                if evidence < before + tol:
+                    break
                 path = [best.prior.log_levels]
         return best
 
