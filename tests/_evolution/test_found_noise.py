@@ -121,6 +121,25 @@ def test_the_search_begins_at_the_best_of_some_levels(regression):
     assert_allclose(found.prior.drive, expected.prior.drive, rtol=1e-3)
 
 
+@pytest.mark.parametrize(("rise", "n_steps"), [(1e-6, 2), (1.0, 50)])
+def test_the_search_ends_where_the_evidence_does_not_depend_on_levels(
+    regression, monkeypatch, rise, n_steps
+):
+    calls, unit = [], regression.prior.noise[0]
+
+    def higher(self):
+        calls.append(self)
+        return replace(self.prior, noise=1.01 * self.prior.noise)
+
+    monkeypatch.setattr(NoisyRegression, "_better_prior", higher)
+    monkeypatch.setattr(
+        NoisyRegression, "log_evidence", lambda self: rise * self.prior.noise[0] / unit
+    )
+    given = replace(regression.prior, first_noise=np.zeros((1, 2)))
+    regression._with(given).with_best_prior()
+    assert len(calls) == n_steps
+
+
 def test_roots_of_each_source():
     rng = np.random.RandomState(0)
     J, loads = rng.normal(size=(4, 3, 3)), rng.normal(size=(4, 3, 2))
