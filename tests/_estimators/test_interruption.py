@@ -251,8 +251,12 @@ def test_the_best_hyperparameters_so_far_are_kept(monkeypatch, name):
     from keql._regression import likelihood, state_prior
 
     # Each evaluation of a likelihood or density factors a covariance.
-    for module in (likelihood, state_prior):
-        monkeypatch.setattr(module, "cholesky", interrupted_at(module, "cholesky", 4))
+    for module, factorise in (
+        (likelihood, "cholesky"),
+        (state_prior, "cholesky_of_packed"),
+    ):
+        stand_in = interrupted_at(module, factorise, 4)
+        monkeypatch.setattr(module, factorise, stand_in)
     y = np.column_stack([Y, 2 * Y]) if name == "system" else Y
     with pytest.warns(UserWarning, match="interrupted while hyperparameters"):
         model = clone(SEARCHES[name]).fit(T, y)
@@ -272,14 +276,14 @@ def test_a_second_interruption_stops_at_once(monkeypatch):
 
     calls = []
 
-    def interrupted(K):
-        calls.append(K)
+    def interrupted(*given):
+        calls.append(given)
         if len(calls) in (4, 6):
             raise KeyboardInterrupt
-        return cholesky(K)
+        return cholesky_of_packed(*given)
 
-    cholesky = state_prior.cholesky
-    monkeypatch.setattr(state_prior, "cholesky", interrupted)
+    cholesky_of_packed = state_prior.cholesky_of_packed
+    monkeypatch.setattr(state_prior, "cholesky_of_packed", interrupted)
     model = ONLY_STATES(states=("u", "v"))
     with pytest.raises(KeyboardInterrupt):
         model.fit(T, np.column_stack([Y, 2 * Y]))
