@@ -60,20 +60,24 @@ def linear_response(grid, equation, state, forcing=0.0, max_growth=1e4):
 
 
 def linear_responses(grid, equation, states, forcings, max_growth=1e4):
-    """The responses of several functions, one after the other.
+    """The responses of M functions, one after the other.
 
-    Lists of the states and the forcing of each; else as :func:`linear_response`. The
-    equation is linearised for many functions at once: they have the points of the grid
-    in common, so that functions of these alone are evaluated once.
+    The equation is linearised for many functions at once: they have the points of the
+    grid in common, so that functions of these alone are evaluated once.
+
+    states : list of M ndarray of shape (n_steps * 4 * size,). Values on the grid.
+    forcings : list of M float or ndarray of shape (E, n_steps * 3 * n_points).
+        Right-hand sides; these and all else are those of :func:`linear_response`.
+
+    Yields the response of each, or None.
     """
     p = n_weights(equation)
     n_numbers = grid.n_steps * 3 * grid.size * (1 + p)
-    for rows in in_chunks(range(len(states)), n_numbers, copies=8):
-        chosen = slice(rows.start, rows.stop)
-        for linearised in _linearised(grid, equation, states[chosen], forcings[chosen]):
-            yield _response(
-                grid, p, _linear_steps(grid, equation, *linearised), max_growth
-            )
+    functions = [*zip(states, forcings, strict=True)]
+    for part in in_chunks(functions, n_numbers, copies=8):
+        for linearised in _linearised(grid, equation, *zip(*part, strict=True)):
+            steps = _linear_steps(grid, equation, *linearised)
+            yield _response(grid, p, steps, max_growth)
 
 
 def _response(grid, p, steps, max_growth):

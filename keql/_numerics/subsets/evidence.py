@@ -21,7 +21,8 @@ class SubsetEvidence:
     target : ndarray of shape (n,). What they explain.
     prior : ndarray of shape (q, q). Prior precision of the coefficients.
     odds : callable. Log prior probability of a set of columns; with `more`, those (q,)
-        of the set with each of the columns added, and `less`, with each taken out.
+        of the set with each of the columns added, and `many`, those (m,) of sets of one
+        size, an array (m, k).
     levels : pair of float. The noise, and with it the scale of the coefficients, is of
         maximum likelihood for each set, between so many times what it is taken for:
         that of a regression with many columns is too low for one with few.
@@ -53,11 +54,11 @@ class SubsetEvidence:
         Columns that depend on each other are no set: -inf.
         """
         L, is_set = self._factor_of_each("precision", sets)
-        prior, _ = self._factor_of_each("prior", sets)
+        prior, is_possible = self._factor_of_each("prior", sets)
         z = solve_lower_of_each(L, self.right[sets])
         fit = self._fit(self.square - np.sum(z**2, axis=1))
         values = fit - log_volume(L) + log_volume(prior) + self.odds.many(sets)
-        return np.where(is_set, values, -np.inf)
+        return np.where(is_set & is_possible, values, -np.inf)
 
     def values(self, kept):
         """The most probable coefficients of a set."""
