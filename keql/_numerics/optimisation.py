@@ -388,22 +388,26 @@ def minimise_within_bounds(optimizer, objective, start, bounds):
     return _polish(objective, *minimise_in_boxes(objective, start, bounds), bounds)
 
 
-def minimise_in_boxes(objective, start, bounds, size=1.0, n_boxes=30, options=None):
+def minimise_in_boxes(
+    objective, start, bounds, size=1.0, n_boxes=30, options=None, fall=np.inf
+):
     """Minimise by L-BFGS-B in a box around the start, then around each result.
 
     Far from the optimum the gradient is so large (noise levels are small) that one
     step would cross the whole valley and end on the plateau of very short length
     scales, where nothing is explained and the gradient vanishes. A box reaches as far
     as `size`, in units of theta, which are those of log-hyperparameters. A further box
-    is searched while the result lies on the border of the last one, `n_boxes` in all.
-    `options` are those of scipy's L-BFGS-B.
+    is searched while the result lies on the border of the last one, or is lower than
+    the one before by more than `fall`, as a valley with rounding errors may end a run
+    far above its floor; `n_boxes` in all. `options` are those of scipy's L-BFGS-B.
     """
     value, how = np.inf, {"method": "L-BFGS-B", "jac": True, "options": options}
     for _ in range(n_boxes):
         box = np.clip(np.add.outer(start, [-size, size]), bounds[:, :1], bounds[:, 1:])
         result = optimize.minimize(objective, start, bounds=box, **how)
         at_border = (result.x == box.T) & (box != bounds).T
-        if not at_border.any() or not result.fun < value:
+        goes_on = at_border.any() or value - result.fun > fall
+        if not (goes_on and result.fun < value):
             break
         start, value = result.x, result.fun
     return result.x, result.fun

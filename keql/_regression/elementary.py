@@ -65,13 +65,14 @@ class ElementarySearch:
     settings : ElementarySettings.
     report : callable. Called after each step with the linearised problem and the number
         of the step; returns True to stop the search.
+    steps, first : list of Refined, Refined or None. What was solved for; the start.
     """
 
     def __init__(self, problem, offered, settings, report):
         self.problem, self.offered, self.settings = problem, offered, settings
         self.report, self.is_stopped = report, False
         self.tried = {}
-        self.steps = []
+        self.steps, self.first = [], None
 
     def run(self, start, iterate, enough):
         """The best terms.
@@ -82,10 +83,10 @@ class ElementarySearch:
 
         Returns refined : Refined or None.
         """
-        terms = [term for term, _ in start]
-        values = np.array([value for _, value in start]) / self.offered.scales(terms)
+        terms, values = [term for term, _ in start], [value for _, value in start]
+        values = np.array(values) / self.offered.scales(terms)
         if start:  # for its evidence
-            self.solve(self.problem, terms, values, iterate)
+            self.first = self.solve(self.problem, terms, values, iterate)
             if self.is_stopped:
                 return None
         best, problem, n_rounds = None, self.problem, self.settings.n_rounds
@@ -290,8 +291,7 @@ class ElementarySearch:
         ):
             found = None
         self.tried[key] = found
-        if found is not None:
-            self.steps.append(found)
+        self.steps += [] if found is None else [found]
         return found
 
     def _solved(self, problem, terms, values, iterate, least=-np.inf):

@@ -497,3 +497,17 @@ def test_steps_that_find_their_way_late_are_not_given_up():
     control = RelaxedSteps(1e-3, patience=8)
     result = optimisation.minimise(Circling(changes), 0.0, control, max_iter=150)
     assert result.converged and result.n_iter == 15
+
+
+def test_a_search_that_ends_early_goes_on_from_its_end():
+    def valley(x):  # Rosenbrock's
+        r = np.array([10 * (x[1] - x[0] ** 2), 1 - x[0]])
+        return r @ r, 2 * r @ np.array([[-20 * x[0], 10.0], [-1.0, 0.0]])
+
+    given = valley, np.array([-1.2, 1.0]), np.array([[-5.0, 5.0]] * 2), 10.0
+    options = {"maxiter": 8}
+    _, value = optimisation.minimise_in_boxes(*given, options=options)
+    assert value > 0.1
+    x, value = optimisation.minimise_in_boxes(*given, options=options, fall=1e-4)
+    assert value < 1e-4
+    np.testing.assert_allclose(x, 1, atol=2e-2)

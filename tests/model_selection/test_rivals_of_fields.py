@@ -30,6 +30,7 @@ from keql.datasets import make_burgers
 from keql.exceptions import IdentifiabilityWarning
 from keql.fit_report._undetermined import rivals_in_words
 from keql.kernels import Polynomial, Restriction
+from keql.model_selection import _exact_states
 from keql.model_selection._exact_fit import fit_exact_states
 from keql.model_selection._from_diffusion import from_simpler
 from keql.model_selection._terms._evolution import TermSearchSettings
@@ -315,3 +316,14 @@ def test_evidence_of_fields_is_not_asked_beside_what_is_given():
     with warnings.catch_warnings(record=True, action="always"):
         model.fit(*shallow_water(40, 0.02, 1))
     assert not any(np.isfinite(step.log_evidence) for step in model.terms_path_)
+
+
+@pytest.mark.slow
+def test_functions_do_not_explain_the_errors_of_a_coarse_grid(monkeypatch):
+    # Functions are looked for though few terms meet the data, on a coarse grid whose
+    # errors are far above those of exact values.
+    monkeypatch.setattr(_exact_states, "few_terms_meet", lambda *_: False)
+    data = make_burgers(30, random_state=0)
+    model = OneStepKEqL(**data.problem).fit(data.X, data.y)  # warns of nothing
+    assert "exact states, elementary functions" not in dict(model.fit_report_.not_tried)
+    assert {*model.equation_.terms()} == {"u u_x", "u_xx"}

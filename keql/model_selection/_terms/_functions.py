@@ -70,12 +70,13 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
         return None if simpler is None else simpler.stopped(Stop.CALLBACK)
     if best is None or not best.has_functions:
         return None
-    found = best
+    found, gain = best, 0.0
     if is_field:
-        found = _on_grid(simpler.problem, best, search)
+        again, found = _on_grid(simpler.problem, best, search)
         if found is None:
             return None
-    return _fit_of_terms(found, best, search, two_step, hypothesis, context)
+        gain = _gain_on_grid(again, found, search, best, simpler.result.solution)
+    return _fit_of_terms(found, best, search, two_step, hypothesis, context, gain)
 
 
 def fit_functions_along(two_step, hypothesis, context):
@@ -100,7 +101,7 @@ def fit_functions_along(two_step, hypothesis, context):
     best = search.run_along(problem.interpolate_from(fine, fine.start()), enough)
     if search.is_stopped or best is None or not best.has_functions:
         return None
-    found = _on_grid(fine, best, search)
+    _, found = _on_grid(fine, best, search)
     if found is None:
         return None
     return _fit_of_terms(found, best, search, two_step, hypothesis, context)
@@ -122,15 +123,30 @@ def _trajectory_problem(two_step, hypothesis, simpler):
 
 
 def _on_grid(fine, best, search):
-    """The best terms of a search on a coarse grid, solved for on a fine one; or None.
+    """A search on a fine grid, and the best terms of one on a coarse grid solved there.
 
-    `fine` is a problem on that.
+    `fine` is a problem on the fine grid. The terms are None if that fails.
     """
     coarse = best.model.problem
     fine = fine.with_priors_of(coarse)
     iterate = fine.interpolate_from(coarse, best.iterate)
     again = ElementarySearch(fine, search.offered, search.settings, search.report)
-    return again.solve(fine, list(best.terms), best.values, iterate)
+    return again, again.solve(fine, list(best.terms), best.values, iterate)
+
+
+def _gain_on_grid(again, found, search, best, solution):
+    """What a fine grid adds to the log evidence of terms, over that of the first ones.
+
+    Beside exact data a coarse grid has errors that further terms may explain. The
+    search started with the first ones, whose `solution` on the fine grid is known.
+    """
+    first, on_fine = search.first, None
+    if first is not None:
+        given = again.problem, list(first.terms), first.values, solution
+        on_fine = again.solve(*given)
+    if on_fine is None:
+        return 0.0
+    return (found.score - on_fine.score) - (best.score - first.score)
 
 
 def _report_step(context, two_step, model, n_iter):
@@ -141,11 +157,11 @@ def _report_step(context, two_step, model, n_iter):
     return context.report(two_step, model.problem, result)
 
 
-def _fit_of_terms(found, best, search, two_step, hypothesis, context):
+def _fit_of_terms(found, best, search, two_step, hypothesis, context, gain=0.0):
     """The Fit of terms that were found, their inner parameters held, or None.
 
     They are the best ones of a search, whose evidence is told; those of fields `found`
-    on a finer grid.
+    on a finer grid, which adds the `gain` to the log evidence of all but the first.
     """
     offered, terms, equations = search.offered, with_digits(found), []
     if len({(term.equation, term.function.name) for term in terms}) < len(terms):
@@ -174,9 +190,10 @@ def _fit_of_terms(found, best, search, two_step, hypothesis, context):
     kinds = {}  # of those that differ in inner parameters the most probable
     for refined in sorted(others, key=lambda r: r.score):
         kinds[frozenset(map(form_of, refined.terms))] = refined
-    told = kinds.values()
-    against = search.settings.against
-    path = [_step_of(refined, two_step, against) for refined in (best, *told)]
+    against, path = search.settings.against, []
+    for told in (best, *kinds.values()):
+        score = told.score if told is search.first else told.score + gain
+        path.append(_step_of(replace(told, score=score), two_step, against))
     path[0] = path[0]._replace(terms=_step_of(found, two_step).terms)
     return Fit(
         hypothesis,
