@@ -169,6 +169,7 @@ def test_uncertainty(show):
     assert len(figure.axes) == 3
 
 
+@pytest.mark.slow
 def test_own_kernel(show):
     printed, _ = show("own_kernel.py")
     jumps = numbers(r"differ by (\S+)", printed)

@@ -131,12 +131,13 @@ SETTINGS = {
 
 
 def make(method, **parameters):
-    """An estimator for the heat equation, with kernels of its own."""
+    """An estimator for the heat equation, with kernels of its own, and all terms."""
     if method is KernelPDESolver:
         settings = {"equation": {"u_t": 1.0, "u_xx": -RATE}}
         settings |= {"state_kernel": RBF(1.5), "collocation_points": 60}
         return clone(method(**settings | parameters))
-    return clone(method(**HEAT | SETTINGS | parameters))
+    terms = {"n_terms": None} if method in JOINT else {}
+    return clone(method(**HEAT | SETTINGS | terms | parameters))
 
 
 ALL = (*LEARNERS, KernelPDESolver)
@@ -238,6 +239,7 @@ def test_round_trip_to_another_process(tmp_path):
     X, names, texts = POINTS.to_numpy(), [], []
     np.save(tmp_path / "X.npy", X[:20])
     models = {method.__name__: make(method, variables=("t", "x")) for method in ALL}
+    models["ExactStates"] = make(OneStepKEqL, variables=("t", "x"), n_terms="auto")
     for name, model in models.items():
         model.fit(X, VALUES)
         (tmp_path / f"{name}.pickle").write_bytes(pickle.dumps(model))
@@ -269,9 +271,7 @@ def weighted_search(method, folds):
     return GridSearchCV(model, grid, cv=folds, error_score="raise")
 
 
-@pytest.mark.parametrize(
-    "method", [TwoStepKEqL, pytest.param(OneStepKEqL, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("method", [TwoStepKEqL, OneStepKEqL])
 def test_weights_in_a_search_with_and_without_routing(method):
     weights = np.where(np.arange(len(VALUES)) % 6 == 0, 1e-8, 1.0)
     wrong = VALUES + np.where(weights < 1, 5.0, 0.0)

@@ -97,6 +97,7 @@ def test_reduced_method_goes_to_two_steps_where_all_is_observed():
     assert np.linalg.norm(found - expected) < 1e-2 * np.linalg.norm(expected)
 
 
+@pytest.mark.slow
 def test_states_stay_in_the_span_where_exact_ones_exist():
     """Burgers' states could be integrated, but not within the span of few functions."""
     X = points_of_cole_hopf(20)

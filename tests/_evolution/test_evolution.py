@@ -391,6 +391,7 @@ def carried(p, decay=0.5):
     return np.exp(-decay * p[:, 0]) * np.sin(4 * (p[:, 1] - 0.7 * p[:, 0]) + 1)
 
 
+@pytest.mark.slow
 def test_what_is_carried_along_is_found():
     rng = np.random.RandomState(1)
     X, P = rng.uniform(size=(40, 2)), rng.uniform(0.05, 0.95, size=(100, 2))

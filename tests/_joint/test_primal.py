@@ -141,7 +141,10 @@ def test_posterior_is_that_of_the_dual(equation, operator):
 
 # Forty values with such a noise level do not tell the equation, whatever the solver.
 @pytest.mark.filterwarnings("ignore::keql.IdentifiabilityWarning")
-@pytest.mark.parametrize("Estimator", [OneStepKEqL, ReducedOneStepKEqL])
+@pytest.mark.parametrize(
+    "Estimator",
+    [pytest.param(OneStepKEqL, marks=pytest.mark.slow), ReducedOneStepKEqL],
+)
 def test_solvers_agree(Estimator):
     data = make_burgers(40, collocation_shape=(10, 13), random_state=0)
     settings = dict(
