@@ -278,7 +278,7 @@ def test_units(unit_u, given):
             column = plain.equation_.feature_names.index(factor.removesuffix("*2"))
             size /= np.abs(S[:, column]).max() ** (2 if factor.endswith("*2") else 1)
         # Exact data are interpolated to 1e-5 of their size by a long kernel that is not
-        # given: the condition number of its matrix is near 1e12.
+        # given: the condition number of its matrix is 4e13.
         tol = 1e-6 if given else 1e-5
         assert abs(converted - value) < tol * max(size, abs(value)), name
 
