@@ -128,6 +128,7 @@ def numbers(pattern, printed):
     return [float(n.rstrip("%")) / (100 if n.endswith("%") else 1) for n in found]
 
 
+@pytest.mark.slow
 def test_burgers_boundary(show):
     with pytest.warns(IdentifiabilityWarning, match="derivatives are poorly known"):
         printed, figure = show("burgers_boundary.py")

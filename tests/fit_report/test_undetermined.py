@@ -170,6 +170,7 @@ def test_a_conserved_sum_is_named_with_its_constant():
     assert "the equation x_t or y_t:" in text
 
 
+@pytest.mark.slow
 def test_a_standing_wave_is_not_fitted_in_silence():
     X = np.random.default_rng(1).uniform(0, 3, (60, 2))
     y = np.cos(2 * X[:, 0]) * np.sin(2 * X[:, 1] + 0.3)
