@@ -31,15 +31,12 @@ from keql.model_selection import FunctionKFold
 
 LEARNERS = (TwoStepKEqL, OneStepKEqL, ReducedOneStepKEqL)
 JOINT = LEARNERS[1:]
-# What an optimiser of the state kernel does, the checks of the first one look at; the
-# last two have an equation that holds for any state, P(u) + u = 0.
+# What an optimiser of the state kernel does, the checks of the first one look at; EASY
+# is an equation that holds for any state, P(u) + u = 0.
 CHECKED = [TwoStepKEqL(), KernelPDESolver()]
 CHECKED += [method(optimizer=None) for method in JOINT]
 EASY = {"operators": ("u",), "known_part": "u", "optimizer": None}
-CHECKED += [
-    OneStepKEqL(**EASY, collocation_points=20),
-    ReducedOneStepKEqL(**EASY),
-]
+CHECKED += [OneStepKEqL(**EASY, collocation_points=20)]
 
 
 class NoSource:
@@ -104,6 +101,14 @@ def expected_failures(estimator):
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+# With fewer collocation points than it takes by default it cannot meet all values.
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::keql.IdentifiabilityWarning")
+@parametrize_with_checks([ReducedOneStepKEqL(**EASY)])
+def test_scikit_learn_contract_of_states_in_a_span(estimator, check):
     check(estimator)
 
 
