@@ -71,8 +71,7 @@ class ElementarySearch:
     def __init__(self, problem, offered, settings, report):
         self.problem, self.offered, self.settings = problem, offered, settings
         self.report, self.is_stopped = report, False
-        self.tried = {}
-        self.steps, self.first = [], None
+        self.tried, self.steps, self.first = {}, [], None
 
     def run(self, start, iterate, enough):
         """The best terms.
@@ -291,7 +290,8 @@ class ElementarySearch:
         ):
             found = None
         self.tried[key] = found
-        self.steps += [] if found is None else [found]
+        if found is not None:
+            self.steps.append(found)
         return found
 
     def _solved(self, problem, terms, values, iterate, least=-np.inf):

@@ -137,13 +137,18 @@ def _on_grid(fine, best, search):
 def _gain_on_grid(again, found, search, best, solution):
     """What a fine grid adds to the log evidence of terms, over that of the first ones.
 
-    Beside exact data a coarse grid has errors that further terms may explain. The
-    search started with the first ones, whose `solution` on the fine grid is known.
+    Beside exact data a coarse grid has errors that further terms may explain. It is
+    zero where the first ones cannot be solved for on either grid.
+
+    again, found : ElementarySearch, Refined. On the fine grid; the best terms there.
+    search, best : ElementarySearch, Refined. The same on the coarse grid, where the
+        search started with the first terms.
+    solution : EvolutionIterate. Theirs on the fine grid.
     """
-    first, on_fine = search.first, None
-    if first is not None:
-        given = again.problem, list(first.terms), first.values, solution
-        on_fine = again.solve(*given)
+    first = search.first
+    if first is None:
+        return 0.0
+    on_fine = again.solve(again.problem, list(first.terms), first.values, solution)
     if on_fine is None:
         return 0.0
     return (found.score - on_fine.score) - (best.score - first.score)
