@@ -103,11 +103,11 @@ def minimise(problem, start, control, *, max_iter, report=None):
     """Minimise a nonlinear least-squares problem by Gauss-Newton steps.
 
     `problem` is a Problem, as in :mod:`keql._numerics.protocols`, and `start` its first
-    iterate. The `control`, a Damping, FullSteps or Backtracking made anew for each
-    call, chooses the steps, of which at most `max_iter` are tried, and ends the loop.
-    After each accepted step `report` is called with the Result so far; it returns True
-    to stop. The Result has the best iterate, also when interrupted from the keyboard;
-    None if the problem cannot be evaluated at the start.
+    iterate. The `control`, a Control made anew for each call, chooses the steps, of
+    which at most `max_iter` are tried, and ends the loop. After each accepted step
+    `report` is called with the Result so far; it returns True to stop. The Result has
+    the best iterate, also when interrupted from the keyboard; None if the problem
+    cannot be evaluated at the start.
     """
     current = problem.evaluate(start)
     if current is None:
@@ -137,13 +137,36 @@ def _iterate(problem, current, control, result, max_iter, report):
             result.stop = stop
             return
         if trial is not None and result.n_iter < max_iter:
-            model = model.problem.linearise(trial)
+            trial, model = _linearised(model, trial, control)
+            result.solution, result.loss = trial.iterate, trial.loss
     if model is None:
         result.stop = Stop.FAILED
 
 
+def _linearised(model, trial, control):
+    """Where a step leads, shortened until that can be linearised, and the model there.
+
+    The model is None if no shorter step can be, or the control knows none.
+    """
+    found = model.problem.linearise(trial)
+    while found is None:
+        shorter = control.shorter(model)
+        if shorter is None:
+            break
+        trial, found = shorter, model.problem.linearise(shorter)
+    return trial, found
+
+
+class Control:
+    """What chooses the steps of :func:`minimise`, and ends them."""
+
+    def shorter(self, model):
+        """The evaluation of a part of the last step, or None if none is tried."""
+        return None
+
+
 @dataclass
-class Damping:
+class Damping(Control):
     """Levenberg-Marquardt: the damping falls after good steps, rises after bad ones.
 
     The first `damping` is positive, in the units of the weights of the squared norms. A
@@ -200,7 +223,7 @@ def make_no_progress(changes, patience, falling):
 
 
 @dataclass
-class FullSteps:
+class FullSteps(Control):
     """Undamped steps, for problems near their solution.
 
     They have converged when one changes the iterate by less than `tol`, relatively, as
@@ -238,13 +261,14 @@ class FullSteps:
 
 
 @dataclass
-class RelaxedSteps:
+class RelaxedSteps(Control):
     """Full steps, shortened where they lead back and forth.
 
     A step is halved, to the part `shortest` at least, whenever the change that the full
     one makes has not fallen to the part `falling` of the one before, and doubled where
     it has fallen by more than half of what a step of that length leaves if all is
-    linear. They have converged when a full step changes the iterate by less than `tol`,
+    linear; also while nothing can be linearised where it leads, as trajectories explode
+    there. They have converged when a full step changes the iterate by less than `tol`,
     relatively (`problem.change`); `problem.interpolate` goes part of the way. They are
     given up as full steps are, with more `patience`: short steps that converge need
     more of them, and those around a cycle had been as short as they get for a hundred
@@ -278,9 +302,19 @@ class RelaxedSteps:
         stuck = make_no_progress(self.changes, self.patience, self.falling)
         return trial, Stop.NO_PROGRESS if stuck else None
 
+    def shorter(self, model):
+        """The evaluation of half of the last step, or None if it is the shortest."""
+        if self.fraction <= self.shortest:
+            return None
+        self.fraction /= 2
+        here, (end, _) = model.evaluation.iterate, model.step(0.0)
+        return model.problem.evaluate(
+            model.problem.interpolate(here, end, self.fraction)
+        )
+
 
 @dataclass
-class Backtracking:
+class Backtracking(Control):
     """The largest of some fractions of the full step that lowers the loss enough.
 
     The loss has to fall by the part `sufficient_decrease`, and the step is halved at

@@ -117,13 +117,18 @@ class ExactSearch(Judgement):
             self.found[key] = find(family, *given, **told_by(find, known))
         return self.found[key]
 
-    def two_steps(self, hypothesis):
-        """The two-step solution with the equation kernel of a hypothesis, now tried."""
+    def two_steps(self, hypothesis, known=None):
+        """The two-step solution with the equation kernel of a hypothesis, now tried.
+
+        With the prior and noise of a `known` one, if they are not those of all.
+        """
         self.begin(hypothesis)
-        if hypothesis.equation_kernel is self.table.exact.hypothesis.equation_kernel:
-            return self.two_step
-        given = hypothesis, self.context.settings, self.two_step.state_kernel
-        return refit_two_steps(self.two_step, *given)
+        first, known = self.table.exact.hypothesis, known or self.two_step
+        if known is self.two_step:
+            if hypothesis.equation_kernel is first.equation_kernel:
+                return known
+        given = hypothesis, self.context.settings, known.state_kernel
+        return refit_two_steps(known, *given)
 
     def _trajectories(self):
         """Exact trajectories with quadratic, or cubic equations if they are better.
@@ -269,7 +274,7 @@ class ExactSearch(Judgement):
             if self._is_compared(row, fit):
                 continue
             settings = TrajectorySearchSettings(n_tried=2) if row in wider else None
-            given = self.two_steps(row), row, self.context, settings, fit
+            given = self.two_steps(row, fit.two_step), row, self.context, settings, fit
             other = or_stopped(fit, fit_trajectories, *given)
             if other is not None and other.result.interrupted:
                 return fit.stopped(other.result.stop)

@@ -491,6 +491,24 @@ def test_steps_that_were_shortened_become_full_ones_where_they_converge():
     assert control.fraction == 1.0 and result.n_iter < 20
 
 
+class OnAnInterval(Newton):
+    """That problem where it can be linearised between -2.92 and 2.92 only."""
+
+    def linearise(self, evaluation):
+        inside = abs(evaluation.iterate) < 2.92
+        return super().linearise(evaluation) if inside else None
+
+
+def test_steps_to_where_nothing_can_be_linearised_are_shortened():
+    """From 2.9 the full step leads to -8.8, half of it to -2.93, a quarter to -0.01."""
+    control = RelaxedSteps(1e-12)
+    result = optimisation.minimise(OnAnInterval(), 2.9, control, max_iter=150)
+    assert result.converged and abs(result.solution) < 1e-12
+    for other in (optimisation.FullSteps(1e-12), RelaxedSteps(1e-12, shortest=0.5)):
+        result = optimisation.minimise(OnAnInterval(), 2.9, other, max_iter=150)
+        assert result.stop is Stop.FAILED
+
+
 def test_steps_that_find_their_way_late_are_not_given_up():
     """As around a cycle that they leave before the patience ends."""
     changes = [*10 * [1.0], *(0.1 ** np.arange(5))]
