@@ -251,7 +251,10 @@ class _Search:
         start = warm_start(kernels[0], family)
         poor = self.exact.in_doubt(start.error) and not self.exact.convinces(kernels[0])
         n_restarts = self.context.settings.n_restarts if poor else 0
-        fit = fit_jointly(family, *start[:3], n_restarts)
+        if n_restarts:
+            fit = fit_jointly(family, *start[:3], n_restarts)
+        else:
+            fit = self.exact.joint_with_terms(family, kernels[0])
         self.so_far = best = Selection(fit, None, start.error, kernels)
         names = [t.name for t in self.two_step.setup.equations if t.depends_on]
         noise = family.hypothesis.equation_noise  # None: exact states are the limit
