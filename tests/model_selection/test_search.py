@@ -22,6 +22,7 @@ from keql.model_selection import (
     _exact_fit,
     _exact_states,
     _search,
+    _trajectory_search,
 )
 from keql.model_selection._candidates import Candidate, Hypotheses
 from keql.model_selection._criteria import Criteria, predicts_within_noise
@@ -612,14 +613,14 @@ def test_what_meets_exact_data_is_compared_with_no_more_terms(
         [],
         Found(error),
     )
-    fit.hypothesis, fit.is_driven = rows[0], False
-    monkeypatch.setattr(search.exact, "two_steps", lambda row: tried.append(row))
-    monkeypatch.setattr(_exact_states, "fit_trajectories", lambda *_: None)
+    fit.hypothesis, fit.is_driven, fit.two_step = rows[0], False, "its own"
+    monkeypatch.setattr(search.exact, "two_steps", lambda *given: tried.append(given))
+    monkeypatch.setattr(_trajectory_search, "fit_trajectories", lambda *_: None)
     table = search.exact.table
     functions = replace(table.functions, why_not="not of these")
     search.exact.table = table._replace(functions=functions)
     assert search.exact._or_more_terms(fit, rows, []) is fit
-    assert len(tried) == n_tried
+    assert tried == [(rows[1], "its own")][:n_tried]  # beside the noise that it has
 
 
 def test_what_joint_problems_say_is_found_once(monkeypatch):
@@ -653,23 +654,69 @@ def test_kernels_are_compared_where_the_first_predicts_poorly(
 
     found = []
     for name in ("impose_gradually", "compare_lengths", "compare_kernels"):
-        monkeypatch.setattr(_exact_states, name, finding(name))
+        monkeypatch.setattr(_trajectory_search, name, finding(name))
     fit = SimpleNamespace(result=Result(None, 0.0), learned="learned")
     started = {"warm_start": lambda kernel, _: [kernel] * 3}
     started["fit_jointly"] = lambda *_: fit
     started["fit_trajectories"] = lambda learned, *_, known: learned
     for name, stub in started.items():
-        monkeypatch.setattr(_exact_states, name, stub)
+        monkeypatch.setattr(_trajectory_search, name, stub)
     monkeypatch.setattr(search.exact, "two_steps", lambda _: None)
     given = Hypothesis(n_terms="auto", name="polynomial"), None
     first, second = (
-        search.exact._trajectories_from(getattr(_exact_states, name), *given)
+        search.exact._trajectories_from(getattr(_trajectory_search, name), *given)
         for name in ("compare_lengths", "compare_kernels")
     )
     assert first == "learned" and (second == "learned") == compared
     assert found == ["impose_gradually", "compare_lengths"] + (
         ["compare_kernels"] if compared else []
     )
+
+
+def with_states(search, *states):
+    """A search for so many states, of which the first was observed."""
+    two_step = search.exact.two_step
+    two_step.observations = replace(two_step.observations, states=states)
+    return search
+
+
+@pytest.mark.parametrize("hidden", [[], ["z"]])
+@pytest.mark.parametrize("error", [1e-3, 0.05])
+def test_hidden_states_with_few_terms_are_a_start(error, hidden, monkeypatch):
+    """Where trajectories from a good joint fit with all terms explode; once."""
+    search = with_states(make_search(monkeypatch)[0], "u", *hidden)
+    search.exact.table, asked = polynomials(), []
+    [row, _] = search.exact._degrees[0]
+    stopped = SimpleNamespace(interrupted=False)
+    few = SimpleNamespace(result=stopped, learned="few terms")
+
+    def fit_jointly(family, kernel):
+        asked.append((family.hypothesis.name, kernel))
+        return few
+
+    monkeypatch.setattr(_trajectory_search, "warm_start", lambda kernel, _: [kernel])
+    monkeypatch.setattr(_trajectory_search, "fit_jointly", fit_jointly)
+    monkeypatch.setattr(
+        _trajectory_search, "fit_trajectories", lambda learned, *_: learned
+    )
+    given = None, row.hypothesis, "kernel"
+    found = [search.exact._with_terms_before(*given, Found(error)) for _ in range(2)]
+    is_start = bool(hidden) and error < 0.01
+    assert found == 2 * ["few terms" if is_start else None]
+    assert asked == [(search.exact.table.first.hypothesis.name, "kernel")][:is_start]
+
+
+def test_functions_do_not_explain_a_guess(monkeypatch):
+    """Two steps guess states that were never observed."""
+    search, asked = with_states(make_search(monkeypatch)[0], "u", "z"), []
+    monkeypatch.setattr(
+        _trajectory_search, "fit_elementary", lambda *given: asked.append(given[3])
+    )
+    for simpler in (None, Found(0.5)):
+        assert search.exact._elementary(simpler) is None
+    known = Found(1e-3)
+    search.exact._elementary(known)
+    assert asked == [known]
 
 
 class Known(Fit):

@@ -533,3 +533,30 @@ def test_terms_of_a_rigid_body_whose_energies_are_conserved():
     terms = [model.equation_[name].terms() for name in ("p_t", "q_t", "r_t")]
     assert [{*own} for own in terms] == [{"q r"}, {"p r"}, {"p q"}]
     assert terms[1]["p r"] == pytest.approx(1.2, rel=1e-9)
+
+
+@pytest.mark.slow
+def test_few_terms_of_a_state_that_was_never_observed():
+    """Roessler's flow without z, which is found up to its unit, exactly.
+
+    Trajectories of all terms explode, whatever z is in their place.
+    """
+
+    def flow(_, y):
+        return [-y[1] - y[2], y[0] + 0.2 * y[1], 0.2 + (y[0] - 5.7) * y[2]]
+
+    times = np.linspace(0, 25, 100)
+    how = {"rtol": 1e-12, "atol": 1e-12, "method": "DOP853", "t_eval": times}
+    y = solve_ivp(flow, (0, 25), [1.0, 1.0, 0.0], **how).y.T
+    y[:, 2] = np.nan
+    names = ("x", "y", "z")
+    given = {"operators": names, "known_part": tuple(f"{n}_t" for n in names)}
+    model = OneStepKEqL(**given, states=names, variables=("t",), n_terms="auto")
+    model.fit(times[:, None], y)
+    terms, z = model.equation_.terms(), model.equation_.terms()["z_t"]
+    assert terms["y_t"] == pytest.approx({"x": 1.0, "y": 0.2}, rel=1e-6)
+    assert terms["x_t"]["y"] == pytest.approx(-1.0, rel=1e-6)
+    assert set(terms["x_t"]) == {"y", "z"} and set(z) == {"1", "z", "x z"}
+    assert z["x z"] == pytest.approx(1.0, rel=1e-6)
+    assert z["z"] == pytest.approx(-5.7, rel=1e-6)
+    assert -terms["x_t"]["z"] * z["1"] == pytest.approx(0.2, rel=1e-5)
