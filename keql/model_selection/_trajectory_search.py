@@ -327,7 +327,7 @@ class TrajectorySearch(HypothesisSearch):
         return fit
 
     def _misses_nothing(self, fit):
-        """The same of trajectories.
+        """Whether nothing that predicts better than a fit is to be looked for.
 
         Where two steps find no noise, exact states have to predict to more digits than
         interpolation does. States that white noise drives have to predict well.
