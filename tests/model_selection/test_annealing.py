@@ -135,6 +135,23 @@ def test_levels_fall_and_those_of_constraints_stay(monkeypatch):
     assert final[2] == pytest.approx(1e-7 * sizes[2])
 
 
+@pytest.mark.parametrize("many", [39, 40])
+def test_many_points_are_left_for_the_last_level(many, hunters, monkeypatch):
+    """Half of the 40 points are enough until then, and lead to nearly equal states."""
+    family, tried, minimise = family_of(hunters), [], _annealing._minimise
+
+    def counted(problem, *given):
+        tried.append(max(len(block.points) for block in problem.blocks))
+        return minimise(problem, *given)
+
+    monkeypatch.setattr(_annealing, "_minimise", counted)
+    found = impose_gradually(family, replace(SETTINGS, many=many))
+    n_levels = len(SETTINGS.levels)
+    assert tried == n_levels * [20 if many < 40 else 40] + [40]
+    whole = impose_gradually(family, replace(SETTINGS, many=1000))
+    assert found.converged and found.loss == pytest.approx(whole.loss, rel=0.05)
+
+
 def test_the_likely_kernel_is_of_highest_likelihood(hunters):
     kernel = likely_kernel(hunters.observations, ("t",), SETTINGS)
     assert isinstance(kernel, SystemKernel)
