@@ -268,11 +268,11 @@ class RelaxedSteps(Control):
     where it leads, as trajectories explode there, and whenever the change that the full
     one makes has not fallen to the part `falling` of the one before. It is doubled
     where that has fallen by more than half of what a step of that length leaves if all
-    is linear. They have converged when a full step changes the iterate by less than `tol`,
-    relatively (`problem.change`); `problem.interpolate` goes part of the way. They are
-    given up as full steps are, with more `patience`: short steps that converge need
-    more of them, and those around a cycle had been as short as they get for a hundred
-    steps.
+    is linear. They have converged when a full step changes the iterate by less than
+    `tol`, relatively (`problem.change`); `problem.interpolate` goes part of the way.
+    They are given up as full steps are, with more `patience`: short steps that converge
+    need more of them, and those around a cycle had been as short as they get for a
+    hundred steps.
     """
 
     tol: float
