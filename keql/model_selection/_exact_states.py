@@ -7,6 +7,7 @@ import numpy as np
 
 from keql._numerics.optimisation import Stop
 from keql.model_selection._criteria import (
+    agree,
     are_many,
     few_terms_meet,
     meets_data,
@@ -86,7 +87,8 @@ class ExactSearch(TrajectorySearch):
             return best
         if best is None:
             best = self._exact_from_anywhere(first.hypothesis)
-            if best and not cubic.why_not:
+            again = self._is_found_again(best, first, cubic)
+            if best and not (cubic.why_not or again):
                 best = self._or_wider(best, cubic)
         for row in (cubic, wider):
             if best and not row.why_not:
@@ -97,6 +99,17 @@ class ExactSearch(TrajectorySearch):
         elif not varying.why_not:
             best = self._or_wider(best, varying)
         return self._or_functions(best)
+
+    def _is_found_again(self, best, *rows):
+        """Whether other states lead to what all rows found from two steps, with noise.
+
+        No more terms are looked for from these other states then.
+        """
+        direct = [self.direct.get(row.hypothesis.name, (None, None)) for row in rows]
+        return sees_noise(self.two_step) and all(
+            fit and best and fit is not best and agree(best, fit, self.criteria)
+            for _, fit in direct
+        )
 
     def _or_functions(self, best, near=np.inf):
         """Exact states in space, or those with elementary functions.

@@ -601,6 +601,33 @@ def test_a_diffusion_that_leads_to_less_than_cubic_terms_is_left(monkeypatch):
     assert next(grown).error == 0.01  # not looked for
 
 
+@pytest.mark.parametrize(
+    ("noise", "error", "terms", "n_grown"),
+    [
+        (1e-3, 0.0199, ["u"], 1),
+        (1e-3, 0.0199, ["v"], 2),  # another equation
+        (1e-3, 0.019, ["u"], 2),  # another minimum
+        (0.0, 0.0199, ["u"], 2),  # exact data would be met
+    ],
+)
+def test_cubic_terms_are_not_grown_where_quadratic_ones_are_found_again(
+    noise, error, terms, n_grown, monkeypatch
+):
+    """The cubic equation from two steps has the terms of the quadratic one."""
+    search, asked = make_search(monkeypatch, [Found(0.02), Found(0.02)])[0], []
+    search.exact.two_step.observation_noise = np.array([noise])
+    search.exact.table, grown = polynomials(), Found(error)
+    grown.term_names = terms
+
+    def grow(fit, *_):
+        asked.append(fit)
+        return grown
+
+    monkeypatch.setattr(_exact_states, "or_from_diffusion", grow)
+    assert search.exact._exact_states() is grown
+    assert len(asked) == n_grown
+
+
 @pytest.mark.parametrize("error, n_tried", [(1e-9, 0), (1e-3, 1)])
 def test_what_meets_exact_data_is_compared_with_no_more_terms(
     error, n_tried, monkeypatch
