@@ -124,10 +124,15 @@ class LargeProblems:
     def is_large(self, problem):
         """Whether steps take long, in the dual, and there are fewer points to take."""
         most = max(len(own) for own in problem.precisions)
-        numbers = [np.diff(block.rows.starts) for block in problem.blocks]
-        can_take_fewer = np.max(np.concatenate(numbers), initial=0) > self.n_points
+        can_take_fewer = most_points(problem) > self.n_points
         is_dual = problem.linear_model is DualModel
         return bool(is_dual and most > self.most_rows and can_take_fewer)
+
+
+def most_points(problem):
+    """The largest number of collocation points that an equation of a function has."""
+    numbers = [np.diff(block.rows.starts) for block in problem.blocks]
+    return int(np.max(np.concatenate(numbers), initial=0))
 
 
 def spread_over_equations(block, size):

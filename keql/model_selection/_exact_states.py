@@ -26,9 +26,7 @@ from keql.model_selection._from_diffusion import (
     or_simpler,
 )
 from keql.model_selection._terms._functions import fit_functions_along
-from keql.model_selection._terms._trajectories import (
-    fit_trajectories,
-)
+from keql.model_selection._terms._trajectories import fit_trajectories
 from keql.model_selection._trajectory_search import TrajectorySearch
 
 

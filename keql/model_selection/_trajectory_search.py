@@ -57,6 +57,7 @@ class HypothesisSearch(Judgement):
         return fit
 
     def leave_out(self, rows, reason):
+        """Tell why rows of the table are not tried, where no reason is known yet."""
         known, left = dict(self.not_tried), [row.hypothesis.name for row in rows]
         self.not_tried += [(name, reason) for name in left if name not in known]
 
@@ -298,9 +299,9 @@ class TrajectorySearch(HypothesisSearch):
             return None
         known = best if best and best.hypothesis.name == hypothesis.name else None
         found = fit_trajectories(fit.learned, hypothesis, self.context, known=known)
-        return found or self._with_terms_before(two_step, hypothesis, kernels[0], fit)
+        return found or self._from_joint_terms(two_step, hypothesis, kernels[0], fit)
 
-    def _with_terms_before(self, two_step, hypothesis, candidate, fit):
+    def _from_joint_terms(self, two_step, hypothesis, candidate, fit):
         """Exact trajectories from a joint fit with the terms that suit best; or None.
 
         Where those with all terms, of a `fit` that predicts within the noise, explode.

@@ -727,7 +727,7 @@ def test_hidden_states_with_few_terms_are_a_start(error, hidden, monkeypatch):
         _trajectory_search, "fit_trajectories", lambda learned, *_: learned
     )
     given = None, row.hypothesis, "kernel"
-    found = [search.exact._with_terms_before(*given, Found(error)) for _ in range(2)]
+    found = [search.exact._from_joint_terms(*given, Found(error)) for _ in range(2)]
     is_start = bool(hidden) and error < 0.01
     assert found == 2 * ["few terms" if is_start else None]
     assert asked == [(search.exact.table.first.hypothesis.name, "kernel")][:is_start]

@@ -13,7 +13,7 @@ import numpy as np
 
 from keql._joint.assembly import equation_sizes
 from keql._joint.cluster import minimise_joint
-from keql._joint.starts import SubsampledProblem
+from keql._joint.starts import SubsampledProblem, most_points
 from keql._numerics.linalg import extent_of
 from keql._numerics.optimisation import Damping
 from keql._observations.data import left_out_errors
@@ -210,8 +210,7 @@ def _through_levels(family, kernel, settings):
 
 def _minimise_with_few_points(problem, start, settings):
     """The iterate of lowest loss, with equations at a part of many points."""
-    numbers = np.concatenate([np.diff(block.rows.starts) for block in problem.blocks])
-    most = np.max(numbers, initial=0)
+    most = most_points(problem)
     if most <= settings.many:
         return _minimise(problem, start, settings).solution
     few = SubsampledProblem(problem, int(settings.part * most))
