@@ -63,7 +63,9 @@ def linear_responses(grid, equation, states, forcings, max_growth=1e4):
     """The responses of M functions, one after the other.
 
     The equation is linearised for many functions at once: they have the points of the
-    grid in common, so that functions of these alone are evaluated once.
+    grid in common, so that functions of these alone are evaluated once. Those along
+    which a linear equation is the same share all factorisations, and what follows from
+    boundary values.
 
     states : list of M ndarray of shape (n_steps * 4 * size,). Values on the grid.
     forcings : list of M float or ndarray of shape (E, n_steps * 3 * n_points).
@@ -75,20 +77,51 @@ def linear_responses(grid, equation, states, forcings, max_growth=1e4):
     n_numbers = grid.n_steps * 3 * grid.size * (1 + p)
     functions = [*zip(states, forcings, strict=True)]
     for part in in_chunks(functions, n_numbers, copies=8):
-        for linearised in _linearised(grid, equation, *zip(*part, strict=True)):
-            steps = _linear_steps(grid, equation, *linearised)
-            yield _response(grid, p, steps, max_growth)
+        linearised = _linearised(grid, equation, *zip(*part, strict=True))
+        for alike in _with_equal_slopes(linearised):
+            own, slopes, right = zip(*alike, strict=True)
+            steps = _linear_steps(grid, equation, own, slopes[0], right)
+            found = _response(grid, len(alike) * (1 + p), steps, max_growth)
+            yield from _of_each(found, len(alike), 1 + p)
 
 
-def _response(grid, p, steps, max_growth):
-    """The response of one function, from the :func:`_linear_steps` of p weights."""
+def _with_equal_slopes(linearised, rounding=1e-13):
+    """Lists of those that follow one another, and are linearised alike.
+
+    Slopes are equal up to `rounding`, relative to the largest.
+    """
+    groups = []
+    for own in linearised:
+        first = groups[-1][0][1] if groups else np.inf
+        if np.max(np.abs(own[1] - first)) <= rounding * np.max(np.abs(own[1])):
+            groups[-1].append(own)
+        else:
+            groups.append([own])
+    return groups
+
+
+def _of_each(response, n_functions, n_known):
+    """The responses of functions from one that has the known columns of all."""
+    if response is None or n_functions == 1:
+        yield from [response] * n_functions
+        return
+    known, from_boundary = np.split(response, [n_functions * n_known], axis=-1)
+    for own in np.split(known, n_functions, axis=-1):
+        yield np.concatenate([own, from_boundary], axis=-1)
+
+
+def _response(grid, n_known, steps, max_growth):
+    """The response of functions, from the :func:`_linear_steps`; or None.
+
+    Its first `n_known` columns belong to what is known and to the weights.
+    """
     n, n_steps = grid.size, grid.n_steps
     n_initial, n_open = grid.order * n, 3 * len(grid.ends)
-    response = np.zeros((n_steps, 4, n, 1 + p + n_initial + n_open * n_steps))
-    response[0, 0, :, 1 + p : 1 + p + n] = np.eye(n)
+    response = np.zeros((n_steps, 4, n, n_known + n_initial + n_open * n_steps))
+    response[0, 0, :, n_known : n_known + n] = np.eye(n)
     # Of the slopes in time where a step starts, if the equation is of second order.
     moving = np.zeros((n_initial - n, response.shape[-1]))
-    moving[:, 1 + p + n : 1 + p + n_initial] = np.eye(n_initial - n)
+    moving[:, n_known + n : n_known + n_initial] = np.eye(n_initial - n)
     for step, (J, right, is_open) in enumerate(steps):
         h = grid.steps[step]
         solved = _solve_linear_step(J, right, grid.rows_of_ends, is_open)
@@ -97,14 +130,14 @@ def _response(grid, p, steps, max_growth):
         # The columns belong to what is known, to what the step starts from, and to the
         # values at both ends in space at its three Radau points.
         particular, from_start, from_ends = np.split(
-            solved, [1 + p, 1 + p + n_initial], axis=1
+            solved, [n_known, n_known + n_initial], axis=1
         )
-        last = 1 + p + n_initial + n_open * step
+        last = n_known + n_initial + n_open * step
         here = from_start[:, n_initial - n :] @ response[step, 0, :, :last]
         if len(moving):
             here += h * from_start[:, :n] @ moving[:, :last]
-        here[:, : 1 + p] += particular
-        if not _growth(grid, here[:, 1 + p :], from_ends) < max_growth:
+        here[:, :n_known] += particular
+        if not _growth(grid, here[:, n_known:], from_ends) < max_growth:
             return None
         response[step, 1:, :, :last] = here.reshape(3, n, -1)
         response[step, 1:, :, last : last + n_open] = from_ends.reshape(3, n, -1)
@@ -125,10 +158,9 @@ def linear_solution(grid, equation, state, unknowns, forcing=0.0):
     start, slopes = boundary[:n], boundary[n : grid.order * n]
     at_ends = boundary[grid.order * n :].reshape(grid.n_steps, -1)
     solution = np.empty((grid.n_steps, 4, n))
-    [linearised] = _linearised(grid, equation, [state], [forcing])
-    for step, (J, right, is_open) in enumerate(
-        _linear_steps(grid, equation, *linearised)
-    ):
+    [(along, gradient, known_parts)] = _linearised(grid, equation, [state], [forcing])
+    steps = _linear_steps(grid, equation, [along], gradient, [known_parts])
+    for step, (J, right, is_open) in enumerate(steps):
         h, unknown = grid.steps[step], J[:, -3 * n :].copy()
         values = right @ known - J[:, : -3 * n] @ np.r_[h * slopes, start]
         unknown, values = _balanced(unknown, values)
@@ -150,20 +182,22 @@ def n_weights(equations):
     return sum(len(equation.weights) for equation in as_tuple(equations))
 
 
-def _linear_steps(grid, equations, state, slopes, right):
-    """Equations linearised at a state, step by step: J values = right (1, weights).
+def _linear_steps(grid, equations, states, slopes, rights):
+    """Equations linearised at states, step by step: J values = right (1, weights).
 
     J (3 size, (3 + order) size) acts on what the step starts from and on the values at
-    its Radau points; `right` has the shape (3 size, 1 + p). Of the values at both ends,
-    those that the equation leaves open follow (:func:`open_ends`). The arguments are
-    those of one function that :func:`_linearised` finds.
+    its Radau points; `right` has the shape (3 size, 1 + p) for each function, one after
+    the other. Of the values at both ends, those that the equation leaves open follow
+    (:func:`open_ends`). The arguments are those of functions with equal slopes that
+    :func:`_linearised` finds.
     """
     operators, n = as_tuple(equations)[0].operators, len(grid.states) * grid.n_points
     factors, is_open = grid.factors(operators), open_ends(grid, operators, slopes[0])
     for step, h in enumerate(grid.steps):
         J = _step_matrix(grid, factors, slopes[:, :, step], h).reshape(3 * n, -1)
-        right[step][:, 0] += J @ state[step].ravel()
-        yield J, right[step], is_open[step]
+        for state, right in zip(states, rights, strict=True):
+            right[step][:, 0] += J @ state[step].ravel()
+        yield J, np.hstack([right[step] for right in rights]), is_open[step]
 
 
 def _step_matrix(grid, factors, slopes, h):

@@ -9,6 +9,7 @@ from scipy.integrate import solve_ivp
 from scipy.interpolate import BarycentricInterpolator
 
 from keql import OneStepKEqL
+from keql._evolution import integration
 from keql._evolution.forecast import EvolvedState
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import (
@@ -41,9 +42,14 @@ def test_the_response_is_exact_where_coefficients_vary():
 
 
 @pytest.mark.parametrize("working_memory", [1e-3, 1024])
-def test_functions_are_linearised_together_as_alone(working_memory):
+@pytest.mark.parametrize("degree", [1, 2])
+def test_functions_are_linearised_together_as_alone(
+    degree, working_memory, monkeypatch
+):
+    """Along all of them a linear equation is the same: its steps are solved once."""
     rng, law = np.random.RandomState(0), monomial(2, 2) + monomial(3)  # u u_x, u_xx
-    varying = RBF(0.4, active_dims=(0, 1)) * Polynomial(1, active_dims=(2, 3))
+    varying = Polynomial(degree, active_dims=(2, 3))
+    varying = RBF(0.4, active_dims=(0, 1)) * varying
     S = rng.uniform(size=(12, 4))
     equation = make_equation(("u_x", "u_xx"), "u_t", law, -np.ones(3))
     equation.basis = InducingBasis(varying.scaled_to(S), S)
@@ -55,9 +61,27 @@ def test_functions_are_linearised_together_as_alone(working_memory):
         linear_response(grid, equation, *given)
         for given in zip(states, forcings, strict=True)
     ]
+    solve, solved = integration._solve_linear_step, []
+
+    def counted(*given):
+        solved.append(given)
+        return solve(*given)
+
+    monkeypatch.setattr(integration, "_solve_linear_step", counted)
     with sklearn.config_context(working_memory=working_memory):
         found = [*linear_responses(grid, equation, states, forcings)]
     assert_allclose(found, alone, rtol=1e-9, atol=1e-11)
+    at_once = degree == 1 and working_memory > 1
+    assert len(solved) == (1 if at_once else 3) * grid.n_steps
+
+
+def test_a_linear_equation_grows_along_all_functions_or_none():
+    grid = EvolutionGrid(np.zeros(2), np.array([2.0, 1.0]), 0, 12, 24)
+    states, forcings = 3 * [np.zeros(12 * 4 * 24)], 3 * [0.0]
+    for sign in (-1.0, 1.0):  # forwards and backwards in time
+        law = make_equation(("u_x", "u_xx"), "u_t", monomial(3), [sign])
+        found = [*linear_responses(grid, law, states, forcings)]
+        assert [own is None for own in found] == 3 * [sign > 0]
 
 
 def diffusions(n_functions, n, seed=0):
