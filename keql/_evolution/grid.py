@@ -259,8 +259,9 @@ class EvolutionGrid:
     def _derivative(self, orders):
         """Derivatives in space at the points (n_points, n_points), kept once found."""
         if orders not in self._in_space:
+            # Values are themselves, which interpolation on a ring has to rounding.
             along = [
-                self._along(i, nodes, order)
+                self._along(i, nodes, order) if order else np.eye(len(nodes))
                 for i, (nodes, order) in enumerate(zip(self.nodes, orders, strict=True))
             ]
             self._in_space[orders] = reduce(np.kron, along)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from known_equations import make_equation, monomial
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.forecast import EvolvedState
@@ -56,6 +56,13 @@ def ring(length=1.0, duration=1.0, n_steps=20, n_along=30, **options):
     upper = np.array([duration, 0.0])
     grid = 0, n_steps, n_along
     return EvolutionGrid(np.zeros(2), upper, *grid, period=length, **options)
+
+
+def test_values_at_the_points_are_themselves():
+    """To the last digit: steps leave out the zeros."""
+    operators = [parse_operator(name, TX) for name in ("u", "u_t")]
+    for *_, in_space in ring().factors(operators):
+        assert_array_equal(in_space, np.eye(31))
 
 
 @pytest.mark.parametrize("order", range(5))
