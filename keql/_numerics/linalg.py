@@ -181,12 +181,19 @@ def _solve_triangle(L, B, transposed, overwrite=False):
     return Z
 
 
-def solve_lower_of_each(factors, right):
-    """The solutions (m, k) of lower triangular systems (m, k, k), all at once."""
-    x = np.empty(right.shape)
-    for j in range(right.shape[1]):
-        known = np.einsum("mi,mi->m", factors[:, j, :j], x[:, :j])
-        x[:, j] = (right[:, j] - known) / factors[:, j, j]
+def solve_lower_of_each(factors, right, transposed=False):
+    """The solutions (m, k, ...) of lower triangular systems (m, k, k), all at once.
+
+    Those of L^T if `transposed`.
+    """
+    x, k = np.empty(right.shape), right.shape[1]
+    diagonals = np.diagonal(factors, axis1=1, axis2=2)
+    diagonals = diagonals.reshape(*diagonals.shape, *[1] * (right.ndim - 2))
+    for j in reversed(range(k)) if transposed else range(k):
+        done = slice(j + 1, k) if transposed else slice(j)
+        row = factors[:, done, j] if transposed else factors[:, j, done]
+        known = np.einsum("mi,mi...->m...", row, x[:, done])
+        x[:, j] = (right[:, j] - known) / diagonals[:, j]
     return x
 
 
@@ -272,11 +279,12 @@ def sums_of_rows(triangle, n):
 def triangle(A, block_size=32):
     """The upper trapezoidal R of A = Q R, of as many rows as columns at most.
 
-    By LAPACK, in blocks of columns: to ask it for the best size takes a copy of A.
+    By LAPACK's dgeqrt, in blocks of columns to the last one: dgeqrf takes the last 128
+    columns one by one, which are most of them here.
     """
     if not A.size:
         return np.zeros((min(A.shape), A.shape[1]))
-    R, *_ = lapack.dgeqrf(A, lwork=block_size * A.shape[1])
+    R, *_ = lapack.dgeqrt(min(block_size, *A.shape), A)
     return np.triu(R[: A.shape[1]])
 
 

@@ -18,6 +18,7 @@ from keql._numerics.linalg import (
     ridge,
     solve_cholesky,
     solve_lower,
+    solve_lower_of_each,
     triangle,
 )
 
@@ -162,7 +163,7 @@ def test_long_steps_let_other_threads_run():
     assert n_turns > 3 and len(turns) > n_turns + 3
 
 
-@pytest.mark.parametrize("shape", [(9, 4), (4, 9), (5, 5), (0, 3), (3, 0)])
+@pytest.mark.parametrize("shape", [(9, 4), (4, 9), (5, 5), (0, 3), (3, 0), (90, 70)])
 def test_triangle_of_a_factorisation(shape):
     rows = np.random.RandomState(0).normal(size=shape)
     R = triangle(rows)
@@ -182,6 +183,17 @@ def test_right_hand_sides_two_by_two(transposed):
     L = cholesky(A)
     found = solve_lower(L, B, transposed, most=2 * 9**2)
     assert_allclose(found, solve_lower(L, B, transposed), rtol=1e-12)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shape", [(7, 4), (7, 4, 3), (7, 1), (0, 2, 3)])
+def test_triangular_systems_all_at_once(shape, transposed):
+    rng = np.random.RandomState(0)
+    factors = np.tril(rng.uniform(1, 2, size=(*shape[:2], shape[1])))
+    right = rng.normal(size=shape)
+    found = solve_lower_of_each(factors, right, transposed)
+    for L, own, x in zip(factors, right, found, strict=True):
+        assert_allclose((L.T if transposed else L) @ x, own, rtol=1e-12, atol=1e-12)
 
 
 # --- ridge regression ---------------------------------------------------------------

@@ -14,15 +14,7 @@ import numpy as np
 from scipy import linalg
 
 from keql._evolution.driven.noise import compressed
-from keql._numerics.linalg import largest_factor
-
-
-def _compressed_one(root, lower):
-    """The same of one root (D, k) with k >= D, by LAPACK itself: it is done often.
-
-    `lower` (D, D) has ones on and below the diagonal.
-    """
-    return linalg.lapack.dgeqrf(root.T)[0][: len(root)].T * lower
+from keql._numerics.linalg import largest_factor, solve_lower_of_each
 
 
 @dataclass(frozen=True)
@@ -102,10 +94,63 @@ class Backward(NamedTuple):
     precisions: np.ndarray
 
 
+class Seen(NamedTuple):
+    """Nodes of which as many entries were observed, m, and what that tells of them.
+
+    nodes, rows : ndarray of shape (k,), (k, m). Which nodes, and which observations.
+    entries : ndarray of shape (k, m, D). What is observed, in units of the noise.
+    root : ndarray of shape (k, m, m). S, a root of the covariance of the observations
+        in units of their noise, given those of earlier nodes.
+    along : ndarray of shape (k, D, m). The covariances of the nodes and of observations
+        that S^-1 makes independent.
+    """
+
+    nodes: np.ndarray
+    rows: np.ndarray
+    entries: np.ndarray
+    root: np.ndarray
+    along: np.ndarray
+
+    @classmethod
+    def by_number(cls, at_nodes, entries, factors):
+        """Those of each number of observations.
+
+        at_nodes : list of ndarray of shape (m,). The observations of each node.
+        entries : ndarray of shape (n, D). Of all observations.
+        factors : list of ndarray of shape (m + D, m + D). Of each node, with S and what
+            belongs to it below.
+        """
+        numbers = np.array([*map(len, at_nodes)])
+        for m in np.unique(numbers[numbers > 0]).tolist():
+            nodes = np.flatnonzero(numbers == m)
+            rows = np.array([at_nodes[k] for k in nodes])
+            own = np.array([factors[k][:, :m] for k in nodes])
+            yield cls(nodes, rows, entries[rows], np.tril(own[:, :m]), own[:, m:])
+
+    def independent(self, values):
+        """S^-1 times values (k, m, j) of the observations."""
+        return solve_lower_of_each(self.root, values)
+
+    def transposed(self, values):
+        """S^-T times values (k, m, j)."""
+        return solve_lower_of_each(self.root, values, transposed=True)
+
+    @property
+    def deviations(self):
+        """The diagonal (k, m) of S."""
+        return np.diagonal(self.root, axis1=1, axis2=2)
+
+    @property
+    def gains(self):
+        """What observations, in units of their noise, add to the nodes (k, D, m)."""
+        return np.swapaxes(self.transposed(np.swapaxes(self.along, 1, 2)), 1, 2)
+
+
 class Smoother:
     """Nodes of one function, given its observations, the weights and initial values.
 
-    What is affine in those has columns: (1, w - w0, z - z0).
+    What is affine in those has columns: (1, w - w0, z - z0). Observations of one node
+    are taken together, at a cost cubic in their number and with quadratic memory.
 
     own : NoisyRows. The observations.
     noise : ndarray of shape (n,). Standard deviations of their errors.
@@ -119,63 +164,102 @@ class Smoother:
 
     def __init__(self, own, noise):
         self.own, self.noise = own, noise
-        n, D, width = len(noise), len(own.initial), own.added.shape[2]
-        K = len(own.roots) + 1
         order = np.argsort(own.nodes, kind="stable")
-        bounds = np.searchsorted(own.nodes[order], np.arange(1, K))
-        self._at_nodes = [rows.tolist() for rows in np.split(order, bounds)]
-        self.innovations = np.zeros((n, width + D))
-        self.deviations, self._gains = np.empty(n), np.empty((n, D))
-        self.means, self.filtered = np.empty((K, D, width + D)), np.empty((K, D, D))
-        mean, L = np.zeros((D, width + D)), np.zeros((D, D))
-        mean[:, width:] = np.eye(D)
-        self.innovations[:, 0] = own.residuals
-        root, lower = np.empty((D, D + own.roots.shape[2])), np.tri(D)
-        for k in range(K):
-            if k:
-                A = own.transitions[k - 1]
-                mean = A @ mean
-                mean[:, :width] += own.added[k - 1]
-                root[:, :D], root[:, D:] = A @ L, own.roots[k - 1]
-                L = _compressed_one(root, lower)
-            for i in self._at_nodes[k]:
-                self._observe(i, mean, L)
-            self.means[k], self.filtered[k] = mean, L
+        bounds = np.searchsorted(own.nodes[order], np.arange(1, len(own.roots) + 1))
+        at_nodes = np.split(order, bounds)
+        # In units of the noise, which all observations have in common then.
+        entries = np.eye(len(own.initial))[own.entries] / noise[:, None]
+        factors = self._filter_covariances(at_nodes, entries)
+        self._seen = [*Seen.by_number(at_nodes, entries, factors)]
+        self._filter_means()
 
-    def _observe(self, i, mean, L):
-        """Change the mean and the root by an observation (Potter's update)."""
-        row, r = self.own.entries[i], self.noise[i]
-        f, innovation = L[row].copy(), self.innovations[i]
-        innovation -= mean[row]
-        variance = r * r + f @ f
-        self.deviations[i] = s = variance**0.5
-        along = L @ f
-        self._gains[i] = gain = along / variance
-        mean += gain[:, None] * innovation
-        L -= along[:, None] * (f / (variance + r * s))
+    def _filter_covariances(self, at_nodes, entries):
+        """Find roots of the covariances of nodes, given all observations until then.
+
+        A node and its observations in units of their noise have a joint root, of which
+        a factorisation makes ((S, 0), (G, L)), lower triangular (array form of the
+        Kalman filter: Kailath, Sayed, Hassibi, "Linear estimation", 2000, chapter 12).
+
+        Returns factors : list of ndarray of shape (m + D, m + D). Those of nodes with m
+            observations; above the diagonal are other numbers.
+        """
+        own, factors, blank = self.own, [], {}
+        D, width = own.roots.shape[1:]
+        self.filtered, lower = np.empty((len(at_nodes), D, D)), np.tri(D)
+        root = np.zeros((D, D + width))
+        for k, rows in enumerate(at_nodes):
+            if k:
+                root[:, :D] = own.transitions[k - 1] @ self.filtered[k - 1]
+                root[:, D:] = own.roots[k - 1]
+            m = len(rows)
+            if m not in blank:
+                blank[m] = np.eye(m + D, m + D + width)
+            joint = blank[m].copy()
+            joint[m:, m:] = root
+            if m:
+                joint[:m, m:] = entries[rows] @ root
+            factor = linalg.lapack.dgeqrf(joint.T, overwrite_a=1)[0][: m + D].T
+            np.multiply(factor[m:, m:], lower, out=self.filtered[k])
+            factors.append(factor)
+        return factors
+
+    def _filter_means(self):
+        """Find means of the nodes, and what observations add to those before them."""
+        own, (K, D) = self.own, self.filtered.shape[:2]
+        width, residuals = own.added.shape[2], (own.residuals / self.noise)[:, None]
+        before = np.zeros((K, D, width + D))
+        before[0, :, width:], before[1:, :, :width] = np.eye(D), own.added
+        # What observations of a node leave of its changes.
+        self._left = np.tile(np.eye(D), (K, 1, 1))
+        for seen in self._seen:
+            self._left[seen.nodes] -= seen.gains @ seen.entries
+        self.means = self._left @ before
+        for seen in self._seen:
+            self.means[seen.nodes, :, :1] += seen.gains @ residuals[seen.rows]
+        steps = self._left[1:] @ own.transitions
+        for step, earlier, mean in zip(steps, self.means, self.means[1:], strict=False):
+            mean += step @ earlier
+        before[1:] += own.transitions @ self.means[:-1]
+        n = len(self.noise)
+        self.innovations, self.deviations = np.empty((n, width + D)), np.empty(n)
+        self._independent = []
+        for seen in self._seen:
+            missed = -seen.entries @ before[seen.nodes]
+            missed[:, :, :1] += residuals[seen.rows]
+            missed = seen.independent(missed)
+            # As if they were observed one after the other.
+            units = self.noise[seen.rows] * seen.deviations
+            self.innovations[seen.rows] = units[:, :, None] * missed
+            self.deviations[seen.rows] = np.abs(units)
+            self._independent.append(missed)
 
     @cached_property
     def backward(self):
         """What observations say of the nodes and observations before them."""
-        own, (K, D, width) = self.own, self.means.shape
+        own, (K, D, width), n = self.own, self.means.shape, len(self.noise)
         later, information = np.zeros((K, D, width)), np.zeros((K, D, D))
-        smoothed, precisions = np.empty((len(self.noise), width)), self.deviations**-2
-        added, known = np.zeros((D, width)), np.zeros((D, D))
-        shares = self.innovations * precisions[:, None]
-        for k in range(K - 1, -1, -1):
-            if k < K - 1:
-                A = own.transitions[k]
-                added, known = A.T @ added, A.T @ (known @ A)
-            for i in reversed(self._at_nodes[k]):
-                row, gain = own.entries[i], self._gains[i]
-                smoothed[i] = shares[i] - gain @ added
-                effect = known @ gain
-                precisions[i] += gain @ effect
-                added[row] += smoothed[i]
-                known[row] -= effect
-                known[:, row] -= effect
-                known[row, row] += precisions[i]
-            later[k], information[k] = added, known
+        smoothed, precisions = np.empty((n, width)), np.empty(n)
+        for seen, missed in zip(self._seen, self._independent, strict=True):
+            back = np.swapaxes(seen.entries, 1, 2)
+            later[seen.nodes] = back @ seen.transposed(missed)
+            own_root = seen.independent(seen.entries)
+            information[seen.nodes] = np.swapaxes(own_root, 1, 2) @ own_root
+        steps = own.transitions @ self._left[:-1]
+        for k in range(K - 2, -1, -1):
+            later[k] += steps[k].T @ later[k + 1]
+            information[k] += steps[k].T @ information[k + 1] @ steps[k]
+        ahead, known = np.zeros_like(later), np.zeros_like(information)
+        back = np.swapaxes(own.transitions, 1, 2)
+        ahead[:-1] = back @ later[1:]
+        known[:-1] = back @ information[1:] @ own.transitions
+        for seen, missed in zip(self._seen, self._independent, strict=True):
+            along, noise = np.swapaxes(seen.along, 1, 2), self.noise[seen.rows]
+            own = seen.transposed(missed - along @ ahead[seen.nodes])
+            smoothed[seen.rows] = own / noise[:, :, None]
+            identity = np.eye(noise.shape[1])
+            inner = identity + along @ known[seen.nodes] @ seen.along
+            root = seen.independent(np.broadcast_to(identity, inner.shape))
+            precisions[seen.rows] = np.sum(root * (inner @ root), axis=1) / noise**2
         return Backward(later, information, smoothed, precisions)
 
     def is_tame(self, units, most):
