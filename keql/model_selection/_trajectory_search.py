@@ -141,12 +141,7 @@ class TrajectorySearch(HypothesisSearch):
     def _trajectories(self):
         """Exact trajectories with quadratic, or cubic equations if they are better.
 
-        From the states of two steps; for systems, if that predicts poorly, from states
-        that repeat themselves; then from those that the equations at collocation points
-        lead to, these imposed more and more strictly; then, for systems for which these
-        predict poorly, from those of compared kernels. Fields that are seen with noise
-        start from the joint fit: derivatives in space that observations alone suggest
-        are too poor then. If the best so far is led to again, that is it.
+        In the order of :meth:`_starts`. If the best so far is led to again, that is it.
         """
         table = self.table
         rows = [row.hypothesis for row in table.exact_polynomials if not row.why_not]
@@ -155,16 +150,8 @@ class TrajectorySearch(HypothesisSearch):
         if self.is_of_fields and len(rows) > 1 and rows[0].n_terms is not None:
             self.leave_out([table.exact], "its terms are among the cubic ones")
             rows, joint = rows[1:], joint[1:]
-        strict = [*self._elementary_rows, *wider]
-        starts, best = [(None, [*rows, *strict]), (compare_lengths, joint)], None
-        if self.two_step.setup.is_system:
-            repeated = [] if self.is_of_fields else [(self.repeated, rows)]
-            starts = [starts[0], *repeated, starts[1], (compare_kernels, joint)]
-        if not self._has_open_kernels:
-            starts = starts[:1]
-        elif self.is_of_fields and joint and self.sees_noise:
-            starts = [starts[1], starts[0], starts[2]]
-        for find_kernels, tried in starts:
+        strict, best = [*self._elementary_rows, *wider], None
+        for find_kernels, tried in self._starts(rows, joint, strict):
             before, name = best, best and best.hypothesis.name
             for hypothesis in sorted(tried, key=lambda row, n=name: row.name != n):
                 given = find_kernels, hypothesis, best
@@ -187,6 +174,32 @@ class TrajectorySearch(HypothesisSearch):
                 if best.finds_noise:
                     return best
         return self._among_noisy(best, rows, wider)
+
+    def _starts(self, rows, joint, strict):
+        """What trajectories start from, and hypotheses to try there: pairs, in order.
+
+        The states of two steps; for systems, if that predicts poorly, states that
+        repeat themselves; then those that the equations at collocation points lead to,
+        these imposed more and more strictly; then, for systems for which these predict
+        poorly, those of compared kernels. Where a state was never observed, more terms
+        than the fewest are tried from joint fits first: they explain a guess of it by
+        themselves. Fields that are seen with noise start from the joint fit:
+        derivatives in space that observations alone suggest are too poor then.
+
+        rows, joint, strict : list of Hypothesis. Polynomials; those with a joint fit;
+            and those that come near to anything but noise.
+        """
+        first, from_joint = (None, [*rows, *strict]), (compare_lengths, joint)
+        if not self._has_open_kernels:
+            return [first]
+        if not self.two_step.setup.is_system:
+            return [first, from_joint]
+        ways = [first, (self.repeated, rows), from_joint]
+        if self.is_of_fields:
+            ways = [from_joint, first] if joint and self.sees_noise else ways[::2]
+        elif self.two_step.observations.hidden_states:
+            ways = [(None, rows[:1]), *ways[1:], (None, [*rows[1:], *strict])]
+        return [*ways, (compare_kernels, joint)]
 
     def _or_driven(self, fit, at_last=False):
         """Trajectories, or those that white noise drives; without any, `at_last`."""
