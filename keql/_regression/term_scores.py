@@ -63,6 +63,9 @@ class TrajectorySearchSettings:
         them are compared by their own evidence: rounding errors are smaller.
     few, share : int, float. Of more terms than `few`, this part is taken out at once,
         those that cost least.
+    many, dense : int, float. Sets of more terms than `many`, and than this part of all,
+        are as good as others of as many: near such a one that is the best where it was
+        solved for, too, no others are tried.
     max_steps : int. Steps to solve for one set of terms: they converge linearly where
         the noise is high.
     tol : float. Change of the states at which steps end, relative to their size, in
@@ -92,6 +95,8 @@ class TrajectorySearchSettings:
     n_compared: int = 40
     few: int = 60
     share: float = 0.1
+    many: int = 20
+    dense: float = 0.5
     max_steps: int = 150
     tol: float = 0.1
     part: float = 3e-3
@@ -268,7 +273,8 @@ class TermTable:
 
     def exceeding(self, kept):
         """Equations that have more terms than the number that is given for them."""
-        counts = [np.sum(self.groups[kept] == e) for e in self.fixed]
+        groups = self.groups[kept]
+        counts = [np.count_nonzero(groups == e) for e in self.fixed]
         pairs = zip(self.fixed, counts, strict=True)
         return [e for e, count in pairs if count > self.fewest[e]]
 
@@ -278,15 +284,14 @@ class TermTable:
         Those go first of which the number is given: how many others stay is told by
         what comes after.
         """
+        kept = np.array(kept, dtype=int)
+        groups = self.groups[kept]
         exceeding = self.exceeding(kept)
-        return {
-            i
-            for i in kept
-            if self.groups[i] >= 0
-            and np.sum(self.groups[kept] == self.groups[i])
-            > self.fewest[self.groups[i]]
-            and (not exceeding or self.groups[i] in exceeding)
-        }
+        may_go = np.isin(groups, exceeding) if exceeding else groups >= 0
+        for e, fewest in enumerate(self.fewest):
+            own = groups == e
+            may_go[own] &= np.count_nonzero(own) > fewest
+        return set(kept[may_go].tolist())
 
 
 def _shapes(terms, d):

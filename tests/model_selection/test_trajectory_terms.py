@@ -103,6 +103,31 @@ def test_a_search_that_comes_to_a_known_solution_ends_with_it(monkeypatch):
     assert fit_trajectories(learned, hypothesis, CONTEXT, known=left) is not left
 
 
+@pytest.mark.parametrize(
+    ("kept", "first", "is_left"), [(21, 21, True), (21, 20, False), (20, 21, False)]
+)
+def test_no_others_are_tried_near_many_terms(kept, first, is_left):
+    """More than half of them, where the best set has as many there as well."""
+    search = object.__new__(LinearisedTermSearch)
+    search.settings, search.table = TrajectorySearchSettings(), SimpleNamespace()
+    search.table.groups = np.zeros(40, dtype=int)
+    search.kept, search.score, search.sets = [*range(kept)], 0.0, SimpleNamespace()
+    search.sets.best = lambda _: [*range(first)]
+
+    def neighbours(*_):
+        raise InterruptedError
+
+    search.sets.neighbours = neighbours
+    offers = search._best_neighbours(None, None, None)
+    if is_left:
+        assert [*offers] == []
+    else:
+        with pytest.raises(InterruptedError):
+            next(offers)
+    search.table.groups = np.zeros(42, dtype=int)
+    assert not search._is_dense([*range(21)])  # half of them
+
+
 class AnyScore:
     """Any function of sets as a score, one set after the other."""
 

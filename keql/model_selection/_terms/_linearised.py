@@ -285,9 +285,12 @@ class LinearisedTermSearch:
         search among many terms may end far from the solution, where its linearisation
         does not hold: if that leads to nothing better, those near the best one again.
         For fields then sets of fewer terms. Once a set has gained more than others
-        promise, these are looked at anew where it is.
+        promise, these are looked at anew where it is. There are none where many terms
+        stand for something else.
         """
         before, first = self.score, self.sets.best(score)
+        if self._is_dense(self.kept) and self._is_dense(first):
+            return
         others = self.sets.neighbours(self.kept, score)
         others = (o for o in others if tuple(o) not in self.tried and o != first)
         others = [*islice(others, self.settings.n_compared)]
@@ -313,6 +316,11 @@ class LinearisedTermSearch:
             yield from self._within(left, max(nearest))
         if not self.score > before:
             yield from self._simpler(score)
+
+    def _is_dense(self, kept):
+        """Whether so many terms are kept that they stand for others."""
+        part = self.settings.dense * len(self.table.groups)
+        return len(kept) > max(self.settings.many, part)
 
     def _with_few_terms(self, score, others):
         """Pairs (score, set) in which one equation has any few terms, but for others.
