@@ -42,6 +42,11 @@ def doubts_of(selection, given):
     selection : Selection. The fit, and what it was chosen from.
     given : Hypothesis. What the user says.
     """
+    if selection.is_constant:
+        return [
+            "all observed values are equal, which many equations allow: of how states "
+            "change they tell nothing. Observe states on their way to where they stay"
+        ]
     if selection.explains_little:
         return _explains_little(selection, given)
     if selection.terms_from is None:

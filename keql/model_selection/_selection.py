@@ -84,14 +84,20 @@ class Selection:
         that are given are believed. Rows count alike, whatever their weights.
         """
         fit, alike = self.best, []
-        if self._noise_given:
+        if self._noise_given or self.is_constant:
             return False
         for data in fit.observations.functions:
             alike.append(replace(data, weights=np.ones_like(data.weights)))
         observations = replace(fit.observations, functions=alike)
         errors = left_out_errors(fit.model, observations)
         spread = PredictionScale(observations).spread
-        return spread > 0 and rms(errors) > self.criteria.explains * spread
+        return rms(errors) > self.criteria.explains * spread
+
+    @property
+    def is_constant(self):
+        """Whether all observed values of each operator are equal, up to rounding."""
+        scale = PredictionScale(self.best.observations)
+        return bool(scale.spread <= 10 * np.finfo(float).eps * scale.size)
 
     @property
     def misses(self):

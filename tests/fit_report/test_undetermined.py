@@ -162,6 +162,20 @@ def test_a_constant_state_is_named():
     assert text.startswith("u = 2.00 to")
 
 
+@pytest.mark.parametrize("value", [1.0, 0.7, -3e6])
+def test_equal_values_tell_nothing_of_changes(value):
+    """Whatever rounding errors make of an equation; a value that differs does."""
+    y = np.full(len(T), value)
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",), n_terms="auto")
+    with pytest.warns(IdentifiabilityWarning, match="all observed values are equal"):
+        model.fit(T, y)
+    for scale, is_constant in ((1.0, True), (1 + 1e-13, False)):
+        y[3] *= scale
+        two_step = model._learn_in_two_steps(T, y, None)
+        found = Selection.is_constant.fget(SimpleNamespace(best=two_step))
+        assert found is is_constant
+
+
 def test_a_conserved_sum_is_named_with_its_constant():
     y = np.column_stack([np.exp(-T), 3 - np.exp(-T)])
     model = TwoStepKEqL(**PAIR, variables=("t",), observation_noise=1e-6)
