@@ -431,13 +431,18 @@ class EvolutionGrid:
         other *= (h ** (1 - order) / self.steps[beside])[:, None]
         return np.column_stack([own, other])
 
+    @property
+    def _n_numbers_at_a_point(self):
+        """How many numbers interpolation in both axes makes for each point."""
+        return 20 * self.size
+
     def apply(self, functions, points, operator):
         """An operator applied to functions on the grid at points (n, d) of the box.
 
         Functions (n_steps, 4, size, m) give an array (n, m).
         """
         flat = functions.reshape(-1, functions.shape[-1])
-        parts = in_chunks(points, 20 * self.size)  # with interpolation in both axes
+        parts = in_chunks(points, self._n_numbers_at_a_point)
         return np.concatenate(
             [self.interpolation(part, operator) @ flat for part in parts]
         )

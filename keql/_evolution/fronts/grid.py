@@ -139,6 +139,10 @@ class MovingGrid(EvolutionGrid):
         along /= self.steps[:, None, None]
         return in_space, along - self.velocities[:, None] * in_space[1]
 
+    @property
+    def _n_numbers_at_a_point(self):
+        return 20 * self.width  # from points nearby alone
+
     def _interpolation(self, points, operator, k):
         step, part, near, nodes = self._along_paths(points)
         orders = np.array([orders for orders, _ in operator.terms])
@@ -176,9 +180,18 @@ class MovingGrid(EvolutionGrid):
         step = np.searchsorted(self.edges, time, side="right") - 1
         step = np.clip(step, 0, self.n_steps - 1)
         part = (time - self.edges[step]) / self.steps[step]
-        moved = self.paths[step + 1] - self.paths[step]
-        places = self.paths[step] + part[:, None] * moved
-        first = np.sum(places <= x[:, None], axis=1) - 1 - (self.width - 1) // 2
+
+        def places(positions):
+            before, after = self.paths[step, positions], self.paths[step + 1, positions]
+            return before + part * (after - before)
+
+        n_passed = np.zeros(len(points), dtype=int)  # points of the grid up to x
+        for size in 2 ** np.arange(self.n_points.bit_length())[::-1]:
+            more = n_passed + size
+            last = np.minimum(more, self.n_points) - 1
+            is_passed = (more <= self.n_points) & (places(last) <= x)
+            n_passed = np.where(is_passed, more, n_passed)
+        first = n_passed - 1 - (self.width - 1) // 2
         near = np.clip(first, 0, self.n_points - self.width)
         near = near[:, None] + np.arange(self.width)
-        return step, part, near, np.take_along_axis(places, near, axis=1)
+        return step, part, near, places(near.T).T
