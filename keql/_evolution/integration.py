@@ -88,7 +88,10 @@ def linear_responses(grid, equation, states, forcings, max_growth=1e4):
 def _with_equal_slopes(linearised, rounding=1e-13):
     """Lists of those that follow one another, and are linearised alike.
 
-    Slopes are equal up to `rounding`, relative to the largest.
+    linearised : iterable of tuple. Of each function what :func:`_linearised` finds: its
+        state, the slopes of the equation, and the right-hand sides.
+    rounding : float, default=1e-13. Slopes are equal up to this part of the largest:
+        features are summed in another order in each function.
     """
     groups = []
     for own in linearised:
@@ -101,7 +104,13 @@ def _with_equal_slopes(linearised, rounding=1e-13):
 
 
 def _of_each(response, n_functions, n_known):
-    """The responses of functions from one that has the known columns of all."""
+    """The responses of functions from one that has the known columns of all.
+
+    response : ndarray of shape (n_steps, 4, size, n_functions * n_known + c) or None.
+        With c columns of boundary values, which the functions have in common.
+
+    Yields ndarray of shape (n_steps, 4, size, n_known + c), or None, of each.
+    """
     if response is None or n_functions == 1:
         yield from [response] * n_functions
         return

@@ -63,9 +63,10 @@ class TrajectorySearchSettings:
         them are compared by their own evidence: rounding errors are smaller.
     few, share : int, float. Of more terms than `few`, this part is taken out at once,
         those that cost least.
-    many, dense : int, float. Sets of more terms than `many`, and than this part of all,
-        are as good as others of as many: near such a one that is the best where it was
-        solved for, too, no others are tried.
+    many, dense : int, float. A set with more terms than `many`, and with more than the
+        part `dense` of all, stands for a term that is not on offer. If such a set is
+        the best where the last one was solved for, too, no other is tried near it: for
+        Hill functions errors were 9.5e-4 with 44 of 60 terms, and 9.3e-4 at best.
     max_steps : int. Steps to solve for one set of terms: they converge linearly where
         the noise is high.
     tol : float. Change of the states at which steps end, relative to their size, in

@@ -95,7 +95,11 @@ class Selection:
 
     @property
     def is_constant(self):
-        """Whether all observed values of each operator are equal, up to rounding."""
+        """Whether all observed values of each operator are equal, up to rounding.
+
+        Their standard deviation is ten times the spacing of numbers of their size at
+        most.
+        """
         scale = PredictionScale(self.best.observations)
         return bool(scale.spread <= 10 * np.finfo(float).eps * scale.size)
 

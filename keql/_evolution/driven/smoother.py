@@ -198,6 +198,7 @@ class Smoother:
             joint[m:, m:] = root
             if m:
                 joint[:m, m:] = entries[rows] @ root
+            # By LAPACK itself: it is done often, and for a few rows.
             factor = linalg.lapack.dgeqrf(joint.T, overwrite_a=1)[0][: m + D].T
             np.multiply(factor[m:, m:], lower, out=self.filtered[k])
             factors.append(factor)
@@ -211,11 +212,12 @@ class Smoother:
         before[0, :, width:], before[1:, :, :width] = np.eye(D), own.added
         # What observations of a node leave of its changes.
         self._left = np.tile(np.eye(D), (K, 1, 1))
-        for seen in self._seen:
-            self._left[seen.nodes] -= seen.gains @ seen.entries
+        gains = [seen.gains for seen in self._seen]
+        for seen, gain in zip(self._seen, gains, strict=True):
+            self._left[seen.nodes] -= gain @ seen.entries
         self.means = self._left @ before
-        for seen in self._seen:
-            self.means[seen.nodes, :, :1] += seen.gains @ residuals[seen.rows]
+        for seen, gain in zip(self._seen, gains, strict=True):
+            self.means[seen.nodes, :, :1] += gain @ residuals[seen.rows]
         steps = self._left[1:] @ own.transitions
         for step, earlier, mean in zip(steps, self.means, self.means[1:], strict=False):
             mean += step @ earlier

@@ -318,7 +318,7 @@ class LinearisedTermSearch:
             yield from self._simpler(score)
 
     def _is_dense(self, kept):
-        """Whether so many terms are kept that they stand for others."""
+        """Whether the terms kept are many enough to stand for one that is not there."""
         part = self.settings.dense * len(self.table.groups)
         return len(kept) > max(self.settings.many, part)
 
