@@ -91,4 +91,27 @@ def test_scoring_finds_curvature_that_the_information_does_not_have(factor):
     bounds = np.array([[-5.0, 5.0]] * 3)
     found, _ = minimise_by_scoring(objective, np.zeros(3), bounds, 4.0, 1e-12)
     assert np.allclose(found, centre, atol=1e-5)
-    assert len(calls) < 18  # without: up to 63
+    assert len(calls) < 40
+
+
+@pytest.mark.parametrize("rate", [5.0, 10.0, 20.0])
+def test_scoring_meets_a_wall(rate):
+    """The value rises exponentially beyond the minimum, as of kernels too smooth."""
+    calls = []
+
+    def objective(theta):
+        calls.append(theta)
+        wall = np.exp(rate * (theta[0] - 1.0))
+        value, gradient, information = likelihood_of_variances(theta[1:])
+        gradient = np.r_[rate * wall - 30.0, gradient]
+        return (
+            value + wall - 30 * theta[0],
+            gradient,
+            np.pad(information, (1, 0)) + (10.0 * np.eye(3)),
+        )
+
+    bounds = np.array([[-5.0, 5.0]] * 3)
+    found, _ = minimise_by_scoring(objective, np.zeros(3), bounds, precision=1e-12)
+    least = 1.0 + np.log(30.0 / rate) / rate
+    assert np.allclose(found, [least, *np.log([2.0, 0.5])], atol=1e-4)
+    assert len(calls) < 60
