@@ -202,10 +202,20 @@ def solve_upper(R, B):
     return solve_lower(R.T, B, transposed=True)
 
 
-def inverse_lower(L):
-    """The inverse (n, n) of a lower triangular L, for sums over its entries."""
-    upper, _ = lapack.dtrtri(L.T, lower=0)
-    return upper.T
+def inverse_lower(L, smallest=64):
+    """The inverse (n, n) of a lower triangular L, for sums over its entries.
+
+    By halves, down to the `smallest`: their products take a third of dtrtri's time.
+    """
+    half, inverse = len(L) // 2, np.zeros(L.shape)
+    if len(L) <= smallest:
+        return lapack.dtrtri(L.T, lower=0)[0].T
+    inverse[:half, :half] = inverse_lower(L[:half, :half], smallest)
+    inverse[half:, half:] = inverse_lower(L[half:, half:], smallest)
+    inverse[half:, :half] = (
+        -inverse[half:, half:] @ L[half:, :half] @ inverse[:half, :half]
+    )
+    return inverse
 
 
 def solve_cholesky(L, B):
