@@ -65,8 +65,8 @@ class TrajectorySearchSettings:
         those that cost least.
     many, dense : int, float. A set with more terms than `many`, and with more than the
         part `dense` of all, stands for a term that is not on offer. If such a set is
-        the best where the last one was solved for, too, no other is tried near it: for
-        Hill functions errors were 9.5e-4 with 44 of 60 terms, and 9.3e-4 at best.
+        the best where the last one was solved for, too, no other is tried near it:
+        errors of Hill functions were 9.5e-4 with 44 of 60 terms, 9.3e-4 at best.
     max_steps : int. Steps to solve for one set of terms: they converge linearly where
         the noise is high.
     tol : float. Change of the states at which steps end, relative to their size, in
@@ -97,7 +97,7 @@ class TrajectorySearchSettings:
     few: int = 60
     share: float = 0.1
     many: int = 20
-    dense: float = 0.5
+    dense: float = 0.4
     max_steps: int = 150
     tol: float = 0.1
     part: float = 3e-3

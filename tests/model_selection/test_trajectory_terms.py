@@ -107,7 +107,7 @@ def test_a_search_that_comes_to_a_known_solution_ends_with_it(monkeypatch):
     ("kept", "first", "is_left"), [(21, 21, True), (21, 20, False), (20, 21, False)]
 )
 def test_no_others_are_tried_near_many_terms(kept, first, is_left):
-    """More than half of them, where the best set has as many there as well."""
+    """More than two in five, where the best set has as many there as well."""
     search = object.__new__(LinearisedTermSearch)
     search.settings, search.table = TrajectorySearchSettings(), SimpleNamespace()
     search.table.groups = np.zeros(40, dtype=int)
@@ -124,8 +124,8 @@ def test_no_others_are_tried_near_many_terms(kept, first, is_left):
     else:
         with pytest.raises(InterruptedError):
             next(offers)
-    search.table.groups = np.zeros(42, dtype=int)
-    assert not search._is_dense([*range(21)])  # half of them
+    search.table.groups = np.zeros(55, dtype=int)
+    assert not search._is_dense([*range(22)])  # two in five
 
 
 class AnyScore:
