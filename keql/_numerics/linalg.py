@@ -207,9 +207,9 @@ def inverse_lower(L, smallest=64):
 
     By halves, down to the `smallest`: their products take a third of dtrtri's time.
     """
-    half, inverse = len(L) // 2, np.zeros(L.shape)
     if len(L) <= smallest:
         return lapack.dtrtri(L.T, lower=0)[0].T
+    half, inverse = len(L) // 2, np.zeros(L.shape)
     inverse[:half, :half] = inverse_lower(L[:half, :half], smallest)
     inverse[half:, half:] = inverse_lower(L[half:, half:], smallest)
     inverse[half:, :half] = (

@@ -275,6 +275,16 @@ def test_prior_and_noise_are_those_of_most_likelihood():
     assert start.prior.kernel == KERNEL and start.prior.noise == 0.5
 
 
+def test_a_prior_too_smooth_is_found_from_anywhere():
+    """Beyond some lengths it does not allow the values: the likelihood has a wall."""
+    maps, functions = observed((150,), noise=1e-4)
+    losses = []
+    for lengths in ([0.02, 0.1], [0.05, 0.3], [0.2, 1.0]):
+        start = regression(maps, functions, Constant(2.0) * RBF(lengths), 1e-4)
+        losses.append(start.with_best_prior()[1])
+    assert np.ptp(losses) < 0.1
+
+
 def test_the_unit_of_the_values_does_not_matter():
     maps, functions = observed((40,))
     large = [Sample(r.points, 1e6 * r.values, r.weights) for r in functions]

@@ -13,6 +13,7 @@ from keql._numerics.linalg import (
     cholesky_in_place,
     extrapolated,
     inverse_from_cholesky,
+    inverse_lower,
     pivoted_cholesky,
     pivoted_cholesky_of_columns,
     ridge,
@@ -115,6 +116,16 @@ def test_above_the_diagonal_may_be_anything(block, order):
     given[np.triu_indices(9, 1)] = np.nan
     found = cholesky_in_place(given, block, clean=False)
     assert_allclose(np.tril(found), np.linalg.cholesky(A), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("n", [1, 9, 64, 65, 150])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_inverse_of_a_triangle(n, order):
+    """By halves or not; zeros above the diagonal stay zeros."""
+    L = np.tril(np.random.RandomState(n).normal(size=(n, n)) / n + 2 * np.eye(n))
+    inverse = inverse_lower(np.asarray(L, order=order))
+    assert_allclose(inverse @ L, np.eye(n), atol=1e-14)
+    assert not np.any(np.triu(inverse, 1))
 
 
 def test_inverse():
