@@ -205,7 +205,7 @@ def solve_upper(R, B):
 def inverse_lower(L, smallest=64):
     """The inverse (n, n) of a lower triangular L, for sums over its entries.
 
-    By halves, down to the `smallest`: their products take a third of dtrtri's time.
+    By halves, down to the `smallest`: products of these take half of dtrtri's time.
     """
     if len(L) <= smallest:
         return lapack.dtrtri(L.T, lower=0)[0].T

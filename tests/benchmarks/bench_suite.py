@@ -75,9 +75,8 @@ def main():
     print("\n" + "family".ljust(21), *(o.rjust(7) for o in OUTCOMES), SUMMARY)
     for family, count in counts.items():
         cells = (f"{count[outcome]:7}" for outcome in OUTCOMES)
-        (middle, multiple), (most, largest) = (
-            of_all(times[family], axis=0) for of_all in (np.median, np.max)
-        )
+        middle, multiple = np.median(times[family], axis=0)
+        most, largest = np.max(times[family], axis=0)
         spent = f"{middle:8.1f} {most:6.1f} {multiple:12.0f} {largest:6.0f}"
         print(family.ljust(21), *cells, spent)
     if np.any(np.isfinite(ratios)):
