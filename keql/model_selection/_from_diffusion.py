@@ -37,7 +37,6 @@ from keql.model_selection._terms._evolution import (
     polished,
     solve_exactly,
 )
-from keql.model_selection._terms._trajectories import fit_trajectories
 from keql.operators import parse_operator
 
 
@@ -141,7 +140,7 @@ def fit_from_wave(learned, hypothesis, context, settings=None):
 
 @dataclass
 class RepeatedStates:
-    """Exact trajectories from periodic states, whose period is looked for once.
+    """Periodic states to start from, whose period is looked for once.
 
     two_step : LearnedModel. Observations and equations, in time alone.
     context : Context. How problems are solved.
@@ -161,14 +160,14 @@ class RepeatedStates:
         poor = kernel is None or self.in_doubt(scale.noise(noise))
         return None if poor else (kernel, noise)
 
-    def fit(self, hypothesis):
-        """Exact trajectories with an equation from periodic states, or None."""
+    def states_of(self, hypothesis):
+        """The LearnedModel of a hypothesis whose states are periodic, or None."""
         if self.prior is None:
             return None
         kernel, noise = self.prior
         two_step = replace(self.two_step, observation_noise=noise)
         given = two_step, hypothesis, self.context.settings, kernel
-        return fit_trajectories(refit_two_steps(*given), hypothesis, self.context)
+        return refit_two_steps(*given)
 
 
 def or_more_terms(fit, hypothesis, offered, context):

@@ -27,6 +27,7 @@ from keql.model_selection._terms._functions import fit_elementary
 from keql.model_selection._terms._trajectories import (
     TrajectorySearchSettings,
     fit_trajectories,
+    search_trajectories,
 )
 
 
@@ -129,6 +130,7 @@ class TrajectorySearch(HypothesisSearch):
         self.repeated = RepeatedStates(two_step, context, self.in_doubt)
         self.agreed, self.tries_noise, self.is_driven = False, False, False
         self.found, self.joint = {}, {}  # of joint problems
+        self.ends = {}  # of searches, by name of hypothesis
 
     def once(self, find, family, *given):
         """What a function finds of joint problems, which do not know terms yet."""
@@ -295,10 +297,11 @@ class TrajectorySearch(HypothesisSearch):
         if find_kernels is self.repeated:
             if best is not None and not self.in_doubt(best.error):
                 return None
-            return self.repeated.fit(hypothesis)
+            learned = self.repeated.states_of(hypothesis)
+            return None if learned is None else self._searched(learned, hypothesis)
         two_step = self.two_steps(hypothesis)
         if find_kernels is None:
-            return fit_trajectories(two_step, hypothesis, self.context)
+            return self._searched(two_step, hypothesis)
         everything = replace(hypothesis, n_terms=None)
         family = JointFamily(two_step, everything, self.context.rough)
         imposed = self.once(impose_gradually, family)
@@ -310,9 +313,19 @@ class TrajectorySearch(HypothesisSearch):
         fit = fit_jointly(family, *warm_start(kernels[0], family)[:3])
         if fit.result.interrupted:
             return None
-        known = best if best and best.hypothesis.name == hypothesis.name else None
-        found = fit_trajectories(fit.learned, hypothesis, self.context, known=known)
+        found = self._searched(fit.learned, hypothesis)
         return found or self._from_joint_terms(two_step, hypothesis, kernels[0], fit)
+
+    def _searched(self, learned, hypothesis):
+        """Exact trajectories from the states of a learned model, or None.
+
+        Where the search comes to what led another one of the hypothesis to its end,
+        that is its end, too.
+        """
+        ends = self.ends.setdefault(hypothesis.name, [])
+        given = learned, hypothesis, self.context
+        ends.append(search_trajectories(*given, known=ends))
+        return ends[-1].fit
 
     def _from_joint_terms(self, two_step, hypothesis, candidate, fit):
         """Exact trajectories from a joint fit with the terms that suit best; or None.

@@ -36,6 +36,7 @@ from keql.model_selection._search import (
 from keql.model_selection._selection import Selection
 from keql.model_selection._state_kernels import KernelCandidate, WarmStart
 from keql.model_selection._terms._fewer import TermsStep
+from keql.model_selection._terms._trajectories import TrajectoriesFound
 from keql.operators import identity_of, parse_operator
 
 KERNEL = Constant(4.0, "fixed") * RBF([0.4, 0.2], "fixed")
@@ -685,7 +686,9 @@ def test_kernels_are_compared_where_the_first_predicts_poorly(
     fit = SimpleNamespace(result=Result(None, 0.0), learned="learned")
     started = {"warm_start": lambda kernel, _: [kernel] * 3}
     started["fit_jointly"] = lambda *_: fit
-    started["fit_trajectories"] = lambda learned, *_, known: learned
+    started["search_trajectories"] = lambda learned, *_, known: TrajectoriesFound(
+        learned
+    )
     for name, stub in started.items():
         monkeypatch.setattr(_trajectory_search, name, stub)
     monkeypatch.setattr(search.exact, "two_steps", lambda _: None)

@@ -24,8 +24,10 @@ from keql.model_selection._fit import Context
 from keql.model_selection._terms import _linearised, _trajectories
 from keql.model_selection._terms._linearised import LinearisedTermSearch
 from keql.model_selection._terms._trajectories import (
+    TrajectoriesFound,
     TrajectorySearchSettings,
     fit_trajectories,
+    search_trajectories,
 )
 
 TIMES = np.linspace(0, 24, 25)
@@ -72,7 +74,7 @@ def test_short_steps_where_longer_ones_lead_nowhere(noise, first, monkeypatch):
 
     def searched(problem, *_):
         sizes.append(len(problem.times[0]))
-        return SimpleNamespace(best=first, steps=[], repeats=False)
+        return SimpleNamespace(best=first, steps=[], repeats=None)
 
     monkeypatch.setattr(_trajectories, "_searched", searched)
     monkeypatch.setattr(_trajectories, "exact_fit", lambda *given: given[2])
@@ -84,7 +86,7 @@ def test_short_steps_where_longer_ones_lead_nowhere(noise, first, monkeypatch):
 
 
 def test_a_search_that_comes_to_a_known_solution_ends_with_it(monkeypatch):
-    """From other states it goes on from there as the first one did."""
+    """From other states it goes on from there as the first one did, also to no fit."""
     hypothesis, tries = Hypothesis(n_terms="auto"), []
     learned = learn(noise=0.3)
     solve = _trajectories.solve_trajectories
@@ -93,14 +95,21 @@ def test_a_search_that_comes_to_a_known_solution_ends_with_it(monkeypatch):
         tries.append(given)
         return solve(*given)
 
+    def again(*known):
+        return search_trajectories(learned, hypothesis, CONTEXT, known=known)
+
     monkeypatch.setattr(_trajectories, "solve_trajectories", counted)
-    first = fit_trajectories(learned, hypothesis, CONTEXT)
+    first = again()
     n_first = len(tries)
-    assert fit_trajectories(learned, hypothesis, CONTEXT, known=first) is first
-    assert len(tries) - n_first < n_first
-    steps = [step._replace(leads=False) for step in first.terms_path]
-    left = replace(first, terms_path=steps)
-    assert fit_trajectories(learned, hypothesis, CONTEXT, known=left) is not left
+    lost = replace(first, fit=None)
+    for known in ([first], [TrajectoriesFound(), first], [lost]):
+        tries.clear()
+        found = again(*known)
+        assert found.fit is known[-1].fit and 0 < len(tries) < n_first
+        assert len(found.steps) == len(tries)
+    elsewhere = [step._replace(leads=False) for step in first.steps]
+    found = again(replace(lost, steps=elsewhere))
+    assert found.fit is not None and len(found.steps) == len(first.steps)
 
 
 @pytest.mark.parametrize(

@@ -34,14 +34,17 @@ class LinearisedTermSearch:
     kept : list of int or None. Positions of its terms.
     best_converged : tuple. These three of the best solution whose steps converged.
     steps : list of TermsStep. All sets that were solved for.
-    repeats : bool. Whether it came to a set that another search went on from, with as
-        large errors: from there it finds what that did, and ends.
+    repeats : TrajectoriesFound or None. Where another search ended that went on from
+        a set that this one came to, with as large errors: from there it would find what
+        that did, and ends.
     """
 
     def __init__(self, problem, table, solve, settings, known=()):
         self.problem, self.table, self.solve = problem, table, solve
-        self.settings, self.repeats = settings, False
-        self.known = {frozenset(s.terms): s.error for s in known if s.leads}
+        self.settings, self.repeats, self.known = settings, None, {}
+        for end in known:
+            leading = [step for step in end.steps if step.leads]
+            self.known |= {frozenset(s.terms): (s.error, end) for s in leading}
         self.basis = joint_basis(problem.learned.equations)
         everything = list(range(len(table.groups)))
         self.single = table.weights(self.basis, everything, np.eye(len(everything)))
@@ -99,7 +102,7 @@ class LinearisedTermSearch:
                 self._try_more(model, iterate)
             if self.best is None:
                 self._try_fewer(model, score, iterate)
-            if self.repeats:
+            if self.repeats is not None:
                 return
             if not (self.score > before and self._leads_on) or self._is_hopeless():
                 return
@@ -391,9 +394,9 @@ class LinearisedTermSearch:
         self.steps.append(TermsStep(names, *figures, found, 0.0, equations, leads))
         if leads or result.interrupted:
             self.best, self.score, self.kept = result, score, kept
-            other = self.known.get(frozenset(names), np.inf)
-            same = abs(error - other) < self.settings.repeated * error
-            self.repeats = same and not result.interrupted
+            there, end = self.known.get(frozenset(names), (np.inf, None))
+            is_there = abs(error - there) < self.settings.repeated * error
+            self.repeats = end if is_there and not result.interrupted else None
         if score > self.best_converged[1] and result.converged:
             self.best_converged = result, score, kept
 

@@ -1,5 +1,6 @@
 """Exact trajectories, and exact fields of systems, with the terms that suit best."""
 
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -20,8 +21,26 @@ from keql.model_selection._terms._evolution import exact_fit
 from keql.model_selection._terms._linearised import LinearisedTermSearch
 
 
-def fit_trajectories(
-    learned, hypothesis, context, settings=None, simpler=None, known=None
+@dataclass(frozen=True)
+class TrajectoriesFound:
+    """Where a search for exact trajectories and their terms ended.
+
+    fit : Fit or None. None if there are no trajectories near the states it began from,
+        or steps did not converge at the end, as where short waves grow on a finer grid.
+    steps : list of TermsStep. All sets of terms that were solved for.
+    """
+
+    fit: object = None
+    steps: list = field(default_factory=list)
+
+
+def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
+    """The Fit of :func:`search_trajectories`, or None."""
+    return search_trajectories(learned, hypothesis, context, settings, simpler).fit
+
+
+def search_trajectories(
+    learned, hypothesis, context, settings=None, simpler=None, known=()
 ):
     """Exact trajectories from the states of a learned model, with the best terms.
 
@@ -31,29 +50,30 @@ def fit_trajectories(
     settings : TrajectorySearchSettings, default=None. None: the default ones.
     simpler : Fit, default=None. Trajectories with some of the terms, from which the
         search starts instead.
-    known : Fit, default=None. Trajectories of the hypothesis from other states, which
-        are returned where the search comes to terms that led to them.
+    known : sequence of TrajectoriesFound, default=(). Where searches from other states
+        ended, with this hypothesis. A search that comes to terms that led to one of
+        these ends there.
 
-    Returns fit : Fit or None. None if there are no trajectories near the states.
+    Returns found : TrajectoriesFound.
     """
     is_field = len(learned.variables) > 1
     if (why_not_integrated if is_field else why_no_trajectories)(learned):
-        return None
+        return TrajectoriesFound()
     learned = with_most_probable_terms(learned, hypothesis)
     make = TrajectorySearchSettings
     settings = settings or (make.of_fields() if is_field else make())
     problem = _problem_of(learned, hypothesis, settings)
-    path = () if known is None else known.terms_path
-    given = learned, hypothesis, context, settings, simpler, path
+    given = learned, hypothesis, context, settings, simpler, known
     search = _searched(problem, *given)
-    if search.repeats:
-        return known
+    if search.repeats is not None:
+        return replace(search.repeats, steps=search.steps)
     if search.best is None and not (is_field or simpler):
         # Steps of noisy data may be too long where equations are poorly known.
         finer = _problem_of(learned, hypothesis, settings, TrajectoryLimits.short())
         if sum(map(len, finer.times)) > sum(map(len, problem.times)):
             search = _searched(finer, *given)
-    return exact_fit(learned, hypothesis, search.best, search.steps)
+    fit = exact_fit(learned, hypothesis, search.best, search.steps)
+    return TrajectoriesFound(fit, search.steps)
 
 
 def _searched(problem, learned, hypothesis, context, settings, simpler, known):
@@ -74,7 +94,7 @@ def _searched(problem, learned, hypothesis, context, settings, simpler, known):
                     way(problem, start)
         else:
             search.best = solve(problem, problem.start())
-        if search.repeats:
+        if search.repeats is not None:
             return search
         search.settle()
         if is_field:
