@@ -23,6 +23,7 @@ from keql._regression.two_step import refit_two_steps
 from keql.equation import PolynomialBasis
 from keql.model_selection._criteria import (
     are_many,
+    error_without_equation,
     meets_data,
     predicts_within_noise,
     sees_noise,
@@ -43,12 +44,20 @@ from keql.operators import parse_operator
 def or_from_diffusion(fit, learned, hypothesis, context):
     """A fit, or a better one from a diffusion, or if data are missed from first times.
 
+    No diffusion is begun where observations alone predict well: an equation is looked
+    for along states that are known better than those of a diffusion with another term.
+
     fit : Fit or None. From the states of the learned model; else as below.
     """
     interrupted = fit is not None and fit.result.interrupted
     if interrupted or not context.settings.n_restarts:
         return fit
-    for start in (fit_from_early_times, fit_from_diffusion):
+    starts = [fit_from_early_times, fit_from_diffusion]
+    alone = error_without_equation(learned.states, learned.observations)
+    size = PredictionScale(learned.observations).size
+    if alone < context.criteria.predicts_well * size:
+        starts = starts[:1]
+    for start in starts:
         found = or_stopped(fit, start, learned, hypothesis, context)
         if fit is None or (found is not None and found.error < fit.error):
             fit = found

@@ -373,20 +373,23 @@ class _Search:
                 best = self._or_held_equation(family, best)
             joint = best.joint.with_residual_dispersion(self.criteria)
             best = replace(best, joint=joint)
-            factor = 1.0 if not self.exact.is_in_time else self._factor_of_exact
-            return best.or_exact(self._exact_from(family, best.joint), factor)
+            exact = self._exact_from(family, best.joint)
+            factor = self._factor_for(exact) if self.exact.is_in_time else 1.0
+            return best.or_exact(exact, factor)
         except KeyboardInterrupt:
             return replace(best, joint=best.joint.stopped(Stop.KEYBOARD))
 
-    @property
-    def _factor_of_exact(self):
+    def _factor_for(self, exact):
         """Factor of the error of a joint fit up to which exact states are taken.
 
         Trajectories unless the joint fit predicts clearly better: they say more of the
-        states. On a grid, exact states that are clearly better: all else is left then.
+        states. On a grid exact states that predict better, where nothing else would
+        have been tried had they been found first; else those that are clearly better.
         """
         clearly = self.criteria.clearly_better
-        return 1 / clearly if self.exact.is_in_time else clearly
+        if self.exact.is_in_time:
+            return 1 / clearly
+        return 1.0 if exact and self.exact.is_enough(exact) else clearly
 
     def _is_worth_more(self, selection):
         return not selection.joint.needs_no_refinement(self.criteria)
@@ -410,7 +413,7 @@ class _Search:
             if self.so_far is None or selection.error < self.so_far.error:
                 self.so_far = selection
             exact = self._exact_from(family, fit)
-            selection = selection.or_exact(exact, self._factor_of_exact)
+            selection = selection.or_exact(exact, self._factor_for(exact))
             poor = self.exact.in_doubt(selection.error)
             if fit.is_noise_limited(self.criteria) or not poor:
                 return selection
