@@ -1,7 +1,7 @@
 """Equations that grow from a diffusion where no other start leads to them."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -12,6 +12,7 @@ from known_equations import cole_hopf, learn_cole_hopf, points_of_cole_hopf
 
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.problem import EvolutionProblem
+from keql._observations.data import PredictionScale
 from keql._regression.screening import CandidateTerms
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
@@ -19,9 +20,11 @@ from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Constant, Polynomial, Restriction
 from keql.model_selection import _from_diffusion
 from keql.model_selection._candidates import Candidate
+from keql.model_selection._criteria import error_without_equation
 from keql.model_selection._fit import Fit
 from keql.model_selection._from_diffusion import (
     leads_nowhere,
+    or_from_diffusion,
     or_more_terms,
     or_simpler,
 )
@@ -79,6 +82,23 @@ def test_sign_and_units_do_not_matter():
     terms = grow(learned, "auto").learned.equation.terms()
     assert set(terms) == {"u u_x", "u_xx"}
     assert terms["u_xx"] == pytest.approx(0.1 * factor * 1e-8 / 1e3, rel=1e-2)
+
+
+@pytest.mark.parametrize("factor, grows", [(0.9, True), (1.1, False)])
+def test_no_diffusion_is_begun_beside_states_that_predict_well(
+    two_step, factor, grows, monkeypatch
+):
+    """They are known better than those of a diffusion with another term."""
+    alone = error_without_equation(two_step.states, two_step.observations)
+    size = PredictionScale(two_step.observations).size
+    criteria = replace(CONTEXT.criteria, predicts_well=factor * alone / size)
+    settings, asked = replace(CONTEXT.settings, n_restarts=1), []
+    context = replace(CONTEXT, settings=settings, criteria=criteria)
+    for name in ("fit_from_early_times", "fit_from_diffusion"):
+        found = partial(lambda name, *_: asked.append(name), name)
+        monkeypatch.setattr(_from_diffusion, name, found)
+    assert or_from_diffusion(None, two_step, Hypothesis(), context) is None
+    assert asked == ["fit_from_early_times", "fit_from_diffusion"][: 1 + grows]
 
 
 def test_all_terms_are_kept_if_none_is_to_go(two_step):

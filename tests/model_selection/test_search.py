@@ -409,6 +409,29 @@ def test_exact_states_of_poor_fits_may_be_better(monkeypatch):
     assert selection.joint is found[2] and selection.best is exact[2]
 
 
+@pytest.mark.parametrize(
+    "error, in_time, enough, taken",
+    [
+        (0.045, False, True, True),
+        (0.045, False, False, False),
+        (0.055, False, True, False),
+        (0.03, False, False, True),
+        (0.06, True, True, True),
+        (0.07, True, True, False),
+    ],
+)
+def test_exact_states_that_are_enough_need_not_be_clearly_better(
+    error, in_time, enough, taken, monkeypatch
+):
+    """Than the joint fit they started from; trajectories may be a little worse."""
+    exact, (search, _) = Found(error), make_search(monkeypatch)
+    monkeypatch.setattr(search, "_exact_from", lambda *_: exact)
+    search.two_step.variables = ("t",) if in_time else ("x", "t")
+    monkeypatch.setattr(search.exact, "is_enough", lambda found: enough)
+    selection = search._finalist(FakeFamily([Found(0.05)]), kernels(1))
+    assert (selection.exact is exact) == taken
+
+
 def test_an_interrupted_finalist_ends_the_search(monkeypatch):
     search, _ = make_search(monkeypatch)
     found = [Found(0.4), Found(0.3), Found(0.2, interrupted=True)]
@@ -686,18 +709,24 @@ def test_kernels_are_compared_where_the_first_predicts_poorly(
     fit = SimpleNamespace(result=Result(None, 0.0), learned="learned")
     started = {"warm_start": lambda kernel, _: [kernel] * 3}
     started["fit_jointly"] = lambda *_: fit
-    started["search_trajectories"] = lambda learned, *_, known: TrajectoriesFound(
-        learned
-    )
+    lost = TrajectoriesFound(None, ["step"])
+
+    def search_from(learned, *_, known):
+        ends.append([*known])
+        return lost if learned == "elsewhere" else TrajectoriesFound(learned)
+
+    started["search_trajectories"], ends = search_from, []
     for name, stub in started.items():
         monkeypatch.setattr(_trajectory_search, name, stub)
-    monkeypatch.setattr(search.exact, "two_steps", lambda _: None)
+    monkeypatch.setattr(search.exact, "two_steps", lambda _: "elsewhere")
     given = Hypothesis(n_terms="auto", name="polynomial"), None
+    assert search.exact._trajectories_from(None, *given) is None
     first, second = (
         search.exact._trajectories_from(getattr(_trajectory_search, name), *given)
         for name in ("compare_lengths", "compare_kernels")
     )
     assert first == "learned" and (second == "learned") == compared
+    assert ends[:2] == [[], [lost]] and [len(e) for e in ends[2:]] == [2] * compared
     assert found == ["impose_gradually", "compare_lengths"] + (
         ["compare_kernels"] if compared else []
     )
