@@ -374,22 +374,25 @@ class _Search:
             joint = best.joint.with_residual_dispersion(self.criteria)
             best = replace(best, joint=joint)
             exact = self._exact_from(family, best.joint)
-            factor = self._factor_for(exact) if self.exact.is_in_time else 1.0
-            return best.or_exact(exact, factor)
+            factor = self._factor_for(exact, best.joint)
+            return best.or_exact(exact, max(factor, 1.0))
         except KeyboardInterrupt:
             return replace(best, joint=best.joint.stopped(Stop.KEYBOARD))
 
-    def _factor_for(self, exact):
+    def _factor_for(self, exact, joint):
         """Factor of the error of a joint fit up to which exact states are taken.
 
         Trajectories unless the joint fit predicts clearly better: they say more of the
-        states. On a grid exact states that predict better, where nothing else would
-        have been tried had they been found first; else those that are clearly better.
+        states. On a grid so are states with the terms of the joint fit if nothing else
+        would have been tried had they been found first; with other terms these have to
+        predict better, and all others clearly better.
         """
         clearly = self.criteria.clearly_better
-        if self.exact.is_in_time:
-            return 1 / clearly
-        return 1.0 if exact and self.exact.is_enough(exact) else clearly
+        enough = self.exact.is_in_time or (exact and self.exact.is_enough(exact))
+        if not enough:
+            return clearly
+        alike = exact and {*exact.term_names} == {*joint.term_names}
+        return 1 / clearly if self.exact.is_in_time or alike else 1.0
 
     def _is_worth_more(self, selection):
         return not selection.joint.needs_no_refinement(self.criteria)
@@ -413,7 +416,7 @@ class _Search:
             if self.so_far is None or selection.error < self.so_far.error:
                 self.so_far = selection
             exact = self._exact_from(family, fit)
-            selection = selection.or_exact(exact, self._factor_for(exact))
+            selection = selection.or_exact(exact, self._factor_for(exact, fit))
             poor = self.exact.in_doubt(selection.error)
             if fit.is_noise_limited(self.criteria) or not poor:
                 return selection
