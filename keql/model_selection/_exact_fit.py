@@ -208,6 +208,7 @@ def _coarse_first(search, start, criteria):
         return first
     search.has_best_prior, search.coarse = first.has_best_prior, best
     search.leave_out_failed(first, criteria)
+    search.failed_at, search.failed_there = first.linearised, first.failed_first
     if search.best is not None:
         search.steps += [
             step._replace(log_evidence=step.log_evidence + first.loss - search.loss)

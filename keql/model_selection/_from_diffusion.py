@@ -254,8 +254,7 @@ def or_polynomial(fit, learned, hypothesis, context, n_tried=3):
 
     def find():
         search = _search_near(fit, learned, hypothesis, context, n_tried, grows=True)
-        shortfall = search.settings.hopeless * len(learned.equation.weights)
-        search.highest = fit.result.model.loss + shortfall
+        search.highest = _highest_near(fit, learned, search.settings)
         search.run(fit.result.solution.states)
         return exact_fit(learned, hypothesis, polished(search), search.steps)
 
@@ -263,6 +262,22 @@ def or_polynomial(fit, learned, hypothesis, context, n_tried=3):
     if other is not None and other.result.interrupted:
         return fit.stopped(other.result.stop)
     return other if other and meets_data(other, learned, context.criteria) else fit
+
+
+def _highest_near(fit, learned, settings):
+    """Minus the log likelihood of all terms above which none of their sets is tried."""
+    return fit.result.model.loss + settings.hopeless * len(learned.equation.weights)
+
+
+def _misses_near(fit, learned, settings):
+    """Whether all terms there may be miss the data, linearised at the states of a fit.
+
+    Nothing is said where they cannot be integrated.
+    """
+    everything = CandidateTerms(learned.equation).equation
+    start = fit.problem.iterate(everything, fit.result.solution.states)
+    model = fit.problem.linearise(fit.problem.evaluate(start))
+    return model is not None and model.loss > _highest_near(fit, learned, settings)
 
 
 def _or_from_two_steps(fit, learned, hypothesis, context):
@@ -311,6 +326,7 @@ def or_simpler(fit, row, two_steps, context):
     They are looked for from the states of the fit: from less exact ones the terms of a
     simpler equation may not have been found. In the place of functions first on its
     grid and with its noise, which tell terms from others that the first ones stand for.
+    None is looked for if all terms of the simpler hypothesis miss the data there.
 
     fit : Fit. Exact states that meet the data.
     row : Candidate. The simpler hypothesis, if there is no reason not to try it.
@@ -325,6 +341,8 @@ def or_simpler(fit, row, two_steps, context):
         near = or_polynomial(fit, two_step, row.hypothesis, context)
         if near is not fit:
             return near
+    if _misses_near(fit, two_step, TermSearchSettings()):
+        return fit
     learned = replace(fit.learned, equations=two_step.equations)
     given = row.hypothesis, two_step, context, learned
     other = or_stopped(fit, fit_hypothesis, *given)

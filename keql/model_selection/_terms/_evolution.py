@@ -93,9 +93,12 @@ class TermSearch:
     coarse : Result or None. The best on a coarse grid, from which this search began.
     linearised : float. Minus the log likelihood of all candidates at the first states.
     highest : float. That above which none of their sets is solved for.
-    failed_at : float. That on a coarse grid where none of their sets was solved for.
+    failed_at : float. The same on a coarse grid, if sets failed there.
+    failed_there : set of tuple or None. Those whose steps from the first states did not
+        converge there; None: all that were tried.
     failed : set of tuple. Those whose steps from the states of the best did not
         converge: they would not again.
+    failed_first : set of tuple. Those whose steps from the first states did not.
     """
 
     def __init__(
@@ -108,10 +111,11 @@ class TermSearch:
         self.settings = settings
         self.only_leading = only_leading
         self._leading = candidates.leading_terms(problem.grid.space)
-        self.tried, self.failed = set(), set()
+        self.tried, self.failed, self.failed_first = set(), set(), set()
         self.best, self.loss, self.steps, self.stop = None, np.inf, [], None
         self.has_best_prior, self.coarse = False, None
-        self.linearised, self.highest, self.failed_at = np.nan, np.inf, np.nan
+        self.linearised, self.highest = np.nan, np.inf
+        self.failed_at, self.failed_there = np.nan, None
 
     def misses_as_before(self, criteria):
         """Whether exact data are missed as on a coarse grid, by equal terms.
@@ -244,16 +248,16 @@ class TermSearch:
         those after the best one so far are no better.
         """
         ranked, known, _, solve = self._compared(states)
-        wanted = self.settings.n_wanted if self.best is None else 1
+        left_out, wanted = self.failed, self.settings.n_wanted if known is None else 1
         for _, terms in ranked[: self.settings.n_tried]:
             if terms == known or not wanted or self.stop is not None:
                 return
-            if terms in self.tried or terms in self.failed:
+            if terms in self.tried or terms in left_out:
                 continue
             is_solved = solve(terms)
             wanted -= is_solved
-            if known is not None and not is_solved:
-                self.failed.add(terms)
+            if not is_solved:
+                (self.failed_first if known is None else self.failed).add(terms)
 
     def _try_rivals(self, states):
         """Solve for sets that are nearly as probable as the best one, if noise is seen.
@@ -289,13 +293,15 @@ class TermSearch:
     def _is_in_vain(self, model):
         """Whether no set is worth solving for where all candidates are linearised.
 
-        Nor are any at the first states if a finer grid is no other than the coarse one
-        on which none was solved.
+        At the first states none are that failed on a coarse grid if this one is no
+        other.
         """
         if self.best is None and np.isnan(self.linearised):
             self.linearised = model.loss
             if abs(model.loss - self.failed_at) < self.settings.rival:
-                return True
+                if self.failed_there is None:
+                    return True
+                self.failed |= self.failed_there
         return model.loss > self.highest
 
     def _compared(self, states):
