@@ -226,19 +226,26 @@ class _ComparedSets:
         for size in range(1, largest + 1):
             if comb(self.n, size) > most:
                 return size - 1
-            sets = [*combinations(range(self.n), size)]
-            values = self.score.many(np.array(sets, dtype=int).reshape(-1, size))
-            self.losses.update(zip(sets, (-values).tolist(), strict=True))
+            self._add([*combinations(range(self.n), size)])
         return largest
 
-    def add_near(self, terms):
-        """Add sets with one term more, one less, or one for another."""
+    def _add(self, sets):
+        """Add sets of one size."""
+        values = self.score.many(np.array(sets, dtype=int).reshape(len(sets), -1))
+        self.losses.update(zip(sets, (-values).tolist(), strict=True))
+
+    def add_near(self, terms, n_less=3):
+        """Add sets with one term more, one for another, or up to `n_less` less.
+
+        Terms that make up for one another go together: without one of them a set may be
+        far less probable than with all or with none.
+        """
         self._extend(terms, [i for i in range(self.n) if i not in terms])
         for j in terms:
             fewer = tuple(i for i in terms if i != j)
-            if fewer:
-                self.losses[fewer] = -float(self.score(list(fewer)))
             self._extend(fewer, [i for i in range(self.n) if i not in fewer])
+        for size in range(max(1, len(terms) - n_less), len(terms)):
+            self._add([*combinations(terms, size)])
 
     def grow(self, size, n_grown, largest=None, patience=2):
         """Add sets with a term more than the best `n_grown` of a size; and so on.

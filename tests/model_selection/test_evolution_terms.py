@@ -1,6 +1,7 @@
 """The terms of an evolution equation, against evidence that is computed anew."""
 
 from dataclasses import replace
+from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
@@ -68,6 +69,12 @@ def test_larger_sets_are_near_the_best(candidates, regression):
     found = {terms for _, terms in found}
     assert {(0, 1, 2, 3), (0, 1, 2, 3, 4), (0, 1, 3, 9), (1, 2, 3)} <= found
     assert (0, 1, 8, 9) not in found
+
+
+def test_terms_that_make_up_for_one_another_may_go_together(candidates, regression):
+    found = compared(candidates, regression, "auto", (0, 1, 2, 3, 4, 5, 6))
+    found = {terms for _, terms in found if len(terms) in (4, 5)}
+    assert found == {t for n in (4, 5) for t in combinations(range(7), n)}
 
 
 @pytest.mark.parametrize("n_terms", ["auto", 5])
@@ -312,7 +319,8 @@ def failing_search(change):
     problem = SimpleNamespace(learned=None, resolution=lambda _: ("", change))
     search.best = SimpleNamespace(model=SimpleNamespace(problem=problem), solution=None)
     search.problem, search.settings, search.stop = problem, SETTINGS, None
-    search.tried, search.failed = set(), set()
+    search.tried, search.failed, search.failed_first = set(), set(), set()
+    search.loss = 0.0
     ranked = [(float(i), (name,)) for i, name in enumerate(("u", "u^2", "u_xx"))]
     ways = None, lambda terms: bool(asked.append(terms))
     search._compared = lambda _: (ranked, ("u_xx",), *ways)
@@ -330,6 +338,42 @@ def test_sets_that_failed_are_not_solved_for_again(change, again, monkeypatch):
     fine.leave_out_failed(coarse, Criteria())
     fine._round(None)
     assert (on_fine == on_coarse) == again and (on_fine == []) != again
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_near_sets_without_some_of_the_terms_are_solved_for(noisy, monkeypatch):
+    """Of exact data, once nothing better is found: a linearisation hardly tells."""
+    monkeypatch.setattr(_evolution, "sees_noise", lambda _: noisy)
+    search, asked = failing_search(0.0)
+    known, near = ("u", "u^2", "u_xx"), [("u", "u_xx"), ("u^2",)]
+    ranked = [(0.0, known), (5.0, near[0]), (6.0, ("u", "u_x")), (9.0, near[1])]
+    ranked += [(11.0, ("u_xx",))]
+    ways = None, lambda terms: bool(asked.append(terms))
+    search._compared = lambda _: (ranked, known, *ways)
+    search._round(None)
+    search._round(None)
+    assert asked == ([] if noisy else near)
+
+
+def test_sets_that_failed_on_a_coarse_grid_are_left_out_on_a_finer_one(monkeypatch):
+    """Also once others have converged, if the first states are no others there."""
+    monkeypatch.setattr(_evolution, "sees_noise", lambda _: False)
+    for loss, again in ((100.5, False), (110.0, True)):
+        search, asked = failing_search(0.0)
+        search.best, search.highest, search.linearised = None, np.inf, np.nan
+        search.failed_at, search.failed_there = 100.0, {("u^2",)}
+
+        def solve(terms, search=search, asked=asked):
+            search.failed = set()  # as of a new best one
+            return not asked.append(terms)
+
+        def compared(_, search=search, loss=loss, solve=solve):
+            assert not search._is_in_vain(SimpleNamespace(loss=loss))
+            return [(0.0, ("u",)), (1.0, ("u^2",))], None, None, solve
+
+        search._compared = compared
+        search._round(None)
+        assert asked == [("u",), ("u^2",)][: 1 + again]
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,14 @@ from keql.model_selection._candidates import Candidate
 from keql.model_selection._criteria import error_without_equation
 from keql.model_selection._fit import Fit
 from keql.model_selection._from_diffusion import (
+    _misses_near,
     leads_nowhere,
     or_from_diffusion,
     or_more_terms,
     or_simpler,
 )
 from keql.model_selection._starts import _diffusion
+from keql.model_selection._terms._evolution import TermSearchSettings
 from keql.model_selection._terms._fewer import TermsStep
 from keql.operators import parse_operator
 
@@ -264,15 +266,26 @@ def test_a_simpler_equation_that_meets_data_is_taken(
     fit, other = of_error(1e-5), of_error(error)
     monkeypatch.setattr(_from_diffusion, "fit_hypothesis", fit_hypothesis)
     monkeypatch.setattr(_from_diffusion, "meets_data", lambda fit, *_: fit.error < 0.01)
+    misses = []
+    monkeypatch.setattr(_from_diffusion, "_misses_near", lambda *_: bool(misses))
     row, offered = Candidate(Hypothesis(), why_not), learn_cole_hopf(15)
     found = or_simpler(fit, row, lambda _: offered, CONTEXT)
     assert found is (other if is_other else fit)
+    misses.append("all of its terms")
+    assert or_simpler(fit, row, lambda _: offered, CONTEXT) is fit
     fit.has_functions, near = True, of_error(1e-6)
     monkeypatch.setattr(_from_diffusion, "or_polynomial", lambda *_: near)
     found = or_simpler(fit, row, lambda _: offered, CONTEXT)
     assert found is (fit if why_not else near)
     fit.result.interrupted = True
     assert or_simpler(fit, row, lambda _: offered, CONTEXT) is fit
+
+
+def test_what_misses_data_beside_exact_states(grown, two_step):
+    """All terms that are on offer, linearised there: without a diffusion they do."""
+    few = learn_cole_hopf(15, equation_kernel=Restriction(Polynomial(2), FEW[:2]))
+    assert not _misses_near(grown, two_step, TermSearchSettings())
+    assert _misses_near(grown, few, TermSearchSettings())
 
 
 @dataclass(frozen=True)
