@@ -156,11 +156,19 @@ class LinearisedTermSearch:
         given = offered, single, iterate.equations
         return model, model and self.scores.of_some(model, *given)
 
-    @property
-    def leads_nowhere(self):
-        """Whether steps converged for none of the sets."""
-        interrupted = self.best is not None and self.best.interrupted
-        return self.best_converged[0] is None and not interrupted
+    def or_better(self, way, problem, start):
+        """Search in a way, a method, if none has led to a solution of few terms.
+
+        What was found before stays the best if it is more probable.
+        """
+        before, is_stopped = self.best_converged, self.best and self.best.interrupted
+        if is_stopped or not (before[0] is None or self._is_dense(before[2])):
+            return
+        self.best, self.score, self.kept = None, -np.inf, None
+        self.best_converged = None, -np.inf, None
+        way(problem, start)
+        if before[1] > self.best_converged[1]:
+            self.best_converged = before
 
     @property
     def _leads_on(self):

@@ -89,9 +89,7 @@ def _searched(problem, learned, hypothesis, context, settings, simpler, known):
             start = problem.start_without_terms() if is_field else problem.start()
             ways = [search.run, search.run_from_semilinear][: 2 if is_field else 1]
             for way in ways[::-1] if sees_noise(learned) else ways:
-                if search.leads_nowhere:
-                    search.best, search.score, search.kept = None, -np.inf, None
-                    way(problem, start)
+                search.or_better(way, problem, start)
         else:
             search.best = solve(problem, problem.start())
         if search.repeats is not None:
