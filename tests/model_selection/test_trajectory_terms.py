@@ -113,6 +113,43 @@ def test_a_search_that_comes_to_a_known_solution_ends_with_it(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("n_terms", "scores", "tried", "best"),
+    [
+        ([2, 3], [5.0, 9.0], 1, 0),  # few terms are enough
+        ([21, 3], [5.0, 9.0], 2, 1),
+        ([21, 3], [5.0, 4.0], 2, 0),
+        ([None, 3], [-np.inf, 4.0], 2, 1),  # steps converged for no set
+        ([None, None], [-np.inf, -np.inf], 2, None),
+    ],
+)
+def test_fields_are_searched_another_way_after_many_terms(
+    n_terms, scores, tried, best, two_step
+):
+    """Or after none; what was found first stays if it is more probable."""
+    search, calls = search_of(two_step, "auto"), []
+    results = [SimpleNamespace(interrupted=False) for _ in n_terms]
+
+    def way(*given):
+        assert search.kept is None and given == ("problem", "start")
+        i = len(calls)
+        calls.append(i)
+        search.best, search.score = results[i], scores[i]
+        search.kept = [*range(n_terms[i] or 1)]
+        if n_terms[i]:
+            search.best_converged = results[i], scores[i], search.kept
+
+    for _ in n_terms:
+        search.or_better(way, "problem", "start")
+    search.settle()
+    assert len(calls) == tried
+    found = search.best_converged[0]
+    assert found is (None if best is None else results[best])
+    search.best = SimpleNamespace(interrupted=True)
+    search.or_better(way, "problem", "start")
+    assert len(calls) == tried
+
+
+@pytest.mark.parametrize(
     ("kept", "first", "is_left"), [(21, 21, True), (21, 20, False), (20, 21, False)]
 )
 def test_no_others_are_tried_near_many_terms(kept, first, is_left):
