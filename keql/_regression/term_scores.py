@@ -1,7 +1,4 @@
-"""How probable sets of terms are: the evidence of equations that are integrated.
-
-And how far the search among them goes.
-"""
+"""How probable sets of terms are if equations are integrated, and searches of them."""
 
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -84,6 +81,7 @@ class TrajectorySearchSettings:
         many with other terms in the place of some.
     repeated : float. Predictions with equal terms whose errors differ by less than this
         part are of one solution: it is the `agreement` of the Criteria.
+    unresolved : float. The criterion of that name, by which fields are kept.
     n_refreshed : int. How often fields are searched again with a better prior.
     first_grid : tuple. Steps in time and points in space of the search among fields.
     prior : TermPrior. What is expected of terms.
@@ -107,6 +105,7 @@ class TrajectorySearchSettings:
     divides_early: bool = True
     n_simpler: int = 0
     repeated: float = 0.01
+    unresolved: float = 2.0
     n_refreshed: int = 2
     first_grid: tuple = (20, 40)
     prior: TermPrior = TermPrior()

@@ -13,7 +13,7 @@ from keql import Equation, IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._evolution.initial_values import InitialValueRegression
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._joint.assembly import joint_basis
-from keql._numerics.optimisation import Stop
+from keql._numerics.optimisation import Result, Stop
 from keql._observations.data import PredictionScale
 from keql._regression.screening import ScreeningSettings, with_most_probable_terms
 from keql._regression.term_scores import TermTable
@@ -110,6 +110,31 @@ def test_a_search_that_comes_to_a_known_solution_ends_with_it(monkeypatch):
     elsewhere = [step._replace(leads=False) for step in first.steps]
     found = again(replace(lost, steps=elsewhere))
     assert found.fit is not None and len(found.steps) == len(first.steps)
+
+
+@pytest.mark.parametrize(
+    ("stop", "change", "is_kept"),
+    [
+        (Stop.MAX_ITER, 1.0, True),
+        (Stop.NO_PROGRESS, 1.0, True),
+        (Stop.MAX_ITER, 3.0, False),  # the grid matters more than noise does
+        (Stop.FAILED, 1.0, False),  # no solution of the equations
+        (Stop.CONVERGED, 1.0, False),
+    ],
+)
+def test_fields_are_kept_if_steps_go_round_on_a_finer_grid(
+    stop, change, is_kept, two_step
+):
+    search = search_of(two_step, "auto")
+    search.settings = TrajectorySearchSettings.of_fields()
+    problem = SimpleNamespace(resolution=lambda _: ("", change))
+    problem.resolved = lambda solution: (problem, solution) if solution else None
+    model = SimpleNamespace(problem=problem)
+    coarse = search.best = Result("coarse", 0.0, model, Stop.CONVERGED)
+    fine = Result(None, 0.0, model, stop)
+    search.solve = lambda *_: fine
+    search.resolve()
+    assert search.best is (coarse if is_kept else fine)
 
 
 @pytest.mark.parametrize(
