@@ -181,7 +181,8 @@ def _coarse_first(search, start, criteria):
     coarse = fine.on_coarse_grid()
     states = coarse.interpolate_from(fine, start).states
     first = search.on(coarse)
-    first.settings = replace(settings, n_rivals=0)  # they are solved for in the end
+    # Sets near the best one are solved for in the end.
+    first.settings = replace(settings, n_rivals=0, n_simpler=0)
     first.run(states)
     if first.stop is None and first.best is not None and not first.leads:
         other = search.on(coarse, only_leading=True)
