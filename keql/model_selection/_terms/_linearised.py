@@ -162,7 +162,9 @@ class LinearisedTermSearch:
         What was found before stays the best if it is more probable.
         """
         before, is_stopped = self.best_converged, self.best and self.best.interrupted
-        if is_stopped or not (before[0] is None or self._is_dense(before[2])):
+        if is_stopped or self.repeats is not None:
+            return
+        if before[0] is not None and not self._is_dense(before[2]):
             return
         self.best, self.score, self.kept = None, -np.inf, None
         self.best_converged = None, -np.inf, None
