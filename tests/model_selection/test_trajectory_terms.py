@@ -118,11 +118,12 @@ def test_a_search_that_comes_to_a_known_solution_ends_with_it(monkeypatch):
         (Stop.MAX_ITER, 1.0, True),
         (Stop.NO_PROGRESS, 1.0, True),
         (Stop.MAX_ITER, 3.0, False),  # the grid matters more than noise does
-        (Stop.FAILED, 1.0, False),  # no solution of the equations
+        (Stop.FAILED, 1.0, True),
         (Stop.CONVERGED, 1.0, False),
+        (Stop.KEYBOARD, 1.0, False),
     ],
 )
-def test_fields_are_kept_if_steps_go_round_on_a_finer_grid(
+def test_fields_are_kept_if_steps_do_not_end_on_a_finer_grid(
     stop, change, is_kept, two_step
 ):
     search = search_of(two_step, "auto")

@@ -228,26 +228,23 @@ class LinearisedTermSearch:
     def resolve(self):
         """Solve again with shorter steps in time where those of the best are too long.
 
-        Its evidence is then that of these. Fields stay as they are if steps go round on
-        the finer grid, which changes them by about what noise does.
+        Its evidence is then that of these. Fields stay as they are if steps do not end
+        on the finer grid, which changes them by about what noise does.
         """
         for _ in range(self.settings.n_resolutions):
             if self.best is None or not self.best.converged:
                 return
             finer = self.best.model.problem.resolved(self.best.solution)
             result = None if finer is None else self.solve(*finer)
-            if result is None or self._goes_round_beside(result):
+            if result is None or self._is_resolved_beside(result):
                 return
             self.best = result
             if self.kept is not None:
                 self.score = self._score(result.model, self.kept)
 
-    def _goes_round_beside(self, result):
-        """Whether steps on a finer grid do not end, and the best is resolved."""
-        if self.settings.divides_early or result.stop not in (
-            Stop.MAX_ITER,
-            Stop.NO_PROGRESS,
-        ):
+    def _is_resolved_beside(self, result):
+        """Whether steps on a finer grid do not end, and it hardly changes the best."""
+        if self.settings.divides_early or result.converged or result.interrupted:
             return False
         _, change = self.best.model.problem.resolution(self.best.solution)
         return change < self.settings.unresolved
