@@ -230,9 +230,10 @@ class _ComparedSets:
         return largest
 
     def _add(self, sets):
-        """Add sets of one size."""
-        values = self.score.many(np.array(sets, dtype=int).reshape(len(sets), -1))
-        self.losses.update(zip(sets, (-values).tolist(), strict=True))
+        """Add sets of one size, of which there may be none."""
+        if sets:
+            values = self.score.many(np.array(sets, dtype=int))
+            self.losses.update(zip(sets, (-values).tolist(), strict=True))
 
     def add_near(self, terms, n_less=3):
         """Add sets with one term more, one for another, or up to `n_less` less.

@@ -374,8 +374,7 @@ class _Search:
             joint = best.joint.with_residual_dispersion(self.criteria)
             best = replace(best, joint=joint)
             exact = self._exact_from(family, best.joint)
-            factor = self._factor_for(exact, best.joint)
-            return best.or_exact(exact, max(factor, 1.0))
+            return best.or_exact(exact, max(1.0, self._factor_for(exact, best.joint)))
         except KeyboardInterrupt:
             return replace(best, joint=best.joint.stopped(Stop.KEYBOARD))
 
@@ -383,16 +382,14 @@ class _Search:
         """Factor of the error of a joint fit up to which exact states are taken.
 
         Trajectories unless the joint fit predicts clearly better: they say more of the
-        states. On a grid so are states with the terms of the joint fit if nothing else
-        would have been tried had they been found first; with other terms these have to
-        predict better, and all others clearly better.
+        states. On a grid so are states with its terms if they are enough to try nothing
+        else; with other terms these have to predict better, and all others clearly.
         """
-        clearly = self.criteria.clearly_better
-        enough = self.exact.is_in_time or (exact and self.exact.is_enough(exact))
-        if not enough:
+        clearly, in_time = self.criteria.clearly_better, self.exact.is_in_time
+        if not (in_time or (exact and self.exact.is_enough(exact))):
             return clearly
-        alike = exact and {*exact.term_names} == {*joint.term_names}
-        return 1 / clearly if self.exact.is_in_time or alike else 1.0
+        alike = in_time or {*exact.term_names} == {*joint.term_names}
+        return 1 / clearly if alike else 1.0
 
     def _is_worth_more(self, selection):
         return not selection.joint.needs_no_refinement(self.criteria)

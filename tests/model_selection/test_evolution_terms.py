@@ -71,6 +71,14 @@ def test_larger_sets_are_near_the_best(candidates, regression):
     assert (0, 1, 8, 9) not in found
 
 
+def test_there_may_be_fewer_terms_than_sets_have(two_step):
+    few = learn_cole_hopf(20, equation_kernel=Restriction(Polynomial(1), ["u"]))
+    few = CandidateTerms(few.equation)
+    rng = np.random.RandomState(1)
+    data = rng.normal(size=25), rng.normal(size=(25, few.single.shape[0]))
+    assert [terms for _, terms in compared(few, data, "auto", (0,))] == [(0,)]
+
+
 def test_terms_that_make_up_for_one_another_may_go_together(candidates, regression):
     found = compared(candidates, regression, "auto", (0, 1, 2, 3, 4, 5, 6))
     found = {terms for _, terms in found if len(terms) in (4, 5)}

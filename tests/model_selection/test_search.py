@@ -410,21 +410,24 @@ def test_exact_states_of_poor_fits_may_be_better(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error, in_time, enough, taken",
+    "error, in_time, enough, terms, taken",
     [
-        (0.045, False, True, True),
-        (0.045, False, False, False),
-        (0.055, False, True, False),
-        (0.03, False, False, True),
-        (0.06, True, True, True),
-        (0.07, True, True, False),
+        (0.045, False, True, ["u_x"], True),
+        (0.045, False, False, ["u"], False),
+        (0.055, False, True, ["u_x"], False),
+        (0.06, False, True, ["u"], True),
+        (0.07, False, True, ["u"], False),
+        (0.03, False, False, ["u_x"], True),
+        (0.06, True, False, ["u_x"], True),
+        (0.07, True, True, ["u"], False),
     ],
 )
 def test_exact_states_that_are_enough_need_not_be_clearly_better(
-    error, in_time, enough, taken, monkeypatch
+    error, in_time, enough, terms, taken, monkeypatch
 ):
-    """Than the joint fit they started from; trajectories may be a little worse."""
+    """Than the joint fit they started from; with its terms they may be a bit worse."""
     exact, (search, _) = Found(error), make_search(monkeypatch)
+    exact.term_names = terms
     monkeypatch.setattr(search, "_exact_from", lambda *_: exact)
     search.two_step.variables = ("t",) if in_time else ("x", "t")
     monkeypatch.setattr(search.exact, "is_enough", lambda found: enough)
