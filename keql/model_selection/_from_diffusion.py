@@ -337,12 +337,12 @@ def or_simpler(fit, row, two_steps, context):
     if row.why_not or fit.result.interrupted:
         return fit
     two_step = two_steps(row.hypothesis)
+    if _misses_near(fit, two_step, TermSearchSettings()):
+        return fit
     if fit.has_functions:
         near = or_polynomial(fit, two_step, row.hypothesis, context)
         if near is not fit:
             return near
-    if _misses_near(fit, two_step, TermSearchSettings()):
-        return fit
     learned = replace(fit.learned, equations=two_step.equations)
     given = row.hypothesis, two_step, context, learned
     other = or_stopped(fit, fit_hypothesis, *given)

@@ -273,6 +273,7 @@ def test_a_simpler_equation_that_meets_data_is_taken(
     assert found is (other if is_other else fit)
     misses.append("all of its terms")
     assert or_simpler(fit, row, lambda _: offered, CONTEXT) is fit
+    misses.clear()
     fit.has_functions, near = True, of_error(1e-6)
     monkeypatch.setattr(_from_diffusion, "or_polynomial", lambda *_: near)
     found = or_simpler(fit, row, lambda _: offered, CONTEXT)

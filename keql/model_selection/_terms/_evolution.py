@@ -50,12 +50,11 @@ class TermSearchSettings:
         less than this, linearised at the best one, and without one of its terms, are
         solved for at the end, so many at most: odds of one to twenty, up to which
         rivals are told (Kass and Raftery, "Bayes factors", JASA 90, 1995).
-    margin, n_simpler : float, int. Of exact data sets without some of the terms of the
-        best one whose log evidence is lower by less than the margin, linearised there:
-        as many of these are solved for at the end, as terms that make up for one
-        another go together. With an error of 1e-5 a linearisation said so of Swift and
-        Hohenberg's equation without two of seven terms: 9 lower, and 19 higher when it
-        was solved for.
+    margin, n_simpler : float, int. Where data are exact, sets without some terms of the
+        best one are solved for at the end, so many at most, if their log evidence is
+        lower by less than the margin, linearised at the best one. Terms that make up
+        for one another go together: without two of seven, Swift and Hohenberg's
+        equation was 9 below so, and 19 above once it was solved for.
     shifted : float. As many that have all of its terms, where some of these contribute
         differently beside more: by more than this where states are, in units of the
         size of the equation. Beside the right terms of noisy fields superfluous ones
