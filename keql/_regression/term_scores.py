@@ -81,8 +81,8 @@ class TrajectorySearchSettings:
         many with other terms in the place of some.
     repeated : float. Predictions with equal terms whose errors differ by less than this
         part are of one solution: it is the `agreement` of the Criteria.
-    unresolved : float. Change on a finer grid in units of the noise, as in the Criteria,
-        up to which fields are kept if steps do not end there.
+    unresolved : float. Change on a finer grid in units of the noise, that of the
+        Criteria, up to which fields are kept if steps do not end there.
     n_refreshed : int. How often fields are searched again with a better prior.
     first_grid : tuple. Steps in time and points in space of the search among fields.
     prior : TermPrior. What is expected of terms.
