@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from keql._numerics.optimisation import Stop
+from keql._numerics.optimisation import Stop, or_stopped
 from keql.model_selection._criteria import (
     agree,
     are_many,
@@ -253,4 +253,20 @@ class ExactSearch(TrajectorySearch):
             return self._or_driven(fit_trajectories(*given), at_last=True)
         name = f"exact states, {family.hypothesis.name}"
         hypothesis = replace(family.hypothesis, constraint="integration", name=name)
-        return fit_hypothesis(hypothesis, family.two_step, self.context, fit.learned)
+        found = fit_hypothesis(hypothesis, family.two_step, self.context, fit.learned)
+        return self._or_cubic_from(family, fit, found)
+
+    def _or_cubic_from(self, family, fit, found):
+        """Exact states or None, or those of a cubic equation that meet the data.
+
+        They are tried where a quadratic one does not: states of its joint fit may be
+        good enough to tell cubic terms by, which those of two steps were not.
+        """
+        row, is_first = self.table.exact_cubic, family.hypothesis.n_terms is not None
+        is_first = is_first and family.two_step is self.two_step
+        left = row.why_not or not is_first or self.in_doubt(fit.error)
+        if left or self._is_found(found):
+            return found
+        given = self.two_steps(row.hypothesis), self.context, fit.learned
+        cubic = or_stopped(found, fit_hypothesis, row.hypothesis, *given)
+        return cubic if self._is_found(cubic) else found
