@@ -75,8 +75,16 @@ class LinearisedTermSearch:
             self._record(kept, result)
             self.run(*self._with_all_terms(self.best, self.kept))
 
-    def run(self, problem, iterate):
-        """Search, solve and search again where the solution is."""
+    def run_unless_dense(self, problem, iterate):
+        """The same as `run`, unless very many terms are the most probable at first."""
+        self.run(problem, iterate, begins_dense=False)
+
+    def run(self, problem, iterate, begins_dense=True):
+        """Search, solve and search again where the solution is.
+
+        Unless it `begins_dense`, nothing is solved for where the best set at the first
+        states has very many terms: these stand for what is wrong about such states.
+        """
         for _ in range(self.settings.n_rounds):
             before = self.score
             model = problem.linearise(problem.evaluate(iterate))
@@ -92,6 +100,8 @@ class LinearisedTermSearch:
                 return
             if self.kept is None:
                 offers = [self.sets.best(score)]
+                if not begins_dense and self._is_dense(offers[0]):
+                    return
             else:
                 offers = self._best_neighbours(score, model, iterate)
             for offer in offers:

@@ -87,8 +87,11 @@ def _searched(problem, learned, hypothesis, context, settings, simpler, known):
             search.extend(simpler)
         elif table.groups.size and np.any(table.groups >= 0):
             start = problem.start_without_terms() if is_field else problem.start()
-            ways = [search.run, search.run_from_semilinear][: 2 if is_field else 1]
-            for way in ways[::-1] if sees_noise(learned) else ways:
+            ways = [search.run]
+            if is_field:
+                ways = [search.run_from_semilinear, *ways]
+                ways = ways if sees_noise(learned) else [search.run_unless_dense, *ways]
+            for way in ways:
                 search.or_better(way, problem, start)
         else:
             search.best = solve(problem, problem.start())
