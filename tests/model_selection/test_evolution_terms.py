@@ -363,6 +363,26 @@ def test_near_sets_without_some_of_the_terms_are_solved_for(noisy, monkeypatch):
     assert asked == ([] if noisy else near)
 
 
+@pytest.mark.parametrize("noisy", [False, True])
+def test_no_sets_are_near_where_nothing_can_be_linearised(noisy, monkeypatch):
+    """As with all terms beside those of the best set: neither simpler ones nor rivals."""
+    monkeypatch.setattr(_evolution, "sees_noise", lambda _: noisy)
+    search, asked = failing_search(0.0)
+    search.candidates = SimpleNamespace(
+        equation=None, terms_of=lambda _: [2], complete=lambda _: None
+    )
+    problem = SimpleNamespace(
+        iterate=lambda *_: None, evaluate=lambda _: None, linearise=lambda _: None
+    )
+    model, equation = SimpleNamespace(problem=problem), SimpleNamespace(equation=None)
+    equation.states = None
+    search.best = SimpleNamespace(model=model, solution=equation)
+    del search._compared
+    search._round(None)
+    search._try_rivals(None)
+    assert asked == []
+
+
 def test_sets_that_failed_on_a_coarse_grid_are_left_out_on_a_finer_one(monkeypatch):
     """Also once others have converged, if the first states are no others there."""
     monkeypatch.setattr(_evolution, "sees_noise", lambda _: False)

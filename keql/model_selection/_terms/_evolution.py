@@ -275,16 +275,24 @@ class TermSearch:
         """
         if sees_noise(self.problem.learned):
             return
-        highest = dict(map(reversed, ranked))[known] + self.settings.margin
-        near = [
-            terms
-            for loss, terms in ranked
-            if loss < highest and {*terms} < {*known}
-            if terms not in self.tried and terms not in self.failed
-        ]
+        near = self._near(ranked, known, self.settings.margin)
+        near = [terms for terms in near if {*terms} < {*known}]
         for terms in near[: self.settings.n_simpler]:
             if self.stop is None and not solve(terms):
                 self.failed.add(terms)
+
+    def _near(self, ranked, known, margin):
+        """Sets that are not solved for yet, and nearly as probable as the known one.
+
+        None if that is not among the ranked ones, as where nothing can be linearised.
+        """
+        own = [loss for loss, terms in ranked if terms == known]
+        return [
+            terms
+            for loss, terms in ranked
+            if own and loss < own[0] + margin
+            if terms not in self.tried and terms not in self.failed
+        ]
 
     def _try_rivals(self, states):
         """Solve for sets that are nearly as probable as the best one, if noise is seen.
@@ -296,13 +304,7 @@ class TermSearch:
         if not (n and sees_noise(self.problem.learned)):
             return
         ranked, known, offer, solve = self._compared(states)
-        highest = [loss for loss, terms in ranked if terms == known]
-        near = [
-            terms
-            for loss, terms in ranked
-            if highest and loss < highest[0] + self.settings.rival
-            if terms not in self.tried and terms not in self.failed
-        ]
+        near = self._near(ranked, known, self.settings.rival)
         others = [terms for terms in near if not {*known} <= {*terms}]
         wider = (terms for terms in near if {*known} < {*terms})
         shifted = (terms for terms in wider if self._shifts(known, terms, offer))
