@@ -12,6 +12,7 @@ from keql._regression.two_step import refit_two_steps
 from keql.model_selection._beside._driven import fit_driven, or_driven, why_not_driven
 from keql.model_selection._criteria import (
     Judgement,
+    missed_in_space,
     odds_between,
     predicts_within_noise,
 )
@@ -310,11 +311,18 @@ class TrajectorySearch(HypothesisSearch):
             if not self.calls_for_kernels(kernels[0]):
                 return None
             kernels = self.once(compare_kernels, family)
+        given = two_step, hypothesis, kernels[0]
+        if self.is_of_fields and not self.sees_noise:
+            # Exact data leave little choice of terms at collocation points, and states
+            # that are not as exact lead searches among all terms astray.
+            found, joint = self._exact_with_terms(*given)
+            if joint.result.interrupted or (found and found.error < joint.error):
+                return found
         fit = fit_jointly(family, *warm_start(kernels[0], family)[:3])
         if fit.result.interrupted:
             return None
         found = self._searched(fit.learned, hypothesis)
-        return found or self._from_joint_terms(two_step, hypothesis, kernels[0], fit)
+        return found or self._from_joint_terms(*given, fit)
 
     def _searched(self, learned, hypothesis):
         """Exact trajectories from the states of a learned model, or None.
@@ -337,12 +345,16 @@ class TrajectorySearch(HypothesisSearch):
         within = predicts_within_noise(fit, *self.known)
         if not (within and self.two_step.observations.hidden_states):
             return None
+        return self._exact_with_terms(two_step, hypothesis, candidate)[0]
+
+    def _exact_with_terms(self, two_step, hypothesis, candidate):
+        """Exact states with the terms of a joint fit, or None; and that fit."""
         [row] = [joint for own, joint in self._degrees if own.hypothesis is hypothesis]
         family = JointFamily(two_step, row.hypothesis, self.context)
         fit = self.joint_with_terms(family, candidate)
         if fit.result.interrupted:
-            return None
-        return fit_trajectories(fit.learned, hypothesis, self.context)
+            return None, fit
+        return fit_trajectories(fit.learned, hypothesis, self.context), fit
 
     def joint_with_terms(self, family, candidate):
         """The joint fit of a family with a KernelCandidate, solved for once."""
@@ -360,7 +372,9 @@ class TrajectorySearch(HypothesisSearch):
         interpolation does. States that white noise drives have to predict well.
         """
         if not self.is_in_time:
-            return predicts_within_noise(fit, *self.known, fit.problem.prior.noise)
+            missed = not self.sees_noise and missed_in_space(fit, *self.known)
+            noise = fit.problem.prior.noise
+            return predicts_within_noise(fit, *self.known, noise) and not missed
         if fit.is_driven:
             return self.is_driven or not self.in_doubt(fit.error)
         if self.sees_noise:
