@@ -330,6 +330,16 @@ def test_products_of_highest_derivatives_are_left_out():
     assert score(more) - score(own) == pytest.approx(odds(more) - odds(own))
 
 
+@pytest.mark.parametrize("many", [1, 100])
+def test_very_many_terms_are_not_where_a_search_begins(many):
+    """If there is another way to search: nothing is solved for then."""
+    search, problem, start, _ = search_of(learn(equation_kernel=Polynomial(2)))
+    search.settings = replace(search.settings, many=many, dense=0.0)
+    search.solve = lambda *_: None
+    search.run_unless_dense(problem, start)
+    assert bool(search.tried) == (many == 100)
+
+
 def test_terms_of_a_part_have_the_evidence_that_they_have_among_all():
     search, problem, start, places = search_of(learn(equation_kernel=Polynomial(2)))
     model = problem.linearise(problem.evaluate(start))

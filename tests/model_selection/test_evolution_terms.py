@@ -365,7 +365,7 @@ def test_near_sets_without_some_of_the_terms_are_solved_for(noisy, monkeypatch):
 
 @pytest.mark.parametrize("noisy", [False, True])
 def test_no_sets_are_near_where_nothing_can_be_linearised(noisy, monkeypatch):
-    """As with all terms beside those of the best set: neither simpler ones nor rivals."""
+    """With all terms beside those of the best set: neither simpler ones nor rivals."""
     monkeypatch.setattr(_evolution, "sees_noise", lambda _: noisy)
     search, asked = failing_search(0.0)
     search.candidates = SimpleNamespace(

@@ -478,6 +478,29 @@ def settled(fit):
     return fit
 
 
+@pytest.mark.parametrize(
+    ("quadratic", "cubic", "chosen"),
+    [
+        (0.05, 0.001, "cubic"),
+        (0.05, 0.02, "quadratic"),  # neither meets the data
+        (0.004, None, "quadratic"),  # no other one is looked for
+        (None, 0.001, "cubic"),
+        (None, None, None),
+    ],
+)
+def test_cubic_states_from_a_joint_fit_where_quadratic_ones_miss_the_data(
+    quadratic, cubic, chosen, monkeypatch
+):
+    fits = [None if error is None else Found(error) for error in (quadratic, cubic)]
+    search, _ = make_search(monkeypatch, fits)
+    monkeypatch.setattr(_exact_states, "meets_data", lambda fit, *_: fit.error < 0.005)
+    search.exact.table, family = polynomials(), FakeFamily([], n_terms="auto")
+    family.two_step = search.exact.two_step
+    monkeypatch.setattr(search.exact, "two_steps", lambda _: None)
+    found = search.exact.from_joint_fit(family, Found(0.01))
+    assert found is dict(zip(("quadratic", "cubic"), fits, strict=True)).get(chosen)
+
+
 @pytest.mark.parametrize("factor, chosen", [(0.5, True), (0.9, False)])
 def test_the_kernel_of_the_two_steps_is_taken_if_clearly_better(
     factor, chosen, monkeypatch
@@ -690,13 +713,8 @@ def test_what_joint_problems_say_is_found_once(monkeypatch):
     assert found == [1, 2, 1, 2] and asked == families
 
 
-@pytest.mark.parametrize(("error", "compared"), [(0.05, False), (0.5, True)])
-def test_kernels_are_compared_where_the_first_predicts_poorly(
-    error, compared, monkeypatch
-):
-    """States that a joint fit predicts well were a start for trajectories already."""
-    search, _ = make_search(monkeypatch)
-    errors = {"compare_lengths": error, "compare_kernels": 0.01}
+def stub_starts(monkeypatch, **errors):
+    """Joint problems with KernelCandidates of such errors; the names of those asked."""
 
     def finding(name):
         def find(*_):
@@ -711,16 +729,26 @@ def test_kernels_are_compared_where_the_first_predicts_poorly(
         monkeypatch.setattr(_trajectory_search, name, finding(name))
     fit = SimpleNamespace(result=Result(None, 0.0), learned="learned")
     started = {"warm_start": lambda kernel, _: [kernel] * 3}
-    started["fit_jointly"] = lambda *_: fit
+    for name, stub in (started | {"fit_jointly": lambda *_: fit}).items():
+        monkeypatch.setattr(_trajectory_search, name, stub)
+    return found
+
+
+@pytest.mark.parametrize(("error", "compared"), [(0.05, False), (0.5, True)])
+def test_kernels_are_compared_where_the_first_predicts_poorly(
+    error, compared, monkeypatch
+):
+    """States that a joint fit predicts well were a start for trajectories already."""
+    search, _ = make_search(monkeypatch)
+    found = stub_starts(monkeypatch, compare_lengths=error, compare_kernels=0.01)
     lost = TrajectoriesFound(None, ["step"])
 
     def search_from(learned, *_, known):
         ends.append([*known])
         return lost if learned == "elsewhere" else TrajectoriesFound(learned)
 
-    started["search_trajectories"], ends = search_from, []
-    for name, stub in started.items():
-        monkeypatch.setattr(_trajectory_search, name, stub)
+    ends = []
+    monkeypatch.setattr(_trajectory_search, "search_trajectories", search_from)
     monkeypatch.setattr(search.exact, "two_steps", lambda _: "elsewhere")
     given = Hypothesis(n_terms="auto", name="polynomial"), None
     assert search.exact._trajectories_from(None, *given) is None
@@ -733,6 +761,49 @@ def test_kernels_are_compared_where_the_first_predicts_poorly(
     assert found == ["impose_gradually", "compare_lengths"] + (
         ["compare_kernels"] if compared else []
     )
+
+
+@pytest.mark.parametrize(
+    ("noise", "error", "stopped", "found"),
+    [
+        (0.0, 0.01, False, "few"),
+        (0.0, 0.06, False, "all"),  # the joint fit with few terms predicts better
+        (0.0, None, False, "all"),
+        (1e-2, 0.01, False, "all"),
+        (0.0, None, True, None),
+    ],
+)
+def test_exact_fields_begin_with_the_terms_of_a_joint_fit(
+    noise, error, stopped, found, monkeypatch
+):
+    search, _ = make_search(monkeypatch)
+    stub_starts(monkeypatch, compare_lengths=0.1)
+    search.exact.two_step.setup.is_system = True
+    search.exact.two_step.observation_noise = np.full(1, noise)
+    few = None if error is None else Found(error)
+    joint, everything = Found(0.05, interrupted=stopped), Found(0.02)
+    fits = {"few": few, "all": everything, None: None}
+    monkeypatch.setattr(search.exact, "_exact_with_terms", lambda *_: (few, joint))
+    monkeypatch.setattr(search.exact, "_searched", lambda *_: everything)
+    given = _trajectory_search.compare_lengths, Hypothesis(n_terms="auto"), None
+    monkeypatch.setattr(search.exact, "two_steps", lambda _: "elsewhere")
+    assert search.exact._trajectories_from(*given) is fits[found]
+
+
+@pytest.mark.parametrize(
+    ("noise", "level", "nothing"),
+    [(0.0, 1.0, True), (0.0, 10.0, False), (1e-2, 0.1, True)],
+)
+def test_exact_data_that_are_missed_call_for_other_fields(
+    noise, level, nothing, monkeypatch
+):
+    """In units of what two steps see of noise, though all is predicted well."""
+    search, _ = make_search(monkeypatch)
+    search.exact.two_step.observation_noise = np.full(1, noise or 1e-5)
+    fit = Found(1e-3)
+    fit.hypothesis = Hypothesis(n_terms="auto")
+    fit.problem = SimpleNamespace(prior=SimpleNamespace(noise=level * (noise or 1e-5)))
+    assert search.exact._misses_nothing(fit) == nothing
 
 
 def with_states(search, *states):

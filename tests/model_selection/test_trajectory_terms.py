@@ -514,8 +514,8 @@ def test_cubic_terms_within_the_noise():
     assert all(abs(terms[name] - truth[name]) < 4 * std[name] for name in truth)
 
 
-def test_the_most_probable_of_many_terms_are_searched():
-    """Of two oscillators with cubic springs, of 35 products each."""
+def two_springs():
+    """Two steps of two oscillators with cubic springs, of 35 products each."""
     rng, times = np.random.RandomState(0), np.linspace(0, 8, 60)
 
     def rate(_, y):
@@ -531,7 +531,11 @@ def test_the_most_probable_of_many_terms_are_searched():
     model = TwoStepKEqL(operators, known, states=states, equation_kernel=kernel)
     model.set_params(variables=("t",), collocation_points=80)
     y = y + 0.001 * rng.standard_normal(y.shape)
-    learned = model._learn_in_two_steps(times[:, None], y, None)
+    return states, model._learn_in_two_steps(times[:, None], y, None)
+
+
+def test_the_most_probable_of_many_terms_are_searched():
+    states, learned = two_springs()
     hypothesis = Hypothesis(n_terms="auto")
     few = with_most_probable_terms(learned, hypothesis, ScreeningSettings(most=12))
     counts = [len(find_terms(e.basis.kernel, 5, "auto")) for e in few.equations]
@@ -543,6 +547,17 @@ def test_the_most_probable_of_many_terms_are_searched():
         found, std = equation.terms(return_std=True)
         assert set(found) == set(truth)
         assert all(abs(found[k] - truth[k]) < 4 * std[k] for k in truth)
+
+
+@pytest.mark.parametrize(("most", "low"), [(20, 15), (12, 0)])
+def test_all_terms_of_low_degree_are_among_those_that_are_searched(most, low):
+    """One, four of degree one and ten of degree two, unless these are too many."""
+    _, learned = two_springs()
+    settings = ScreeningSettings(most=most)
+    few = with_most_probable_terms(learned, Hypothesis(n_terms="auto"), settings)
+    for equation in few.equations:
+        degrees = np.sum(find_terms(equation.basis.kernel, 5, "auto"), axis=1)
+        assert len(degrees) == most and (np.sum(degrees <= 2) == 15) == bool(low)
 
 
 @pytest.mark.slow
