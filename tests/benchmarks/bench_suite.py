@@ -36,6 +36,7 @@ from bench_exact_states import cholesky_seconds
 from evolution_problems import evolution
 from flow_problems import flows
 from joblib import Parallel, delayed
+from ring_problems import rings
 from suite_problems import suite
 from unseen_problems import unseen
 
@@ -54,7 +55,7 @@ def main():
     problems = {
         key: make
         for key, make in (
-            suite(options.random) | unseen() | evolution() | flows()
+            suite(options.random) | unseen() | evolution() | flows() | rings()
         ).items()
         if options.families is None or key[0].startswith(tuple(options.families))
         if options.names is None or key[1].startswith(tuple(options.names))

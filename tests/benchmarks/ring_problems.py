@@ -1,0 +1,259 @@
+"""Fields on rings that had not been tried before, as families of the suite.
+
+Of one to three states, seen at 150 scattered points all around a ring, or in a window
+of one: which the fit is not told, and whose ends leave values open. Those families that
+guided the package are of few states and moderate order; these were collected where fits
+were slow, or wrong.
+
+    python tests/benchmarks/bench_suite.py --families ring
+"""
+
+from functools import partial
+
+import numpy as np
+from scipy.integrate import solve_ivp
+from suite_problems import SuiteProblem
+
+from keql.kernels import parse_monomial
+
+WINDOW = 1.0, 4.0
+
+
+def fields_on_ring(equations, initial, t_end, derivatives, n=150, **how):
+    """Polynomial equations of fields of period 2 pi, seen at n scattered points.
+
+    equations : dict. By state the terms of u_t, {term: coefficient}; or those of u_tt
+        under "u_tt".
+    initial : sequence of callable. The states at time 0, and u_t there if it is u_tt.
+    derivatives : sequence of str. What may be in the equations: "", "x", "xx", ... of
+        all states, and "t".
+    length : float, default=2 pi. Of the ring.
+    window : tuple of float, default=None. Between which points values are seen.
+    """
+    truth, names, known = _solution(equations, initial, t_end, **how)
+    operators = [
+        f"{name}_{orders}" if orders else name
+        for orders in derivatives
+        for name in names
+    ]
+    low, high = how.get("window") or (0.0, how.get("length", 2 * np.pi))
+    rng = np.random.default_rng(0)
+    X, X_test = (rng.uniform([0, low], [t_end, high], (m, 2)) for m in (n, 1000))
+    settings = {
+        "operators": tuple(operators),
+        "known_part": known if len(names) > 1 else known[0],
+        "variables": ("t", "x"),
+        "n_terms": "auto",
+    }
+    if len(names) > 1:
+        settings["states"] = tuple(names)
+    y, y_test = (truth(points) for points in (X, X_test))
+    terms = {
+        name: {term: -c for term, c in own.items()}
+        for name, own in zip(known, equations.values(), strict=True)
+    }
+    return SuiteProblem(settings, X, y, X_test, y_test, terms)
+
+
+def _solution(equations, initial, t_end, length=2 * np.pi, window=None, n_modes=128):
+    """Values of all states at points, their names and those of the known parts."""
+    is_wave = [*equations] == ["u_tt"]
+    names = ["u"] if is_wave else [*equations]
+    x = length * np.arange(n_modes) / n_modes
+    wave = 2j * np.pi / length * np.fft.rfftfreq(n_modes, 1 / n_modes)
+    keep = np.arange(len(wave)) <= n_modes // 3
+    columns = [f"{u}_{k * 'x'}" if k else u for u in names for k in range(5)]
+    columns += ["u_t"] * is_wave
+    products = [
+        [(parse_monomial(term, columns), c) for term, c in own.items()]
+        for own in equations.values()
+    ]
+
+    def rate(_, z):
+        modes = np.fft.rfft(z.reshape(len(initial), n_modes))
+        D = [np.fft.irfft(wave**k * u, n_modes) for u in modes for k in range(5)]
+        D = [*D[: 5 * len(names)], *D[5 * len(names) :: 5]]
+        parts = [
+            sum(c * np.prod(np.power(np.transpose(D), p), axis=1) for p, c in own)
+            for own in products
+        ]
+        smooth = np.fft.irfft(keep * np.fft.rfft(parts), n_modes)
+        return np.concatenate([D[-1], *smooth] if is_wave else smooth)
+
+    start = np.concatenate([own(x) for own in initial])
+    how = {"dense_output": True, "rtol": 1e-10, "atol": 1e-11}
+    found = solve_ivp(rate, (0, t_end), start, "LSODA", **how)
+
+    def truth(X):
+        phases = np.exp(np.outer(X[:, 1], wave)) / n_modes
+        values = found.sol(X[:, 0]).T.reshape(len(X), len(initial), n_modes)
+        modes = np.fft.rfft(values[:, : len(names)])
+        modes[..., 1:-1] *= 2
+        states = np.real(np.einsum("im,ism->is", phases, modes))
+        return states if len(names) > 1 else states[:, 0]
+
+    return truth, names, ("u_tt",) if is_wave else tuple(f"{u}_t" for u in names)
+
+
+def _cosine(mean, *parts):
+    """A function: mean + the sum of size cos(k x + phase) for (k, size, phase)."""
+    return lambda x: mean + sum((a * np.cos(k * x + p) for k, a, p in parts), 0 * x)
+
+
+def _sine(k, size):
+    return k, size, -np.pi / 2
+
+
+THIRD, FOURTH = ("", "x", "xx", "xxx"), ("", "x", "xx", "xxxx")
+AT_REST = _cosine(0.0)
+PROBLEMS = {
+    "three species": lambda: fields_on_ring(
+        {
+            "u": {"u": 1, "u^2": -1, "u v": -0.6, "u w": -0.3, "u_xx": 0.05},
+            "v": {"v": 0.8, "v^2": -1, "u v": -0.5, "v w": -0.7, "v_xx": 0.03},
+            "w": {"w": 0.9, "w^2": -1, "u w": -0.8, "v w": -0.4, "w_xx": 0.04},
+        },
+        (
+            _cosine(0.4, (1, 0.2, 0.0)),
+            _cosine(0.3, _sine(1, 0.2)),
+            _cosine(0.3, (2, 0.1, 0.0)),
+        ),
+        5.0,
+        ("", "xx"),
+    ),
+    "three excitable": lambda: fields_on_ring(
+        {
+            "u": {"u": 1, "u^3": -1, "v": -1, "w": -0.5, "u_xx": 0.05},
+            "v": {"u": 0.3, "v": -0.2, "v_xx": 0.02},
+            "w": {"u": 0.5, "w": -0.4, "w_xx": 0.1},
+        },
+        (
+            _cosine(0.0, (1, 0.8, 0.0)),
+            _cosine(0.0, _sine(1, 0.3)),
+            _cosine(0.0, (2, 0.2, 0.0)),
+        ),
+        5.0,
+        ("", "xx"),
+    ),
+    "prey and predator": lambda: fields_on_ring(
+        {
+            "u": {"u": 1, "u^2": -1, "u v": -0.8, "u_xx": 0.05},
+            "v": {"v": -0.4, "u v": 0.9, "v_xx": 0.1},
+        },
+        (_cosine(0.6, (1, 0.3, 0.0)), _cosine(0.4, _sine(1, 0.2))),
+        6.0,
+        ("", "xx"),
+    ),
+    "chemotaxis": lambda: fields_on_ring(
+        {
+            "u": {"u_xx": 0.1, "u_x v_x": -0.5, "u v_xx": -0.5},
+            "v": {"u": 1, "v": -1, "v_xx": 0.1},
+        },
+        (_cosine(1.0, (1, 0.2, 0.0)), _cosine(1.0, _sine(1, 0.2))),
+        4.0,
+        ("", "x", "xx"),
+    ),
+    "aggregation": lambda: fields_on_ring(
+        {
+            "u": {"u_xx": 0.1, "u_x v_x": -0.3, "u v_xx": -0.3},
+            "v": {"u": 1, "v": -1, "v_xx": 0.05},
+        },
+        (_cosine(1.0, (1, 0.2, 0.0)), _cosine(1.0, _sine(1, 0.1))),
+        3.0,
+        ("", "x", "xx"),
+    ),
+    "coupled burgers": lambda: fields_on_ring(
+        {
+            "u": {"u_xx": 0.1, "u u_x": -1, "u v_x": -0.5, "v u_x": -0.5},
+            "v": {"v_xx": 0.2, "v v_x": -1},
+        },
+        (_cosine(0.0, _sine(1, 1.0)), _cosine(0.0, (1, 0.5, 0.0))),
+        2.0,
+        ("", "x", "xx"),
+    ),
+    "schroedinger": lambda: fields_on_ring(
+        {
+            "u": {"v_xx": -0.5, "u^2 v": -1, "v^3": -1},
+            "v": {"u_xx": 0.5, "u^3": 1, "u v^2": 1},
+        },
+        (_cosine(1.0, (1, 0.3, 0.0)), _cosine(0.0, _sine(1, 0.2))),
+        3.0,
+        ("", "xx"),
+    ),
+    "counterflow": lambda: fields_on_ring(
+        {
+            "u": {"u_x": -1, "v": 0.5, "u": -0.5},
+            "v": {"v_x": 1, "u": 0.5, "v": -0.5},
+        },
+        (_cosine(1.0, (1, 0.5, 0.0)), _cosine(0.0, _sine(1, 0.5), (2, 0.3, 0.0))),
+        3.0,
+        ("", "x"),
+    ),
+    "modified kdv": lambda: fields_on_ring(
+        {"u": {"u^2 u_x": -1, "u_xxx": -0.1}},
+        (_cosine(1.0, (1, 0.4, 0.0), _sine(2, 0.2)),),
+        3.0,
+        THIRD,
+    ),
+    "benney": lambda: fields_on_ring(
+        {"u": {"u u_x": -1, "u_xx": -0.3, "u_xxx": -0.2, "u_xxxx": -0.1}},
+        (_cosine(0.0, (1, 0.8, 0.0), _sine(2, 0.3)),),
+        4.0,
+        (*THIRD, "xxxx"),
+    ),
+    "thin film": lambda: fields_on_ring(
+        {"u": {"u u_xxxx": -0.1, "u_x u_xxx": -0.1}},
+        (_cosine(1.0, (1, 0.5, 0.0), _sine(2, 0.2)),),
+        3.0,
+        (*THIRD, "xxxx"),
+    ),
+    "beam": lambda: fields_on_ring(
+        {"u_tt": {"u_xxxx": -0.1, "u_t": -0.2}},
+        (_cosine(0.0, (1, 1.0, 0.0), _sine(2, 0.4), (3, 0.2, 0.0)), AT_REST),
+        4.0,
+        ("", "t", "xx", "xxxx"),
+    ),
+    "damped cubic wave": lambda: fields_on_ring(
+        {"u_tt": {"u_xx": 1, "u": -1, "u^3": 0.5, "u_t": -0.2}},
+        (_cosine(0.0, (1, 0.8, 0.0), _sine(1, 0.3)), AT_REST),
+        5.0,
+        ("", "t", "x", "xx"),
+    ),
+    "boussinesq": lambda: fields_on_ring(
+        {"u_tt": {"u_xx": 1, "u u_xx": 0.4, "u_x^2": 0.4, "u_xxxx": -0.1}},
+        (_cosine(0.0, (1, 0.5, 0.0), _sine(2, 0.2)), AT_REST),
+        3.0,
+        FOURTH,
+    ),
+    "window cahn hilliard": lambda: fields_on_ring(
+        {"u": {"u u_x^2": 1.2, "u^2 u_xx": 0.6, "u_xx": -0.2, "u_xxxx": -0.02}},
+        (_cosine(0.0, (1, 0.3, 0.0), _sine(2, 0.3)),),
+        3.0,
+        FOURTH,
+        window=WINDOW,
+    ),
+    "window gray scott": lambda: fields_on_ring(
+        {
+            "u": {"1": 0.4, "u": -0.4, "u v^2": -1, "u_xx": 0.05},
+            "v": {"v": -0.3, "u v^2": 1, "v_xx": 0.02},
+        },
+        (_cosine(0.6, (1, 0.2, 0.0)), _cosine(0.5, _sine(1, 0.2))),
+        4.0,
+        ("", "xx"),
+        window=WINDOW,
+    ),
+}
+
+
+def rings():
+    """Functions from the number of a draw to a problem, by family and name."""
+
+    def problem(draw, make, noise):
+        found = make()
+        return found.with_noise(noise, draw) if noise else found
+
+    return {
+        (f"ring{ending}", name): partial(problem, make=make, noise=noise)
+        for noise, ending in ((0.0, ""), (0.02, " 2%"))
+        for name, make in PROBLEMS.items()
+    }
