@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from keql._numerics.optimisation import or_stopped
+from keql._observations.data import PredictionScale
 from keql._regression.two_step import refit_two_steps
 from keql.model_selection._beside._driven import fit_driven, or_driven, why_not_driven
 from keql.model_selection._criteria import (
@@ -312,7 +313,7 @@ class TrajectorySearch(HypothesisSearch):
                 return None
             kernels = self.once(compare_kernels, family)
         given = two_step, hypothesis, kernels[0]
-        if self.is_of_fields and not self.sees_noise:
+        if self.is_of_fields and self._sees_little_noise:
             # Exact data leave little choice of terms at collocation points, and states
             # that are not as exact lead searches among all terms astray.
             found, joint = self._exact_with_terms(*given)
@@ -365,6 +366,13 @@ class TrajectorySearch(HypothesisSearch):
             self.joint[name] = candidate, fit
         return fit
 
+    @property
+    def _sees_little_noise(self):
+        """Whether data are exact, or hardly differ from such where states vary."""
+        scale = PredictionScale(self.two_step.observations)
+        noise = scale.noise(self.two_step.observation_noise)
+        return noise < self.criteria.exact_size * scale.spread
+
     def _misses_nothing(self, fit):
         """Whether nothing that predicts better than a fit is to be looked for.
 
@@ -372,7 +380,7 @@ class TrajectorySearch(HypothesisSearch):
         interpolation does. States that white noise drives have to predict well.
         """
         if not self.is_in_time:
-            missed = not self.sees_noise and missed_in_space(fit, *self.known)
+            missed = self._sees_little_noise and missed_in_space(fit, *self.known)
             noise = fit.problem.prior.noise
             return predicts_within_noise(fit, *self.known, noise) and not missed
         if fit.is_driven:

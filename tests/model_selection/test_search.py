@@ -343,7 +343,8 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_exact_states, "replace", with_changes)
     monkeypatch.setattr(_search, "replace", with_changes)
     of_state = np.zeros(3, dtype=int), [identity_of("u", 1)]
-    data = FunctionData(np.zeros((3, 1)), np.ones(3), np.ones(3), *of_state)
+    values = np.array([1.0, -1.0, 1.0])
+    data = FunctionData(np.zeros((3, 1)), values, np.ones(3), *of_state)
     setup = SimpleNamespace(is_system=False)
     two_step = SimpleNamespace(
         observations=Observations((None,), [data]),
@@ -769,6 +770,7 @@ def test_kernels_are_compared_where_the_first_predicts_poorly(
         (0.0, 0.01, False, "few"),
         (0.0, 0.06, False, "all"),  # the joint fit with few terms predicts better
         (0.0, None, False, "all"),
+        (1e-3, 0.01, False, "few"),  # hardly any noise
         (1e-2, 0.01, False, "all"),
         (0.0, None, True, None),
     ],
@@ -792,7 +794,7 @@ def test_exact_fields_begin_with_the_terms_of_a_joint_fit(
 
 @pytest.mark.parametrize(
     ("noise", "level", "nothing"),
-    [(0.0, 1.0, True), (0.0, 10.0, False), (1e-2, 0.1, True)],
+    [(0.0, 1.0, True), (0.0, 10.0, False), (1e-3, 10.0, False), (1e-2, 0.1, True)],
 )
 def test_exact_data_that_are_missed_call_for_other_fields(
     noise, level, nothing, monkeypatch
