@@ -28,8 +28,8 @@ class ScreeningSettings:
         the evidence of the equation most at the states to start from, taken in one
         after the other.
     degree : int. All terms up to this degree are among them, if there are no more than
-        that: true ones of three competing species that diffuse were not among the 60
-        of 120 that first states suggested, nearly all of them products of three.
+        that: two true products of two states, of three competing species that diffuse,
+        were not among the 60 of 120 terms that first states suggested.
     unexplained : float. The part of what it has to explain that the equation leaves at
         least: with many terms, two steps explain all.
     """

@@ -262,10 +262,10 @@ class ExactSearch(TrajectorySearch):
         They are tried where a quadratic one does not: states of its joint fit may be
         good enough to tell cubic terms by, which those of two steps were not.
         """
-        row, is_first = self.table.exact_cubic, family.hypothesis.n_terms is not None
-        is_first = is_first and family.two_step is self.two_step
-        left = row.why_not or not is_first or self.in_doubt(fit.error)
-        if left or self._is_found(found):
+        row, hypothesis = self.table.exact_cubic, family.hypothesis
+        is_wider = family.two_step is not self.two_step
+        left = row.why_not or is_wider or hypothesis.n_terms is None
+        if left or self.in_doubt(fit.error) or self._is_found(found):
             return found
         given = self.two_steps(row.hypothesis), self.context, fit.learned
         cubic = or_stopped(found, fit_hypothesis, row.hypothesis, *given)

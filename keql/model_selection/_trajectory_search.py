@@ -317,7 +317,8 @@ class TrajectorySearch(HypothesisSearch):
             # Exact data leave little choice of terms at collocation points, and states
             # that are not as exact lead searches among all terms astray.
             found, joint = self._exact_with_terms(*given)
-            if joint.result.interrupted or (found and found.error < joint.error):
+            stopped = any(own and own.result.interrupted for own in (found, joint))
+            if stopped or (found and found.error < joint.error):
                 return found
         fit = fit_jointly(family, *warm_start(kernels[0], family)[:3])
         if fit.result.interrupted:

@@ -767,12 +767,13 @@ def test_kernels_are_compared_where_the_first_predicts_poorly(
 @pytest.mark.parametrize(
     ("noise", "error", "stopped", "found"),
     [
-        (0.0, 0.01, False, "few"),
-        (0.0, 0.06, False, "all"),  # the joint fit with few terms predicts better
-        (0.0, None, False, "all"),
-        (1e-3, 0.01, False, "few"),  # hardly any noise
-        (1e-2, 0.01, False, "all"),
-        (0.0, None, True, None),
+        (0.0, 0.01, None, "few"),
+        (0.0, 0.06, None, "all"),  # the joint fit with few terms predicts better
+        (0.0, None, None, "all"),
+        (1e-3, 0.01, None, "few"),  # hardly any noise
+        (1e-2, 0.01, None, "all"),
+        (0.0, None, "joint", None),
+        (0.0, 0.06, "few", "few"),
     ],
 )
 def test_exact_fields_begin_with_the_terms_of_a_joint_fit(
@@ -782,8 +783,8 @@ def test_exact_fields_begin_with_the_terms_of_a_joint_fit(
     stub_starts(monkeypatch, compare_lengths=0.1)
     search.exact.two_step.setup.is_system = True
     search.exact.two_step.observation_noise = np.full(1, noise)
-    few = None if error is None else Found(error)
-    joint, everything = Found(0.05, interrupted=stopped), Found(0.02)
+    few = None if error is None else Found(error, interrupted=stopped == "few")
+    joint, everything = Found(0.05, interrupted=stopped == "joint"), Found(0.02)
     fits = {"few": few, "all": everything, None: None}
     monkeypatch.setattr(search.exact, "_exact_with_terms", lambda *_: (few, joint))
     monkeypatch.setattr(search.exact, "_searched", lambda *_: everything)
