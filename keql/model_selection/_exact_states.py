@@ -68,6 +68,24 @@ class ExactSearch(TrajectorySearch):
             return self.agreed or self._misses_nothing(exact)
         return not self.is_in_plane and predicts_within_noise(exact, *self.known)
 
+    def factor_beside(self, exact, joint):
+        """Factor of the error of a joint fit up to which exact states are taken.
+
+        Trajectories unless the joint fit predicts clearly better: they say more of the
+        states. On a grid so are states with its terms if they are enough to try nothing
+        else, or any that meet exact data; with others these have to predict better, and
+        all the rest clearly.
+        """
+        clearly = self.criteria.clearly_better
+        if not (self.is_in_time or (exact and self.is_enough(exact))):
+            return clearly
+        if self.is_in_time:
+            return 1 / clearly
+        if {*exact.term_names} != {*joint.term_names}:
+            return 1.0
+        is_met = not self.sees_noise and meets_data(exact, *self.known)
+        return np.inf if is_met else 1 / clearly
+
     def _exact_states(self):
         """Exact states with a quadratic equation, or a wider one if clearly better."""
         first, cubic = self.table.exact_polynomials

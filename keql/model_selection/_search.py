@@ -374,22 +374,11 @@ class _Search:
             joint = best.joint.with_residual_dispersion(self.criteria)
             best = replace(best, joint=joint)
             exact = self._exact_from(family, best.joint)
-            return best.or_exact(exact, max(1.0, self._factor_for(exact, best.joint)))
+            return best.or_exact(
+                exact, max(1.0, self.exact.factor_beside(exact, best.joint))
+            )
         except KeyboardInterrupt:
             return replace(best, joint=best.joint.stopped(Stop.KEYBOARD))
-
-    def _factor_for(self, exact, joint):
-        """Factor of the error of a joint fit up to which exact states are taken.
-
-        Trajectories unless the joint fit predicts clearly better: they say more of the
-        states. On a grid so are states with its terms if they are enough to try nothing
-        else; with other terms these have to predict better, and all others clearly.
-        """
-        clearly, in_time = self.criteria.clearly_better, self.exact.is_in_time
-        if not (in_time or (exact and self.exact.is_enough(exact))):
-            return clearly
-        alike = in_time or {*exact.term_names} == {*joint.term_names}
-        return 1 / clearly if alike else 1.0
 
     def _is_worth_more(self, selection):
         return not selection.joint.needs_no_refinement(self.criteria)
@@ -413,7 +402,7 @@ class _Search:
             if self.so_far is None or selection.error < self.so_far.error:
                 self.so_far = selection
             exact = self._exact_from(family, fit)
-            selection = selection.or_exact(exact, self._factor_for(exact, fit))
+            selection = selection.or_exact(exact, self.exact.factor_beside(exact, fit))
             poor = self.exact.in_doubt(selection.error)
             if fit.is_noise_limited(self.criteria) or not poor:
                 return selection

@@ -540,6 +540,26 @@ def test_exact_states_are_taken_if_they_predict_better(
 
 
 @pytest.mark.parametrize(
+    ("error", "terms", "noise", "factor"),
+    [
+        (0.001, "u", 0.0, np.inf),  # they meet exact data
+        (0.001, "u", 1e-2, 1 / 0.75),
+        (0.001, "v", 0.0, 1.0),
+        (0.05, "u", 0.0, 0.75),  # others are tried, too
+        (None, "u", 0.0, 0.75),
+    ],
+)
+def test_how_much_worse_exact_states_may_predict_than_a_joint_fit(
+    error, terms, noise, factor, monkeypatch
+):
+    search, _ = make_search(monkeypatch)
+    search.exact.two_step.observation_noise = np.full(1, noise)
+    exact, joint = error and Found(error), Found(0.05)
+    joint.term_names = [terms]
+    assert search.exact.factor_beside(exact, joint) == factor
+
+
+@pytest.mark.parametrize(
     "part, terms, first, again",
     [
         (0.9, "u", 0.1, False),
