@@ -336,7 +336,7 @@ def test_very_many_terms_are_not_where_a_search_begins(many):
     search, problem, start, _ = search_of(learn(equation_kernel=Polynomial(2)))
     search.settings = replace(search.settings, many=many, dense=0.0)
     search.solve = lambda *_: None
-    search.run_unless_dense(problem, start)
+    search.run(problem, start, begins_dense=False)
     assert bool(search.tried) == (many == 100)
 
 

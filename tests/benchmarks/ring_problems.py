@@ -104,6 +104,17 @@ def _sine(k, size):
     return k, size, -np.pi / 2
 
 
+def attracted(strength, diffusion, size, t_end):
+    """Cells u that follow the gradient of a substance v of theirs, of some diffusion.
+
+    u_t = 0.1 u_xx - strength (u v_x)_x; `size` is that of the first wave of v.
+    """
+    terms = {"u_xx": 0.1, "u_x v_x": -strength, "u v_xx": -strength}
+    equations = {"u": terms, "v": {"u": 1, "v": -1, "v_xx": diffusion}}
+    initial = _cosine(1.0, (1, 0.2, 0.0)), _cosine(1.0, _sine(1, size))
+    return fields_on_ring(equations, initial, t_end, ("", "x", "xx"))
+
+
 THIRD, FOURTH = ("", "x", "xx", "xxx"), ("", "x", "xx", "xxxx")
 AT_REST = _cosine(0.0)
 PROBLEMS = {
@@ -144,24 +155,8 @@ PROBLEMS = {
         6.0,
         ("", "xx"),
     ),
-    "chemotaxis": lambda: fields_on_ring(
-        {
-            "u": {"u_xx": 0.1, "u_x v_x": -0.5, "u v_xx": -0.5},
-            "v": {"u": 1, "v": -1, "v_xx": 0.1},
-        },
-        (_cosine(1.0, (1, 0.2, 0.0)), _cosine(1.0, _sine(1, 0.2))),
-        4.0,
-        ("", "x", "xx"),
-    ),
-    "aggregation": lambda: fields_on_ring(
-        {
-            "u": {"u_xx": 0.1, "u_x v_x": -0.3, "u v_xx": -0.3},
-            "v": {"u": 1, "v": -1, "v_xx": 0.05},
-        },
-        (_cosine(1.0, (1, 0.2, 0.0)), _cosine(1.0, _sine(1, 0.1))),
-        3.0,
-        ("", "x", "xx"),
-    ),
+    "chemotaxis": lambda: attracted(0.5, 0.1, 0.2, 4.0),
+    "aggregation": lambda: attracted(0.3, 0.05, 0.1, 3.0),
     "coupled burgers": lambda: fields_on_ring(
         {
             "u": {"u_xx": 0.1, "u u_x": -1, "u v_x": -0.5, "v u_x": -0.5},

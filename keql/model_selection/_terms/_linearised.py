@@ -75,10 +75,6 @@ class LinearisedTermSearch:
             self._record(kept, result)
             self.run(*self._with_all_terms(self.best, self.kept))
 
-    def run_unless_dense(self, problem, iterate):
-        """The same as `run`, unless very many terms are the most probable at first."""
-        self.run(problem, iterate, begins_dense=False)
-
     def run(self, problem, iterate, begins_dense=True):
         """Search, solve and search again where the solution is.
 

@@ -87,10 +87,11 @@ def _searched(problem, learned, hypothesis, context, settings, simpler, known):
             search.extend(simpler)
         elif table.groups.size and np.any(table.groups >= 0):
             start = problem.start_without_terms() if is_field else problem.start()
-            ways = [search.run]
-            if is_field:
-                ways = [search.run_from_semilinear, *ways]
-                ways = ways if sees_noise(learned) else [search.run_unless_dense, *ways]
+            ways = (
+                [search.run_from_semilinear, search.run] if is_field else [search.run]
+            )
+            if is_field and not sees_noise(learned):
+                ways = [partial(search.run, begins_dense=False), *ways]
             for way in ways:
                 search.or_better(way, problem, start)
         else:
