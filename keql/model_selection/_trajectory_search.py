@@ -66,6 +66,7 @@ class HypothesisSearch(Judgement):
 
     def begin(self, hypothesis):
         """Tell that a hypothesis of the table is tried."""
+        self.not_tried = [p for p in self.not_tried if p[0] != hypothesis.name]
         if self.context.tried is not None:
             names = [row.hypothesis.name for row in self.table if not row.why_not]
             place = names.index(hypothesis.name)
@@ -151,9 +152,6 @@ class TrajectorySearch(HypothesisSearch):
         rows = [row.hypothesis for row in table.exact_polynomials if not row.why_not]
         wider = [row.hypothesis for row in table.wider if not row.why_not]
         joint = [a.hypothesis for a, b in self._degrees if not (a.why_not or b.why_not)]
-        if self.is_of_fields and len(rows) > 1 and rows[0].n_terms is not None:
-            self.leave_out([table.exact], "its terms are among the cubic ones")
-            rows, joint = rows[1:], joint[1:]
         strict, best = [*self._elementary_rows, *wider], None
         for find_kernels, tried in self._starts(rows, joint, strict):
             before, name = best, best and best.hypothesis.name
@@ -168,7 +166,7 @@ class TrajectorySearch(HypothesisSearch):
                     best, fit = self._by_evidence(best, fit if met else None)
                 if fit and (not best or self.is_better(fit, best, rows)):
                     best = self.so_far = fit
-                if best is not None and self._misses_nothing(best):
+                if best is not None and self._suffices(best):
                     return self._or_more_terms(best, rows, wider)
                 if before is not None and self.agrees(fit, before):
                     self.agreed = True
@@ -187,8 +185,7 @@ class TrajectorySearch(HypothesisSearch):
         these imposed more and more strictly; then, for systems for which these predict
         poorly, those of compared kernels. Where a state was never observed, more terms
         than the fewest are tried from joint fits first: they explain a guess of it by
-        themselves. Fields that are seen with noise start from the joint fit:
-        derivatives in space that observations alone suggest are too poor then.
+        themselves.
 
         rows, joint, strict : list of Hypothesis. Polynomials; those with a joint fit;
             and those that come near to anything but noise.
@@ -198,12 +195,47 @@ class TrajectorySearch(HypothesisSearch):
             return [first]
         if not self.two_step.setup.is_system:
             return [first, from_joint]
-        ways = [first, (self.repeated, rows), from_joint]
         if self.is_of_fields:
-            ways = [from_joint, first] if joint and self.sees_noise else ways[::2]
-        elif self.two_step.observations.hidden_states:
+            return self._starts_of_fields(rows, joint)
+        ways = [first, (self.repeated, rows), from_joint]
+        if self.two_step.observations.hidden_states:
             ways = [(None, rows[:1]), *ways[1:], (None, [*rows[1:], *strict])]
         return [*ways, (compare_kernels, joint)]
+
+    def _starts_of_fields(self, rows, joint):
+        """The same of fields, one by one, as they are reached.
+
+        Those that are seen with noise start from the joint fit: derivatives in space
+        that observations alone suggest are too poor then.
+        """
+        both = joint
+        if len(rows) > 1 and rows[0].n_terms is not None:
+            self.leave_out([self.table.exact], "its terms are among the cubic ones")
+            rows, joint = rows[1:], joint[1:]
+        starts_from_joint = bool(joint) and self.sees_noise
+        if not starts_from_joint:
+            yield None, rows
+        yield compare_lengths, both if self._is_of_low_degree(both) else joint
+        if starts_from_joint:
+            yield None, rows
+        yield compare_kernels, joint
+
+    def _is_of_low_degree(self, hypotheses):
+        """Whether quadratic equations with all terms predict about as well as cubic.
+
+        Then terms are searched among the quadratic ones first: with fewer on offer the
+        search goes less astray.
+        """
+        if len(hypotheses) < 2 or hypotheses[0].n_terms is None:
+            return False
+        quadratic, cubic = hypotheses
+        high = self._with_all_terms(cubic)[1][0].error
+        if self.criteria.far_better * self._imposed(quadratic)[1].error > high:
+            return False  # what is no solution takes long to find
+        low = self._with_all_terms(quadratic)[1][0].error
+        if self.sees_noise:
+            return not self._predicts_worse(low, high)
+        return self.criteria.clearly_better * low < high
 
     def _or_driven(self, fit, at_last=False):
         """Trajectories, or those that white noise drives; without any, `at_last`."""
@@ -265,7 +297,8 @@ class TrajectorySearch(HypothesisSearch):
         """
         names = [row.name for row in (*rows, *wider)]
         is_met = fit.error < self.criteria.nothing_missed * self.size
-        if is_met or fit.hypothesis.name not in names:  # elementary functions
+        is_polynomial = fit.hypothesis.name in names
+        if is_met or self.is_of_fields or not is_polynomial:
             return fit
         place = names.index(fit.hypothesis.name)
         higher = [row for row in rows[place + 1 :] if row.n_terms is not None]
@@ -304,10 +337,7 @@ class TrajectorySearch(HypothesisSearch):
         two_step = self.two_steps(hypothesis)
         if find_kernels is None:
             return self._searched(two_step, hypothesis)
-        everything = replace(hypothesis, n_terms=None)
-        family = JointFamily(two_step, everything, self.context.rough)
-        imposed = self.once(impose_gradually, family)
-        kernels = self.once(compare_lengths, family, imposed)
+        family, kernels = self._with_all_terms(hypothesis)
         if find_kernels is compare_kernels:
             if not self.calls_for_kernels(kernels[0]):
                 return None
@@ -325,6 +355,18 @@ class TrajectorySearch(HypothesisSearch):
             return None
         found = self._searched(fit.learned, hypothesis)
         return found or self._from_joint_terms(*given, fit)
+
+    def _with_all_terms(self, hypothesis):
+        """Joint problems with all terms of a hypothesis, and state kernels for them."""
+        family, first = self._imposed(hypothesis)
+        return family, self.once(compare_lengths, family, first)
+
+    def _imposed(self, hypothesis):
+        """Joint problems with all terms, and their solution with a first kernel."""
+        everything = replace(hypothesis, n_terms=None)
+        two_step = self.two_steps(hypothesis)
+        family = JointFamily(two_step, everything, self.context.rough)
+        return family, self.once(impose_gradually, family)
 
     def _searched(self, learned, hypothesis):
         """Exact trajectories from the states of a learned model, or None.
@@ -373,6 +415,25 @@ class TrajectorySearch(HypothesisSearch):
         scale = PredictionScale(self.two_step.observations)
         noise = scale.noise(self.two_step.observation_noise)
         return noise < self.criteria.exact_size * scale.spread
+
+    def _suffices(self, fit):
+        """Whether no other start or hypothesis is tried beside exact states.
+
+        Those of noisy fields with few terms predict decisively worse than equations at
+        collocation points with all terms only if some are missing.
+        """
+        if not self._misses_nothing(fit):
+            return False
+        if not (self.is_of_fields and self.sees_noise):
+            return True
+        compared = compare_lengths.__name__
+        known = (own for (name, _), own in self.found.items() if name == compared)
+        return not any(self._predicts_worse(fit.error, own[0].error) for own in known)
+
+    def _predicts_worse(self, error, other):
+        """Whether an error of predictions is larger than another by decisive odds."""
+        n_values = sum(len(d.values) for d in self.two_step.observations.functions)
+        return n_values * np.log(error / other) > self.criteria.wider
 
     def _misses_nothing(self, fit):
         """Whether nothing that predicts better than a fit is to be looked for.

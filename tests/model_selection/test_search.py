@@ -863,23 +863,17 @@ def test_hidden_states_with_few_terms_are_a_start(error, hidden, monkeypatch):
 
 
 @pytest.mark.parametrize("hidden", [[], ["z"]])
-@pytest.mark.parametrize("in_time", [True, False])
-def test_more_terms_come_after_joint_fits_of_hidden_states(
-    hidden, in_time, monkeypatch
-):
-    """And no states repeat themselves in space."""
+def test_more_terms_come_after_joint_fits_of_hidden_states(hidden, monkeypatch):
     search = with_states(make_search(monkeypatch)[0], "u", *hidden).exact
     search.two_step.setup.is_system = True
-    monkeypatch.setattr(ExactSearch, "is_in_time", in_time)
-    monkeypatch.setattr(ExactSearch, "sees_noise", False)
+    monkeypatch.setattr(ExactSearch, "is_in_time", True)
     monkeypatch.setattr(ExactSearch, "_has_open_kernels", True)
     first, cubic, functions = "quadratic", "cubic", "functions"
     found = search._starts([first, cubic], [first], [functions])
     joint = [(_trajectory_search.compare_lengths, [first])]
-    if in_time:
-        joint = [(search.repeated, [first, cubic]), *joint]
+    joint = [(search.repeated, [first, cubic]), *joint]
     expected = [(None, [first, cubic, functions]), *joint]
-    if hidden and in_time:
+    if hidden:
         expected = [(None, [first]), *joint, (None, [cubic, functions])]
     assert found == [*expected, (_trajectory_search.compare_kernels, [first])]
 
