@@ -208,34 +208,34 @@ class TrajectorySearch(HypothesisSearch):
         Those that are seen with noise start from the joint fit: derivatives in space
         that observations alone suggest are too poor then.
         """
-        both = joint
-        if len(rows) > 1 and rows[0].n_terms is not None:
+        cubic, is_open = joint, len(rows) > 1 and rows[0].n_terms is not None
+        if is_open:  # a search among cubic terms has the quadratic ones
             self.leave_out([self.table.exact], "its terms are among the cubic ones")
-            rows, joint = rows[1:], joint[1:]
-        starts_from_joint = bool(joint) and self.sees_noise
+            rows, cubic = rows[1:], joint[1:]
+        starts_from_joint = bool(cubic) and self.sees_noise
         if not starts_from_joint:
             yield None, rows
-        yield compare_lengths, both if self._is_of_low_degree(both) else joint
+        yield compare_lengths, self._by_degree(joint) if is_open and cubic else cubic
         if starts_from_joint:
             yield None, rows
-        yield compare_kernels, joint
+        yield compare_kernels, cubic
 
-    def _is_of_low_degree(self, hypotheses):
-        """Whether quadratic equations with all terms predict about as well as cubic.
+    def _by_degree(self, hypotheses):
+        """Quadratic and cubic equations, or the cubic ones if joint fits suggest these.
 
-        Then terms are searched among the quadratic ones first: with fewer on offer the
-        search goes less astray.
+        If quadratic ones predict about as well with all terms, they are tried first:
+        with fewer terms on offer a search goes less astray.
         """
-        if len(hypotheses) < 2 or hypotheses[0].n_terms is None:
-            return False
         quadratic, cubic = hypotheses
         high = self._with_all_terms(cubic)[1][0].error
         if self.criteria.far_better * self._imposed(quadratic)[1].error > high:
-            return False  # what is no solution takes long to find
+            return [cubic]  # what is no solution takes long to find
         low = self._with_all_terms(quadratic)[1][0].error
         if self.sees_noise:
-            return not self._predicts_worse(low, high)
-        return self.criteria.clearly_better * low < high
+            is_worse = self._predicts_worse(low, high)
+        else:
+            is_worse = self.criteria.clearly_better * low > high
+        return [cubic] if is_worse else [quadratic, cubic]
 
     def _or_driven(self, fit, at_last=False):
         """Trajectories, or those that white noise drives; without any, `at_last`."""
