@@ -77,8 +77,8 @@ class TrajectorySearchSettings:
         latter is `explains` of the Criteria.
     divides_early : bool. Whether steps are divided during the search, or at its end.
     n_simpler : int. Of sets with fewer terms than the best one that are within the
-        margin of it, linearised, so many are solved for if no others are better, and so
-        many with other terms in the place of some.
+        margin of it, linearised, so many are solved for if no others are better, as
+        many with other terms in the place of some, and as many with two for two.
     repeated : float. Predictions with equal terms whose errors differ by less than this
         part are of one solution: it is the `agreement` of the Criteria.
     unresolved : float. Change on a finer grid in units of the noise, that of the

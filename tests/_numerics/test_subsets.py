@@ -16,6 +16,7 @@ from keql._numerics.subsets import (
     linear_evidence,
     log_likelihood_of,
     small_subsets,
+    two_exchanged,
 )
 
 KINDS = np.array([0, 0, 0, 1, 1, 1, 1, -1])
@@ -202,6 +203,22 @@ def test_sets_that_nearly_depend_on_columns_that_all_have():
     score = of_one_prior(effects, target, np.eye(7), odds)
     sets = [*combinations(range(3, 7), 3)]
     assert np.all(np.isfinite(score.many(sets, rest=(0, 1, 2))))
+
+
+def test_two_members_are_exchanged_for_the_first_of_many_others():
+    sets = two_exchanged([1, 2, 3], [7, 5, 6], 9)
+    assert {frozenset(own) for own in sets} == {
+        frozenset({stays, *pair})
+        for stays in (1, 2, 3)
+        for pair in ((5, 6), (5, 7), (6, 7))
+    }
+    assert len(sets) == 9
+    few = two_exchanged([1, 2, 3], [7, 5, 6], 8)
+    assert {frozenset(own) for own in few} == {
+        frozenset({stays, 5, 7}) for stays in (1, 2, 3)
+    }
+    assert two_exchanged([1, 2], [3, 4], 1) == [(3, 4)]
+    assert two_exchanged([1], [3, 4], 9) == two_exchanged([1, 2], [3], 9) == []
 
 
 def test_small_subsets_end_where_they_become_many():

@@ -209,8 +209,8 @@ class AnyScore:
     def __call__(self, kept):
         return self.function(kept)
 
-    def many(self, sets):
-        return np.array([self(kept) for kept in sets])
+    def many(self, sets, rest=()):
+        return np.array([self([*kept, *rest]) for kept in sets])
 
     def less(self, kept):
         return np.array([self([i for i in kept if i != j]) for j in kept])
@@ -338,6 +338,27 @@ def test_sets_of_fewer_terms_are_the_best_of_their_size(two_step):
     assert found == [[1, 5, 8], [1, 8]]  # one of each equation stays
     kept = list(search.sets.fewer([0, 4, 5, 8], AnyScore(value), exchanged=False))
     assert kept == [[4, 5, 8], [4, 8]]  # no term comes in
+
+
+@pytest.mark.parametrize("n_simpler", [2, 0])
+def test_two_terms_in_the_place_of_two_others(two_step, n_simpler):
+    """Though sets with one of them are poor."""
+    search = search_of(two_step, "auto")
+    own = {"n_simpler": n_simpler, "margin": 4.0}
+    search.settings, search.kept = replace(search.settings, **own), [0, 2, 3, 8]
+
+    def value(kept):
+        pair = {*kept} & {1, 4}
+        return 5.0 * (len(pair) == 2) - 20 * (len(pair) == 1) - (5 in kept)
+
+    offered = [*search._with_two_exchanged(AnyScore(value))]
+    assert len(offered) == n_simpler
+    assert all(len(kept) == 4 and {1, 4, 8} < {*kept} for kept in offered)
+    search.tried |= {*map(tuple, offered)}
+    others = [*search._with_two_exchanged(AnyScore(value))]
+    assert [own for own in others if own in offered] == []
+    search.kept = [0, 8]
+    assert [*search._with_two_exchanged(AnyScore(value))] == []
 
 
 def test_a_search_among_some_terms_has_no_others(two_step):

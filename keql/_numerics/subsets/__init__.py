@@ -7,7 +7,12 @@ from keql._numerics.subsets.evidence import (
     scales_of,
 )
 from keql._numerics.subsets.highest import HighestEvidence
-from keql._numerics.subsets.odds import MixedOdds, TermOdds, small_subsets
+from keql._numerics.subsets.odds import (
+    MixedOdds,
+    TermOdds,
+    small_subsets,
+    two_exchanged,
+)
 
 __all__ = [
     "HighestEvidence",
@@ -18,4 +23,5 @@ __all__ = [
     "log_likelihood_of",
     "scales_of",
     "small_subsets",
+    "two_exchanged",
 ]

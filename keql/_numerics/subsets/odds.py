@@ -18,6 +18,18 @@ def small_subsets(members, sizes, most):
     return subsets
 
 
+def two_exchanged(members, others, most):
+    """Sets with two of the members exchanged for two others, as tuples.
+
+    For two of the first others only, where there would be more than `most` sets.
+    """
+    n_out, n_in = comb(len(members), 2), len(others)
+    while n_out * comb(n_in, 2) > most:
+        n_in -= 1
+    kept = combinations(members, len(members) - 2) if n_out else []
+    return [(*own, *pair) for own in kept for pair in combinations(others[:n_in], 2)]
+
+
 class TermOdds:
     """Log prior probabilities of sets of terms.
 

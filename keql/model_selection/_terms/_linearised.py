@@ -18,7 +18,7 @@ from keql._evolution.model import with_best_prior
 from keql._joint.assembly import joint_basis
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import Stop
-from keql._numerics.subsets import TermOdds, small_subsets
+from keql._numerics.subsets import TermOdds, small_subsets, two_exchanged
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.screening import without_terms
 from keql._regression.term_scores import TermScores, TermSets
@@ -311,9 +311,9 @@ class LinearisedTermSearch:
         solution is now, and the terms of the best one that do not cancel each other. A
         search among many terms may end far from the solution, where its linearisation
         does not hold: if that leads to nothing better, those near the best one again.
-        For fields then sets of fewer terms. Once a set has gained more than others
-        promise, these are looked at anew where it is. There are none where many terms
-        stand for something else.
+        For fields then sets of fewer terms, and those with two others. Once a set has
+        gained more than others promise, these are looked at anew where it is. There are
+        none where many terms stand for something else.
         """
         before, first = self.score, self.sets.best(score)
         if self._is_dense(self.kept) and self._is_dense(first):
@@ -343,6 +343,8 @@ class LinearisedTermSearch:
             yield from self._within(left, max(nearest))
         if not self.score > before:
             yield from self._simpler(score)
+        if not self.score > before:
+            yield from self._with_two_exchanged(score)
 
     def _is_dense(self, kept):
         """Whether the terms kept are many enough to stand for one that is not there."""
@@ -360,13 +362,38 @@ class LinearisedTermSearch:
             rest = [i for i in self.kept if table.groups[i] != e]
             sizes = [fewest] if table.is_fixed(e) else range(1, len(own) + 1)
             subsets = small_subsets(own, sizes, self.settings.n_small)
-            values = score.many(subsets, rest)
-            n_best = self.settings.n_compared + len(tried)
-            best = np.argsort(-values, kind="stable")[:n_best]
-            sets = (tuple(sorted([*rest, *subsets[k]])) for k in best)
-            pairs = zip(values[best].tolist(), sets, strict=True)
-            ranked += [(value, [*kept]) for value, kept in pairs if kept not in tried]
+            ranked += self._ranked(subsets, rest, score, tried)
         return sorted(ranked, reverse=True)[: self.settings.n_compared]
+
+    def _ranked(self, subsets, rest, score, tried):
+        """Pairs (score, set) of the best subsets beside the `rest`, but for `tried`."""
+        values = score.many(subsets, rest)
+        n_best = self.settings.n_compared + len(tried)
+        best = np.argsort(-values, kind="stable")[:n_best]
+        sets = (tuple(sorted([*rest, *subsets[k]])) for k in best)
+        pairs = zip(values[best].tolist(), sets, strict=True)
+        return [(value, [*kept]) for value, kept in pairs if kept not in tried]
+
+    def _with_two_exchanged(self, score):
+        """Sets in which two terms of one equation are two others, the best first.
+
+        Where two terms stand in for two others, sets with one of these are poor. Of
+        very many others those that are better in the place of one.
+        """
+        table, ranked = self.table, []
+        for e in range(len(table.fewest) if self.settings.n_simpler else 0):
+            own = [i for i in self.kept if table.groups[i] == e]
+            others = np.setdiff1d(np.flatnonzero(table.groups == e), own)
+            rest = [i for i in self.kept if i not in own]
+            if len(own) < 2 or len(others) < 2:
+                continue
+            places = [self.kept.index(i) for i in own]
+            in_place_of_one = score.neighbours(self.kept, others)[places, :-1]
+            order = np.argsort(-np.max(in_place_of_one, axis=0), kind="stable")
+            subsets = two_exchanged(own, others[order].tolist(), self.settings.n_small)
+            ranked += self._ranked(subsets, rest, score, self.tried)
+        near = self._within(sorted(ranked, reverse=True), score(self.kept))
+        yield from near[: self.settings.n_simpler]
 
     def _within(self, ranked, highest):
         """The sets of (score, set), best first, that are within the margin."""
