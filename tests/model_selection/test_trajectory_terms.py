@@ -340,25 +340,41 @@ def test_sets_of_fewer_terms_are_the_best_of_their_size(two_step):
     assert kept == [[4, 5, 8], [4, 8]]  # no term comes in
 
 
+def pair_is_better(kept):
+    """A score that terms 1 and 4 raise together, and either alone lowers."""
+    pair = {*kept} & {1, 4}
+    return 5.0 * (len(pair) == 2) - 20 * (len(pair) == 1) - (5 in kept)
+
+
 @pytest.mark.parametrize("n_simpler", [2, 0])
 def test_two_terms_in_the_place_of_two_others(two_step, n_simpler):
     """Though sets with one of them are poor."""
-    search = search_of(two_step, "auto")
+    search, score = search_of(two_step, "auto"), AnyScore(pair_is_better)
     own = {"n_simpler": n_simpler, "margin": 4.0}
     search.settings, search.kept = replace(search.settings, **own), [0, 2, 3, 8]
-
-    def value(kept):
-        pair = {*kept} & {1, 4}
-        return 5.0 * (len(pair) == 2) - 20 * (len(pair) == 1) - (5 in kept)
-
-    offered = [*search._with_two_exchanged(AnyScore(value))]
+    offered = [*search._with_two_exchanged(score)]
     assert len(offered) == n_simpler
     assert all(len(kept) == 4 and {1, 4, 8} < {*kept} for kept in offered)
     search.tried |= {*map(tuple, offered)}
-    others = [*search._with_two_exchanged(AnyScore(value))]
+    others = [*search._with_two_exchanged(score)]
     assert [own for own in others if own in offered] == []
     search.kept = [0, 8]
-    assert [*search._with_two_exchanged(AnyScore(value))] == []
+    assert [*search._with_two_exchanged(score)] == []
+
+
+def test_two_others_are_tried_where_no_neighbour_is_better(two_step, monkeypatch):
+    search, score = search_of(two_step, "auto"), AnyScore(pair_is_better)
+    own = {"n_simpler": 2, "margin": 4.0, "n_small": 9}  # sets of one term, or nine
+    search.settings, search.kept = replace(search.settings, **own), [0, 2, 3, 8]
+    search.tried.add(tuple(search.kept))
+    monkeypatch.setattr(search.sets, "best", lambda _: search.kept)
+    monkeypatch.setattr(search, "_without_cancelling", lambda *_: search.kept)
+    for gained in (0.0, 1.0):
+        search.score, offered = 0.0, []
+        for kept in search._best_neighbours(score, None, None):
+            offered.append(kept)
+            search.score = gained
+        assert any({1, 4, 8} < {*kept} for kept in offered) == (gained == 0)
 
 
 def test_a_search_among_some_terms_has_no_others(two_step):
