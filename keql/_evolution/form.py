@@ -6,6 +6,7 @@ import numpy as np
 from scipy.interpolate import BSpline
 
 from keql._evolution.flow import flow_of
+from keql._numerics.linalg import extent_of
 
 
 @dataclass(frozen=True)
@@ -264,6 +265,43 @@ def are_semilinear(learned, products):
     ]
     powers = np.sum(products[:, products.shape[1] - n :][:, highest], axis=1)
     return (powers == 0) | (np.sum(products, axis=1) == 1)
+
+
+def diffusion_in(learned, e, products):
+    """Coefficients (q,) of the products with which the state of an equation diffuses.
+
+    By u_t = k u_xx, or u_t = -k u_xxxx, of its highest derivative of even order that is
+    one of the products: zero without any. A wave as long as the extent of the points
+    decays by a factor of e in their duration.
+
+    learned : LearnedModel. Fields in time and one space dimension.
+    e, products : int, ndarray of shape (q, c). The equation, and powers of the features
+        that its unknown part depends on.
+    """
+    setup, n = learned.setup, learned.setup.n_operators
+    axis = time_axis(setup, len(learned.variables), learned.observations.periods)
+    [(state, unit)] = [
+        (name, coefficient)
+        for operator in setup.equations[e].known_part.operators
+        for name, orders, coefficient in operator.parts
+        if orders[axis]
+    ]
+    points = np.concatenate([data.points for data in learned.observations.functions])
+    duration, length = extent_of(points)[[axis, 1 - axis]]
+    found, highest = np.zeros(len(products)), 0
+    alone = np.sum(products, axis=1) == 1
+    for q, operator in enumerate(setup.operators[:n]):
+        (name, orders, coefficient), *others = operator.parts
+        order = orders[1 - axis]
+        is_own = alone & (products[:, products.shape[1] - n + q] == 1)
+        if others or name != state or order % 2 or order <= highest or not any(is_own):
+            continue
+        rate = (length / (2 * np.pi)) ** order / duration
+        found, highest = (
+            (-1) ** (order // 2) * rate * unit / coefficient * is_own,
+            order,
+        )
+    return found
 
 
 def why_no_trajectories(learned):

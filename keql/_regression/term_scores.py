@@ -64,17 +64,15 @@ class TrajectorySearchSettings:
         part `dense` of all, stands for a term that is not on offer. If such a set is
         the best where the last one was solved for, too, no other is tried near it:
         errors of Hill functions were 9.5e-4 with 44 of 60 terms, 9.3e-4 at best.
-    max_steps : int. Steps to solve for one set of terms: they converge linearly where
-        the noise is high.
+    max_steps : int. Steps for one set of terms: they are many where noise is high.
     tol : float. Change of the states at which steps end, relative to their size, in
         units of the loop's tolerance.
     part : float. The same in units of the noise, if that is more: with terms that the
         data hardly tell apart the last steps are long in coming, and say nothing.
     n_resolutions : int. How often steps in time are divided where they are too long.
-    hopeless, lost : float. Error of predictions, in units of the standard deviation of
-        the observations, from which on the search is given up: of any best terms so
-        far, and of such whose steps go round, which say less of what is near. The
-        latter is `explains` of the Criteria.
+    hopeless, lost : float. Error of predictions, in standard deviations of the
+        observations, from which on the search is given up: of any best terms so far,
+        and of such whose steps go round, which say less of what is near (`explains`).
     divides_early : bool. Whether steps are divided during the search, or at its end.
     n_simpler : int. Of sets with fewer terms than the best one that are within the
         margin of it, linearised, so many are solved for if no others are better, as
@@ -85,6 +83,7 @@ class TrajectorySearchSettings:
         Criteria, up to which fields are kept if steps do not end there.
     n_refreshed : int. How often fields are searched again with a better prior.
     first_grid : tuple. Steps in time and points in space of the search among fields.
+    diffusions : tuple of float. Speeds of the diffusion that noisy fields begin with.
     prior : TermPrior. What is expected of terms.
     """
 
@@ -109,6 +108,7 @@ class TrajectorySearchSettings:
     unresolved: float = 2.0
     n_refreshed: int = 2
     first_grid: tuple = (20, 40)
+    diffusions: tuple = (1.0, 3.0, 10.0)
     prior: TermPrior = TermPrior()
 
     @classmethod

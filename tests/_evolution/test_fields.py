@@ -340,6 +340,35 @@ def test_very_many_terms_are_not_where_a_search_begins(many):
     assert bool(search.tried) == (many == 100)
 
 
+def test_terms_with_which_states_diffuse():
+    """By a factor of e in the duration of the points, if waves are as long as these."""
+    given = {
+        "operators": ("u", "u_xx", "u_xxxx", "v"),
+        "equation_kernel": Polynomial(2),
+    }
+    for highest, (sign, order) in {"u_xxxx": (1, 4), "u_xx": (-1, 2)}.items():
+        learned = learn(**given)
+        search, *_, places = search_of(learned)
+        values, position = search._diffusion(), places[f"u_t: {highest}"]
+        duration, length = np.ptp(learned.observations.functions[0].points, axis=0)
+        rate = (length / (2 * np.pi)) ** order / duration
+        assert values[position] == pytest.approx(sign * rate)
+        assert np.sum(values != 0) == 1  # v has no derivative of its own on offer
+        given["operators"] = ("u", "u_xx", "v")
+
+
+def test_terms_are_told_where_states_diffuse():
+    """Beside a noise of 10 %, which hides them where nothing smooths it."""
+    learned = learn(*observed(noise=0.1), operators=("u", "u_x", "u_xx", "v"))
+    search, problem, start, places = search_of(learned)
+    truth = sorted(places[name] for name in ("u_t: u_xx", "u_t: v", "v_t: u"))
+    search.solve = lambda *_: None
+    search.run_from_diffusion(problem, start)
+    assert search.tried == {tuple(truth)} and search.best is None
+    model = problem.linearise(problem.evaluate(start))
+    assert search.sets.best(search.scores.linearised(model)) != truth
+
+
 def test_terms_of_a_part_have_the_evidence_that_they_have_among_all():
     search, problem, start, places = search_of(learn(equation_kernel=Polynomial(2)))
     model = problem.linearise(problem.evaluate(start))

@@ -351,21 +351,20 @@ def test_two_terms_in_the_place_of_two_others(two_step, n_simpler):
     """Though sets with one of them are poor."""
     search, score = search_of(two_step, "auto"), AnyScore(pair_is_better)
     own = {"n_simpler": n_simpler, "margin": 4.0}
-    search.settings, search.kept = replace(search.settings, **own), [0, 2, 3, 8]
-    offered = [*search._with_two_exchanged(score)]
+    search.near.settings, search.kept = replace(search.settings, **own), [0, 2, 3, 8]
+    offered = search.near.exchanged(search.kept, score, set())
     assert len(offered) == n_simpler
     assert all(len(kept) == 4 and {1, 4, 8} < {*kept} for kept in offered)
-    search.tried |= {*map(tuple, offered)}
-    others = [*search._with_two_exchanged(score)]
+    others = search.near.exchanged(search.kept, score, {*map(tuple, offered)})
     assert [own for own in others if own in offered] == []
     search.kept = [0, 8]
-    assert [*search._with_two_exchanged(score)] == []
+    assert search.near.exchanged(search.kept, score, set()) == []
 
 
 def test_two_others_are_tried_where_no_neighbour_is_better(two_step, monkeypatch):
     search, score = search_of(two_step, "auto"), AnyScore(pair_is_better)
     own = {"n_simpler": 2, "margin": 4.0, "n_small": 9}  # sets of one term, or nine
-    search.settings, search.kept = replace(search.settings, **own), [0, 2, 3, 8]
+    search.near.settings, search.kept = replace(search.settings, **own), [0, 2, 3, 8]
     search.tried.add(tuple(search.kept))
     monkeypatch.setattr(search.sets, "best", lambda _: search.kept)
     monkeypatch.setattr(search, "_without_cancelling", lambda *_: search.kept)

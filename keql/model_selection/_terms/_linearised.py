@@ -13,17 +13,18 @@ from itertools import islice
 import numpy as np
 from scipy import linalg
 
-from keql._evolution.form import are_semilinear
+from keql._evolution.form import are_semilinear, diffusion_in
 from keql._evolution.model import with_best_prior
 from keql._joint.assembly import joint_basis
 from keql._numerics.linalg import rms
 from keql._numerics.optimisation import Stop
-from keql._numerics.subsets import TermOdds, small_subsets, two_exchanged
+from keql._numerics.subsets import TermOdds
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.screening import without_terms
 from keql._regression.term_scores import TermScores, TermSets
 from keql.equation import WeightPosterior
 from keql.model_selection._terms._fewer import TermsStep
+from keql.model_selection._terms._near import SetsNear
 
 
 class LinearisedTermSearch:
@@ -51,7 +52,7 @@ class LinearisedTermSearch:
         equations = problem.learned.equations
         self.scores = TermScores(table, self.single, equations, settings.prior)
         sizes = settings.few, settings.share, settings.n_compared
-        self.sets = TermSets(table, *sizes)
+        self.sets, self.near = TermSets(table, *sizes), SetsNear(table, settings)
         self.best, self.score, self.kept = None, -np.inf, None
         self.best_converged = None, -np.inf, None
         self.steps, self.tried = [], set()
@@ -115,6 +116,35 @@ class LinearisedTermSearch:
             if self.settings.divides_early:
                 self.resolve()
             problem, iterate = self._with_all_terms(self.best, self.kept)
+
+    def run_from_diffusion(self, problem, iterate):
+        """Search from the best sets that are told where all states diffuse.
+
+        Errors of noisy states are short waves, along which effects of derivatives are
+        large, and hide those of the right terms where nothing smooths them. At a speed
+        of one waves as long as the extent of the points decay by a factor of e.
+        """
+        for speed in self.settings.diffusions:
+            values = speed * self._diffusion()
+            everything = list(range(len(values)))
+            diffusing = self._with(self.basis, everything, values)
+            there = replace(iterate, equations=diffusing)
+            model = np.any(values) and problem.linearise(problem.evaluate(there))
+            if model:
+                score = self.scores.linearised(model)
+                offer = self.near.improved(self.sets.best(score), score)
+                if tuple(offer) not in self.tried:
+                    self._try(offer, model, score, there)
+        if self.best is not None and not self.best.interrupted:
+            self.run(*self._with_all_terms(self.best, self.kept))
+
+    def _diffusion(self):
+        """Coefficients (q,) with which states diffuse; zero where some terms stay."""
+        table, learned = self.table, self.problem.learned
+        if np.any(table.groups < 0) or any(own.ndim != 2 for own in table.exponents):
+            return np.zeros(len(table.groups))
+        each = enumerate(table.exponents)
+        return np.concatenate([diffusion_in(learned, e, own) for e, own in each])
 
     def run_from_semilinear(self, problem, iterate):
         """Search anew from the best set without products of highest derivatives.
@@ -322,7 +352,8 @@ class LinearisedTermSearch:
         others = (o for o in others if tuple(o) not in self.tried and o != first)
         others = [*islice(others, self.settings.n_compared)]
         ranked = [*zip(score.many(others).tolist(), others, strict=True)]
-        ranked += self._with_few_terms(score, [first, *(o for _, o in ranked)])
+        known = self.tried | {tuple(first), *(tuple(o) for _, o in ranked)}
+        ranked += self.near.few(self.kept, score, known)
         ranked, here = sorted(ranked, reverse=True), score(self.kept)
         nearest = [here, *(each for each, _ in ranked[:1])]
         highest = max(nearest)
@@ -344,56 +375,12 @@ class LinearisedTermSearch:
         if not self.score > before:
             yield from self._simpler(score)
         if not self.score > before:
-            yield from self._with_two_exchanged(score)
+            yield from self.near.exchanged(self.kept, score, self.tried)
 
     def _is_dense(self, kept):
         """Whether the terms kept are many enough to stand for one that is not there."""
         part = self.settings.dense * len(self.table.groups)
         return len(kept) > max(self.settings.many, part)
-
-    def _with_few_terms(self, score, others):
-        """Pairs (score, set) in which one equation has any few terms, but for others.
-
-        Where some terms stand in for others, all sets between may be poor.
-        """
-        table, tried, ranked = self.table, self.tried | {*map(tuple, others)}, []
-        for e, fewest in enumerate(table.fewest):
-            own = np.flatnonzero(table.groups == e).tolist()
-            rest = [i for i in self.kept if table.groups[i] != e]
-            sizes = [fewest] if table.is_fixed(e) else range(1, len(own) + 1)
-            subsets = small_subsets(own, sizes, self.settings.n_small)
-            ranked += self._ranked(subsets, rest, score, tried)
-        return sorted(ranked, reverse=True)[: self.settings.n_compared]
-
-    def _ranked(self, subsets, rest, score, tried):
-        """Pairs (score, set) of the best subsets beside the `rest`, but for `tried`."""
-        values = score.many(subsets, rest)
-        n_best = self.settings.n_compared + len(tried)
-        best = np.argsort(-values, kind="stable")[:n_best]
-        sets = (tuple(sorted([*rest, *subsets[k]])) for k in best)
-        pairs = zip(values[best].tolist(), sets, strict=True)
-        return [(value, [*kept]) for value, kept in pairs if kept not in tried]
-
-    def _with_two_exchanged(self, score):
-        """Sets in which two terms of one equation are two others, the best first.
-
-        Where two terms stand in for two others, sets with one of these are poor. Of
-        very many others those that are better in the place of one.
-        """
-        table, ranked = self.table, []
-        for e in range(len(table.fewest) if self.settings.n_simpler else 0):
-            own = [i for i in self.kept if table.groups[i] == e]
-            others = np.setdiff1d(np.flatnonzero(table.groups == e), own)
-            rest = [i for i in self.kept if i not in own]
-            if len(own) < 2 or len(others) < 2:
-                continue
-            places = [self.kept.index(i) for i in own]
-            in_place_of_one = score.neighbours(self.kept, others)[places, :-1]
-            order = np.argsort(-np.max(in_place_of_one, axis=0), kind="stable")
-            subsets = two_exchanged(own, others[order].tolist(), self.settings.n_small)
-            ranked += self._ranked(subsets, rest, score, self.tried)
-        near = self._within(sorted(ranked, reverse=True), score(self.kept))
-        yield from near[: self.settings.n_simpler]
 
     def _within(self, ranked, highest):
         """The sets of (score, set), best first, that are within the margin."""

@@ -90,7 +90,9 @@ def _searched(problem, learned, hypothesis, context, settings, simpler, known):
             ways = (
                 [search.run_from_semilinear, search.run] if is_field else [search.run]
             )
-            if is_field and not sees_noise(learned):
+            if is_field and sees_noise(learned):
+                ways = [search.run_from_diffusion, *ways]
+            elif is_field:
                 ways = [partial(search.run, begins_dense=False), *ways]
             for way in ways:
                 search.or_better(way, problem, start)

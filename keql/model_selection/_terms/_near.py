@@ -1,0 +1,71 @@
+"""Sets of terms that differ from one in those of a single equation."""
+
+import numpy as np
+
+from keql._numerics.subsets import small_subsets, two_exchanged
+
+
+class SetsNear:
+    """Sets that are compared by their evidence where a problem is linearised.
+
+    table : TermTable. The terms.
+    settings : TrajectorySearchSettings. How far the search goes.
+    """
+
+    def __init__(self, table, settings):
+        self.table, self.settings = table, settings
+
+    def few(self, kept, score, tried):
+        """Pairs (score, set) in which one equation has any few terms, but for `tried`.
+
+        Where some terms stand in for others, all sets between may be poor.
+        """
+        table, ranked = self.table, []
+        for e, fewest in enumerate(table.fewest):
+            own = np.flatnonzero(table.groups == e).tolist()
+            rest = [i for i in kept if table.groups[i] != e]
+            sizes = [fewest] if table.is_fixed(e) else range(1, len(own) + 1)
+            subsets = small_subsets(own, sizes, self.settings.n_small)
+            ranked += self._ranked(subsets, rest, score, tried)
+        return sorted(ranked, reverse=True)[: self.settings.n_compared]
+
+    def exchanged(self, kept, score, tried):
+        """Sets in which two terms of one equation are two others, the best first.
+
+        Where two terms stand in for two others, sets with one of these are poor. Of
+        very many others those that are better in the place of one.
+        """
+        table, ranked = self.table, []
+        for e in range(len(table.fewest) if self.settings.n_simpler else 0):
+            own = [i for i in kept if table.groups[i] == e]
+            others = np.setdiff1d(np.flatnonzero(table.groups == e), own)
+            rest = [i for i in kept if i not in own]
+            if len(own) < 2 or len(others) < 2:
+                continue
+            places = [kept.index(i) for i in own]
+            in_place_of_one = score.neighbours(kept, others)[places, :-1]
+            order = np.argsort(-np.max(in_place_of_one, axis=0), kind="stable")
+            subsets = two_exchanged(own, others[order].tolist(), self.settings.n_small)
+            ranked += self._ranked(subsets, rest, score, tried)
+        least = score(kept) - self.settings.margin
+        near = [own for value, own in sorted(ranked, reverse=True) if value > least]
+        return near[: self.settings.n_simpler]
+
+    def improved(self, kept, score):
+        """A set, or the best one to which changes of one equation in turn lead."""
+        while True:
+            offers = [offer for _, offer in self.few(kept, score, set())[:1]]
+            offers += self.exchanged(kept, score, set())
+            offer = max(offers, key=score, default=kept)
+            if not score(offer) > score(kept) + 1e-9:
+                return kept
+            kept = offer
+
+    def _ranked(self, subsets, rest, score, tried):
+        """Pairs (score, set) of the best subsets beside the `rest`, but for `tried`."""
+        values = score.many(subsets, rest)
+        n_best = self.settings.n_compared + len(tried)
+        best = np.argsort(-values, kind="stable")[:n_best]
+        sets = (tuple(sorted([*rest, *subsets[k]])) for k in best)
+        pairs = zip(values[best].tolist(), sets, strict=True)
+        return [(value, [*kept]) for value, kept in pairs if kept not in tried]
