@@ -271,8 +271,8 @@ def diffusion_in(learned, e, products):
     """Coefficients (q,) of the products with which the state of an equation diffuses.
 
     By u_t = k u_xx, or u_t = -k u_xxxx, of its highest derivative of even order that is
-    one of the products: zero without any. A wave as long as the extent of the points
-    decays by a factor of e in their duration.
+    one of the products: zero without any, or if no single state evolves by it. A wave
+    as long as the extent of the points decays by a factor of e in their duration.
 
     learned : LearnedModel. Fields in time and one space dimension.
     e, products : int, ndarray of shape (q, c). The equation, and powers of the features
@@ -280,15 +280,18 @@ def diffusion_in(learned, e, products):
     """
     setup, n = learned.setup, learned.setup.n_operators
     axis = time_axis(setup, len(learned.variables), learned.observations.periods)
-    [(state, unit)] = [
+    evolving = [
         (name, coefficient)
-        for operator in setup.equations[e].known_part.operators
+        for operator in getattr(setup.equations[e].known_part, "operators", [])
         for name, orders, coefficient in operator.parts
         if orders[axis]
     ]
+    found, highest = np.zeros(len(products)), 0
+    if len(evolving) != 1:
+        return found
+    [(state, unit)] = evolving
     points = np.concatenate([data.points for data in learned.observations.functions])
     duration, length = extent_of(points)[[axis, 1 - axis]]
-    found, highest = np.zeros(len(products)), 0
     alone = np.sum(products, axis=1) == 1
     for q, operator in enumerate(setup.operators[:n]):
         (name, orders, coefficient), *others = operator.parts

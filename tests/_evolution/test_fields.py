@@ -357,6 +357,16 @@ def test_terms_with_which_states_diffuse():
         given["operators"] = ("u", "u_xx", "v")
 
 
+def test_no_state_diffuses_by_an_equation_of_two():
+    """Or by one without a derivative in time; the scale of the known part counts."""
+    search, *_ = search_of(learn(known_part=({"u_t": 1.0, "v_t": 1.0}, "u")))
+    assert not np.any(search._diffusion())
+    given = [learn(known_part=(known, "v_t")) for known in ("u_t", "2 u_t")]
+    once, twice = (search_of(learned)[0]._diffusion() for learned in given)
+    assert np.any(once)
+    np.testing.assert_allclose(twice, 2 * once)
+
+
 def test_terms_are_told_where_states_diffuse():
     """Beside a noise of 10 %, which hides them where nothing smooths it."""
     learned = learn(*observed(noise=0.1), operators=("u", "u_x", "u_xx", "v"))
