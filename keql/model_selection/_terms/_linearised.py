@@ -124,18 +124,21 @@ class LinearisedTermSearch:
         large, and hide those of the right terms where nothing smooths them. At a speed
         of one waves as long as the extent of the points decay by a factor of e.
         """
-        for speed in self.settings.diffusions:
-            values = speed * self._diffusion()
-            everything = list(range(len(values)))
-            diffusing = self._with(self.basis, everything, values)
+        diffusion = self._diffusion()
+        everything = list(range(len(diffusion)))
+        for speed in self.settings.diffusions if np.any(diffusion) else ():
+            diffusing = self._with(self.basis, everything, speed * diffusion)
             there = replace(iterate, equations=diffusing)
-            model = np.any(values) and problem.linearise(problem.evaluate(there))
-            if model:
-                score = self.scores.linearised(model)
-                offer = self.near.improved(self.sets.best(score), score)
-                if tuple(offer) not in self.tried:
-                    self._try(offer, model, score, there)
-        if self.best is not None and not self.best.interrupted:
+            model = problem.linearise(problem.evaluate(there))
+            if model is None:
+                continue
+            score = self.scores.linearised(model)
+            offer = self.near.improved(self.sets.best(score), score)
+            if tuple(offer) not in self.tried:
+                self._try(offer, model, score, there)
+            if self.best is not None and self.best.interrupted:
+                return
+        if self.best is not None:
             self.run(*self._with_all_terms(self.best, self.kept))
 
     def _diffusion(self):
