@@ -300,10 +300,8 @@ def diffusion_in(learned, e, products):
         if others or name != state or order % 2 or order <= highest or not any(is_own):
             continue
         rate = (length / (2 * np.pi)) ** order / duration
-        found, highest = (
-            (-1) ** (order // 2) * rate * unit / coefficient * is_own,
-            order,
-        )
+        scale = unit / coefficient
+        found, highest = (-1) ** (order // 2) * rate * scale * is_own, order
     return found
 
 

@@ -431,7 +431,11 @@ class TrajectorySearch(HypothesisSearch):
         return not any(self._predicts_worse(fit.error, own[0].error) for own in known)
 
     def _predicts_worse(self, error, other):
-        """Whether an error of predictions is larger than another by decisive odds."""
+        """Whether an error of predictions is decisively larger than another.
+
+        The log odds are those of left-out values with normal errors; those from which
+        on they are decisive are `wider` of the Criteria.
+        """
         n_values = sum(len(d.values) for d in self.two_step.observations.functions)
         return n_values * np.log(error / other) > self.criteria.wider
 

@@ -87,13 +87,11 @@ def _searched(problem, learned, hypothesis, context, settings, simpler, known):
             search.extend(simpler)
         elif table.groups.size and np.any(table.groups >= 0):
             start = problem.start_without_terms() if is_field else problem.start()
-            ways = (
-                [search.run_from_semilinear, search.run] if is_field else [search.run]
-            )
-            if is_field and sees_noise(learned):
-                ways = [search.run_from_diffusion, *ways]
-            elif is_field:
-                ways = [partial(search.run, begins_dense=False), *ways]
+            ways = [search.run]
+            if is_field:
+                of_few = partial(search.run, begins_dense=False)
+                first = search.run_from_diffusion if sees_noise(learned) else of_few
+                ways = [first, search.run_from_semilinear, *ways]
             for way in ways:
                 search.or_better(way, problem, start)
         else:
