@@ -202,6 +202,10 @@ class EvolutionProblem:
         """The same problem on another grid of the same box and states."""
         return replace(self, grid=grid, observed=_observed(grid, self.learned))
 
+    def on_grid_of(self, other):
+        """The same problem on the grid of another one, with its priors."""
+        return self.on(other.grid).with_priors_of(other)
+
     def on_coarse_grid(self, first_noise=1e-3):
         """The same problem on the grid where sets of terms are compared first.
 

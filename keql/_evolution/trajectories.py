@@ -91,6 +91,10 @@ class TrajectoryProblem:
             nodes.append(values_at(state, times, layout, learned.variables))
         return TrajectoryIterate(tuple(learned.equations), nodes)
 
+    def on_grid_of(self, other):
+        """The same problem at the nodes of another one, with its prior."""
+        return replace(self, times=other.times, prior=other.prior)
+
     def evaluate(self, iterate):
         """Residuals and objective of an iterate, its nodes taken as they are."""
         residuals, precisions = [], []

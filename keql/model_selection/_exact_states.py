@@ -14,8 +14,9 @@ from keql.model_selection._criteria import (
     misses_at_random,
     predicts_within_noise,
     sees_noise,
+    unresolved_change,
 )
-from keql.model_selection._exact_fit import fit_hypothesis
+from keql.model_selection._exact_fit import fit_hypothesis, or_followed
 from keql.model_selection._from_diffusion import (
     fit_from_wave,
     from_simpler,
@@ -25,6 +26,7 @@ from keql.model_selection._from_diffusion import (
     or_polynomial,
     or_simpler,
 )
+from keql.model_selection._starts._annealing import compare_lengths
 from keql.model_selection._terms._functions import fit_functions_along
 from keql.model_selection._terms._trajectories import fit_trajectories
 from keql.model_selection._trajectory_search import TrajectorySearch
@@ -98,7 +100,9 @@ class ExactSearch(TrajectorySearch):
             many = "many equations have a single travelling wave"
             self.leave_out([cubic, wider, varying], many)
             return self.wave
-        best = self._exact_from_two_steps(first, cubic, wider)
+        best, rows = self._from_joint_fits(), (wider,)
+        if best is None:
+            best, rows = self._exact_from_two_steps(first, cubic, wider), (cubic, wider)
         if self.varies:
             return best
         if best is None:
@@ -106,7 +110,7 @@ class ExactSearch(TrajectorySearch):
             again = self._is_found_again(best, first, cubic)
             if best and not (cubic.why_not or again):
                 best = self._or_wider(best, cubic)
-        for row in (cubic, wider):
+        for row in rows:
             if best and not row.why_not:
                 offered = partial(self.two_steps, row.hypothesis)
                 best = or_more_terms(best, row.hypothesis, offered, self.context)
@@ -115,6 +119,42 @@ class ExactSearch(TrajectorySearch):
         elif not varying.why_not:
             best = self._or_wider(best, varying)
         return self._or_functions(best)
+
+    def _from_joint_fits(self):
+        """Exact states that leave but noise, from joint fits with all terms; or None.
+
+        Derivatives in space that noisy observations alone suggest are too poor to tell
+        terms by. States of few functions are tried, in one coordinate of space.
+        """
+        joint = [a.hypothesis for a, b in self._degrees if not (a.why_not or b.why_not)]
+        few = not (self.is_in_plane or are_many(self.two_step, self.context))
+        is_searched = bool(joint) and all(row.n_terms is not None for row in joint)
+        is_open = self.sees_noise and self._has_open_kernels
+        if not (few and is_searched and is_open):
+            return None
+        for hypothesis in self._by_degree(joint) if len(joint) > 1 else joint:
+            if self.in_doubt(self._with_all_terms(hypothesis)[1][0].error):
+                continue
+            fit = self._trajectories_from(compare_lengths, hypothesis, None)
+            if fit is not None and self._misses_nothing(fit):
+                fit = self._with_terms_near(fit, joint[-1])
+                if fit.result.interrupted or not unresolved_change(fit, self.criteria):
+                    return self._keep(fit)
+        return None
+
+    def _with_terms_near(self, fit, hypothesis):
+        """Exact states with the best terms near those of a fit, on a fine enough grid.
+
+        They are looked for where the fit is, among all of a hypothesis: on the coarse
+        grid that it began with, terms may have stood for what that did not resolve.
+        """
+        given = self.two_steps(hypothesis), hypothesis, self.context, None, fit
+        if fit.result.interrupted:
+            return fit
+        near = or_stopped(fit, fit_trajectories, *given)
+        if near is not None and near.result.interrupted:
+            return fit.stopped(near.result.stop)
+        return or_followed(near or fit, self.two_step, self.context)
 
     def _is_found_again(self, best, *rows):
         """Whether other states lead to what all rows found from two steps, with noise.

@@ -64,8 +64,7 @@ class LinearisedTermSearch:
         kept = [i for i, v in enumerate(values) if v or table.groups[i] < 0]
         if not kept:  # all coefficients are zero
             return
-        found = fit.problem
-        problem = replace(self.problem, times=found.times, prior=found.prior)
+        problem = self.problem.on_grid_of(fit.problem)
         basis = table.restricted(self.basis, kept)
         equations = self._with(basis, kept, values[kept])
         result = self.solve(problem, replace(iterate, equations=equations))
