@@ -281,10 +281,8 @@ class TrajectoryProblem:
         noise = np.min(self.prior.noise / self.learned.observations.sizes())
         times, nodes, counts = [], [], []
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            errors_of_steps = self.step_errors(iterate)
-        for own, errors, at in zip(
-            self.times, errors_of_steps, iterate.nodes, strict=True
-        ):
+            found = self.step_errors(iterate)
+        for own, errors, at in zip(self.times, found, iterate.nodes, strict=True):
             part = self.limits.part_of_noise * noise / len(errors)
             error = np.max(np.abs(errors), axis=1)
             error /= max(part, self.limits.accuracy, rounding_of(own, at))
@@ -344,9 +342,8 @@ class TrajectoryProblem:
             effects.append(on_weights[:, flow.layout.position_of_highest()])
         effects = np.concatenate(effects)
         sizes = [size_or_one(values) for values in (effects @ weights).T]
-        return np.concatenate(
-            np.moveaxis(effects, 1, 0) / np.reshape(sizes, (-1, 1, 1))
-        )
+        in_units = np.moveaxis(effects, 1, 0) / np.reshape(sizes, (-1, 1, 1))
+        return np.concatenate(in_units)
 
     def interpolate(self, start, end, fraction):
         """An iterate on the straight line between two others."""

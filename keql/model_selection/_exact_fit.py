@@ -67,6 +67,8 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
             search.try_terms(problem, learned.equation, start.states)
         else:
             search = _coarse_first(search, start, criteria)
+        if search.is_astray:
+            return None
         if search.stop is None and not search.misses_as_before(criteria):
             search.run(search.first_states(start, criteria))
         result, steps = polished(search), search.steps
@@ -148,7 +150,7 @@ def fit_near(problem, iterate, two_step, hypothesis, context):
     return exact_fit(learned, hypothesis, polished(search), search.steps)
 
 
-def fit_hypothesis(hypothesis, two_step, context, learned=None):
+def fit_hypothesis(hypothesis, two_step, context, learned=None, settings=None):
     """The fit of one hypothesis whose kernels are given, or are those of two steps.
 
     hypothesis : Hypothesis. What is supposed.
@@ -156,11 +158,13 @@ def fit_hypothesis(hypothesis, two_step, context, learned=None):
     context : Context. How problems are solved.
     learned : LearnedModel, default=None. States and equation to start exact states
         from; None: those of two steps.
+    settings : TermSearchSettings, default=None. None: the default ones.
 
     Returns fit : Fit or None. None if states cannot obey the equation exactly.
     """
     if hypothesis.constraint == "integration":
-        return fit_exact_states(two_step, learned or two_step, hypothesis, context)
+        given = two_step, learned or two_step, hypothesis, context, settings
+        return fit_exact_states(*given)
     family = JointFamily(two_step, hypothesis, context)
     return fit_jointly(
         family, two_step, *family.problem_of(two_step), context.settings.n_restarts
@@ -184,15 +188,18 @@ def _coarse_first(search, start, criteria):
     # Sets near the best one are solved for in the end.
     first.settings = replace(settings, n_rivals=0, n_simpler=0)
     first.run(states)
+    if first.is_astray:
+        return first
+    search.settings = replace(settings, most_failed=settings.n_tried)
     if first.stop is None and first.best is not None and not first.leads:
         other = search.on(coarse, only_leading=True)
-        other.settings = first.settings
+        other.settings = replace(first.settings, most_failed=settings.n_tried)
         other.run(states)
         first = first.or_better(other)
         if first.stop is None and first.leads:
             first.run(states)
     if first.best is None:
-        search.settings = replace(settings, n_tried=settings.n_wanted)
+        search.settings = replace(search.settings, n_tried=settings.n_wanted)
         search.failed_at = first.linearised
         return search
     if first.stop is not None:

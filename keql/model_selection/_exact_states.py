@@ -27,6 +27,7 @@ from keql.model_selection._from_diffusion import (
     or_simpler,
 )
 from keql.model_selection._starts._annealing import compare_lengths
+from keql.model_selection._terms._evolution import TermSearchSettings
 from keql.model_selection._terms._functions import fit_functions_along
 from keql.model_selection._terms._trajectories import fit_trajectories
 from keql.model_selection._trajectory_search import TrajectorySearch
@@ -100,9 +101,7 @@ class ExactSearch(TrajectorySearch):
             many = "many equations have a single travelling wave"
             self.leave_out([cubic, wider, varying], many)
             return self.wave
-        best, rows = self._from_joint_fits(), (wider,)
-        if best is None:
-            best, rows = self._exact_from_two_steps(first, cubic, wider), (cubic, wider)
+        best = self._exact_from_two_steps(first, cubic, wider)
         if self.varies:
             return best
         if best is None:
@@ -110,7 +109,7 @@ class ExactSearch(TrajectorySearch):
             again = self._is_found_again(best, first, cubic)
             if best and not (cubic.why_not or again):
                 best = self._or_wider(best, cubic)
-        for row in rows:
+        for row in (cubic, wider):
             if best and not row.why_not:
                 offered = partial(self.two_steps, row.hypothesis)
                 best = or_more_terms(best, row.hypothesis, offered, self.context)
@@ -123,15 +122,10 @@ class ExactSearch(TrajectorySearch):
     def _from_joint_fits(self):
         """Exact states that leave but noise, from joint fits with all terms; or None.
 
-        Derivatives in space that noisy observations alone suggest are too poor to tell
-        terms by. States of few functions are tried, in one coordinate of space.
+        Derivatives in space that noisy observations alone suggest may be too poor to
+        tell terms by.
         """
-        joint = [a.hypothesis for a, b in self._degrees if not (a.why_not or b.why_not)]
-        few = not (self.is_in_plane or are_many(self.two_step, self.context))
-        is_searched = bool(joint) and all(row.n_terms is not None for row in joint)
-        is_open = self.sees_noise and self._has_open_kernels
-        if not (few and is_searched and is_open):
-            return None
+        joint = self._joint_degrees
         for hypothesis in self._by_degree(joint) if len(joint) > 1 else joint:
             if self.in_doubt(self._with_all_terms(hypothesis)[1][0].error):
                 continue
@@ -141,6 +135,18 @@ class ExactSearch(TrajectorySearch):
                 if fit.result.interrupted or not unresolved_change(fit, self.criteria):
                     return self._keep(fit)
         return None
+
+    @property
+    def _tries_joint_fits(self):
+        """Whether noisy states start from joint fits, if those of two steps are poor.
+
+        Those of few functions, in one coordinate of space, whose terms are looked for.
+        """
+        joint = self._joint_degrees
+        few = not (self.is_in_plane or are_many(self.two_step, self.context))
+        is_searched = bool(joint) and all(row.n_terms is not None for row in joint)
+        is_open = self.sees_noise and self._has_open_kernels
+        return few and is_searched and is_open
 
     def _with_terms_near(self, fit, hypothesis):
         """Exact states with the best terms near those of a fit, on a fine enough grid.
@@ -231,7 +237,12 @@ class ExactSearch(TrajectorySearch):
                 fit = fit if self._is_found(fit) else self._functions_along()
                 if fit:
                     return fit
-            two_step, fit = self._from_two_steps(row.hypothesis)
+            impatient = i == 0 and self._tries_joint_fits
+            two_step, fit = self._from_two_steps(row.hypothesis, impatient)
+            if impatient and not self._is_found(fit):
+                found = self._from_joint_fits()
+                if found:
+                    return found
             if i == 0 and leads_nowhere(fit, two_step, self.in_doubt):
                 anywhere = partial(self._exact_from_anywhere, row.hypothesis)
                 fit = self._varying(row) or self._functions_along() or anywhere()
@@ -294,11 +305,16 @@ class ExactSearch(TrajectorySearch):
         self.spreads = found is None or is_better
         return found
 
-    def _from_two_steps(self, hypothesis):
-        """The two-step solution of a hypothesis, and a Fit from there or None."""
+    def _from_two_steps(self, hypothesis, impatient=False):
+        """The two-step solution of a hypothesis, and a Fit from there or None.
+
+        An `impatient` search is given up where states of two steps are too poor.
+        """
         if hypothesis.name not in self.direct:
+            settings = TermSearchSettings(most_failed=5) if impatient else None
             given = hypothesis, self.two_steps(hypothesis), self.context
-            fit = from_simpler(self.so_far, *given) or fit_hypothesis(*given)
+            fit = from_simpler(self.so_far, *given)
+            fit = fit or fit_hypothesis(*given, settings=settings)
             self.direct[hypothesis.name] = given[1], self._keep(fit)
         return self.direct[hypothesis.name]
 

@@ -151,7 +151,7 @@ class TrajectorySearch(HypothesisSearch):
         table = self.table
         rows = [row.hypothesis for row in table.exact_polynomials if not row.why_not]
         wider = [row.hypothesis for row in table.wider if not row.why_not]
-        joint = [a.hypothesis for a, b in self._degrees if not (a.why_not or b.why_not)]
+        joint = self._joint_degrees
         strict, best = [*self._elementary_rows, *wider], None
         for find_kernels, tried in self._starts(rows, joint, strict):
             before, name = best, best and best.hypothesis.name
@@ -282,6 +282,12 @@ class TrajectorySearch(HypothesisSearch):
         table = self.table
         pairs = zip(table.exact_polynomials, (table.first, table.cubic), strict=True)
         return list(pairs)
+
+    @property
+    def _joint_degrees(self):
+        """Hypotheses of exact states that have a joint fit, the lower degree first."""
+        pairs = self._degrees
+        return [a.hypothesis for a, b in pairs if not (a.why_not or b.why_not)]
 
     @property
     def _has_open_kernels(self):
