@@ -128,8 +128,8 @@ class TrajectoryProblem:
         problem = replace(self, prior=regression.prior)
         if regression.prior.drive is not None:
             problem, responses = problem._with_found_noise(responses)
-        given = problem, iterate, *problem.smoothed(responses)
-        return TrajectoryModel(*given, regression)
+        smoothed = problem.smoothed(responses)
+        return TrajectoryModel(problem, iterate, *smoothed, regression)
 
     def driven(self, units):
         """The problem with noise in its equations whose level is to be found.
@@ -334,16 +334,15 @@ class TrajectoryProblem:
 
         Each state in units of the size of its highest derivative.
         """
-        effects = []
-        weights = iterate.weights
+        effects, weights = [], iterate.weights
         for m, (times, nodes) in enumerate(zip(self.times, iterate.nodes, strict=True)):
             flow = self.flow(m, iterate.equations)
             _, _, on_weights = flow.velocity(times, nodes)
             effects.append(on_weights[:, flow.layout.position_of_highest()])
         effects = np.concatenate(effects)
         sizes = [size_or_one(values) for values in (effects @ weights).T]
-        in_units = np.moveaxis(effects, 1, 0) / np.reshape(sizes, (-1, 1, 1))
-        return np.concatenate(in_units)
+        effects = np.moveaxis(effects, 1, 0) / np.reshape(sizes, (-1, 1, 1))
+        return np.concatenate(effects)
 
     def interpolate(self, start, end, fraction):
         """An iterate on the straight line between two others."""

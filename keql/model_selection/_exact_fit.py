@@ -67,7 +67,7 @@ def fit_exact_states(two_step, learned, hypothesis, context, settings=None):
             search.try_terms(problem, learned.equation, start.states)
         else:
             search = _coarse_first(search, start, criteria)
-        if search.is_astray:
+        if search.is_astray and search.stop is None:
             return None
         if search.stop is None and not search.misses_as_before(criteria):
             search.run(search.first_states(start, criteria))
@@ -202,9 +202,15 @@ def _coarse_first(search, start, criteria):
         search.settings = replace(search.settings, n_tried=settings.n_wanted)
         search.failed_at = first.linearised
         return search
-    if first.stop is not None:
-        return first
-    best = first.best
+    return first if first.stop is not None else _gone_on(search, first, criteria)
+
+
+def _gone_on(search, first, criteria):
+    """A search that has tried the best terms of the first one, on a coarse grid.
+
+    Or the first one if it is interrupted.
+    """
+    fine, coarse, best = search.problem, first.problem, first.best
     try:
         search.try_terms(
             fine.with_priors_of(best.model.problem),

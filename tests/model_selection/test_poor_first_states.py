@@ -1,0 +1,142 @@
+"""Noisy fields, of whose derivatives observations alone say too little."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from exact_states import CONTEXT, fit_exactly
+from known_equations import learn_cole_hopf
+from scipy.integrate import solve_ivp
+
+from keql import OneStepKEqL
+from keql._regression.two_step import Hypothesis
+from keql.exceptions import IdentifiabilityWarning
+from keql.model_selection import _exact_states
+from keql.model_selection._exact_fit import fit_exact_states
+from keql.model_selection._exact_states import ExactSearch
+from keql.model_selection._terms._evolution import TermSearch, TermSearchSettings
+from keql.model_selection._terms._trajectories import fit_trajectories
+
+HYPOTHESIS = Hypothesis(n_terms="auto", constraint="integration")
+
+
+@pytest.fixture(scope="module")
+def two_step():
+    return learn_cole_hopf(20)
+
+
+@pytest.mark.parametrize("most_failed, n_grids", [(2, 1), (24, 2)])
+def test_a_search_is_given_up_where_few_sets_lead_anywhere(
+    two_step, most_failed, n_grids, monkeypatch
+):
+    """After as many failures as there may be, on the coarse grid alone."""
+    asked = []
+
+    def fails(search, problem, equation, states):
+        asked.append(problem.grid.n_points)
+        return False
+
+    monkeypatch.setattr(TermSearch, "try_terms", fails)
+    settings = TermSearchSettings(most_failed=most_failed)
+    given = two_step, two_step, HYPOTHESIS, CONTEXT, settings
+    assert fit_exact_states(*given) is None
+    assert len({*asked}) == n_grids
+    if n_grids == 1:
+        assert len(asked) == most_failed + 1
+
+
+ENDED = SimpleNamespace(interrupted=False)
+MET, MET_TOO, MISSED = (SimpleNamespace(result=ENDED) for _ in range(3))
+
+
+class Searched(ExactSearch):
+    """A search whose states of two steps and joint fits have known outcomes."""
+
+    def __init__(self, direct, joint, tries_joint):
+        self.two_step, self.context, self.asked = None, None, []
+        self.outcomes, self.tries = {"two steps": direct, "joint": joint}, tries_joint
+
+    @property
+    def _tries_joint_fits(self):
+        return self.tries
+
+    def _from_two_steps(self, hypothesis, impatient=False):
+        self.asked.append("impatient" if impatient else "two steps")
+        return None, self.outcomes["two steps"]
+
+    def _from_joint_fits(self):
+        self.asked.append("joint")
+        return self.outcomes["joint"]
+
+    def _is_found(self, fit):
+        return fit is MET
+
+    def leave_out(self, rows, reason):
+        """Nothing is told."""
+
+
+@pytest.mark.parametrize(
+    "direct, joint, tries_joint, found, asked",
+    [
+        (MET, MET_TOO, True, MET, ["impatient"]),
+        (None, MET_TOO, True, MET_TOO, ["impatient", "joint"]),
+        (MISSED, MET_TOO, True, MET_TOO, ["impatient", "joint"]),
+        (MET, MET_TOO, False, MET, ["two steps"]),
+    ],
+)
+def test_joint_fits_come_where_two_steps_lead_nowhere(
+    direct, joint, tries_joint, found, asked, monkeypatch
+):
+    monkeypatch.setattr(_exact_states, "sees_noise", lambda _: True)
+    monkeypatch.setattr(_exact_states, "leads_nowhere", lambda *_: False)
+    search = Searched(direct, joint, tries_joint)
+    row = SimpleNamespace(why_not="", hypothesis=HYPOTHESIS)
+    assert search._exact_from_two_steps(row, row, row) is found
+    assert search.asked == asked
+
+
+def test_terms_are_looked_for_near_a_fit_on_its_grid(two_step):
+    simpler = fit_exactly(two_step, two_step.equation, 2)
+    near = fit_trajectories(two_step, HYPOTHESIS, CONTEXT, None, simpler)
+    assert {*near.term_names} == {*simpler.term_names} == {"u u_x", "u_xx"}
+    assert near.problem.grid.equals(simpler.problem.grid)
+    assert near.error < 1.01 * simpler.error
+
+
+def carried_and_spread(times, points):
+    """Benney's: u_t = -u u_x - 0.3 u_xx - 0.2 u_xxx - 0.1 u_xxxx, on a ring."""
+    n = 48
+    x, k = 2 * np.pi * np.arange(n) / n, 1j * np.fft.rfftfreq(n, 1 / n)
+    keep = np.abs(k) < n / 3
+
+    def rate(t, u):
+        linear = -(0.3 * k**2 + 0.2 * k**3 + 0.1 * k**4) * np.fft.rfft(u)
+        return np.fft.irfft(keep * (linear - 0.5 * k * np.fft.rfft(u**2)), n)
+
+    start = 0.8 * np.cos(x) + 0.3 * np.sin(2 * x)
+    given = {"method": "Radau", "rtol": 1e-7, "atol": 1e-8, "dense_output": True}
+    solution = solve_ivp(rate, (0.0, max(times)), start, **given).sol
+    modes = np.fft.rfft(solution(times), axis=0)[:-1]
+    waves = modes * np.exp(k[:-1, None] * points)
+    return (2 * np.sum(waves, axis=0) - modes[0]).real / n
+
+
+@pytest.mark.slow
+def test_an_equation_of_fourth_order_within_noise():
+    """From states of two steps no right terms are found, and functions are not."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform([0, 0], [4, 2 * np.pi], (150, 2))
+    exact = carried_and_spread(*X.T)
+    y = exact + 0.02 * np.std(exact) * rng.standard_normal(150)
+    operators = "u", "u_x", "u_xx", "u_xxx", "u_xxxx"
+    given = {"operators": operators, "known_part": "u_t", "variables": ("t", "x")}
+    model = OneStepKEqL(**given, n_terms="auto")
+    with pytest.warns(IdentifiabilityWarning, match="also u "):
+        model.fit(X, y)
+    right = {"u u_x": -1, "u_xx": -0.3, "u_xxx": -0.2, "u_xxxx": -0.1}
+    terms = model.equation_.terms()
+    assert {*terms} == {*right}
+    for name, coefficient in right.items():
+        assert abs(terms[name] / coefficient - 1) < 0.1
+    missed = model.predict(X) - exact
+    assert np.sqrt(np.mean(missed**2)) < 0.02 * np.std(exact)
