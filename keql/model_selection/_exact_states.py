@@ -130,6 +130,8 @@ class ExactSearch(TrajectorySearch):
             if self.in_doubt(self._with_all_terms(hypothesis)[1][0].error):
                 continue
             fit = self._trajectories_from(compare_lengths, hypothesis, None)
+            if fit is not None and fit.result.interrupted:
+                return self.so_far.stopped(fit.result.stop) if self.so_far else fit
             if fit is not None and self._misses_nothing(fit):
                 fit = self._with_terms_near(fit, joint[-1])
                 if fit.result.interrupted or not unresolved_change(fit, self.criteria):
@@ -155,8 +157,6 @@ class ExactSearch(TrajectorySearch):
         grid that it began with, terms may have stood for what that did not resolve.
         """
         given = self.two_steps(hypothesis), hypothesis, self.context, None, fit
-        if fit.result.interrupted:
-            return fit
         near = or_stopped(fit, fit_trajectories, *given)
         if near is not None and near.result.interrupted:
             return fit.stopped(near.result.stop)
@@ -311,7 +311,7 @@ class ExactSearch(TrajectorySearch):
         An `impatient` search is given up where states of two steps are too poor.
         """
         if hypothesis.name not in self.direct:
-            settings = TermSearchSettings(most_failed=5) if impatient else None
+            settings = TermSearchSettings.of_poor_states() if impatient else None
             given = hypothesis, self.two_steps(hypothesis), self.context
             fit = from_simpler(self.so_far, *given)
             fit = fit or fit_hypothesis(*given, settings=settings)

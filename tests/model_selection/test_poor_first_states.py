@@ -25,9 +25,12 @@ def two_step():
     return learn_cole_hopf(20)
 
 
-@pytest.mark.parametrize("most_failed, n_grids", [(2, 1), (24, 2)])
+@pytest.mark.parametrize(
+    "settings, n_grids",
+    [(TermSearchSettings.of_poor_states(), 1), (TermSearchSettings(), 2)],
+)
 def test_a_search_is_given_up_where_few_sets_lead_anywhere(
-    two_step, most_failed, n_grids, monkeypatch
+    two_step, settings, n_grids, monkeypatch
 ):
     """After as many failures as there may be, on the coarse grid alone."""
     asked = []
@@ -37,12 +40,11 @@ def test_a_search_is_given_up_where_few_sets_lead_anywhere(
         return False
 
     monkeypatch.setattr(TermSearch, "try_terms", fails)
-    settings = TermSearchSettings(most_failed=most_failed)
     given = two_step, two_step, HYPOTHESIS, CONTEXT, settings
     assert fit_exact_states(*given) is None
     assert len({*asked}) == n_grids
     if n_grids == 1:
-        assert len(asked) == most_failed + 1
+        assert len(asked) == settings.most_failed + 1
 
 
 ENDED = SimpleNamespace(interrupted=False)
@@ -93,6 +95,36 @@ def test_joint_fits_come_where_two_steps_lead_nowhere(
     row = SimpleNamespace(why_not="", hypothesis=HYPOTHESIS)
     assert search._exact_from_two_steps(row, row, row) is found
     assert search.asked == asked
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_what_is_interrupted_is_the_last(known):
+    """A joint fit, or its exact states: the best so far is kept, if there is one."""
+    stopped = SimpleNamespace(result=SimpleNamespace(interrupted=True, stop="stop"))
+
+    class Interrupted(ExactSearch):
+        _joint_degrees = [HYPOTHESIS, HYPOTHESIS]
+
+        def __init__(self):
+            best = SimpleNamespace(stopped=lambda stop: ("best", stop))
+            self.so_far, self.asked = best if known else None, []
+
+        def _by_degree(self, hypotheses):
+            return hypotheses
+
+        def _with_all_terms(self, hypothesis):
+            return None, [SimpleNamespace(error=0.0)]
+
+        def in_doubt(self, error):
+            return False
+
+        def _trajectories_from(self, find_kernels, hypothesis, best):
+            self.asked.append(hypothesis)
+            return stopped
+
+    search = Interrupted()
+    assert search._from_joint_fits() == (("best", "stop") if known else stopped)
+    assert len(search.asked) == 1
 
 
 def test_terms_are_looked_for_near_a_fit_on_its_grid(two_step):

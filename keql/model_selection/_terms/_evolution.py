@@ -85,6 +85,11 @@ class TermSearchSettings:
     n_simpler: int = 3
     shifted: float = 0.07
 
+    @classmethod
+    def of_poor_states(cls):
+        """From states that may be too poor, if there are others to start from."""
+        return cls(most_failed=5)
+
 
 class TermSearch:
     """A search for the set of terms of the highest evidence.
