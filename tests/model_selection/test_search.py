@@ -332,7 +332,11 @@ def make_search(monkeypatch, exact=(), n_restarts=7, why_not=""):
     monkeypatch.setattr(_search, "fit_jointly", fit)
     monkeypatch.setattr(_search, "compare_kernels", compare)
     monkeypatch.setattr(_search, "warm_start", start)
-    monkeypatch.setattr(_exact_states, "fit_hypothesis", lambda *_: next(exact, None))
+
+    def exactly(*_, settings=None):
+        return next(exact, None)
+
+    monkeypatch.setattr(_exact_states, "fit_hypothesis", exactly)
     monkeypatch.setattr(_exact_states, "fit_from_wave", lambda *_: None)
     monkeypatch.setattr(_exact_states, "or_more_terms", lambda fit, *_: fit)
     monkeypatch.setattr(_exact_states, "leads_nowhere", predicts_poorly)
