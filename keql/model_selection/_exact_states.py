@@ -243,6 +243,7 @@ class ExactSearch(TrajectorySearch):
                 found = self._from_joint_fits()
                 if found:
                     return found
+                two_step, fit = self._from_two_steps(row.hypothesis)
             if i == 0 and leads_nowhere(fit, two_step, self.in_doubt):
                 anywhere = partial(self._exact_from_anywhere, row.hypothesis)
                 fit = self._varying(row) or self._functions_along() or anywhere()
@@ -308,13 +309,16 @@ class ExactSearch(TrajectorySearch):
     def _from_two_steps(self, hypothesis, impatient=False):
         """The two-step solution of a hypothesis, and a Fit from there or None.
 
-        An `impatient` search is given up where states of two steps are too poor.
+        An `impatient` search is given up where states of two steps are too poor, and is
+        another one if it is asked for again.
         """
         if hypothesis.name not in self.direct:
             settings = TermSearchSettings.of_poor_states() if impatient else None
             given = hypothesis, self.two_steps(hypothesis), self.context
             fit = from_simpler(self.so_far, *given)
             fit = fit or fit_hypothesis(*given, settings=settings)
+            if impatient and fit is None:
+                return given[1], None
             self.direct[hypothesis.name] = given[1], self._keep(fit)
         return self.direct[hypothesis.name]
 

@@ -84,6 +84,7 @@ class Searched(ExactSearch):
         (None, MET_TOO, True, MET_TOO, ["impatient", "joint"]),
         (MISSED, MET_TOO, True, MET_TOO, ["impatient", "joint"]),
         (MET, MET_TOO, False, MET, ["two steps"]),
+        (MISSED, None, True, None, ["impatient", "joint", "two steps"]),
     ],
 )
 def test_joint_fits_come_where_two_steps_lead_nowhere(
@@ -92,8 +93,8 @@ def test_joint_fits_come_where_two_steps_lead_nowhere(
     monkeypatch.setattr(_exact_states, "sees_noise", lambda _: True)
     monkeypatch.setattr(_exact_states, "leads_nowhere", lambda *_: False)
     search = Searched(direct, joint, tries_joint)
-    row = SimpleNamespace(why_not="", hypothesis=HYPOTHESIS)
-    assert search._exact_from_two_steps(row, row, row) is found
+    row, left = (SimpleNamespace(why_not=w, hypothesis=HYPOTHESIS) for w in ("", "no"))
+    assert search._exact_from_two_steps(row, left, left) is found
     assert search.asked == asked
 
 
