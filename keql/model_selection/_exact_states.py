@@ -155,12 +155,16 @@ class ExactSearch(TrajectorySearch):
 
         They are looked for where the fit is, among all of a hypothesis: on the coarse
         grid that it began with, terms may have stood for what that did not resolve.
+        Sets of all of the best terms and others are no rivals, as from two steps.
         """
         given = self.two_steps(hypothesis), hypothesis, self.context, None, fit
         near = or_stopped(fit, fit_trajectories, *given)
         if near is not None and near.result.interrupted:
             return fit.stopped(near.result.stop)
-        return or_followed(near or fit, self.two_step, self.context)
+        found = or_followed(near or fit, self.two_step, self.context)
+        best = {*found.term_names}
+        rivals = [step for step in found.terms_path if not best < {*step.terms}]
+        return replace(found, terms_path=rivals)
 
     def _is_found_again(self, best, *rows):
         """Whether other states lead to what all rows found from two steps, with noise.

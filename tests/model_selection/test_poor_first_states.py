@@ -164,7 +164,7 @@ def test_an_equation_of_fourth_order_within_noise():
     operators = "u", "u_x", "u_xx", "u_xxx", "u_xxxx"
     given = {"operators": operators, "known_part": "u_t", "variables": ("t", "x")}
     model = OneStepKEqL(**given, n_terms="auto")
-    with pytest.warns(IdentifiabilityWarning, match="also u "):
+    with pytest.warns(IdentifiabilityWarning, match="uncertain by"):
         model.fit(X, y)
     right = {"u u_x": -1, "u_xx": -0.3, "u_xxx": -0.2, "u_xxxx": -0.1}
     terms = model.equation_.terms()
