@@ -281,8 +281,8 @@ class TrajectoryProblem:
         noise = np.min(self.prior.noise / self.learned.observations.sizes())
         times, nodes, counts = [], [], []
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            found = self.step_errors(iterate)
-        for own, errors, at in zip(self.times, found, iterate.nodes, strict=True):
+            of_steps = self.step_errors(iterate)
+        for own, errors, at in zip(self.times, of_steps, iterate.nodes, strict=True):
             part = self.limits.part_of_noise * noise / len(errors)
             error = np.max(np.abs(errors), axis=1)
             error /= max(part, self.limits.accuracy, rounding_of(own, at))

@@ -190,6 +190,7 @@ def _coarse_first(search, start, criteria):
     first.run(states)
     if first.is_astray:
         return first
+    # From here on all sets that are tried may fail.
     search.settings = replace(settings, most_failed=settings.n_tried)
     if first.stop is None and first.best is not None and not first.leads:
         other = search.on(coarse, only_leading=True)

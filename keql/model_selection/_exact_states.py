@@ -155,7 +155,8 @@ class ExactSearch(TrajectorySearch):
 
         They are looked for where the fit is, among all of a hypothesis: on the coarse
         grid that it began with, terms may have stood for what that did not resolve.
-        Sets of all of the best terms and others are no rivals, as from two steps.
+        Sets of all of the best terms and others are no rivals: they differ little, as
+        TermSearch says, and would be told beside most right equations.
         """
         given = self.two_steps(hypothesis), hypothesis, self.context, None, fit
         near = or_stopped(fit, fit_trajectories, *given)
@@ -313,8 +314,8 @@ class ExactSearch(TrajectorySearch):
     def _from_two_steps(self, hypothesis, impatient=False):
         """The two-step solution of a hypothesis, and a Fit from there or None.
 
-        An `impatient` search is given up where states of two steps are too poor, and is
-        another one if it is asked for again.
+        An `impatient` search is given up where states of two steps are too poor. That
+        is not kept: asked for again, the search goes on to its end.
         """
         if hypothesis.name not in self.direct:
             settings = TermSearchSettings.of_poor_states() if impatient else None
