@@ -32,6 +32,7 @@ class Stop(Enum):
         "not converged within max_iter={n_iter} steps (the loss is {loss:.3g}): raise "
         "max_iter, or tol if the result is good enough."
     )
+    BEATEN = "given up after {n_iter} steps: others score higher than these ever will."
     CALLBACK = "stopped by a callback after {n_iter} steps."
     KEYBOARD = (
         "interrupted after {n_iter} steps: the best iterate is kept; fit again with "

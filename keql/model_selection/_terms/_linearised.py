@@ -311,7 +311,11 @@ class LinearisedTermSearch:
         values = model.regression.prior.scale * score.values(kept)
         basis = self.table.restricted(self.basis, kept)
         start = replace(iterate, equations=self._with(basis, kept, values))
-        return self.solve(model.problem, start)
+        highest = self.best_converged[1]
+        if not np.isfinite(highest):
+            return self.solve(model.problem, start)
+        rivals = partial(self._score, kept=kept), highest - self.settings.beaten
+        return self.solve(model.problem, start, rivals=rivals)
 
     def _try_more(self, model, iterate):
         """Solve for more terms, where the most probable ones lead nowhere.
@@ -426,7 +430,8 @@ class LinearisedTermSearch:
         score = self._score(result.model, kept)
         errors = left_out_errors(result.model, self.problem.learned.observations)
         names = tuple(self.table.names[i] for i in kept)
-        told = score if result.converged else np.nan
+        is_told = result.converged or result.stop is Stop.BEATEN
+        told = score if is_told else np.nan
         found = self.table.printed(result.solution.equations)
         error, leads = rms(errors), score > self.score
         figures = result.loss, result.model.regression.misfit, error, told

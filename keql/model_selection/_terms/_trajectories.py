@@ -1,5 +1,6 @@
 """Exact trajectories, and exact fields of systems, with the terms that suit best."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -11,7 +12,7 @@ from keql._evolution.trajectories import make_trajectory_problem
 from keql._evolution.trajectory import TrajectoryLimits
 from keql._joint.assembly import joint_basis
 from keql._numerics.linalg import size_or_one
-from keql._numerics.optimisation import RelaxedSteps, keep_best, minimise
+from keql._numerics.optimisation import RelaxedSteps, Stop, keep_best, minimise
 from keql._observations.data import PredictionScale
 from keql._regression.screening import with_most_probable_terms
 from keql._regression.term_scores import TermTable, TrajectorySearchSettings
@@ -128,15 +129,57 @@ def units_of_noise(learned):
     )
 
 
-def solve_trajectories(learned, context, settings, problem, start):
-    """Steps until states do not change any more; None if that fails."""
+@dataclass
+class CompetingSteps(RelaxedSteps):
+    """Relaxed steps that end where they cannot lead to a score that counts.
+
+    score : callable. The score of a linear model: the higher, the better.
+    least : float. Scores below this do not count.
+    max_iter : int. Steps of the loop at most.
+
+    Steps are given up if the last two scores are below the least, and would be after
+    all steps that may follow if each added what the last one did. The first one, at
+    which another set was linearised, says nothing.
+    """
+
+    score: Callable = None
+    least: float = -np.inf
+    max_iter: int = 0
+    scores: list = field(default_factory=list)
+
+    def advance(self, model):
+        """Take the step: the evaluation there, and why to stop, if so."""
+        trial, stop = super().advance(model)
+        is_beaten = stop is None and self._is_beaten(model)
+        return trial, Stop.BEATEN if is_beaten else stop
+
+    def _is_beaten(self, model):
+        if len(self.changes) < 2:
+            return False
+        self.scores.append(self.score(model))
+        if len(self.scores) < 2:
+            return False
+        before, here = self.scores[-2:]
+        n_left = self.max_iter - len(self.changes)
+        return max(before, here, here + n_left * (here - before)) < self.least
+
+
+def solve_trajectories(learned, context, settings, problem, start, rivals=None):
+    """Steps until states do not change any more; None if that fails.
+
+    With `rivals`, a pair of the score of a model and the least one that counts, until
+    there is no way there.
+    """
     scale = PredictionScale(learned.observations)
     part = settings.part * scale.noise(problem.prior.noise) / scale.size
+    tol = max(settings.tol * context.settings.tol, part)
+    max_iter = min(settings.max_steps, context.settings.max_iter)
+    competing = partial(CompetingSteps, max_iter=max_iter)
     result = minimise(
         problem,
         start,
-        RelaxedSteps(max(settings.tol * context.settings.tol, part)),
-        max_iter=min(settings.max_steps, context.settings.max_iter),
+        competing(tol, score=rivals[0], least=rivals[1]) if rivals else RelaxedSteps(tol),
+        max_iter=max_iter,
         report=partial(context.report, learned, problem),
     )
     if result is not None and result.interrupted and result.model is None:
