@@ -170,9 +170,8 @@ class Covariances:
     def at(self, theta):
         """The covariance (c, c) at log-hyperparameters (n,), and its slopes in these.
 
-        The slopes are a list of n pairs: rows, and a matrix for these and the same
-        columns, beside which all are zero. All matrices are valid until the next call,
-        which takes their memory: to be given new one took as long as to fill it.
+        The slopes are a list of n matrices. All are valid until the next call, which
+        takes their memory: to be given new one took as long as to fill it.
         """
         v, lengths = self._read(theta)
         radial, rates = self._scaled.k2, 1 / lengths**2
@@ -183,7 +182,7 @@ class Covariances:
             self._put(K, rows, own)
             for slope, each in zip(slopes, moving, strict=True):
                 self._put(slope, *each)
-        return K, [(slice(None), slope) for slope in self._of_free(slopes)]
+        return K, self._of_free(slopes)
 
     def _of_values(self, radial, v, rates, n_entries=2**14):
         """Covariances (c, c) of values without the offset, and slopes in the lengths.
@@ -268,30 +267,40 @@ def _covariance(boundary, kernel):
 
 
 class CovariancesOfStates:
-    """The same of several states, which are independent of each other.
+    """The same of all states, which are independent of each other.
 
-    boundary : PointsOfStates.
-    kernel : StateKernels.
+    boundary : ndarray of shape (c, d), PointsWithSlopes or PointsOfStates.
+    kernel : Kernel or StateKernels.
+
+    blocks : list. Positions of the boundary values of each state; of all but a
+        PointsOfStates there is one.
     """
 
     def __init__(self, boundary, kernel):
-        self._size, self._parts = len(boundary), []
-        for k, own in enumerate(kernel.kernels):
-            rows = np.flatnonzero(boundary.states == k)
-            make = Covariances if own.n_dims else FixedCovariances
-            self._parts.append((rows, make(boundary.points[rows], own)))
-        self._ends = np.cumsum([own.n_dims for own in kernel.kernels])[:-1]
+        if isinstance(boundary, PointsOfStates):
+            kernels = kernel.kernels
+            self.blocks = [
+                np.flatnonzero(boundary.states == k) for k in range(len(kernels))
+            ]
+            own = [boundary.points[rows] for rows in self.blocks]
+        else:
+            kernels, self.blocks, own = [kernel], [slice(None)], [boundary]
+        self._parts = list(map(_covariances, own, kernels))
+        self._ends = np.cumsum([kernel.n_dims for kernel in kernels])[:-1]
 
     def at(self, theta):
-        """The covariance at log-hyperparameters, and its slopes, as of one state."""
-        K, slopes = np.zeros((self._size, self._size)), []
-        for (rows, own), part in zip(
-            self._parts, np.split(theta, self._ends), strict=True
-        ):
-            places = np.ix_(rows, rows)
-            K[places], on_own = own.at(part)
-            slopes += [(rows, slope) for _, slope in on_own]
-        return K, slopes
+        """Of each block the covariance at log-hyperparameters (n,), and its slopes."""
+        own = np.split(theta, self._ends)
+        return [part.at(each) for part, each in zip(self._parts, own, strict=True)]
+
+
+def _covariances(boundary, kernel):
+    """Those of one state, for any hyperparameters of its kernel."""
+    if not kernel.n_dims:
+        return FixedCovariances(boundary, kernel)
+    if isinstance(boundary, PointsWithSlopes):
+        return Covariances(boundary.points, kernel, boundary.slopes, boundary.axis)
+    return Covariances(boundary, kernel)
 
 
 @dataclass(frozen=True)
@@ -375,14 +384,7 @@ class BoundaryPrior:
 
     def covariances(self, boundary):
         """The same for other hyperparameters of the kernel, with their effects."""
-        if isinstance(boundary, PointsOfStates):
-            return CovariancesOfStates(boundary, self.kernel)
-        if not self.kernel.n_dims:
-            return FixedCovariances(boundary, self.kernel)
-        if isinstance(boundary, PointsWithSlopes):
-            slopes = boundary.slopes, boundary.axis
-            return Covariances(boundary.points, self.kernel, *slopes)
-        return Covariances(boundary, self.kernel)
+        return CovariancesOfStates(boundary, self.kernel)
 
     def with_theta(self, theta):
         """The prior with other values of the free hyperparameters."""

@@ -123,13 +123,14 @@ class BoundaryValueRegression:
             return self._of_what_is_seen._log_likelihood(theta)
         n = len(theta) - len(self.sizes) - 1
         noise, scale = np.exp(theta[n:-1]), np.exp(theta[-1])
-        K, slopes = self._covariance_function.at(theta[:n])
+        kernels, slopes = zip(*self._covariance_function.at(theta[:n]), strict=True)
         variances = [
             noise[levels] ** 2 / data.weights
             for levels, data in zip(self.levels, self.functions, strict=True)
         ]
-        whitened = self._whiten(K, variances, scale)
-        pulled, on_noise = np.zeros(K.shape), np.zeros(len(self.sizes))
+        whitened = self._whiten(kernels, variances, scale)
+        blocks, on_noise = self._covariance_function.blocks, np.zeros(len(self.sizes))
+        pulled = [np.zeros(K.shape) for K in kernels]
         effects = []  # L^-1 dG P y of each function, by columns
         for L, own, r, F, own_variances, levels in zip(
             whitened.factors,
@@ -141,19 +142,23 @@ class BoundaryValueRegression:
             strict=False,
         ):
             explained = np.column_stack([r, own])
-            along = F.T @ explained
-            pulled += along @ along.T
-            pulled -= F.T @ F
+            of_kernel = []
+            for rows, total, each in zip(blocks, pulled, slopes, strict=True):
+                C = F[:, rows]
+                along = C.T @ explained
+                total += along @ along.T
+                total -= C.T @ C
+                of_kernel += [C @ (dK @ along[:, 0]) for dK in each]
             back, inverse = solve_lower(L, explained, transposed=True), inverse_lower(L)
             alpha, by_weights = back[:, 0], np.sum(back[:, 1:] ** 2, axis=1)
             precisions = np.einsum("ij,ij->j", inverse, inverse) - by_weights
             on_levels = own_variances * (alpha**2 - precisions)
             on_noise += np.bincount(levels, on_levels, len(on_noise))
-            of_kernel = [F[:, rows] @ (dK @ along[rows, 0]) for rows, dK in slopes]
             moved = np.zeros((len(alpha), len(on_noise)))
             moved[np.arange(len(alpha)), levels] = 2 * own_variances * alpha
             effects.append(np.column_stack([*of_kernel, inverse @ moved]))
-        on_kernel = [0.5 * np.vdot(pulled[rows][:, rows], dK) for rows, dK in slopes]
+        pairs = zip(pulled, slopes, strict=True)
+        on_kernel = [0.5 * np.vdot(total, dK) for total, each in pairs for dK in each]
         below = whitened.parts[-1]  # R^-1
         weights = below @ whitened.projected
         on_scale = np.sum(weights**2) - self.n_weights + np.sum(below**2)
@@ -362,7 +367,9 @@ class BoundaryValueRegression:
     @cached_property
     def _whitened(self):
         variances = [self.prior.variances(data) for data in self.functions]
-        return self._whiten(self._covariance, variances, self.prior.scale)
+        blocks = self._covariance_function.blocks
+        kernels = [self._covariance[rows][:, rows] for rows in blocks]
+        return self._whiten(kernels, variances, self.prior.scale)
 
     @cached_property
     def _alpha(self):
@@ -370,15 +377,24 @@ class BoundaryValueRegression:
         pairs = zip(self._whitened.factors, self._whitened.residuals, strict=True)
         return [solve_lower(L, r, transposed=True) for L, r in pairs]
 
-    def _whiten(self, K, variances, scale):
+    @cached_property
+    def _on_blocks(self):
+        """The effects of the boundary values of each state, of each function a list."""
+        blocks = self._covariance_function.blocks
+        return [[C[:, rows] for rows in blocks] for C in self.on_boundary]
+
+    def _whiten(self, kernels, variances, scale):
         """The observations whitened by a prior.
 
-        K (c, c) is the covariance of boundary values, `variances` those of the noise of
-        each function, and `scale` that of the weights.
+        `kernels` are the covariances of the boundary values of each state, `variances`
+        those of the noise of each function, and `scale` that of the weights.
         """
         columns, p = ([], [], [], []), self.n_weights
-        for whole, C, own in zip(self._rows, self.on_boundary, variances, strict=True):
-            G = C @ K @ C.T
+        for whole, parts, own in zip(
+            self._rows, self._on_blocks, variances, strict=True
+        ):
+            pairs = zip(parts, kernels, strict=True)
+            G = sum(C @ K @ C.T for C, K in pairs)
             np.einsum("ii->i", G)[:] += own
             L, rows = cholesky(G), whole.copy(order="F")
             rows[:, 1 : 1 + p] *= scale

@@ -145,8 +145,7 @@ def test_covariances_and_their_slopes_are_those_of_the_kernel(kernel):
     found, slopes = Covariances(BOUNDARY, kernel).at(kernel.theta)
     assert_allclose(found, expected, atol=1e-14)
     assert len(slopes) == layers.shape[-1]
-    for (rows, slope), layer in zip(slopes, np.moveaxis(layers, -1, 0), strict=True):
-        assert rows == slice(None)
+    for slope, layer in zip(slopes, np.moveaxis(layers, -1, 0), strict=True):
         assert_allclose(slope, layer, atol=1e-13)
 
 

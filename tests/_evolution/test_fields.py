@@ -162,10 +162,15 @@ def test_the_prior_of_states_is_block_diagonal_and_its_gradient_right():
     prior = BoundaryPrior(
         kernels, np.array([0.1, 0.3]), free_noise=np.array([1, 0]) > 0
     )
-    K, slopes = prior.covariances(points).at(kernels.theta)
+    covariances, K = prior.covariances(points), prior.covariance(points)
     other = points.states[:, None] != points.states
     assert np.all(K[other] == 0) and np.all(K[~other] > 0)
-    assert_allclose(K, prior.covariance(points))
+    slopes = []
+    for rows, (own, each) in zip(
+        covariances.blocks, covariances.at(kernels.theta), strict=True
+    ):
+        assert_allclose(own, K[np.ix_(rows, rows)])
+        slopes += [(rows, slope) for slope in each]
     free = prior.theta[prior.is_free]
     assert len(free) == len(prior.theta) - 1 == 8
     for k, change in enumerate(1e-6 * np.eye(len(free))[:6]):
