@@ -147,7 +147,7 @@ class ExactSearch(TrajectorySearch):
         joint = self._joint_degrees
         few = not (self.is_in_plane or are_many(self.two_step, self.context))
         is_searched = bool(joint) and all(row.n_terms is not None for row in joint)
-        is_open = self.sees_noise and self._has_open_kernels
+        is_open = self._has_open_kernels
         return few and is_searched and is_open
 
     def _with_terms_near(self, fit, hypothesis):
