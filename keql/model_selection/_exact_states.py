@@ -158,6 +158,9 @@ class ExactSearch(TrajectorySearch):
         Sets of all of the best terms and others are no rivals: they differ little, as
         TermSearch says, and would be told beside most right equations.
         """
+        if not self.sees_noise:
+            given = hypothesis, self.two_steps(hypothesis), self.context, fit.learned
+            return or_stopped(fit, fit_hypothesis, *given) or fit
         given = self.two_steps(hypothesis), hypothesis, self.context, None, fit
         near = or_stopped(fit, fit_trajectories, *given)
         if near is not None and near.result.interrupted:
