@@ -122,8 +122,8 @@ class ExactSearch(TrajectorySearch):
     def _from_joint_fits(self):
         """Exact states that leave but noise, from joint fits with all terms; or None.
 
-        Derivatives in space that noisy observations alone suggest may be too poor to
-        tell terms by.
+        Derivatives in space that observations alone suggest may be too poor to tell
+        terms by, those of a high order above all.
         """
         joint = self._joint_degrees
         for hypothesis in self._by_degree(joint) if len(joint) > 1 else joint:
@@ -140,23 +140,24 @@ class ExactSearch(TrajectorySearch):
 
     @property
     def _tries_joint_fits(self):
-        """Whether noisy states start from joint fits, if those of two steps are poor.
+        """Whether states start from joint fits, if those of two steps are poor.
 
         Those of few functions, in one coordinate of space, whose terms are looked for.
         """
         joint = self._joint_degrees
         few = not (self.is_in_plane or are_many(self.two_step, self.context))
         is_searched = bool(joint) and all(row.n_terms is not None for row in joint)
-        is_open = self._has_open_kernels
-        return few and is_searched and is_open
+        return few and is_searched and self._has_open_kernels
 
     def _with_terms_near(self, fit, hypothesis):
         """Exact states with the best terms near those of a fit, on a fine enough grid.
 
-        They are looked for where the fit is, among all of a hypothesis: on the coarse
-        grid that it began with, terms may have stood for what that did not resolve.
-        Sets of all of the best terms and others are no rivals: they differ little, as
-        TermSearch says, and would be told beside most right equations.
+        Of exact data they are looked for anew among all of a hypothesis, from the
+        states of the fit, and priors are compared. Of noisy ones they are looked for
+        where the fit is: on the coarse grid that it began with, terms may have stood
+        for what that did not resolve. Sets of all of the best terms and others are no
+        rivals then: they differ little, as TermSearch says, and would be told beside
+        most right equations.
         """
         if not self.sees_noise:
             given = hypothesis, self.two_steps(hypothesis), self.context, fit.learned
@@ -232,20 +233,18 @@ class ExactSearch(TrajectorySearch):
 
         Of terms that are chosen, cubic ones and those in the coordinates, in the order
         of the rows, are tried before other states are looked for, which takes longer,
-        unless those of two steps lead nowhere; before the last row elementary
-        functions, which take less, if one is `near`.
+        unless those of two steps lead nowhere. Joint fits follow the first row where
+        there is noise, and come before the last one where there is none: they take
+        longer than another search from two steps, which leads further there.
         """
         exact = not sees_noise(self.two_step)
         for i, row in enumerate(rows):
             if row.why_not or (i and row.hypothesis.n_terms is None):
                 continue
-            if i == len(rows) - 1:
-                near = self.criteria.approximate * self.size
-                fit = self._or_functions(self.so_far, near) if exact else None
-                fit = fit if self._is_found(fit) else self._functions_along()
-                if fit:
-                    return fit
-            impatient = i == 0 and self._tries_joint_fits
+            fit = self._found_before_wider() if i == len(rows) - 1 else None
+            if fit:
+                return fit
+            impatient = i == 0 and not exact and self._tries_joint_fits
             two_step, fit = self._from_two_steps(row.hypothesis, impatient)
             if impatient and not self._is_found(fit):
                 found = self._from_joint_fits()
@@ -262,6 +261,20 @@ class ExactSearch(TrajectorySearch):
                 given = fit, rows[0], self.two_steps, self.context
                 return or_simpler(*given) if i else fit
         return None
+
+    def _found_before_wider(self):
+        """What meets data before terms in the coordinates are tried; or None.
+
+        Elementary functions, which take less, if one is near or explains the states of
+        two steps; and joint fits to exact data.
+        """
+        exact = not sees_noise(self.two_step)
+        near = self.criteria.approximate * self.size
+        fit = self._or_functions(self.so_far, near) if exact else None
+        fit = fit if self._is_found(fit) else self._functions_along()
+        if not fit and exact and self._tries_joint_fits:
+            fit = self._from_joint_fits()
+        return fit
 
     def _varying(self, polynomial):
         """Exact states with varying coefficients that meet data, from two steps.

@@ -55,7 +55,8 @@ class Searched(ExactSearch):
     """A search whose states of two steps and joint fits have known outcomes."""
 
     def __init__(self, direct, joint, tries_joint):
-        self.two_step, self.context, self.asked = None, None, []
+        self.two_step, self.context, self.asked, self.so_far = None, None, [], None
+        self.criteria, self.size = SimpleNamespace(approximate=1.0), 1.0
         self.outcomes, self.tries = {"two steps": direct, "joint": joint}, tries_joint
 
     @property
@@ -76,6 +77,12 @@ class Searched(ExactSearch):
     def leave_out(self, rows, reason):
         """Nothing is told."""
 
+    def _or_functions(self, best, near=np.inf):
+        return None
+
+    def _functions_along(self):
+        return None
+
 
 @pytest.mark.parametrize(
     "direct, joint, tries_joint, found, asked",
@@ -95,6 +102,25 @@ def test_joint_fits_come_where_two_steps_lead_nowhere(
     search = Searched(direct, joint, tries_joint)
     row, left = (SimpleNamespace(why_not=w, hypothesis=HYPOTHESIS) for w in ("", "no"))
     assert search._exact_from_two_steps(row, left, left) is found
+    assert search.asked == asked
+
+
+@pytest.mark.parametrize(
+    "joint, tries_joint, found, asked",
+    [
+        (MET, True, MET, ["two steps", "two steps", "joint"]),
+        (None, True, None, ["two steps", "two steps", "joint", "two steps"]),
+        (MET, False, None, ["two steps", "two steps", "two steps"]),
+    ],
+)
+def test_of_exact_data_joint_fits_come_before_terms_in_the_coordinates(
+    joint, tries_joint, found, asked, monkeypatch
+):
+    monkeypatch.setattr(_exact_states, "sees_noise", lambda _: False)
+    monkeypatch.setattr(_exact_states, "leads_nowhere", lambda *_: False)
+    search = Searched(MISSED, joint, tries_joint)
+    row = SimpleNamespace(why_not="", hypothesis=HYPOTHESIS)
+    assert search._exact_from_two_steps(row, row, row) is found
     assert search.asked == asked
 
 

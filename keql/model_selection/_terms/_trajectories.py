@@ -178,7 +178,9 @@ def solve_trajectories(learned, context, settings, problem, start, rivals=None):
     result = minimise(
         problem,
         start,
-        competing(tol, score=rivals[0], least=rivals[1]) if rivals else RelaxedSteps(tol),
+        competing(tol, score=rivals[0], least=rivals[1])
+        if rivals
+        else RelaxedSteps(tol),
         max_iter=max_iter,
         report=partial(context.report, learned, problem),
     )
