@@ -54,9 +54,9 @@ class TrajectorySearchSettings:
     n_tried, margin : int, float. In each, so many sets are solved for at most, as long
         as their log evidence is lower than that of the best one by at most the margin,
         linearised: a difference of five is decisive, and it may be as far off.
-    beaten : float. Steps are given up where their log evidence is lower than that of the
-        best set by more than this, and does not rise to it: very strong evidence (Kass
-        and Raftery).
+    beaten : float. Steps are given up where their log evidence is lower by more than
+        this than that of the best set, and will not rise to it: very strong evidence
+        (Kass and Raftery).
     n_small : int. Of each equation, all sets of few terms are compared, up to a size of
         which there are not more than this with the smaller ones.
     n_compared : int. Of all neighbours of a set, the best ones by a formula for all of

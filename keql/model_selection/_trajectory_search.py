@@ -404,7 +404,7 @@ class TrajectorySearch(HypothesisSearch):
         fit = self.joint_with_terms(family, candidate)
         if fit.result.interrupted:
             return None, fit
-        return fit_trajectories(fit.learned, hypothesis, self.context), fit
+        return self._searched(fit.learned, hypothesis), fit
 
     def joint_with_terms(self, family, candidate):
         """The joint fit of a family with a KernelCandidate, solved for once."""

@@ -46,6 +46,8 @@ class LinearisedTermSearch:
         for end in known:
             leading = [step for step in end.steps if step.leads]
             self.known |= {frozenset(s.terms): (s.error, end) for s in leading}
+        told = [step.log_evidence for end in known for step in end.steps]
+        self.highest_known = max(filter(np.isfinite, told), default=-np.inf)
         self.basis = joint_basis(problem.learned.equations)
         everything = list(range(len(table.groups)))
         self.single = table.weights(self.basis, everything, np.eye(len(everything)))
@@ -211,14 +213,20 @@ class LinearisedTermSearch:
             self.best_converged = before
 
     @property
+    def _highest_told(self):
+        """The highest log evidence of a set that converged, in any search known."""
+        return max(self.best_converged[1], self.highest_known)
+
+    @property
     def _leads_on(self):
         """Whether the best set converged, or is decisively better than any that did.
 
         Of others the evidence is known to the margin only: with a term that lets short
         waves grow steps may not end for any set near.
         """
-        result, score, _ = self.best_converged
-        return self.best is result or self.score > score + self.settings.margin
+        if self.best is self.best_converged[0]:
+            return True
+        return self.score > self._highest_told + self.settings.margin
 
     def _simpler(self, score):
         """Sets of fewer terms that are about as probable, the fewest first.
@@ -311,10 +319,10 @@ class LinearisedTermSearch:
         values = model.regression.prior.scale * score.values(kept)
         basis = self.table.restricted(self.basis, kept)
         start = replace(iterate, equations=self._with(basis, kept, values))
-        highest = self.best_converged[1]
-        if not np.isfinite(highest):
+        if not np.isfinite(self._highest_told):
             return self.solve(model.problem, start)
-        rivals = partial(self._score, kept=kept), highest - self.settings.beaten
+        least = self._highest_told - self.settings.beaten
+        rivals = partial(self._score, kept=kept), least
         return self.solve(model.problem, start, rivals=rivals)
 
     def _try_more(self, model, iterate):

@@ -142,7 +142,7 @@ class CompetingSteps(RelaxedSteps):
     which another set was linearised, says nothing.
     """
 
-    score: Callable = None
+    score: Callable | None = None
     least: float = -np.inf
     max_iter: int = 0
     scores: list = field(default_factory=list)
