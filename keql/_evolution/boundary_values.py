@@ -142,13 +142,7 @@ class BoundaryValueRegression:
             strict=False,
         ):
             explained = np.column_stack([r, own])
-            of_kernel = []
-            for rows, total, each in zip(blocks, pulled, slopes, strict=True):
-                C = F[:, rows]
-                along = C.T @ explained
-                total += along @ along.T
-                total -= C.T @ C
-                of_kernel += [C @ (dK @ along[:, 0]) for dK in each]
+            of_kernel = _pull_on(pulled, F, explained, blocks, slopes)
             back, inverse = solve_lower(L, explained, transposed=True), inverse_lower(L)
             alpha, by_weights = back[:, 0], np.sum(back[:, 1:] ** 2, axis=1)
             precisions = np.einsum("ij,ij->j", inverse, inverse) - by_weights
@@ -404,6 +398,24 @@ class BoundaryValueRegression:
                 column.append(part)
         stacked = np.vstack([*columns[2], np.eye(p)])
         return _Whitened(*columns, *linalg.qr(stacked, mode="economic"))
+
+
+def _pull_on(pulled, F, explained, blocks, slopes):
+    """Add what the observations of a function say of covariances to what others say.
+
+    F (N_m, c) are the whitened effects of boundary values, `explained` (N_m, 1 + p)
+    the residual and the directions of the weights, and `pulled` the sums for the
+    `blocks` of independent boundary values. Returns the whitened effects (N_m,) of
+    the slopes of their covariances.
+    """
+    effects = []
+    for rows, total, own in zip(blocks, pulled, slopes, strict=True):
+        C = F[:, rows]
+        along = C.T @ explained
+        total += along @ along.T
+        total -= C.T @ C
+        effects += [C @ (dK @ along[:, 0]) for dK in own]
+    return effects
 
 
 def _loss(whitened):

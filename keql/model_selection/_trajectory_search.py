@@ -26,8 +26,8 @@ from keql.model_selection._starts._annealing import (
 )
 from keql.model_selection._state_kernels import compare_kernels, warm_start
 from keql.model_selection._terms._functions import fit_elementary
+from keql.model_selection._terms._settings import TrajectorySearchSettings
 from keql.model_selection._terms._trajectories import (
-    TrajectorySearchSettings,
     fit_trajectories,
     search_trajectories,
 )

@@ -23,11 +23,12 @@ from keql._evolution.integration import (
 )
 from keql._evolution.problem import make_evolution_problem
 from keql._joint.assembly import joint_basis
-from keql._regression.term_scores import TermTable, TrajectorySearchSettings
+from keql._regression.term_scores import TermTable
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_fitzhugh_nagumo
 from keql.kernels import RBF, Constant, Matern, Polynomial
 from keql.model_selection._terms._linearised import LinearisedTermSearch
+from keql.model_selection._terms._settings import TrajectorySearchSettings
 from keql.operators import identity_of, parse_operator
 
 TX, NAMES = ("t", "x"), ("u", "v")

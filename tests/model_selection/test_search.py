@@ -856,9 +856,7 @@ def test_hidden_states_with_few_terms_are_a_start(error, hidden, monkeypatch):
 
     monkeypatch.setattr(_trajectory_search, "warm_start", lambda kernel, _: [kernel])
     monkeypatch.setattr(_trajectory_search, "fit_jointly", fit_jointly)
-    monkeypatch.setattr(
-        _trajectory_search, "fit_trajectories", lambda learned, *_: learned
-    )
+    monkeypatch.setattr(search.exact, "_searched", lambda learned, _: learned)
     given = None, row.hypothesis, "kernel"
     found = [search.exact._from_joint_terms(*given, Found(error)) for _ in range(2)]
     is_start = bool(hidden) and error < 0.01

@@ -23,9 +23,10 @@ from keql.kernels import RBF, Polynomial
 from keql.model_selection._fit import Context
 from keql.model_selection._terms import _linearised, _trajectories
 from keql.model_selection._terms._linearised import LinearisedTermSearch
+from keql.model_selection._terms._settings import TrajectorySearchSettings
 from keql.model_selection._terms._trajectories import (
+    CompetingSteps,
     TrajectoriesFound,
-    TrajectorySearchSettings,
     fit_trajectories,
     search_trajectories,
 )
@@ -91,9 +92,9 @@ def test_a_search_that_comes_to_a_known_solution_ends_with_it(monkeypatch):
     learned = learn(noise=0.3)
     solve = _trajectories.solve_trajectories
 
-    def counted(*given):
+    def counted(*given, **rivals):
         tries.append(given)
-        return solve(*given)
+        return solve(*given, **rivals)
 
     def again(*known):
         return search_trajectories(learned, hypothesis, CONTEXT, known=known)
@@ -107,7 +108,8 @@ def test_a_search_that_comes_to_a_known_solution_ends_with_it(monkeypatch):
         found = again(*known)
         assert found.fit is known[-1].fit and 0 < len(tries) < n_first
         assert len(found.steps) == len(tries)
-    elsewhere = [step._replace(leads=False) for step in first.steps]
+    untold = {"leads": False, "log_evidence": np.nan}
+    elsewhere = [step._replace(**untold) for step in first.steps]
     found = again(replace(lost, steps=elsewhere))
     assert found.fit is not None and len(found.steps) == len(first.steps)
 
@@ -136,6 +138,93 @@ def test_fields_are_kept_if_steps_do_not_end_on_a_finer_grid(
     search.solve = lambda *_: fine
     search.resolve()
     assert search.best is (coarse if is_kept else fine)
+
+
+@pytest.mark.parametrize(
+    ("scores", "n_steps"),
+    [
+        ([-9, -9, -9, -9, -9, 1, 1, 1, 1], 3),
+        ([-9, 1, -9, -8.5, -8, -7.5, -7, -6.5, -6], 4),
+        ([-90, -50, -30, -15, -4, 1, 1, 1, 1], None),  # soon there
+        ([-90, -9, 1, -9, 1, -9, 1, -9, 1], None),
+        ([-9, 1, 1, 1, 1, 1, 1, -9, -9], 9),
+    ],
+)
+def test_steps_are_given_up_where_no_score_that_counts_is_ahead(scores, n_steps):
+    """After two scores below, from where the last rise does not lead above in time."""
+    halved = iter(0.5 ** np.arange(20))
+    problem = SimpleNamespace(
+        change=lambda *_: next(halved), evaluate=lambda _: "there"
+    )
+    evaluation = SimpleNamespace(iterate="here")
+    models = [
+        SimpleNamespace(problem=problem, evaluation=evaluation, score=score)
+        for score in scores
+    ]
+    for model in models:
+        model.step = lambda _: ("there", 0.0)
+    steps = CompetingSteps(1e-9, score=lambda model: model.score, max_iter=10)
+    assert {steps.advance(model) for model in models} == {("there", None)}
+    steps = replace(steps, least=0.0, changes=[], scores=[])
+    stops = [steps.advance(model)[1] for model in models]
+    first = next((i + 1 for i, stop in enumerate(stops) if stop), None)
+    assert first == n_steps and {*stops} <= {None, Stop.BEATEN}
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "least", "leads_on"),
+    [
+        (None, None, None, True),
+        (None, 90.0, 85.0, False),
+        (95.0, None, 90.0, False),
+        (80.0, 90.0, 85.0, False),
+        (95.0, 90.0, 90.0, False),
+        (80.0, None, 75.0, True),
+    ],
+)
+def test_sets_compete_with_those_of_all_searches(
+    known, found, least, leads_on, two_step
+):
+    """Of which the steps converged; and others lead on only if they are far better."""
+    search, asked = search_of(two_step, "auto"), []
+    if known:
+        told = [SimpleNamespace(log_evidence=e) for e in (known, np.nan, known - 1)]
+        end = SimpleNamespace(
+            steps=[SimpleNamespace(leads=False, **vars(t)) for t in told]
+        )
+        given = search.problem, search.table, None, search.settings, [end]
+        search = LinearisedTermSearch(*given)
+    search.solve = lambda *given, **rivals: asked.append(rivals)
+    search.best = "not converged"
+    if found:
+        search.best_converged = "converged", found, [0]
+    problem = search.problem
+    iterate = problem.start()
+    model = problem.linearise(problem.evaluate(iterate))
+    everything = [*range(len(search.table.groups))]
+    search._solved(everything, model, search.scores.linearised(model), iterate)
+    [rivals] = asked
+    assert (least is None) == (rivals == {})
+    if least is not None:
+        score, lowest = rivals["rivals"]
+        assert lowest == least and score.keywords == {"kept": everything}
+    search.score = 92.0
+    assert search._leads_on == leads_on
+
+
+@pytest.mark.parametrize("stop", [Stop.CONVERGED, Stop.BEATEN, Stop.MAX_ITER])
+def test_the_evidence_of_beaten_sets_is_told(stop, two_step):
+    """It will not change by much; that of others, whose steps did not end, may."""
+    search = search_of(two_step, "auto")
+    problem = search.problem
+    iterate = problem.start()
+    model = problem.linearise(problem.evaluate(iterate))
+    search._record(
+        [*range(len(search.table.groups))], Result(iterate, 0.0, model, stop)
+    )
+    [step] = search.steps
+    assert np.isfinite(step.log_evidence) == (stop is not Stop.MAX_ITER)
+    assert (search.best_converged[0] is None) == (stop is not Stop.CONVERGED)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import numpy as np
 
 from keql._numerics.linalg import rms
 from keql._observations.data import PredictionScale, left_out_errors
-from keql._regression.term_scores import TrajectorySearchSettings
 from keql.model_selection._criteria import (
     correlation_of_neighbours,
     error_without_equation,
@@ -14,6 +13,7 @@ from keql.model_selection._criteria import (
     sees_noise,
 )
 from keql.model_selection._terms._fewer import most_probable
+from keql.model_selection._terms._settings import TrajectorySearchSettings
 from keql.model_selection._terms._trajectories import fit_trajectories, units_of_noise
 
 

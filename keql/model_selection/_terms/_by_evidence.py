@@ -12,13 +12,14 @@ from keql._numerics.linalg import rms, size_or_one
 from keql._numerics.optimisation import Damping, Stop
 from keql._numerics.subsets import HighestEvidence
 from keql._observations.data import left_out_errors
-from keql._regression.term_scores import TermSets, TermTable, TrajectorySearchSettings
+from keql._regression.term_scores import TermSets, TermTable
 from keql.model_selection._terms._fewer import (
     TermCriteria,
     TermsStep,
     is_worse,
     start_with_fewer,
 )
+from keql.model_selection._terms._settings import TrajectorySearchSettings
 
 
 def with_most_probable_terms(fit, context, criteria=None):

@@ -21,8 +21,8 @@ from keql.equation import PolynomialBasis, terms_of, text_product
 from keql.model_selection._criteria import error_within_noise
 from keql.model_selection._fit import Fit, given_equation_noise
 from keql.model_selection._terms._fewer import TermsStep
+from keql.model_selection._terms._settings import TrajectorySearchSettings
 from keql.model_selection._terms._trajectories import (
-    TrajectorySearchSettings,
     solve_trajectories,
 )
 

@@ -15,11 +15,12 @@ from keql._numerics.linalg import size_or_one
 from keql._numerics.optimisation import RelaxedSteps, Stop, keep_best, minimise
 from keql._observations.data import PredictionScale
 from keql._regression.screening import with_most_probable_terms
-from keql._regression.term_scores import TermTable, TrajectorySearchSettings
+from keql._regression.term_scores import TermTable
 from keql.model_selection._criteria import sees_noise
 from keql.model_selection._fit import given_equation_noise
 from keql.model_selection._terms._evolution import exact_fit
 from keql.model_selection._terms._linearised import LinearisedTermSearch
+from keql.model_selection._terms._settings import TrajectorySearchSettings
 
 
 @dataclass(frozen=True)
