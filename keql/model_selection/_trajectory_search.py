@@ -378,11 +378,13 @@ class TrajectorySearch(HypothesisSearch):
         """Exact trajectories from the states of a learned model, or None.
 
         Where the search comes to what led another one of the hypothesis to its end,
-        that is its end, too.
+        that is its end, too. What others that predict well have reached, it has to.
         """
         ends = self.ends.setdefault(hypothesis.name, [])
-        given = learned, hypothesis, self.context
-        ends.append(search_trajectories(*given, known=ends))
+        fits = [end.fit for end in ends if end.fit and not self.in_doubt(end.fit.error)]
+        told = [value for fit in fits for value in fit.log_evidences.values()]
+        how = {"known": ends, "reached": max(told, default=-np.inf)}
+        ends.append(search_trajectories(learned, hypothesis, self.context, **how))
         return ends[-1].fit
 
     def _from_joint_terms(self, two_step, hypothesis, candidate, fit):

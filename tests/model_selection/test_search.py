@@ -768,9 +768,13 @@ def test_kernels_are_compared_where_the_first_predicts_poorly(
     found = stub_starts(monkeypatch, compare_lengths=error, compare_kernels=0.01)
     lost = TrajectoriesFound(None, ["step"])
 
-    def search_from(learned, *_, known):
+    class Found(str):
+        error, log_evidences = 0.5, {}  # too poor to be measured against
+
+    def search_from(learned, *_, known, reached):
         ends.append([*known])
-        return lost if learned == "elsewhere" else TrajectoriesFound(learned)
+        assert reached == -np.inf
+        return lost if learned == "elsewhere" else TrajectoriesFound(Found(learned))
 
     ends = []
     monkeypatch.setattr(_trajectory_search, "search_trajectories", search_from)
@@ -786,6 +790,24 @@ def test_kernels_are_compared_where_the_first_predicts_poorly(
     assert found == ["impose_gradually", "compare_lengths"] + (
         ["compare_kernels"] if compared else []
     )
+
+
+def test_searches_are_measured_against_those_that_predict_well(monkeypatch):
+    search, _ = make_search(monkeypatch)
+    fits = [
+        SimpleNamespace(error=error, log_evidences=told)
+        for error, told in [(0.01, {"a": 3.0, "b": 7.0}), (0.5, {"a": 9.0}), (0.02, {})]
+    ]
+    asked, left = [], iter([None, *fits])
+
+    def search_from(*_, known, reached):
+        asked.append(reached)
+        return TrajectoriesFound(next(left))
+
+    monkeypatch.setattr(_trajectory_search, "search_trajectories", search_from)
+    hypothesis = Hypothesis(n_terms="auto", name="polynomial")
+    assert [search.exact._searched("states", hypothesis) for _ in range(4)][1:] == fits
+    assert asked == [-np.inf, -np.inf, 7.0, 7.0]
 
 
 @pytest.mark.parametrize(

@@ -40,14 +40,13 @@ class LinearisedTermSearch:
         that did, and ends.
     """
 
-    def __init__(self, problem, table, solve, settings, known=()):
+    def __init__(self, problem, table, solve, settings, known=(), reached=-np.inf):
         self.problem, self.table, self.solve = problem, table, solve
         self.settings, self.repeats, self.known = settings, None, {}
+        self.reached = reached
         for end in known:
             leading = [step for step in end.steps if step.leads]
             self.known |= {frozenset(s.terms): (s.error, end) for s in leading}
-        told = [step.log_evidence for end in known for step in end.steps]
-        self.highest_known = max(filter(np.isfinite, told), default=-np.inf)
         self.basis = joint_basis(problem.learned.equations)
         everything = list(range(len(table.groups)))
         self.single = table.weights(self.basis, everything, np.eye(len(everything)))
@@ -214,8 +213,8 @@ class LinearisedTermSearch:
 
     @property
     def _highest_told(self):
-        """The highest log evidence of a set that converged, in any search known."""
-        return max(self.best_converged[1], self.highest_known)
+        """The highest log evidence of a set that converged, or was reached before."""
+        return max(self.best_converged[1], self.reached)
 
     @property
     def _leads_on(self):

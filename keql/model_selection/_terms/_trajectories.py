@@ -42,7 +42,13 @@ def fit_trajectories(learned, hypothesis, context, settings=None, simpler=None):
 
 
 def search_trajectories(
-    learned, hypothesis, context, settings=None, simpler=None, known=()
+    learned,
+    hypothesis,
+    context,
+    settings=None,
+    simpler=None,
+    known=(),
+    reached=-np.inf,
 ):
     """Exact trajectories from the states of a learned model, with the best terms.
 
@@ -55,6 +61,8 @@ def search_trajectories(
     known : sequence of TrajectoriesFound, default=(). Where searches from other states
         ended, with this hypothesis. A search that comes to terms that led to one of
         these ends there.
+    reached : float, default=-inf. Log evidence that other searches have come to. Steps
+        are given up where they cannot come to about as much.
 
     Returns found : TrajectoriesFound.
     """
@@ -65,7 +73,7 @@ def search_trajectories(
     make = TrajectorySearchSettings
     settings = settings or (make.of_fields() if is_field else make())
     problem = _problem_of(learned, hypothesis, settings)
-    given = learned, hypothesis, context, settings, simpler, known
+    given = learned, hypothesis, context, settings, simpler, (known, reached)
     search = _searched(problem, *given)
     if search.repeats is not None:
         return replace(search.repeats, steps=search.steps)
@@ -78,12 +86,15 @@ def search_trajectories(
     return TrajectoriesFound(fit, search.steps)
 
 
-def _searched(problem, learned, hypothesis, context, settings, simpler, known):
-    """The LinearisedTermSearch of a problem, at its end."""
+def _searched(problem, learned, hypothesis, context, settings, simpler, before):
+    """The LinearisedTermSearch of a problem, at its end.
+
+    What was found before is the pair of what is `known` and `reached`.
+    """
     is_field = len(learned.variables) > 1
     solve = partial(solve_trajectories, learned, context, settings)
     table = TermTable(learned, joint_basis(learned.equations), hypothesis)
-    search = LinearisedTermSearch(problem, table, solve, settings, known)
+    search = LinearisedTermSearch(problem, table, solve, settings, *before)
     with keep_best(search):
         if simpler is not None:
             search.extend(simpler)
