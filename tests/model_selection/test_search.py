@@ -1078,6 +1078,7 @@ def test_the_equation_of_a_rougher_kernel(monkeypatch):
         (_exact_states, "or_from_diffusion"),
     ):
         monkeypatch.setattr(module, name, lambda *_: None)
+    monkeypatch.setattr(ExactSearch, "_tries_joint_fits", False)
     data = make_burgers(60, collocation_shape=(14, 17), random_state=5)
     model = OneStepKEqL(**data.problem, n_terms="auto")
     with pytest.warns(IdentifiabilityWarning, match="at collocation points only"):
