@@ -161,7 +161,8 @@ class ExactSearch(TrajectorySearch):
         """
         if not self.sees_noise:
             given = hypothesis, self.two_steps(hypothesis), self.context, fit.learned
-            return or_stopped(fit, fit_hypothesis, *given) or fit
+            anew = or_stopped(fit, fit_hypothesis, *given)
+            return anew if anew and self._misses_nothing(anew) else fit
         given = self.two_steps(hypothesis), hypothesis, self.context, None, fit
         near = or_stopped(fit, fit_trajectories, *given)
         if near is not None and near.result.interrupted:
@@ -241,7 +242,7 @@ class ExactSearch(TrajectorySearch):
         for i, row in enumerate(rows):
             if row.why_not or (i and row.hypothesis.n_terms is None):
                 continue
-            fit = self._found_before_wider() if i == len(rows) - 1 else None
+            fit = self._found_before(row) if i == len(rows) - 1 else None
             if fit:
                 return fit
             impatient = i == 0 and not exact and self._tries_joint_fits
@@ -262,8 +263,8 @@ class ExactSearch(TrajectorySearch):
                 return or_simpler(*given) if i else fit
         return None
 
-    def _found_before_wider(self):
-        """What meets data before terms in the coordinates are tried; or None.
+    def _found_before(self, wider):
+        """What meets data before a row of terms in the coordinates is tried; or None.
 
         Elementary functions, which take less, if one is near or explains the states of
         two steps; and joint fits to exact data.
@@ -274,6 +275,8 @@ class ExactSearch(TrajectorySearch):
         fit = fit if self._is_found(fit) else self._functions_along()
         if not fit and exact and self._tries_joint_fits:
             fit = self._from_joint_fits()
+        if fit and exact and not fit.result.interrupted:
+            self.leave_out([wider], "a simpler equation predicts well")
         return fit
 
     def _varying(self, polynomial):
