@@ -159,14 +159,16 @@ class ExactSearch(TrajectorySearch):
         rivals then: they differ little, as TermSearch says, and would be told beside
         most right equations.
         """
-        if not self.sees_noise:
-            given = hypothesis, self.two_steps(hypothesis), self.context, fit.learned
-            anew = or_stopped(fit, fit_hypothesis, *given)
-            return anew if anew and self._misses_nothing(anew) else fit
-        given = self.two_steps(hypothesis), hypothesis, self.context, None, fit
-        near = or_stopped(fit, fit_trajectories, *given)
+        two_step = self.two_steps(hypothesis)
+        if self.sees_noise:
+            given = fit_trajectories, two_step, hypothesis, self.context, None, fit
+        else:
+            given = fit_hypothesis, hypothesis, two_step, self.context, fit.learned
+        near = or_stopped(fit, *given)
         if near is not None and near.result.interrupted:
             return fit.stopped(near.result.stop)
+        if not self.sees_noise:
+            return near if near and self._misses_nothing(near) else fit
         found = or_followed(near or fit, self.two_step, self.context)
         best = {*found.term_names}
         rivals = [step for step in found.terms_path if not best < {*step.terms}]

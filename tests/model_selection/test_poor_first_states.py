@@ -9,6 +9,7 @@ from known_equations import learn_cole_hopf
 from scipy.integrate import solve_ivp
 
 from keql import OneStepKEqL
+from keql._numerics.optimisation import Stop
 from keql._regression.two_step import Hypothesis
 from keql.exceptions import IdentifiabilityWarning
 from keql.model_selection import _exact_states
@@ -122,6 +123,37 @@ def test_of_exact_data_joint_fits_come_before_terms_in_the_coordinates(
     row = SimpleNamespace(why_not="", hypothesis=HYPOTHESIS)
     assert search._exact_from_two_steps(row, row, row) is found
     assert search.asked == asked
+
+
+@pytest.mark.parametrize("anew", [MET, MISSED, None, KeyboardInterrupt])
+def test_terms_of_exact_data_are_looked_for_anew_from_a_joint_fit(anew, monkeypatch):
+    """What misses the data then, or is interrupted, leaves the fit as it was."""
+    fit = SimpleNamespace(learned="its states")
+    fit.stopped = lambda stop: SimpleNamespace(
+        result=SimpleNamespace(interrupted=True, stop=stop)
+    )
+
+    class Near(Searched):
+        sees_noise = False
+
+        def two_steps(self, hypothesis):
+            return "two steps"
+
+        def _misses_nothing(self, fit):
+            return fit is MET
+
+    def fit_anew(*given):
+        assert given == (HYPOTHESIS, "two steps", None, "its states")
+        if anew is KeyboardInterrupt:
+            raise anew
+        return anew
+
+    monkeypatch.setattr(_exact_states, "fit_hypothesis", fit_anew)
+    found = Near(None, None, True)._with_terms_near(fit, HYPOTHESIS)
+    if anew is KeyboardInterrupt:
+        assert found.result.stop is Stop.KEYBOARD
+    else:
+        assert found is (MET if anew is MET else fit)
 
 
 @pytest.mark.parametrize("known", [False, True])
