@@ -266,7 +266,7 @@ class ExactSearch(TrajectorySearch):
         return None
 
     def _found_before(self, wider):
-        """What meets data before a row of terms in the coordinates is tried; or None.
+        """What meets data before a `wider` row, of terms in the coordinates; or None.
 
         Elementary functions, which take less, if one is near or explains the states of
         two steps; and joint fits to exact data.

@@ -378,7 +378,8 @@ class TrajectorySearch(HypothesisSearch):
         """Exact trajectories from the states of a learned model, or None.
 
         Where the search comes to what led another one of the hypothesis to its end,
-        that is its end, too. What others that predict well have reached, it has to.
+        that is its end, too. Steps are given up that cannot come near the evidence of
+        earlier ones that predict well.
         """
         ends = self.ends.setdefault(hypothesis.name, [])
         fits = [end.fit for end in ends if end.fit and not self.in_doubt(end.fit.error)]

@@ -35,6 +35,7 @@ class LinearisedTermSearch:
     kept : list of int or None. Positions of its terms.
     best_converged : tuple. These three of the best solution whose steps converged.
     steps : list of TermsStep. All sets that were solved for.
+    reached : float. Log evidence that searches from other states came to before.
     repeats : TrajectoriesFound or None. Where another search ended that went on from
         a set that this one came to, with as large errors: from there it would find what
         that did, and ends.
@@ -318,9 +319,9 @@ class LinearisedTermSearch:
         values = model.regression.prior.scale * score.values(kept)
         basis = self.table.restricted(self.basis, kept)
         start = replace(iterate, equations=self._with(basis, kept, values))
-        if not np.isfinite(self._highest_told):
-            return self.solve(model.problem, start)
         least = self._highest_told - self.settings.beaten
+        if not np.isfinite(least):  # there is nothing to compete with
+            return self.solve(model.problem, start)
         rivals = partial(self._score, kept=kept), least
         return self.solve(model.problem, start, rivals=rivals)
 
@@ -437,8 +438,8 @@ class LinearisedTermSearch:
         score = self._score(result.model, kept)
         errors = left_out_errors(result.model, self.problem.learned.observations)
         names = tuple(self.table.names[i] for i in kept)
-        is_told = result.converged or result.stop is Stop.BEATEN
-        told = score if is_told else np.nan
+        is_settled = result.converged or result.stop is Stop.BEATEN
+        told = score if is_settled else np.nan
         found = self.table.printed(result.solution.equations)
         error, leads = rms(errors), score > self.score
         figures = result.loss, result.model.regression.misfit, error, told

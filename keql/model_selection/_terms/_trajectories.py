@@ -61,8 +61,8 @@ def search_trajectories(
     known : sequence of TrajectoriesFound, default=(). Where searches from other states
         ended, with this hypothesis. A search that comes to terms that led to one of
         these ends there.
-    reached : float, default=-inf. Log evidence that other searches have come to. Steps
-        are given up where they cannot come to about as much.
+    reached : float, default=-inf. Log evidence, with the odds of the terms, that other
+        searches have come to. Steps are given up that cannot come near it.
 
     Returns found : TrajectoriesFound.
     """
@@ -89,7 +89,7 @@ def search_trajectories(
 def _searched(problem, learned, hypothesis, context, settings, simpler, before):
     """The LinearisedTermSearch of a problem, at its end.
 
-    What was found before is the pair of what is `known` and `reached`.
+    `before` are what is known from other searches, and the evidence reached there.
     """
     is_field = len(learned.variables) > 1
     solve = partial(solve_trajectories, learned, context, settings)
@@ -179,20 +179,21 @@ class CompetingSteps(RelaxedSteps):
 def solve_trajectories(learned, context, settings, problem, start, rivals=None):
     """Steps until states do not change any more; None if that fails.
 
-    With `rivals`, a pair of the score of a model and the least one that counts, until
-    there is no way there.
+    With `rivals`, which are the score of a linear model, a callable, and the least
+    score that counts, steps end where they cannot lead there, too.
     """
     scale = PredictionScale(learned.observations)
     part = settings.part * scale.noise(problem.prior.noise) / scale.size
     tol = max(settings.tol * context.settings.tol, part)
     max_iter = min(settings.max_steps, context.settings.max_iter)
-    competing = partial(CompetingSteps, max_iter=max_iter)
+    control = RelaxedSteps(tol)
+    if rivals:
+        score, least = rivals
+        control = CompetingSteps(tol, score=score, least=least, max_iter=max_iter)
     result = minimise(
         problem,
         start,
-        competing(tol, score=rivals[0], least=rivals[1])
-        if rivals
-        else RelaxedSteps(tol),
+        control,
         max_iter=max_iter,
         report=partial(context.report, learned, problem),
     )
