@@ -237,8 +237,9 @@ class ExactSearch(TrajectorySearch):
         Of terms that are chosen, cubic ones and those in the coordinates, in the order
         of the rows, are tried before other states are looked for, which takes longer,
         unless those of two steps lead nowhere. Joint fits follow the first row where
-        there is noise, and come before the last one where there is none: they take
-        longer than another search from two steps, which leads further there.
+        there is noise, and coefficients that vary, before the search of that goes on;
+        where there is none they come before the last row: they take longer than another
+        search from two steps, which leads further there.
         """
         exact = not sees_noise(self.two_step)
         for i, row in enumerate(rows):
@@ -253,7 +254,9 @@ class ExactSearch(TrajectorySearch):
                 found = self._from_joint_fits()
                 if found:
                     return found
-                two_step, fit = self._from_two_steps(row.hypothesis)
+                fit = self._varying(row)  # it takes less than sets of terms do
+                if not fit:
+                    two_step, fit = self._from_two_steps(row.hypothesis)
             if i == 0 and leads_nowhere(fit, two_step, self.in_doubt):
                 anywhere = partial(self._exact_from_anywhere, row.hypothesis)
                 fit = self._varying(row) or self._functions_along() or anywhere()

@@ -55,10 +55,11 @@ MET, MET_TOO, MISSED = (SimpleNamespace(result=ENDED) for _ in range(3))
 class Searched(ExactSearch):
     """A search whose states of two steps and joint fits have known outcomes."""
 
-    def __init__(self, direct, joint, tries_joint):
+    def __init__(self, direct, joint, tries_joint, varying=None):
         self.two_step, self.context, self.asked, self.so_far = None, None, [], None
         self.criteria, self.size = SimpleNamespace(approximate=1.0), 1.0
         self.outcomes, self.tries = {"two steps": direct, "joint": joint}, tries_joint
+        self.outcomes["varying"] = varying
 
     @property
     def _tries_joint_fits(self):
@@ -71,6 +72,10 @@ class Searched(ExactSearch):
     def _from_joint_fits(self):
         self.asked.append("joint")
         return self.outcomes["joint"]
+
+    def _varying(self, polynomial):
+        self.asked.append("varying")
+        return self.outcomes["varying"]
 
     def _is_found(self, fit):
         return fit is MET
@@ -86,21 +91,30 @@ class Searched(ExactSearch):
 
 
 @pytest.mark.parametrize(
-    "direct, joint, tries_joint, found, asked",
+    "direct, joint, varying, tries_joint, found, asked",
     [
-        (MET, MET_TOO, True, MET, ["impatient"]),
-        (None, MET_TOO, True, MET_TOO, ["impatient", "joint"]),
-        (MISSED, MET_TOO, True, MET_TOO, ["impatient", "joint"]),
-        (MET, MET_TOO, False, MET, ["two steps"]),
-        (MISSED, None, True, None, ["impatient", "joint", "two steps"]),
+        (MET, MET_TOO, None, True, MET, ["impatient"]),
+        (None, MET_TOO, MET, True, MET_TOO, ["impatient", "joint"]),
+        (MISSED, MET_TOO, MET, True, MET_TOO, ["impatient", "joint"]),
+        (MET, MET_TOO, None, False, MET, ["two steps"]),
+        (MISSED, None, MET, True, MET, ["impatient", "joint", "varying"]),
+        (
+            MISSED,
+            None,
+            None,
+            True,
+            None,
+            ["impatient", "joint", "varying", "two steps"],
+        ),
     ],
 )
 def test_joint_fits_come_where_two_steps_lead_nowhere(
-    direct, joint, tries_joint, found, asked, monkeypatch
+    direct, joint, varying, tries_joint, found, asked, monkeypatch
 ):
+    """And then coefficients that vary, before the search from two steps goes on."""
     monkeypatch.setattr(_exact_states, "sees_noise", lambda _: True)
     monkeypatch.setattr(_exact_states, "leads_nowhere", lambda *_: False)
-    search = Searched(direct, joint, tries_joint)
+    search = Searched(direct, joint, tries_joint, varying)
     row, left = (SimpleNamespace(why_not=w, hypothesis=HYPOTHESIS) for w in ("", "no"))
     assert search._exact_from_two_steps(row, left, left) is found
     assert search.asked == asked
