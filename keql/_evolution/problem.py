@@ -237,15 +237,9 @@ class EvolutionProblem:
 
     def evaluate_states(self, iterate):
         """The same, whatever problem it is."""
-        residuals = np.concatenate(
-            [
-                data.values - matrix @ state
-                for data, matrix, state in zip(
-                    self.functions, self.observed, iterate.states, strict=True
-                )
-            ]
-        )
-        return EvolutionEvaluation(self, iterate, residuals)
+        triples = zip(self.functions, self.observed, iterate.states, strict=True)
+        residuals = [data.values - matrix @ state for data, matrix, state in triples]
+        return EvolutionEvaluation(self, iterate, np.concatenate(residuals))
 
     def linearise(self, evaluation):
         """The model at an evaluation; None if the equation cannot be integrated."""
@@ -326,11 +320,9 @@ class EvolutionProblem:
         `unknowns` has, for each function, (1, weights, boundary values), and
         `responses` what is known of the effects of these; None: nothing.
         """
-        states = []
+        states, pairs = [], zip_longest(iterate.states, responses)
         with np.errstate(over="ignore", invalid="ignore"):  # of states that diverge
-            for m, (state, response) in enumerate(
-                zip_longest(iterate.states, responses)
-            ):
+            for m, (state, response) in enumerate(pairs):
                 if response is None:
                     given = self.grid, iterate.equations, state, unknowns[m]
                     states.append(solution(*given, self.forcing_of(m)))
@@ -353,18 +345,26 @@ class EvolutionProblem:
         pairs = zip(np.moveaxis(moved, 1, 0), self.sizes, strict=True)
         return max(rms(change) / size for change, size in pairs if size)
 
-    def resolved(self, iterate, part_of_noise=0.1, finest=80):
+    def with_short_steps(self, iterate, most=40):
+        """The same as :meth:`resolved`, for at most so many steps in time alone."""
+        return self.resolved(iterate, (most, 0))
+
+    def resolved(self, iterate, finest=(40, 80), part_of_noise=0.1):
         """The problem and the iterate on a grid that is fine enough; None if this is.
 
-        The solution on twice as many steps and points has to agree at the observations
-        to a part of the noise, root mean square; `finest` is the largest number of
-        points in space.
+        Solutions on twice as many steps in time, and on twice as many points in space,
+        have to agree at the observations to a part of the noise, both changes together,
+        root mean square. What makes half of it is doubled, but from the `finest` on.
         """
-        if self.grid.n_points >= finest:
+        changes, factors = [], np.eye(2, dtype=int) + 1
+        sizes = self.grid.n_steps, self.grid.n_points
+        for size, most, own in zip(sizes, finest, factors, strict=True):
+            finer = size < most and self._refined(iterate, own)
+            changes.append(self._change_from(iterate, *finer) if finer else 0.0)
+        if sum(changes) < part_of_noise:
             return None
-        finer, there = self._refined(iterate, 2)
-        change = self._change_from(iterate, finer, there)
-        return None if change < part_of_noise else (finer, there)
+        are_fine = np.less(changes, part_of_noise / 2)
+        return self._refined(iterate, np.where(are_fine, 1, 2))
 
     def resolution(self, iterate, factor=1.5, n_functions=4):
         """How fine the grid is, as text, and the change of states on a finer one.
@@ -382,10 +382,12 @@ class EvolutionProblem:
         return self.grid.text, change
 
     def _refined(self, iterate, factor):
-        """The problem and the iterate on `factor` times as many steps and points."""
-        grid = self.grid
-        sizes = [round(factor * n) for n in (grid.n_steps, grid.n_along)]
-        finer = self.with_grid(*sizes)
+        """The problem and the iterate on `factor` times as many steps and points.
+
+        Of each as many times, if there are two factors.
+        """
+        sizes = np.multiply(factor, (self.grid.n_steps, self.grid.n_along))
+        finer = self.with_grid(*np.rint(sizes).astype(int).tolist())
         return finer, finer.interpolate_from(self, iterate)
 
     def _change_from(self, iterate, finer, there):
@@ -410,10 +412,8 @@ class EvolutionProblem:
 
         Each state in units of the size of its time derivative.
         """
-        effects = np.concatenate(
-            [rates(self.grid, iterate.equations, u) for u in iterate.states],
-            axis=1,
-        )
+        found = [rates(self.grid, iterate.equations, u) for u in iterate.states]
+        effects = np.concatenate(found, axis=1)
         sizes = [size_or_one(values @ iterate.weights) for values in effects]
         return np.concatenate(effects / np.reshape(sizes, (-1, 1, 1)))
 
@@ -448,11 +448,9 @@ class IntegratedProblem(EvolutionProblem):
 
         The states that the iterate has are where Newton steps start.
         """
-        states = []
+        states, pairs = [], zip(iterate.boundary, iterate.states, strict=True)
         with np.errstate(over="ignore", invalid="ignore"):  # Newton looks at changes
-            for m, given in enumerate(
-                zip(iterate.boundary, iterate.states, strict=True)
-            ):
+            for m, given in enumerate(pairs):
                 (forcing,) = self.forcing_of(m)
                 states.append(integrate(self.grid, iterate.equation, *given, forcing))
         if any(state is None for state in states):

@@ -86,9 +86,8 @@ class TrajectoryProblem:
     def start(self, learned=None):
         """The iterate of a learned model's equations and states."""
         learned = learned or self.learned
-        layout, nodes = self.layout, []
-        for state, times in zip(learned.states, self.times, strict=True):
-            nodes.append(values_at(state, times, layout, learned.variables))
+        layout, pairs = self.layout, zip(learned.states, self.times, strict=True)
+        nodes = [values_at(own, t, layout, learned.variables) for own, t in pairs]
         return TrajectoryIterate(tuple(learned.equations), nodes)
 
     def on_grid_of(self, other):
@@ -255,8 +254,7 @@ class TrajectoryProblem:
         """Positions in y of states of which nothing was observed."""
         names, observations = self.layout.names, self.learned.observations
         seen = {state for each in observations.operators for state in each.states}
-        hidden = [state for state in observations.states if state not in seen]
-        return [names.index(state) for state in hidden]
+        return [names.index(own) for own in observations.states if own not in seen]
 
     def step_errors(self, iterate):
         """Errors of all steps of each function: a list of arrays (K_m - 1, D).
@@ -301,6 +299,8 @@ class TrajectoryProblem:
             times.append(finer)
             nodes.append(flow.step(*step, with_slopes=False)[0])
         return replace(self, times=times), replace(iterate, nodes=nodes)
+
+    with_short_steps = resolved
 
     def resolution(self, iterate):
         """How fine the steps are, as text, and the change of states with halved ones.

@@ -253,18 +253,38 @@ def test_the_prior_is_of_the_states_that_were_observed():
     assert str(problem.boundary_kernel).startswith("u: ")
 
 
-def test_fields_are_resolved_where_two_grids_differ():
-    """Of two grids one is too coarse for the waves, the other one is not."""
-    learned, noise, found = learn(), np.array([1e-3, 1e-3]), []
-    for sizes in ((2, 6), (12, 16)):
-        problem = make_evolution_problem(learned, noise, sizes)
-        solution = problem.iterate(equations(), [on_grid(problem.grid).ravel()])
-        found.append(problem.resolved(solution))
-        assert problem.resolved(solution, finest=sizes[1]) is None
-    finer, iterate = found[0]
-    assert (finer.grid.n_steps, finer.grid.n_points) == (4, 12)
-    assert iterate.states[0].shape == (4 * 4 * 2 * 12,)
-    assert found[1] is None
+@pytest.mark.parametrize(
+    ("sizes", "finer"),
+    [
+        ((2, 6), (4, 12)),
+        ((2, 16), (4, 16)),  # only steps in time are too long
+        ((12, 6), (12, 12)),  # only points in space are too far apart
+        ((12, 16), None),
+    ],
+)
+def test_fields_are_resolved_where_two_grids_differ(sizes, finer):
+    """Waves need as many steps and as many points; what has enough stays."""
+    learned, noise = learn(), np.array([1e-3, 1e-3])
+    problem = make_evolution_problem(learned, noise, sizes)
+    truth = problem.iterate(equations(), [on_grid(problem.grid).ravel()])
+    unknowns = [np.r_[1.0, truth.weights, boundary] for boundary in truth.boundary]
+    states = problem.solution_of(truth, unknowns)  # on this grid
+    solution = problem.iterate(truth.equations, states)
+    found = problem.resolved(solution)
+    assert problem.resolved(solution, finest=sizes) is None
+    shorter = problem.with_short_steps(solution)
+    assert problem.with_short_steps(solution, most=sizes[0]) is None
+    if finer is None:
+        assert found is None and shorter is None
+        return
+    problem, iterate = found
+    assert (problem.grid.n_steps, problem.grid.n_points) == finer
+    assert iterate.states[0].shape == (finer[0] * 4 * 2 * finer[1],)
+    if finer[0] == sizes[0]:
+        assert shorter is None
+    else:
+        grid = shorter[0].grid
+        assert (grid.n_steps, grid.n_points) == (finer[0], sizes[1])
 
 
 UV = ("u", "u_xx", "v", "v_xx")

@@ -139,6 +139,42 @@ def test_fields_are_kept_if_steps_do_not_end_on_a_finer_grid(
     assert search.best is (coarse if is_kept else fine)
 
 
+def test_noisy_fields_begin_with_fewer_steps():
+    grids = [TrajectorySearchSettings.of_fields(noisy).first_grid for noisy in (1, 0)]
+    assert grids == [(10, 40), (20, 40)]
+
+
+@pytest.mark.parametrize("is_converged", [True, False])
+@pytest.mark.parametrize("lands", [Stop.CONVERGED, Stop.MAX_ITER])
+def test_a_search_goes_on_with_steps_that_are_short_enough(
+    is_converged, lands, two_step
+):
+    """The best is then that of shorter steps, also among those that converged."""
+    search = search_of(two_step, "auto")
+    problem, kept = search.problem, [*range(len(search.table.groups))]
+    iterate = problem.start()
+    model = problem.linearise(problem.evaluate(iterate))
+    found = Result(iterate, 0.0, model, Stop.CONVERGED)
+    search._record(kept, found)
+    if not is_converged:
+        search.best_converged = "another", 1e9, [0]
+    halved, asked = replace(found, stop=lands), []
+
+    def with_short_steps(self, solution):
+        asked.append(solution)
+        return None if len(asked) > 1 else (problem, solution)
+
+    search.solve = lambda *_: halved
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(problem), "with_short_steps", with_short_steps)
+        search.shorten_steps()
+    assert search.best is halved and asked[0] is iterate
+    is_best = is_converged and halved.converged
+    expected = halved if is_best else found if is_converged else "another"
+    assert search.best_converged[0] is expected
+    assert len(asked) == 1 + halved.converged
+
+
 @pytest.mark.parametrize(
     ("scores", "n_steps"),
     [

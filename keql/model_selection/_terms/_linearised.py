@@ -84,8 +84,7 @@ class LinearisedTermSearch:
         states has very many terms: these stand for what is wrong about such states.
         """
         for _ in range(self.settings.n_rounds):
-            before = self.score
-            model = problem.linearise(problem.evaluate(iterate))
+            before, model = self.score, problem.linearise(problem.evaluate(iterate))
             if model is None and self.kept is None:
                 without = tuple(map(without_terms, iterate.equations))
                 iterate = replace(iterate, equations=without)
@@ -114,8 +113,9 @@ class LinearisedTermSearch:
                 return
             if not (self.score > before and self._leads_on) or self._is_hopeless():
                 return
-            if self.settings.divides_early:
-                self.resolve()
+            self.shorten_steps()
+            if self.best.interrupted:
+                return
             problem, iterate = self._with_all_terms(self.best, self.kept)
 
     def run_from_diffusion(self, problem, iterate):
@@ -139,7 +139,12 @@ class LinearisedTermSearch:
                 self._try(offer, model, score, there)
             if self.best is not None and self.best.interrupted:
                 return
-        if self.best is not None:
+        self._go_on()
+
+    def _go_on(self):
+        """Search from the best set so far, if there is one, with short enough steps."""
+        self.shorten_steps()
+        if self.best is not None and not self.best.interrupted:
             self.run(*self._with_all_terms(self.best, self.kept))
 
     def _diffusion(self):
@@ -168,14 +173,17 @@ class LinearisedTermSearch:
         score = self.scores.linearised(model)
         self._try(self.sets.best(score, offered), model, score, iterate)
         everything = self._solved(offered, model, score, iterate)
+        everything = everything and self._finer(everything, "with_short_steps")
+        if everything is not None and everything.interrupted:
+            self._record(offered, everything)
+            return
         if everything is not None and everything.converged:
             problem, iterate = self._with_all_terms(everything, offered)
             model = problem.linearise(problem.evaluate(iterate))
             if model is not None:
                 score = self.scores.linearised(model)
                 self._try(self.sets.best(score, offered), model, score, iterate)
-        if self.best is not None and not self.best.interrupted:
-            self.run(*self._with_all_terms(self.best, self.kept))
+        self._go_on()
 
     def _among_semilinear(self, problem, iterate):
         """The linearised problem without products of highest derivatives, or None.
@@ -245,10 +253,9 @@ class LinearisedTermSearch:
 
     def _is_hopeless(self):
         """Whether the best terms so far do not predict at all."""
-        observations = self.problem.learned.observations
+        observations, how = self.problem.learned.observations, self.settings
         error = rms(left_out_errors(self.best.model, observations))
-        goes_round = self.best.stop is Stop.NO_PROGRESS
-        limit = self.settings.lost if goes_round else self.settings.hopeless
+        limit = how.lost if self.best.stop is Stop.NO_PROGRESS else how.hopeless
         return error > limit * PredictionScale(observations).spread
 
     def refresh(self):
@@ -271,28 +278,40 @@ class LinearisedTermSearch:
             self.run(*self._with_all_terms(self.best, self.kept))
             self.settle()
 
+    def shorten_steps(self):
+        """Solve for the best with shorter steps in time where its own are too long."""
+        self._on_finer_grids("with_short_steps")
+
     def resolve(self):
-        """Solve again with shorter steps in time where those of the best are too long.
+        """The same, and on a finer grid in space where that of fields is too coarse."""
+        self._on_finer_grids("resolved")
 
-        Its evidence is then that of these. Fields stay as they are if steps do not end
-        on the finer grid, which changes them by about what noise does.
-        """
+    def _on_finer_grids(self, how):
+        before, self.best = self.best, self.best and self._finer(self.best, how)
+        if self.best is before:
+            return
+        if self.kept is not None:
+            self.score = self._score(self.best.model, self.kept)
+        if before is self.best_converged[0] and self.best.converged:
+            self.best_converged = self.best, self.score, self.kept
+
+    def _finer(self, result, how):
+        """A result on grids that are fine enough, as far as steps lead there."""
         for _ in range(self.settings.n_resolutions):
-            if self.best is None or not self.best.converged:
-                return
-            finer = self.best.model.problem.resolved(self.best.solution)
-            result = None if finer is None else self.solve(*finer)
-            if result is None or self._is_resolved_beside(result):
-                return
-            self.best = result
-            if self.kept is not None:
-                self.score = self._score(result.model, self.kept)
+            if not result.converged:
+                break
+            finer = getattr(result.model.problem, how)(result.solution)
+            other = None if finer is None else self.solve(*finer)
+            if other is None or self._stays_beside(other, result):
+                break
+            result = other
+        return result
 
-    def _is_resolved_beside(self, result):
-        """Whether steps on a finer grid do not end, and it hardly changes the best."""
-        if self.settings.divides_early or result.converged or result.interrupted:
+    def _stays_beside(self, other, result):
+        """Whether steps on a finer grid do not end, and it hardly changes a result."""
+        if not self.settings.stays or other.converged or other.interrupted:
             return False
-        _, change = self.best.model.problem.resolution(self.best.solution)
+        _, change = result.model.problem.resolution(result.solution)
         return change < self.settings.unresolved
 
     def _with_all_terms(self, result, kept):

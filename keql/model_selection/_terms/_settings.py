@@ -35,7 +35,8 @@ class TrajectorySearchSettings:
     hopeless, lost : float. Error of predictions, in standard deviations of the
         observations, from which on the search is given up: of any best terms so far,
         and of such whose steps go round, which say less of what is near (`explains`).
-    divides_early : bool. Whether steps are divided during the search, or at its end.
+    stays : bool. Whether a solution stays as it is if steps do not end on a finer grid,
+        which changes it by about what noise does.
     n_simpler : int. Of sets with fewer terms than the best one that are within the
         margin of it, linearised, so many are solved for if no others are better, as
         many with other terms in the place of some, and as many with two for two.
@@ -65,7 +66,7 @@ class TrajectorySearchSettings:
     n_resolutions: int = 3
     hopeless: float = 0.9
     lost: float = 0.6
-    divides_early: bool = True
+    stays: bool = False
     n_simpler: int = 0
     repeated: float = 0.01
     unresolved: float = 2.0
@@ -75,10 +76,12 @@ class TrajectorySearchSettings:
     prior: TermPrior = TermPrior()
 
     @classmethod
-    def of_fields(cls):
+    def of_fields(cls, are_noisy=True):
         """For states in time and space, each of whose steps takes a second.
 
-        Kernels and noise, found anew in each, are known to some digits only.
+        Kernels and noise, found anew in each, are known to some digits only. Noisy
+        fields begin with half of the steps in time, which are short enough for most.
         """
-        more = {"divides_early": False, "n_simpler": 3}
-        return cls(max_steps=15, tol=30.0, part=3e-2, **more)
+        more = {"stays": True, "n_simpler": 3}
+        grid = (10, 40) if are_noisy else (20, 40)
+        return cls(max_steps=15, tol=30.0, part=3e-2, first_grid=grid, **more)

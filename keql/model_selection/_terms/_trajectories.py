@@ -70,8 +70,7 @@ def search_trajectories(
     if (why_not_integrated if is_field else why_no_trajectories)(learned):
         return TrajectoriesFound()
     learned = with_most_probable_terms(learned, hypothesis)
-    make = TrajectorySearchSettings
-    settings = settings or (make.of_fields() if is_field else make())
+    settings = settings or _settings(learned)
     problem = _problem_of(learned, hypothesis, settings)
     given = learned, hypothesis, context, settings, simpler, (known, reached)
     search = _searched(problem, *given)
@@ -116,6 +115,13 @@ def _searched(problem, learned, hypothesis, context, settings, simpler, before):
             search.refresh()
         search.resolve()
     return search
+
+
+def _settings(learned):
+    """How far a search for exact states of a learned model goes."""
+    if len(learned.variables) == 1:
+        return TrajectorySearchSettings()
+    return TrajectorySearchSettings.of_fields(sees_noise(learned))
 
 
 def _problem_of(learned, hypothesis, settings, limits=None):
