@@ -23,6 +23,7 @@ from keql._evolution.integration import (
 )
 from keql._evolution.problem import make_evolution_problem
 from keql._joint.assembly import joint_basis
+from keql._numerics.optimisation import Result, Stop
 from keql._regression.term_scores import TermTable
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_fitzhugh_nagumo
@@ -354,6 +355,24 @@ def test_products_of_highest_derivatives_are_left_out():
     more = sorted([*own, places["u_t: u u_xx"]])
     odds = search.scores.odds
     assert score(more) - score(own) == pytest.approx(odds(more) - odds(own))
+
+
+def test_what_is_interrupted_among_all_semilinear_terms_is_the_last():
+    """The solution with all of them is kept, and nothing is searched from there."""
+    search, problem, start, places = search_of(learn(equation_kernel=Polynomial(2)))
+    asked = []
+
+    def solve(problem, iterate, rivals=None):
+        asked.append(len(iterate.weights))
+        if len(asked) == 1:  # the best set
+            return None
+        model = problem.linearise(problem.evaluate(iterate))
+        return Result(iterate, 0.0, model, Stop.KEYBOARD)
+
+    search.solve = solve
+    search.run_from_semilinear(problem, start)
+    assert len(asked) == 2 and asked[1] == len(places) - 6
+    assert search.best.interrupted and len(search.kept) == asked[1]
 
 
 @pytest.mark.parametrize("many", [1, 100])
