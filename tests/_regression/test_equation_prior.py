@@ -1,5 +1,6 @@
 """The equation kernels that are tried when nothing is said about the equation."""
 
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -117,12 +118,18 @@ def decays(n_functions):
 
 @pytest.mark.slow
 def test_varying_coefficients_are_found():
-    """To about one per cent, which is more than exact data promise."""
-    with pytest.warns(IdentifiabilityWarning, match="has no list of terms"):
+    """To about one per cent, which is more than exact data promise and is told.
+
+    Or better: where the search ends is a matter of how a processor rounds.
+    """
+    with warnings.catch_warnings(record=True, action="always") as told:
         model = OneStepKEqL(**SETTINGS, n_terms=None).fit(*decays(3))
+    assert {warning.category for warning in told} <= {IdentifiabilityWarning}
+    assert all("has no list of terms" in str(warning.message) for warning in told)
     t = np.linspace(0.2, 2.8, 6)[:, None]
     true = -1 - np.sin(2 * t.ravel()) / 2
-    np.testing.assert_allclose(model.equation_.coefficient("u", t), true, atol=0.01)
+    found, wrong_by = model.equation_.coefficient("u", t), 0.01 if told else 0.004
+    np.testing.assert_allclose(found, true, atol=wrong_by)
     choices = {name: reason for name, _, reason in model.fit_report_.choices}
     assert "better than with a quadratic" in choices["equation kernel"]
 
