@@ -346,7 +346,7 @@ class EvolutionProblem:
         return max(rms(change) / size for change, size in pairs if size)
 
     def with_short_steps(self, iterate, most=40):
-        """The same as :meth:`resolved`, for at most so many steps in time alone."""
+        """The same as :meth:`resolved` in time alone, from less than `most` steps."""
         return self.resolved(iterate, (most, 0))
 
     def resolved(self, iterate, finest=(40, 80), part_of_noise=0.1):
@@ -354,7 +354,8 @@ class EvolutionProblem:
 
         Solutions on twice as many steps in time, and on twice as many points in space,
         have to agree at the observations to a part of the noise, both changes together,
-        root mean square. What makes half of it is doubled, but from the `finest` on.
+        root mean square. A number that makes half of that part is doubled if it is less
+        than that in `finest`, those of steps and of points.
         """
         changes, factors = [], np.eye(2, dtype=int) + 1
         sizes = self.grid.n_steps, self.grid.n_points
