@@ -369,6 +369,68 @@ UNSEEN = {
     ),
     "burgers and fisher": burgers_and_fisher,
     "burgers and fisher 2%": burgers_and_fisher,
+    "swing of periodic length 2%": lambda: ode(
+        lambda t, u, v: -(1.2 + 0.4 * np.cos(2 * t)) * u - 0.1 * v, [1.0, 0.0], 14, 45
+    ),
+    "star 2%": lambda: ode(  # of Emden and Fowler
+        lambda t, u, v: -2 * v / (t + 0.5) - u**3, [1.5, 0.0], 10, 40
+    ),
+    "molecule": lambda: ode(  # of Morse
+        lambda t, u, v: -2 * (np.exp(-u) - np.exp(-2 * u)) - 0.1 * v, [1.0, 0.0], 15, 45
+    ),
+    "rising tone": lambda: ode(
+        lambda t, u, v: -u - 0.15 * v + 0.5 * np.sin(0.15 * t**2), [1.0, 0.0], 14, 60
+    ),
+    "chemostat 2%": lambda: system(
+        lambda s, x: [
+            0.3 * (1 - s) - 1.2 * s * x / (0.3 + s),
+            1.2 * s * x / (0.3 + s) - 0.3 * x,
+        ],
+        ("s", "x"),
+        [0.9, 0.1],
+        20,
+        40,
+    ),
+    "predators of few prey 2%": lambda: system(  # of May
+        lambda n, p: [n * (1 - n) - n * p / (n + 0.1), 0.3 * p * (1 - p / n)],
+        ("n", "p"),
+        [0.6, 0.3],
+        40,
+        60,
+    ),
+    "enzyme cascade 2%": lambda: system(
+        lambda a, b: [-a / (0.5 + a), a / (0.5 + a) - 0.8 * b / (0.2 + b)],
+        ("a", "b"),
+        [2.0, 0.1],
+        6,
+        40,
+    ),
+    "korteweg and burgers": lambda: field(
+        lambda x, u, d: -u * d(u, 1) - 0.03 * d(u, 3) + 0.06 * d(u, 2),
+        waves,
+        ("u", "u_x", "u_xx", "u_xxx"),
+    ),
+    "burgers and huxley 2%": lambda: field(
+        lambda x, u, d: -u * d(u, 1) + 0.08 * d(u, 2) + u * (1 - u) * (u - 0.3),
+        high_waves,
+        ("u", "u_x", "u_xx"),
+    ),
+    "saturated growth 2%": lambda: field(
+        lambda x, u, d: 0.1 * d(u, 2) + u / (1 + u**2) - 0.3 * u,
+        high_waves,
+        ("u", "u_x", "u_xx"),
+    ),
+    "diffusion that varies 2%": lambda: field(
+        lambda x, u, d: d((0.15 + 0.08 * np.sin(x)) * d(u, 1), 1),
+        waves,
+        ("u", "u_x", "u_xx"),
+    ),
+    "source that decays 2%": lambda: field(
+        lambda x, u, d: 0.1 * d(u, 2) - 0.5 * u,
+        waves,
+        ("u", "u_x", "u_xx"),
+        drive=lambda t: np.exp(-t),
+    ),
 }
 
 
