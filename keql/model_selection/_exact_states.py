@@ -239,20 +239,18 @@ class ExactSearch(TrajectorySearch):
         unless those of two steps lead nowhere. Joint fits follow the first row where
         there is noise, and coefficients that vary, before the search of that goes on;
         where there is none they come before the last row: they take longer than another
-        search from two steps, which leads further there. A search that joint fits
-        follow is given up where the states of two steps are too poor.
+        search from two steps, which leads further there.
         """
         exact = not sees_noise(self.two_step)
-        followed = 1 if exact else 0
         for i, row in enumerate(rows):
             if row.why_not or (i and row.hypothesis.n_terms is None):
                 continue
             fit = self._found_before(row) if i == len(rows) - 1 else None
             if fit:
                 return fit
-            impatient = i == followed and self._tries_joint_fits
+            impatient = i == 0 and not exact and self._tries_joint_fits
             two_step, fit = self._from_two_steps(row.hypothesis, impatient)
-            if impatient and not exact and not self._is_found(fit):
+            if impatient and not self._is_found(fit):
                 found = self._from_joint_fits()
                 if found:
                     return found

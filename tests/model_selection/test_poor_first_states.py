@@ -123,15 +123,14 @@ def test_joint_fits_come_where_two_steps_lead_nowhere(
 @pytest.mark.parametrize(
     "joint, tries_joint, found, asked",
     [
-        (MET, True, MET, ["two steps", "impatient", "joint"]),
-        (None, True, None, ["two steps", "impatient", "joint", "two steps"]),
+        (MET, True, MET, ["two steps", "two steps", "joint"]),
+        (None, True, None, ["two steps", "two steps", "joint", "two steps"]),
         (MET, False, None, ["two steps", "two steps", "two steps"]),
     ],
 )
 def test_of_exact_data_joint_fits_come_before_terms_in_the_coordinates(
     joint, tries_joint, found, asked, monkeypatch
 ):
-    """The search before them is given up where states of two steps are too poor."""
     monkeypatch.setattr(_exact_states, "sees_noise", lambda _: False)
     monkeypatch.setattr(_exact_states, "leads_nowhere", lambda *_: False)
     search = Searched(MISSED, joint, tries_joint)
