@@ -256,9 +256,8 @@ class Fit:
         logs = np.array([step.log_evidence for step in best.values()])
         shares = np.exp(logs - logs.max())
         shares, equations = shares / shares.sum(), []
-        for terms, equation in zip(
-            learned.setup.equations, learned.equations, strict=True
-        ):
+        pairs = zip(learned.setup.equations, learned.equations, strict=True)
+        for terms, equation in pairs:
             start = f"{terms.name}: " if learned.setup.is_system else ""
             others = [step.coefficients for step in best.values()]
             equations.append(averaged(equation, others, shares, start))
@@ -269,6 +268,11 @@ class Fit:
         """The highest log evidence of each set of terms that was solved for, a dict."""
         best = most_probable(self.terms_path)
         return {terms: step.log_evidence for terms, step in best.items()}
+
+    @property
+    def log_evidence(self):
+        """That of its own terms; the lowest one if it is not known."""
+        return self.log_evidences.get(frozenset(self.term_names), -np.inf)
 
     def or_more_probable(self, other, odds):
         """The fit, or another one of a wider hypothesis whose evidence is higher.

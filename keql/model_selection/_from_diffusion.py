@@ -12,8 +12,6 @@ more had been on offer.
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-import numpy as np
-
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.optimisation import or_stopped
 from keql._observations.data import PredictionScale
@@ -289,12 +287,9 @@ def _or_from_two_steps(fit, learned, hypothesis, context):
     other = or_stopped(fit, fit_hypothesis, hypothesis, learned, context)
     if other is None or other.result.interrupted:
         return fit if other is None else fit.stopped(other.result.stop)
-    own, known = (
-        each.log_evidences.get(frozenset(each.term_names), -np.inf)
-        for each in (fit, other)
-    )
     steps = [*fit.terms_path, *other.terms_path]
-    return replace(other if known > own else fit, terms_path=steps)
+    is_better = other.log_evidence > fit.log_evidence
+    return replace(other if is_better else fit, terms_path=steps)
 
 
 def from_simpler(fit, hypothesis, two_step, context):

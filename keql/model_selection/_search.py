@@ -35,9 +35,9 @@ from keql.model_selection._fit import (
 )
 from keql.model_selection._selection import Selection
 from keql.model_selection._starts._annealing import (
+    Imposition,
     anneal,
     compare_lengths,
-    impose_gradually,
 )
 from keql.model_selection._state_kernels import (
     KernelCandidate,
@@ -305,7 +305,7 @@ class _Search:
         too low, none predict well.
         """
         family = JointFamily(self.exact.two_steps(hypothesis), hypothesis, self.context)
-        return family, self.exact.once(impose_gradually, family)
+        return family, self.exact.once(Imposition, family).candidate
 
     def _is_clearly_better(self, candidate, other):
         return candidate.error < self.criteria.clearly_better * other.error

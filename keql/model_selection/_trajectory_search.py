@@ -20,8 +20,8 @@ from keql.model_selection._criteria import (
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import RepeatedStates
 from keql.model_selection._starts._annealing import (
+    Imposition,
     compare_lengths,
-    impose_gradually,
     told_by,
 )
 from keql.model_selection._state_kernels import compare_kernels, warm_start
@@ -343,6 +343,10 @@ class TrajectorySearch(HypothesisSearch):
         two_step = self.two_steps(hypothesis)
         if find_kernels is None:
             return self._searched(two_step, hypothesis)
+        if find_kernels is compare_lengths and self.is_in_time:
+            fit = self._between_levels(hypothesis)
+            if fit is not None:
+                return fit
         family, kernels = self._with_all_terms(hypothesis)
         if find_kernels is compare_kernels:
             if not self.calls_for_kernels(kernels[0]):
@@ -369,10 +373,36 @@ class TrajectorySearch(HypothesisSearch):
 
     def _imposed(self, hypothesis):
         """Joint problems with all terms, and their solution with a first kernel."""
+        family, imposition = self._imposition(hypothesis)
+        return family, imposition.candidate
+
+    def _imposition(self, hypothesis):
+        """Joint problems with all terms, and how they are imposed at first."""
         everything = replace(hypothesis, n_terms=None)
         two_step = self.two_steps(hypothesis)
         family = JointFamily(two_step, everything, self.context.rough)
-        return family, self.once(impose_gradually, family)
+        return family, self.once(Imposition, family)
+
+    def _between_levels(self, hypothesis):
+        """Exact trajectories that levels of the equations' noise lead to, or None.
+
+        That is tried where a level takes as long as a search does. Trajectories have to
+        miss nothing. Those that two levels lead to are taken at once, and else, where
+        there is noise, the most probable ones after all levels: exact data have more
+        terms at times where equations are hardly imposed, which nothing tells then.
+        """
+        _, imposition = self._imposition(hypothesis)
+        found = []
+        while imposition.is_slow and imposition.advance():
+            fit = self._searched(imposition.learned, hypothesis)
+            if fit is not None and fit.result.interrupted:
+                return fit
+            if fit is not None and self._misses_nothing(fit):
+                if any(self.agrees(fit, other) for other in found):
+                    return fit
+                found.append(fit)
+        found = found if self.sees_noise else []
+        return max(found, key=lambda fit: fit.log_evidence, default=None)
 
     def _searched(self, learned, hypothesis):
         """Exact trajectories from the states of a learned model, or None.

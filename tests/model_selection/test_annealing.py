@@ -1,6 +1,7 @@
 """Equations that are imposed more and more strictly."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from scipy.integrate import solve_ivp
 
 from keql import Equation, TwoStepKEqL
 from keql._joint.assembly import equation_sizes
+from keql._numerics.linalg import rms
 from keql._regression.likelihood import maximise_likelihood
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.datasets import make_fitzhugh_nagumo
@@ -16,9 +18,9 @@ from keql.model_selection._fit import Context, JointFamily
 from keql.model_selection._starts import _annealing
 from keql.model_selection._starts._annealing import (
     AnnealingSettings,
+    Imposition,
     anneal,
     compare_lengths,
-    impose_gradually,
     likely_kernel,
     told_by,
 )
@@ -135,6 +137,30 @@ def test_levels_fall_and_those_of_constraints_stay(monkeypatch):
     assert final[2] == pytest.approx(1e-7 * sizes[2])
 
 
+def test_levels_are_reached_one_by_one(hunters):
+    """The equations that states tell obey them closely at the last one."""
+    imposition, misses = Imposition(family_of(hunters)), []
+    whole = Imposition(imposition.family).candidate
+    while imposition.advance():
+        learned, noise = imposition.learned, imposition.problem.equation_noise
+        evaluation = imposition.problem.evaluate(imposition.iterate)
+        misses.append(rms(evaluation.residuals[0][-80:]))
+        np.testing.assert_allclose(learned.equation_noise, noise, rtol=1e-12)
+    assert len(misses) == len(SETTINGS.levels) and misses[-1] < 0.02 * misses[0]
+    found = imposition.candidate
+    assert found.loss == whole.loss and not imposition.advance()
+    assert found.kernel is imposition.kernel
+
+
+def test_what_takes_long_depends_on_residuals_and_unknowns(hunters):
+    imposition = Imposition(family_of(hunters))
+    [block] = imposition.problem.blocks
+    work = (2 * 25 + 2 * 40) * min(block.n_unknowns, 130) ** 2
+    for factor, slow in ((0.99, True), (1.01, False)):
+        imposition.settings = replace(SETTINGS, work=factor * work)
+        assert imposition.is_slow == slow
+
+
 @pytest.mark.parametrize("many", [39, 40])
 def test_many_points_are_left_for_the_last_level(many, hunters, monkeypatch):
     """Half of the 40 points are enough until then, and lead to nearly equal states."""
@@ -145,10 +171,10 @@ def test_many_points_are_left_for_the_last_level(many, hunters, monkeypatch):
         return minimise(problem, *given)
 
     monkeypatch.setattr(_annealing, "_minimise", counted)
-    found = impose_gradually(family, replace(SETTINGS, many=many))
+    found = Imposition(family, replace(SETTINGS, many=many)).candidate
     n_levels = len(SETTINGS.levels)
     assert tried == n_levels * [20 if many < 40 else 40] + [40]
-    whole = impose_gradually(family, replace(SETTINGS, many=1000))
+    whole = Imposition(family, replace(SETTINGS, many=1000)).candidate
     assert found.converged and found.loss == pytest.approx(whole.loss, rel=0.05)
 
 
@@ -287,12 +313,15 @@ def test_states_that_solve_no_problem_start_no_other(hunters, annealed):
 
 def test_a_kernel_that_another_equation_had_is_not_looked_for_again(monkeypatch):
     """Nor are kernels that were compared: the search goes on from these."""
-    kernel, family = object(), object()
+    kernel, problem = object(), SimpleNamespace(equation_noise=0.0)
+    family = SimpleNamespace(
+        at=lambda *given: (None, problem, given), context=SimpleNamespace(near=None)
+    )
     monkeypatch.setattr(_annealing, "_first_kernel", lambda *given: 1 / 0)
-    monkeypatch.setattr(_annealing, "_through_levels", lambda *given: given[1])
     known = [KernelCandidate(kernel, None, np.zeros(2), 1.0)]
-    assert impose_gradually(family, **told_by(impose_gradually, known)) is kernel
+    imposed = Imposition(family, **told_by(Imposition, known))
+    assert imposed.kernel is kernel and imposed.iterate == (kernel,)
     assert told_by(compare_kernels, [known]) == {"near": known, "from_there": True}
-    for find in (impose_gradually, compare_kernels, compare_lengths):
+    for find in (Imposition, compare_kernels, compare_lengths):
         assert told_by(find, []) == {}
     assert told_by(compare_lengths, [known]) == {}

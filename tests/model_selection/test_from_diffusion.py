@@ -296,7 +296,7 @@ class Compared:
     term_names: tuple
     terms_path: list
     name: str = "exact states, cubic polynomial"
-    log_evidences = Fit.log_evidences
+    log_evidences, log_evidence = Fit.log_evidences, Fit.log_evidence
     or_more_probable = Fit.or_more_probable
     two_step = SimpleNamespace(variables=("t", "x"))
     result = SimpleNamespace(interrupted=False)

@@ -749,9 +749,14 @@ def stub_starts(monkeypatch, **errors):
         find.__name__ = name
         return find
 
-    found = []
-    for name in ("impose_gradually", "compare_lengths", "compare_kernels"):
+    def impose(*_):
+        found.append("Imposition")
+        return SimpleNamespace(candidate=finding("candidate"), is_slow=False)
+
+    found, impose.__name__ = [], "Imposition"
+    for name in ("compare_lengths", "compare_kernels"):
         monkeypatch.setattr(_trajectory_search, name, finding(name))
+    monkeypatch.setattr(_trajectory_search, "Imposition", impose)
     fit = SimpleNamespace(result=Result(None, 0.0), learned="learned")
     started = {"warm_start": lambda kernel, _: [kernel] * 3}
     for name, stub in (started | {"fit_jointly": lambda *_: fit}).items():
@@ -787,9 +792,86 @@ def test_kernels_are_compared_where_the_first_predicts_poorly(
     )
     assert first == "learned" and (second == "learned") == compared
     assert ends[:2] == [[], [lost]] and [len(e) for e in ends[2:]] == [2] * compared
-    assert found == ["impose_gradually", "compare_lengths"] + (
+    assert found == ["Imposition", "compare_lengths"] + (
         ["compare_kernels"] if compared else []
     )
+
+
+class Levels:
+    """An Imposition whose levels lead to searches that find `fits`, in turn."""
+
+    is_slow = True
+
+    def __init__(self, fits, **settings):
+        self.fits, self.learned = list(fits), None
+        vars(self).update(settings)
+
+    def advance(self):
+        left = bool(self.fits)
+        self.learned = self.fits.pop(0) if left else None
+        return left
+
+
+def found_with(names, error=0.01):
+    """A fit with such terms, each of which lowers the log evidence by one."""
+    fit = Found(error)
+    fit.term_names, fit.log_evidence = [*names], -len(names)
+    return fit
+
+
+@pytest.mark.parametrize(
+    ("found", "place", "noise"),
+    [
+        (["abc", "abc"], 1, 0.0),
+        (["abc", "ab", "abc", "abc"], 2, 0.0),
+        (["abc", None, "abc", "abc"], 2, 0.1),
+        (["abcd", "abc", "cdef"], 1, 0.1),  # the most probable terms
+        (["abcd", "abc", "cdef"], None, 0.0),  # nothing tells of exact data
+        (["abc"], 0, 0.1),
+        (["abc"], None, 0.0),
+        ([("abc", 0.9), ("abc", 0.9)], None, 0.1),  # they miss the data
+        ([None], None, 0.1),
+        ([], None, 0.1),
+    ],
+)
+def test_trajectories_that_levels_lead_to_are_enough(found, place, noise, monkeypatch):
+    """Then neither other levels nor kernels are tried; or else these are."""
+    search, _ = make_search(monkeypatch)
+    exact = search.exact
+    exact.two_step.variables = ("t",)
+    exact.two_step.observation_noise = np.full(1, noise)
+    fits = [f and found_with(*([f] if isinstance(f, str) else f)) for f in found]
+    levels = Levels(fits)
+    monkeypatch.setattr(exact, "_imposition", lambda _: (None, levels))
+    monkeypatch.setattr(exact, "_searched", lambda learned, _: learned)
+    monkeypatch.setattr(exact, "_misses_nothing", lambda fit: fit.error < 0.5)
+    monkeypatch.setattr(_criteria, "misses_at_random", lambda *_: True)
+    monkeypatch.setattr(exact, "_with_all_terms", lambda _: 1 / 0)
+    monkeypatch.setattr(exact, "two_steps", lambda _: "elsewhere")
+    given = _trajectory_search.compare_lengths, Hypothesis(n_terms="auto"), None
+    if place is None:
+        with pytest.raises(ZeroDivisionError):
+            exact._trajectories_from(*given)
+        assert not levels.fits
+    else:
+        assert exact._trajectories_from(*given) is fits[place]
+
+
+def test_levels_that_take_no_time_are_not_searched_one_by_one(monkeypatch):
+    search, _ = make_search(monkeypatch)
+    levels = Levels([found_with("abc")] * 2, is_slow=False)
+    monkeypatch.setattr(search.exact, "_imposition", lambda _: (None, levels))
+    assert search.exact._between_levels("hypothesis") is None and len(levels.fits) == 2
+
+
+def test_an_interruption_between_levels_is_the_last(monkeypatch):
+    search, _ = make_search(monkeypatch)
+    stopped = Found(0.01, interrupted=True)
+    levels = Levels([stopped, found_with("abc")])
+    monkeypatch.setattr(search.exact, "_imposition", lambda _: (None, levels))
+    monkeypatch.setattr(search.exact, "_searched", lambda learned, _: learned)
+    assert search.exact._between_levels("hypothesis") is stopped
+    assert len(levels.fits) == 1
 
 
 def test_searches_are_measured_against_those_that_predict_well(monkeypatch):

@@ -8,10 +8,11 @@ each solution starting the next, leads to states and equations that agree.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from keql._joint.assembly import equation_sizes
+from keql._joint.assembly import assemble_learned, equation_sizes
 from keql._joint.cluster import minimise_joint
 from keql._joint.starts import SubsampledProblem, most_points
 from keql._numerics.linalg import extent_of
@@ -43,6 +44,10 @@ class AnnealingSettings:
         which take long, it is imposed at this part of them until its last level: states
         that observations tell are known nearly as well by then. With half of them 404
         values of Lorenz' flow took 0.7 of the time, for errors that differ by 1e-3.
+    work : float. From such a product of the residuals and the square of the unknowns
+        on, which a step takes time in proportion to, a level takes about as long as a
+        search for exact trajectories does: 1 s either for 200 values of Lorenz' flow
+        (6e8), but 0.1 s and 1 s for those of glycolysis (1e8).
     max_iter, tol : int, float. Of the least-squares loop at each level.
     damping : float. The first damping, relative to the loss.
     """
@@ -52,6 +57,7 @@ class AnnealingSettings:
     hidden: float = 1.0
     many: int = 500
     part: float = 0.5
+    work: float = 3e8
     max_iter: int = 20
     tol: float = 1e-2
     damping: float = 1e-4
@@ -68,20 +74,68 @@ def anneal(family, settings=None):
     Returns candidates : list of KernelCandidate. The best one, then the others by
         rising error.
     """
-    return compare_lengths(family, impose_gradually(family, settings), settings)
+    return compare_lengths(family, Imposition(family, settings).candidate, settings)
 
 
-def impose_gradually(family, settings=None, kernel=None):
-    """The candidate of one kernel, its equations imposed more and more strictly.
+class Imposition:
+    """Equations imposed on the states of one kernel, level by level.
 
-    The kernel is that of the two steps, which knows that fields are rougher in some
-    places than in others; or an RBF kernel where there is time alone. It may be given,
-    as it does not depend on the equation.
+    family, settings : See :func:`anneal`.
+    kernel : Kernel, default=None. None: that of the two steps, which knows that fields
+        are rougher in some places than in others; or an RBF kernel where there is time
+        alone. It does not depend on the equation.
+
+    two_step, problem, iterate : LearnedModel, JointProblem, Iterate. The two-step
+        solution with the kernel, and the solution at the last level that was reached.
     """
-    settings = settings or AnnealingSettings()
-    if kernel is None:
-        kernel = with_given_kernels(_first_kernel(family, settings), family)
-    return _through_levels(family, kernel, settings)
+
+    def __init__(self, family, settings=None, kernel=None):
+        self.family, self.settings = family, settings or AnnealingSettings()
+        if kernel is None:
+            kernel = with_given_kernels(_first_kernel(family, self.settings), family)
+        self.kernel = kernel
+        self.two_step, self.problem, self.iterate = family.at(kernel)
+        self._final_noise = self.problem.equation_noise
+        # States that are known to be near agree with equations already.
+        is_near = family.context.near is not None
+        self._levels_to_come = [] if is_near else [*self.settings.levels]
+
+    def advance(self):
+        """Solve the problem of the next level; whether there was one."""
+        if not self._levels_to_come:
+            return False
+        level, final = self._levels_to_come.pop(0), self._final_noise
+        sizes = equation_sizes(self.two_step)
+        terms = self.two_step.setup.equations
+        learned = [own.depends_on is not None for own in terms]
+        noise = np.where(learned, np.maximum(level * sizes, final), final)
+        self.problem = self.problem.with_equation_noise(noise)
+        given = self.problem, self.iterate, self.settings
+        self.iterate = _minimise_with_few_points(*given)
+        return True
+
+    @property
+    def is_slow(self):
+        """Whether a level takes about as long as a search for trajectories."""
+        n_residuals = sum(map(len, self.problem.precisions))
+        n_unknowns = sum(block.n_unknowns for block in self.problem.blocks)
+        n_unknowns = min(n_unknowns, n_residuals)
+        return n_residuals * n_unknowns**2 >= self.settings.work
+
+    @property
+    def learned(self):
+        """The LearnedModel of the last level that was reached."""
+        return assemble_learned(self.two_step, self.problem, self.iterate)
+
+    @cached_property
+    def candidate(self):
+        """The KernelCandidate that all levels lead to."""
+        while self.advance():
+            pass
+        if np.any(self.problem.equation_noise > self._final_noise):
+            self.problem = self.problem.with_equation_noise(self._final_noise)
+        given = self.problem, self.iterate, self.settings
+        return _candidate(self.family, self.kernel, *given)
 
 
 def told_by(find, known):
@@ -92,7 +146,7 @@ def told_by(find, known):
     """
     if known and find is compare_kernels:
         return {"near": known[0], "from_there": True}
-    return {"kernel": known[0].kernel} if known and find is impose_gradually else {}
+    return {"kernel": known[0].kernel} if known and find is Imposition else {}
 
 
 def compare_lengths(family, first, settings=None):
@@ -104,7 +158,7 @@ def compare_lengths(family, first, settings=None):
     before if these solve its problem; if not, equations are imposed gradually again.
 
     family, settings : See :func:`anneal`.
-    first : KernelCandidate. As from :func:`impose_gradually`.
+    first : KernelCandidate. As from an :class:`Imposition`.
 
     Returns candidates : list of KernelCandidate. See :func:`anneal`.
     """
@@ -130,7 +184,7 @@ def _rescaled_candidates(family, best, factor, settings):
         if best.converged:
             found = _at_last_level(family, kernel, best, settings)
         else:  # States that solve no problem are no start for another one.
-            found = _through_levels(family, kernel, settings)
+            found = Imposition(family, settings, kernel).candidate
         candidates.append(found)
         if not candidates[-1].log_density > best.log_density:
             return candidates
@@ -190,22 +244,6 @@ def _rescaled(kernel, factor):
         if name.rpartition("__")[2] == "length_scale":
             kernel.set_params(**{name: np.multiply(value, factor)})
     return kernel
-
-
-def _through_levels(family, kernel, settings):
-    """The candidate of a kernel, its equations imposed more and more strictly."""
-    two_step, problem, start = family.at(kernel)
-    final, sizes = problem.equation_noise, equation_sizes(two_step)
-    learned = [terms.depends_on is not None for terms in two_step.setup.equations]
-    # States that are known to be near agree with equations already.
-    noise, is_near = final, family.context.near is not None
-    for level in () if is_near else settings.levels:
-        noise = np.where(learned, np.maximum(level * sizes, final), final)
-        problem = problem.with_equation_noise(noise)
-        start = _minimise_with_few_points(problem, start, settings)
-    if np.any(noise > final):
-        problem = problem.with_equation_noise(final)
-    return _candidate(family, kernel, problem, start, settings)
 
 
 def _minimise_with_few_points(problem, start, settings):
