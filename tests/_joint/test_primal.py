@@ -60,6 +60,19 @@ def test_basis_spans_all_functionals_orthonormally():
     assert span(RBF(0.3), functionals)[1].shape[1] < 25  # a smooth one has not
 
 
+@pytest.mark.parametrize("most_whole", [0, 60, 5000])
+def test_basis_is_that_of_the_whole_gram_matrix(most_whole):
+    """Whether its columns are computed at once, or those that are picked one by one."""
+    points = np.linspace(0, 1, 30)[:, None] ** 1.3
+    operators = [parse_operator(name, ("x",)) for name in ("u", "u_x")]
+    functionals = [(points, operator) for operator in operators]
+    kernel = Matern(0.3, nu=3.5)  # of full rank
+    basis, rows = span(kernel, functionals, most_dense=0, most_whole=most_whole)
+    expected, dense = span(kernel, functionals)
+    np.testing.assert_array_equal(basis.order, expected.order)
+    np.testing.assert_allclose(rows, dense, atol=1e-8 * np.abs(dense).max())
+
+
 def test_basis_of_few_kernel_functions_is_that_of_their_gram_matrix():
     """Column by column, from the values of the functions, which are computed once."""
     # Not symmetric: which of two equal pivots comes first is a matter of rounding.
