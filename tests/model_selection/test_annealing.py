@@ -9,6 +9,7 @@ from scipy.integrate import solve_ivp
 
 from keql import Equation, TwoStepKEqL
 from keql._joint.assembly import equation_sizes
+from keql._joint.problem import JointProblem
 from keql._numerics.linalg import rms
 from keql._regression.likelihood import maximise_likelihood
 from keql._regression.two_step import FitSettings, Hypothesis
@@ -150,6 +151,26 @@ def test_levels_are_reached_one_by_one(hunters):
     found = imposition.candidate
     assert found.loss == whole.loss and not imposition.advance()
     assert found.kernel is imposition.kernel
+
+
+@pytest.mark.parametrize("n_levels", [0, 2, 4])
+def test_an_interruption_ends_the_way_to_a_start(n_levels, hunters, monkeypatch):
+    """At any level: it was swallowed, and all levels and kernels followed."""
+    imposition = Imposition(family_of(hunters))
+    for _ in range(n_levels):
+        imposition.advance()
+    evaluate, asked = JointProblem.evaluate, []
+
+    def interrupted(problem, iterate):
+        asked.append(iterate)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return evaluate(problem, iterate)
+
+    monkeypatch.setattr(JointProblem, "evaluate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compare_lengths(imposition.family, imposition.candidate)
+    assert len(asked) == 3
 
 
 def test_what_takes_long_depends_on_residuals_and_unknowns(hunters):

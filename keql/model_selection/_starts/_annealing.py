@@ -274,4 +274,7 @@ def _candidate(family, kernel, problem, start, settings):
 def _minimise(problem, start, settings):
     damping = settings.damping * problem.evaluate(start).loss
     control = Damping(damping, settings.tol)
-    return minimise_joint(problem, start, control, max_iter=settings.max_iter)
+    result = minimise_joint(problem, start, control, max_iter=settings.max_iter)
+    if result.interrupted:  # what is on its way to a start is no fit to keep
+        raise KeyboardInterrupt
+    return result
