@@ -300,12 +300,24 @@ def _fit_kernel(family, kernel, values, comparison):
     """
     near = family.context.near
     _, problem, start = family.at(kernel, values if near is None else near)
-    damping = comparison.damping * problem.evaluate(start).loss
-    control = Damping(damping, comparison.tol)
-    result = minimise_joint(problem, start, control, max_iter=comparison.max_iter)
+    result = minimise_roughly(problem, start, comparison)
     model = problem.linearise(problem.evaluate(result.solution))
     errors = left_out_errors(model, family.observations)
     return KernelCandidate(kernel, result.solution, errors, result.loss)
+
+
+def minimise_roughly(problem, start, settings):
+    """The Result of a joint problem with one of many kernels.
+
+    The `settings` have its `damping`, relative to the loss, `tol` and `max_iter`. An
+    interruption goes on to whoever called: one kernel of many is no fit to keep.
+    """
+    damping = settings.damping * problem.evaluate(start).loss
+    control = Damping(damping, settings.tol)
+    result = minimise_joint(problem, start, control, max_iter=settings.max_iter)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return result
 
 
 def _prediction_error(problem, solution, observations):

@@ -116,14 +116,14 @@ def test_levels_fall_and_those_of_constraints_stay(monkeypatch):
     family, levels, minimise = (
         JointFamily(two_step, hypothesis, CONTEXT),
         [],
-        _annealing._minimise,
+        _annealing.minimise_roughly,
     )
 
     def record(problem, start, settings):
         levels.append(problem.equation_noise)
         return minimise(problem, start, settings)
 
-    monkeypatch.setattr(_annealing, "_minimise", record)
+    monkeypatch.setattr(_annealing, "minimise_roughly", record)
     candidates = anneal(family, replace(SETTINGS, factors=()))
     assert len(candidates) == 1 and len(levels) == 5
     fitted, problem, _ = family.at(candidates[0].kernel)
@@ -173,6 +173,21 @@ def test_an_interruption_ends_the_way_to_a_start(n_levels, hunters, monkeypatch)
     assert len(asked) == 3
 
 
+def test_an_interruption_ends_the_comparison_of_kernels(hunters, monkeypatch):
+    evaluate, asked = JointProblem.evaluate, []
+
+    def interrupted(problem, iterate):
+        asked.append(iterate)
+        if len(asked) == 40:
+            raise KeyboardInterrupt
+        return evaluate(problem, iterate)
+
+    monkeypatch.setattr(JointProblem, "evaluate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compare_kernels(family_of(hunters))
+    assert len(asked) == 40
+
+
 def test_what_takes_long_depends_on_residuals_and_unknowns(hunters):
     imposition = Imposition(family_of(hunters))
     [block] = imposition.problem.blocks
@@ -185,13 +200,13 @@ def test_what_takes_long_depends_on_residuals_and_unknowns(hunters):
 @pytest.mark.parametrize("many", [39, 40])
 def test_many_points_are_left_for_the_last_level(many, hunters, monkeypatch):
     """Half of the 40 points are enough until then, and lead to nearly equal states."""
-    family, tried, minimise = family_of(hunters), [], _annealing._minimise
+    family, tried, minimise = family_of(hunters), [], _annealing.minimise_roughly
 
     def counted(problem, *given):
         tried.append(max(len(block.points) for block in problem.blocks))
         return minimise(problem, *given)
 
-    monkeypatch.setattr(_annealing, "_minimise", counted)
+    monkeypatch.setattr(_annealing, "minimise_roughly", counted)
     found = Imposition(family, replace(SETTINGS, many=many)).candidate
     n_levels = len(SETTINGS.levels)
     assert tried == n_levels * [20 if many < 40 else 40] + [40]

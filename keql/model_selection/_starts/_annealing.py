@@ -13,10 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from keql._joint.assembly import assemble_learned, equation_sizes
-from keql._joint.cluster import minimise_joint
 from keql._joint.starts import SubsampledProblem, most_points
 from keql._numerics.linalg import extent_of
-from keql._numerics.optimisation import Damping
 from keql._observations.data import left_out_errors
 from keql._regression.hidden import hidden_state_kernel, with_fixed_bounds
 from keql.kernels import RBF, SystemKernel, as_kernel, map_states
@@ -24,6 +22,7 @@ from keql.model_selection._state_kernels import (
     KernelCandidate,
     compare_kernels,
     likeliest_kernel,
+    minimise_roughly,
     with_given_kernels,
 )
 
@@ -250,9 +249,9 @@ def _minimise_with_few_points(problem, start, settings):
     """The iterate of lowest loss, with equations at a part of many points."""
     most = most_points(problem)
     if most <= settings.many:
-        return _minimise(problem, start, settings).solution
+        return minimise_roughly(problem, start, settings).solution
     few = SubsampledProblem(problem, int(settings.part * most))
-    found = _minimise(few.problem, few.narrow(start), settings)
+    found = minimise_roughly(few.problem, few.narrow(start), settings)
     return few.widen(found.solution)
 
 
@@ -263,18 +262,9 @@ def _at_last_level(family, kernel, near, settings):
 
 
 def _candidate(family, kernel, problem, start, settings):
-    result = _minimise(problem, start, settings)
+    result = minimise_roughly(problem, start, settings)
     model = problem.linearise(problem.evaluate(result.solution))
     errors = left_out_errors(model, family.observations)
     density = model.left_out_density()
     found = KernelCandidate(kernel, result.solution, errors, result.loss, density)
     return replace(found, converged=result.converged)
-
-
-def _minimise(problem, start, settings):
-    damping = settings.damping * problem.evaluate(start).loss
-    control = Damping(damping, settings.tol)
-    result = minimise_joint(problem, start, control, max_iter=settings.max_iter)
-    if result.interrupted:  # what is on its way to a start is no fit to keep
-        raise KeyboardInterrupt
-    return result
