@@ -150,6 +150,7 @@ def test_levels_are_reached_one_by_one(hunters):
     assert len(misses) == len(SETTINGS.levels) and misses[-1] < 0.02 * misses[0]
     found = imposition.candidate
     assert found.loss == whole.loss and not imposition.advance()
+    assert imposition.problem is None  # its matrices are large
     assert found.kernel is imposition.kernel
 
 
@@ -189,12 +190,12 @@ def test_an_interruption_ends_the_comparison_of_kernels(hunters, monkeypatch):
 
 
 def test_what_takes_long_depends_on_residuals_and_unknowns(hunters):
-    imposition = Imposition(family_of(hunters))
-    [block] = imposition.problem.blocks
+    family = family_of(hunters)
+    [block] = Imposition(family).problem.blocks
     work = (2 * 25 + 2 * 40) * min(block.n_unknowns, 130) ** 2
     for factor, slow in ((0.99, True), (1.01, False)):
-        imposition.settings = replace(SETTINGS, work=factor * work)
-        assert imposition.is_slow == slow
+        settings = replace(SETTINGS, work=factor * work)
+        assert Imposition(family, settings).is_slow == slow
 
 
 @pytest.mark.parametrize("many", [39, 40])
@@ -350,6 +351,7 @@ def test_states_that_solve_no_problem_start_no_other(hunters, annealed):
 def test_a_kernel_that_another_equation_had_is_not_looked_for_again(monkeypatch):
     """Nor are kernels that were compared: the search goes on from these."""
     kernel, problem = object(), SimpleNamespace(equation_noise=0.0)
+    problem.precisions = problem.blocks = []
     family = SimpleNamespace(
         at=lambda *given: (None, problem, given), context=SimpleNamespace(near=None)
     )

@@ -45,8 +45,8 @@ class AnnealingSettings:
         values of Lorenz' flow took 0.7 of the time, for errors that differ by 1e-3.
     work : float. From such a product of the residuals and the square of the unknowns
         on, which a step takes time in proportion to, a level takes about as long as a
-        search for exact trajectories does: 1 s either for 200 values of Lorenz' flow
-        (6e8), but 0.1 s and 1 s for those of glycolysis (1e8).
+        search for exact trajectories does: 1 s either for 400 values of Lorenz' flow
+        (1.3e9), but 0.1 s and 1 s for 120 of glycolysis (1.1e8).
     max_iter, tol : int, float. Of the least-squares loop at each level.
     damping : float. The first damping, relative to the loss.
     """
@@ -86,6 +86,8 @@ class Imposition:
 
     two_step, problem, iterate : LearnedModel, JointProblem, Iterate. The two-step
         solution with the kernel, and the solution at the last level that was reached.
+        The problem, which has large matrices, is let go with the candidate.
+    is_slow : bool. Whether a level takes about as long as a search for trajectories.
     """
 
     def __init__(self, family, settings=None, kernel=None):
@@ -95,6 +97,7 @@ class Imposition:
         self.kernel = kernel
         self.two_step, self.problem, self.iterate = family.at(kernel)
         self._final_noise = self.problem.equation_noise
+        self.is_slow = _work_of_step(self.problem) >= self.settings.work
         # States that are known to be near agree with equations already.
         is_near = family.context.near is not None
         self._levels_to_come = [] if is_near else [*self.settings.levels]
@@ -114,14 +117,6 @@ class Imposition:
         return True
 
     @property
-    def is_slow(self):
-        """Whether a level takes about as long as a search for trajectories."""
-        n_residuals = sum(map(len, self.problem.precisions))
-        n_unknowns = sum(block.n_unknowns for block in self.problem.blocks)
-        n_unknowns = min(n_unknowns, n_residuals)
-        return n_residuals * n_unknowns**2 >= self.settings.work
-
-    @property
     def learned(self):
         """The LearnedModel of the last level that was reached."""
         return assemble_learned(self.two_step, self.problem, self.iterate)
@@ -134,6 +129,7 @@ class Imposition:
         if np.any(self.problem.equation_noise > self._final_noise):
             self.problem = self.problem.with_equation_noise(self._final_noise)
         given = self.problem, self.iterate, self.settings
+        self.problem = self.iterate = None
         return _candidate(self.family, self.kernel, *given)
 
 
@@ -243,6 +239,13 @@ def _rescaled(kernel, factor):
         if name.rpartition("__")[2] == "length_scale":
             kernel.set_params(**{name: np.multiply(value, factor)})
     return kernel
+
+
+def _work_of_step(problem):
+    """Products of numbers, up to a factor, that a step of a joint problem takes."""
+    n_residuals = sum(map(len, problem.precisions))
+    n_unknowns = sum(block.n_unknowns for block in problem.blocks)
+    return float(n_residuals) * min(n_unknowns, n_residuals) ** 2
 
 
 def _minimise_with_few_points(problem, start, settings):
