@@ -45,8 +45,8 @@ class AnnealingSettings:
         values of Lorenz' flow took 0.7 of the time, for errors that differ by 1e-3.
     work : float. From such a product of the residuals and the square of the unknowns
         on, which a step takes time in proportion to, a level takes about as long as a
-        search for exact trajectories does: 1 s either for 400 values of Lorenz' flow
-        (1.3e9), but 0.1 s and 1 s for 120 of glycolysis (1.1e8).
+        search for exact trajectories does: 1 s either for 404 values of Lorenz' flow
+        (1.3e9), but 0.1 s and 1 s for 80 of glycolysis (1.1e8).
     max_iter, tol : int, float. Of the least-squares loop at each level.
     damping : float. The first damping, relative to the loss.
     """
