@@ -401,7 +401,8 @@ class TrajectorySearch(HypothesisSearch):
                 if any(self.agrees(fit, other) for other in found):
                     return fit
                 found.append(fit)
-        found = found if self.sees_noise else []
+        if not self.sees_noise:
+            return None
         return max(found, key=lambda fit: fit.log_evidence, default=None)
 
     def _searched(self, learned, hypothesis):

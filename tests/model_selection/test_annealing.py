@@ -154,36 +154,42 @@ def test_levels_are_reached_one_by_one(hunters):
     assert found.kernel is imposition.kernel
 
 
+@pytest.fixture
+def interrupt(monkeypatch):
+    """A function that has evaluations of joint problems interrupted at the n-th one.
+
+    It returns a list that grows by each of them.
+    """
+
+    def interrupt(n):
+        evaluate, asked = JointProblem.evaluate, []
+
+        def interrupted(problem, iterate):
+            asked.append(iterate)
+            if len(asked) == n:
+                raise KeyboardInterrupt
+            return evaluate(problem, iterate)
+
+        monkeypatch.setattr(JointProblem, "evaluate", interrupted)
+        return asked
+
+    return interrupt
+
+
 @pytest.mark.parametrize("n_levels", [0, 2, 4])
-def test_an_interruption_ends_the_way_to_a_start(n_levels, hunters, monkeypatch):
+def test_an_interruption_ends_the_way_to_a_start(n_levels, hunters, interrupt):
     """At any level: it was swallowed, and all levels and kernels followed."""
     imposition = Imposition(family_of(hunters))
     for _ in range(n_levels):
         imposition.advance()
-    evaluate, asked = JointProblem.evaluate, []
-
-    def interrupted(problem, iterate):
-        asked.append(iterate)
-        if len(asked) == 3:
-            raise KeyboardInterrupt
-        return evaluate(problem, iterate)
-
-    monkeypatch.setattr(JointProblem, "evaluate", interrupted)
+    asked = interrupt(3)
     with pytest.raises(KeyboardInterrupt):
         compare_lengths(imposition.family, imposition.candidate)
     assert len(asked) == 3
 
 
-def test_an_interruption_ends_the_comparison_of_kernels(hunters, monkeypatch):
-    evaluate, asked = JointProblem.evaluate, []
-
-    def interrupted(problem, iterate):
-        asked.append(iterate)
-        if len(asked) == 40:
-            raise KeyboardInterrupt
-        return evaluate(problem, iterate)
-
-    monkeypatch.setattr(JointProblem, "evaluate", interrupted)
+def test_an_interruption_ends_the_comparison_of_kernels(hunters, interrupt):
+    asked = interrupt(40)
     with pytest.raises(KeyboardInterrupt):
         compare_kernels(family_of(hunters))
     assert len(asked) == 40

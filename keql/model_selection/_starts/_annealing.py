@@ -129,8 +129,9 @@ class Imposition:
         if np.any(self.problem.equation_noise > self._final_noise):
             self.problem = self.problem.with_equation_noise(self._final_noise)
         given = self.problem, self.iterate, self.settings
+        found = _candidate(self.family, self.kernel, *given)
         self.problem = self.iterate = None
-        return _candidate(self.family, self.kernel, *given)
+        return found
 
 
 def told_by(find, known):
