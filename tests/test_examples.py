@@ -253,6 +253,7 @@ def test_users_script():
     assert found["score"] == pytest.approx(1.0) and abs(found["error"]).max() < 0.1
 
 
+@pytest.mark.slow
 def test_solve_known_equation(tmp_path, capsys):
     run("solve_known_equation.py", "--output", tmp_path / "figure.png")
     printed = capsys.readouterr().out

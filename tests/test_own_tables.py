@@ -37,6 +37,7 @@ def hand_on(model, tmp_path):
     return again
 
 
+@pytest.mark.slow
 def test_a_noisy_oscillator_in_hours_and_millivolts(tmp_path):
     """u'' = -1.1 u - 0.12 u', seen for ten hours, forecast for four more."""
     t = np.linspace(0, 10, 60)
@@ -114,6 +115,7 @@ def test_two_rods_with_a_label_and_gaps(tmp_path):
     hand_on(model, tmp_path)
 
 
+@pytest.mark.slow
 def test_counts_of_predators_and_their_prey(tmp_path):
     """Whole numbers; the equations of Lotka and Volterra, with counts as units."""
     from scipy.integrate import solve_ivp

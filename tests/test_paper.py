@@ -67,6 +67,7 @@ def test_a_table_of_another_version_is_refused(paper, tmp_path):
         experiment.run(path, TASKS, lambda size, method: {"other": 1.0})
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_rows(paper, tmp_path, own_workers):
     experiment = paper("experiment")
     tables = [
@@ -197,6 +198,7 @@ def test_a_network_learns_a_linear_equation(paper, monkeypatch):
     np.testing.assert_allclose(model.equation.unknown_part(S), S[:, 1], atol=2e-2)
 
 
+@pytest.mark.slow
 def test_an_experiment_runs(paper, tmp_path, capsys, monkeypatch):
     darcy = paper("darcy")
     monkeypatch.setattr(darcy, "QUICK", {"sizes": (2,), "observations": (8,)})

@@ -98,6 +98,7 @@ def of_two_functions(names, other_way):
 of_letters = cache(partial(of_two_functions, ("a", "b")))
 
 
+@pytest.mark.slow
 @FEW
 @given(LABELS, st.booleans())
 def test_labels_of_functions(labels, other_way):

@@ -240,6 +240,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_round_trip_to_another_process(tmp_path):
     X, names, texts = POINTS.to_numpy(), [], []
     np.save(tmp_path / "X.npy", X[:20])

@@ -83,6 +83,7 @@ def two_flows():
     return model.fit(np.concatenate(X), np.concatenate(y))
 
 
+@pytest.mark.slow
 def test_a_state_in_space_goes_on(two_flows):
     """Each function from its own state, whatever else is asked for at once."""
     points = np.random.RandomState(0).uniform([1, 0], [1.5, 1], size=(30, 2))
@@ -132,6 +133,7 @@ def test_a_forecast_needs_the_forcing():
         model.forecast([[3.5]])
 
 
+@pytest.mark.slow
 def test_terms_that_the_data_do_not_tell_from_others():
     """The warning, the report and the equation say so."""
     t = np.linspace(0, 3, 12)

@@ -173,6 +173,7 @@ def test_forcings_with_masks():
         TwoStepKEqL(**GIVEN | {"forcing": masked_values}).fit(T, Y)
 
 
+@pytest.mark.slow
 def test_times_that_would_take_hours_are_given_up(swing):
     begun = time.process_time()
     with pytest.raises(SimulationError, match="came to t = .* raise max_evaluations"):

@@ -497,6 +497,7 @@ def test_a_stopped_fit_keeps_the_best_iterate(action, message, n_restarts):
     assert np.all(np.isfinite(model.predict(data.X_test, return_std=True)))
 
 
+@pytest.mark.slow
 @needs_callbacks
 @pytest.mark.parametrize("action", [interrupt, lambda: True])
 def test_a_stop_while_trying_again_keeps_the_first_result(action, hard_duffing):
@@ -538,6 +539,7 @@ def hard_duffing():
     return data, {**settings, "random_state": 0}
 
 
+@pytest.mark.slow
 def test_a_poor_minimum_is_noticed_and_left(hard_duffing):
     data, settings = hard_duffing
     model = WithAllTerms(**settings).fit(data.X, data.y)
@@ -665,6 +667,7 @@ def test_duffing_coefficients_to_three_digits():
     assert relative_l2_error(data.y_test, model.predict(data.X_test)) < 1e-4
 
 
+@pytest.mark.slow
 def test_burgers_from_its_boundary():
     data = make_burgers(
         layout="boundary",
@@ -683,6 +686,7 @@ def test_burgers_from_its_boundary():
     assert model.equation_.terms()["u u_x"] == pytest.approx(0.5, rel=0.1)
 
 
+@pytest.mark.slow
 def test_darcy_flow_of_eight_functions():
     data = make_darcy(8, 8, grid_size=12, random_state=0)
     model = WithAllTerms(**data.problem, **data.kernels, tol=1e-3, random_state=0)
@@ -691,6 +695,7 @@ def test_darcy_flow_of_eight_functions():
     assert equation_error(equation, features, data.unknown_part) < 2e-2
 
 
+@pytest.mark.slow
 def test_derivatives_make_no_matrix_of_a_step_larger(monkeypatch):
     """Of 30 observations and 40 points; what is larger has several threads of BLAS."""
     sizes = []

@@ -150,6 +150,7 @@ def error_of_growth(equation):
     return np.linalg.norm(equation.unknown_part(known) - P) / np.linalg.norm(P)
 
 
+@pytest.mark.slow
 def test_terms_of_noisy_data_are_those_of_exact_states():
     """With terms of its own the equation was wrong by 10 %, and nothing said so."""
     y, messages, models = noisy_gompertz(), [], []
@@ -168,6 +169,7 @@ def test_terms_of_noisy_data_are_those_of_exact_states():
     )
 
 
+@pytest.mark.slow
 def test_states_start_from_exact_ones():
     """From two steps, states of thirty noisy values end in another minimum.
 
@@ -201,6 +203,7 @@ def test_terms_beside_a_given_state_kernel():
     assert name.startswith("u log")
 
 
+@pytest.mark.slow
 def test_an_equation_of_poor_exact_states_is_told(monkeypatch):
     """Where these do not convince, terms are chosen at collocation points."""
     reduced = "keql.model_selection._beside._reduced"

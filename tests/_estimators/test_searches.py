@@ -152,6 +152,7 @@ def test_each_parameter_in_the_joint_problem(name):
     assert name in search.best_params_
 
 
+@pytest.mark.slow
 def test_randomised_search():
     search = RandomizedSearchCV(
         learner(),
@@ -262,6 +263,7 @@ def check_same(search, other):
     np.testing.assert_array_equal(search.predict(table()), other.predict(table()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "backend", [pytest.param("loky", marks=pytest.mark.slow), "threading"]
 )
@@ -270,6 +272,7 @@ def test_two_jobs_change_nothing(alone, backend, own_workers):
         check_same(alone, search_of_twelve(n_jobs=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "processes",
     [

@@ -313,6 +313,7 @@ def test_values_of_operators_are_a_gaussian_process(measured):
 # --- known constraints and boundary laws ----------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_known_constraint():
     """Susceptible, infected and removed: S + I + R is constant."""
 
@@ -399,6 +400,7 @@ def test_equations_at_equal_points_share_them(places):
     assert model.equation_.terms() == once.equation_.terms()
 
 
+@pytest.mark.slow
 def test_a_boundary_law():
     """The coefficient of the heat transfer is found from the points at the wall."""
     data = make_heat_with_boundary_law(random_state=0)
@@ -484,6 +486,7 @@ HUNTED = integrate(hunt, (10.0, 5.0), SHORT)
 FEWER = {"n_restarts": 0, "solver": "primal"}
 
 
+@pytest.mark.slow
 def test_a_search_reaches_into_named_equations():
     model = hunters(**FEWER)
     choices = {"prey__kernel__degree": [1, 2]}

@@ -257,6 +257,7 @@ def burgers_in_units(given, unit_t, unit_u):
     return TwoStepKEqL(**problem, **settings).fit(data.X * units, data.y * unit_u)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [True, False])
 @pytest.mark.parametrize("unit_u", [1e-6, 1e6])
 def test_units(unit_u, given):
@@ -385,6 +386,7 @@ def test_duffing_error_of_the_published_settings(reference):
     assert error == pytest.approx(0.34, abs=0.01)
 
 
+@pytest.mark.slow
 def test_darcy_errors_lie_in_the_published_range(reference):
     published = json.loads(reference("published_errors.json").read_text())["darcy"]
     column = published["n_functions"].index(8)

@@ -51,6 +51,7 @@ def noisy_fit(seconds, volts):
     return model.fit(T * seconds, (Y + noise) * volts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", [UNITS[0], UNITS[-1]])
 def test_exact_states_with_noise_have_no_unit(units):
     """How far steps go, and how far perturbations grow, is not a matter of units."""

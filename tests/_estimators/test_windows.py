@@ -61,6 +61,7 @@ def test_states_follow_the_equation_where_the_user_says(given):
     assert len(setup.collocation_points[0]) == 61
 
 
+@pytest.mark.slow
 def test_a_field_tells_one_equation_and_goes_on():
     """The state is predicted at the later points all the same, and warned of."""
     X = points_of_cole_hopf(20)

@@ -223,6 +223,7 @@ def test_a_forcing_has_to_be_known_everywhere():
         assert reason in why_not and bool(why_not) == bool(reason)
 
 
+@pytest.mark.slow
 def test_equations_with_a_forcing_are_integrated():
     """u_t = u_xx / 10 + f for two waves that decay at rates of their own."""
     X = np.random.RandomState(0).uniform(0, [1.0, 2.0], size=(50, 2))
@@ -332,6 +333,7 @@ def test_states_are_exact_beside_noise_of_an_equation_that_holds(
     assert bool(reason) != is_exact
 
 
+@pytest.mark.slow
 def test_a_fit_beside_noise_of_an_equation_that_holds_is_that_without_it():
     X = points_of_cole_hopf(30)
     settings = SETTINGS | {"optimizer": "fmin_l_bfgs_b"}
@@ -412,6 +414,7 @@ def test_exact_data_that_an_equation_nearly_meets_tell_of_another_one():
     assert isinstance(model.states_[0], EvolvedState)
 
 
+@pytest.mark.slow
 def test_exact_states_start_from_earlier_ones(learned, exact):
     """At once on the fine grid, others on a coarse one first."""
 

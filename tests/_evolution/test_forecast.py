@@ -218,6 +218,7 @@ def test_the_limit_of_exact_data_is_the_solution():
     assert np.abs(forecast.evaluate(points, U) - cole_hopf(*points.T)).max() < 2e-3
 
 
+@pytest.mark.slow
 def test_it_ends_where_the_solution_does():
     """u_t = 0.1 u_xx + 50 u^2 leaves all bounds soon."""
     kernel = monomial(2, 2) + monomial(4)

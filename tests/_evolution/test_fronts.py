@@ -242,6 +242,7 @@ def found(problem, coarse):
     return result.model.problem, result.solution
 
 
+@pytest.mark.slow
 def test_a_viscosity_that_a_coarse_grid_does_not_resolve_is_found(found):
     problem, iterate = found
     assert_allclose(iterate.equation.terms()["u_xx"], 0.004, rtol=0.02)
@@ -340,6 +341,7 @@ def test_steep_states_that_miss_exact_data_are_followed(problem):
     assert "follow" in other.resolution[0]
 
 
+@pytest.mark.slow
 def test_a_callback_stops_the_search_on_grids_that_follow(problem):
     fit = fit_of(problem, iterate_of(problem, 0.006))
     callback = replace(CONTEXT, report=lambda *_: True)

@@ -298,6 +298,7 @@ def test_bands_of_driven_states_hold():
     assert np.mean(errors) < np.mean(held)
 
 
+@pytest.mark.slow
 def test_without_noise_in_equations_states_are_exact():
     t, u, _ = driven(level=0.0)
     exact = told(fit(t, u, equation_noise=None))
@@ -306,6 +307,7 @@ def test_without_noise_in_equations_states_are_exact():
         assert_allclose(found, exact, rtol=rtol, atol=1e-3 * rtol)
 
 
+@pytest.mark.slow
 def test_systems_with_gaps_inputs_and_several_functions():
     """x_t = y + v, with v = cos t and noise; y_t = -2 x, which holds exactly."""
     rng, dt, tables, seen = np.random.RandomState(0), 0.01, [], []

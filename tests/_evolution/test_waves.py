@@ -174,6 +174,7 @@ def observed():
     return X, waves(*X.T)
 
 
+@pytest.mark.slow
 def test_the_equation_of_waves_is_found(observed):
     new = fit_exactly(two_steps(*observed)).learned
     expected = {"u": -1.0, "u_x": 0.0, "u_xx": 1.0, "u_t": -DAMPING, "u u_x": 0.0}

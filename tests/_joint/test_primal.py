@@ -154,6 +154,7 @@ def test_posterior_is_that_of_the_dual(equation, operator):
 
 
 # Forty values with such a noise level do not tell the equation, whatever the solver.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::keql.IdentifiabilityWarning")
 @pytest.mark.parametrize(
     "Estimator",
@@ -185,6 +186,7 @@ def test_solvers_agree(Estimator):
     )
 
 
+@pytest.mark.slow
 def test_auto_takes_the_smaller_representation():
     data = make_burgers(40, collocation_shape=(10, 13), random_state=0)
     for kernel, primal in ((RBF([2.0, 0.8]), True), (Matern(0.5, nu=3.5), False)):
@@ -196,6 +198,7 @@ def test_auto_takes_the_smaller_representation():
         assert (problem.linear_model is PrimalModel) is primal
 
 
+@pytest.mark.slow
 def test_warm_start_in_the_primal():
     data = make_burgers(40, collocation_shape=(10, 13), random_state=0)
     model = OneStepKEqL(

@@ -76,6 +76,7 @@ def test_a_poor_minimum_is_left_from_a_drawn_state(hard, learner, solver):
     assert error_of(fitted, hard) < 1e-5
 
 
+@pytest.mark.slow
 def test_a_try_takes_about_as_many_steps_as_the_first_one(hard):
     settings = {**CUBIC, "equation_noise": 1e-6}  # less than the state kernel can
     with warnings.catch_warnings():

@@ -83,6 +83,7 @@ print(faults(), keep_freed_memory(), faults())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc", reason="other libraries are not asked"
 )

@@ -95,6 +95,7 @@ def named(screened, offered):
     return dict(zip(names, screened.values * scales, strict=True))
 
 
+@pytest.mark.slow
 def test_terms_that_nearly_cancel():
     """A predator's slope is small beside its terms, whose sum it is.
 

@@ -111,6 +111,7 @@ def observed(n_values, n_other=26):
     return t, seen, states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [None, Polynomial(1)])
 def test_a_single_value_of_a_state_tells_its_unit_but_not_how_it_varies(kernel):
     t, seen, states = observed(1)

@@ -65,6 +65,7 @@ def solver(**changes):
     return KernelPDESolver(**settings | changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("equation", "forcing"),
     [
@@ -138,6 +139,7 @@ def test_slopes_at_the_border_and_noise(small_start):
     assert relative_l2_error(expected, found.predict(X)) < 2e-3
 
 
+@pytest.mark.slow
 def test_the_order_of_points_does_not_matter(small_start):
     X, points = sides(21), inside(400)
     rng = np.random.RandomState(2)
@@ -148,6 +150,7 @@ def test_the_order_of_points_does_not_matter(small_start):
     assert relative_l2_error(first, second) < 1e-8
 
 
+@pytest.mark.slow
 def test_predictions_at_many_points_are_those_at_few(small_start, monkeypatch):
     X = sides(21)
     found = solver().fit(X, waves(X))

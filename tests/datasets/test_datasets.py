@@ -298,6 +298,7 @@ def cole_hopf(t, x, theta, nu):
     return -2 * nu * np.pi * decay * np.sin(np.pi * x) / phi / theta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theta", [1.0, -2.0])
 def test_burgers_agrees_with_an_exact_solution(theta):
     data = make_burgers(
@@ -362,6 +363,7 @@ def test_burgers_truth_solves_its_equation(burgers):
     assert np.linalg.norm(burgers.equation(S)) < 1e-6 * np.linalg.norm(S[:, 5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "n_fixed", "tolerances"),
     [

@@ -353,6 +353,7 @@ def test_wrong_coefficients():
 # --- fits ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_burgers_from_its_boundary():
     data = make_burgers(
         theta=0.5,
@@ -402,6 +403,7 @@ def test_duffing():
     assert str(model.equation_.sparse()) == "u_tt = f - 3.00 u^3 + 3.00 u - 0.200 u_t"
 
 
+@pytest.mark.slow
 def test_darcy_coefficients():
     data = make_darcy(20, 8, random_state=0)
     settings = {**data.problem, **data.kernels, "n_inducing": 400}

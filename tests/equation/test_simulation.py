@@ -99,6 +99,7 @@ def test_a_simulation_that_extrapolates_warns(duffing):
     assert np.all(equation.extrapolation(features) > 1.5)
 
 
+@pytest.mark.slow
 def test_a_solution_that_ends_is_a_typed_failure():
     # u' = u^2 is infinite at t = 1.
     start = time.process_time()

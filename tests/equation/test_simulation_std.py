@@ -55,6 +55,7 @@ def pendulum():
     return with_posterior(equation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["DOP853", "Radau"])
 def test_a_single_equation_beside_differences(method):
     def simulate(equation, return_std=False):
@@ -97,6 +98,7 @@ def test_a_system_beside_differences():
     assert_allclose(std, np.sqrt(variances), rtol=1e-4, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_system_beside_draws():
     system, initial, rng = hunting(), [3.0, 1.0], np.random.RandomState(1)
     times = TIMES[:5]

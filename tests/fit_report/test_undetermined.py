@@ -351,6 +351,7 @@ def test_an_equation_of_lower_order_is_no_energy():
         model.fit(t[:, None], u)
 
 
+@pytest.mark.slow
 def test_any_function_of_an_input_is_a_polynomial_on_few_values():
     """Growth whose rate is a rational function of a dose."""
     for doses, told in (([0.0, 0.5, 1.0, 2.0], True), ([0.0, 1.0], False)):
@@ -372,6 +373,7 @@ def test_any_function_of_an_input_is_a_polynomial_on_few_values():
         assert told or not texts
 
 
+@pytest.mark.slow
 def test_a_state_of_which_slopes_alone_were_observed_is_known_up_to_a_constant():
     """As soon as one value is, or P does not depend on it, nothing is told."""
     t = np.linspace(0, 6, 20)

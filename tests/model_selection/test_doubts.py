@@ -521,6 +521,7 @@ def duffing(t):
     return solve_ivp(rate, t[[0, -1]], [1.8, 0.0], **settings).y
 
 
+@pytest.mark.slow
 def test_joint_fits_of_states_in_time_miss_what_no_equation_explains():
     """Slopes in other units than values: both are met by no trajectory."""
     t = np.linspace(0, 12, 20)

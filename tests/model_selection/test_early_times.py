@@ -29,6 +29,7 @@ def two_step():
     return learn_cole_hopf(60)
 
 
+@pytest.mark.slow
 def test_states_go_on_from_the_first_ones(two_step):
     """From a state of two steps that is nonsense at first."""
     settings = EarlySettings(part=0.6, fewest=20)
@@ -56,6 +57,7 @@ def test_the_first_observations_are_those_up_to_a_time(two_step):
     assert_allclose(data.values, cole_hopf(*data.points.T))
 
 
+@pytest.mark.slow
 def test_two_steps_say_how_states_go_on(two_step):
     early = _until(two_step, 0, 0.5)
     fit = fit_exact_states(early, early, AUTO, CONTEXT)
@@ -86,6 +88,7 @@ def test_few_observations_may_be_met_and_predicted_poorly(two_step, monkeypatch)
     assert set(fit.result.solution.equation.terms()) == {"u u_x", "u_xx"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["too few", "all terms", "poor", "missed"])
 def test_other_states_do_not_begin_there(two_step, why, monkeypatch):
     settings = EarlySettings(fewest=1000 if why == "too few" else 1)

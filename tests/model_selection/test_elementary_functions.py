@@ -180,6 +180,7 @@ def test_a_function_is_found_in_any_units(units):
     np.testing.assert_allclose(value * units, -0.8, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_bessel_function_has_an_equation_with_a_power_of_time():
     t = np.linspace(0, 12, 40)
     model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",)).fit(
@@ -375,6 +376,7 @@ def saturating(t, state):
     return [state[1], -1.3 * state[0] - 0.4 * np.tanh(3 * state[1])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate, friction", [(drag, -0.3), (saturating, -0.4)])
 def test_drag_and_friction_that_saturates_are_found(rate, friction):
     """From exact values, steps being short where a kink is; with no warning."""

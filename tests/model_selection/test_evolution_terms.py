@@ -165,6 +165,7 @@ def found(two_step):
     return reported(two_step)
 
 
+@pytest.mark.slow
 def test_terms_are_compared_on_a_coarse_grid_first(found):
     exact, sizes = found
     assert sizes == sorted(sizes) and set(sizes) == {40, 80}
@@ -203,6 +204,7 @@ def test_the_equation_is_found(two_step, found):
     assert exact.misfit == pytest.approx(misfit, rel=0.2, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_prior_that_explains_less_is_given_up(two_step, found):
     """Steps with it go on where its likelihood has a maximum of its own."""
 
@@ -223,11 +225,13 @@ def test_a_prior_that_explains_less_is_given_up(two_step, found):
     assert with_best_prior(better, first, solve) is better
 
 
+@pytest.mark.slow
 def test_as_many_terms_as_asked_for(three_terms):
     terms = three_terms.equation.terms()
     assert len(terms) == 3 and {"u u_x", "u_xx"} < set(terms)
 
 
+@pytest.mark.slow
 def test_superfluous_terms_go(two_step, three_terms):
     exact = fit_exactly(three_terms, two_step.equation, "auto")
     assert set(exact.learned.equation.terms()) == {"u u_x", "u_xx"}

@@ -249,6 +249,7 @@ def test_terms_of_a_sum_of_kernels():
     assert model.equation_.terms() == {"u": pytest.approx(-4, rel=1e-3)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.02])
 def test_no_term_stays_that_is_worth_nothing(noise):
     """u_t = v_x and v_t = u_x in a box: no terms can go once there is one of each."""

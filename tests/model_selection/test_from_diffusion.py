@@ -58,6 +58,7 @@ def grown(two_step):
     return grow(two_step, "auto")
 
 
+@pytest.mark.slow
 def test_the_equation_is_found(grown):
     exact = grown
     # Sets of terms are compared by full steps: some have no states to integrate from.
@@ -103,6 +104,7 @@ def test_no_diffusion_is_begun_beside_states_that_predict_well(
     assert asked == ["fit_from_early_times", "fit_from_diffusion"][: 1 + grows]
 
 
+@pytest.mark.slow
 def test_all_terms_are_kept_if_none_is_to_go(two_step):
     equation = grow(two_step).learned.equation
     assert len(equation.terms()) == len(FEW)

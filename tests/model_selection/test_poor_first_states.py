@@ -200,6 +200,7 @@ def test_what_is_interrupted_is_the_last(known):
     assert len(search.asked) == 1
 
 
+@pytest.mark.slow
 def test_terms_are_looked_for_near_a_fit_on_its_grid(two_step):
     simpler = fit_exactly(two_step, two_step.equation, 2)
     near = fit_trajectories(two_step, HYPOTHESIS, CONTEXT, None, simpler)

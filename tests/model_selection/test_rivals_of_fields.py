@@ -295,6 +295,7 @@ WATER = {
 }
 
 
+@pytest.mark.slow
 def test_terms_of_fields_at_collocation_points_are_compared_by_evidence(monkeypatch):
     """Wherever taking out one by one has ended: with eight terms that stand for two."""
     monkeypatch.setattr(_Path, "place", lambda path: 3)
@@ -310,6 +311,7 @@ def test_terms_of_fields_at_collocation_points_are_compared_by_evidence(monkeypa
     assert best.log_evidence > first.log_evidence + 10
 
 
+@pytest.mark.slow
 def test_evidence_of_fields_is_not_asked_beside_what_is_given():
     """It would tell of a given noise level instead of the terms."""
     model = OneStepKEqL(**WATER, observation_noise={"h": 0.003, "v": 0.003})

@@ -92,6 +92,7 @@ def fitted_large(data, **context):
     return problem, fit_jointly(family, two_step, problem, start)
 
 
+@pytest.mark.slow
 def test_a_large_problem_with_fewer_points_first_has_the_same_solution(data):
     sizes = []
 

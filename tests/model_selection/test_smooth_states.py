@@ -57,6 +57,7 @@ def test_exact_data_tell_terms_to_many_digits(part, terms):
         assert found[name] == pytest.approx(-value, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_an_equation_of_another_form_is_told():
     _, told = fit(lambda x, y, u, p: 3 * np.cos(2 * y) * p)
     assert "smooth states of exact data miss it" in told

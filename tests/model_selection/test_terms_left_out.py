@@ -51,7 +51,7 @@ def fitted(y, **given):
     "given",
     [
         pytest.param({}, marks=pytest.mark.slow),
-        {"equation_kernel": Polynomial(3)},
+        pytest.param({"equation_kernel": Polynomial(3)}, marks=pytest.mark.slow),
         {"equation_kernel": Polynomial(3), "equation_noise": 0.3},
     ],
 )

@@ -395,6 +395,7 @@ def test_phase_portrait(model):
     assert_allclose(display.acceleration(u, u_t), -4 * u, atol=0.05)
 
 
+@pytest.mark.slow
 def test_directions_only_where_the_plane_has_them():
     def directions(**changes):
         model = oscillator(**changes).fit(T, Y)
