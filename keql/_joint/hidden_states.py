@@ -1,18 +1,21 @@
-"""A first guess of a state that was never observed, from what equations leave open.
+"""First guesses of a state that was never observed, from what equations leave open.
 
 Where the observed states do not determine one of their own derivatives, the hidden
-state does. With m a product of observed operators and phi all of their products up to
-the second degree, an equation is taken to be
+state does. With a product m and some products phi of observed operators, an equation is
+taken to be
 
     -Pbar = phi . a + m z + error,
 
-linear in the coefficients a and in the hidden state z, a Gaussian process: the product
-m and the length scale of z are those of the highest likelihood. The unit of z, and what
-is added to it, are free; its guess has mean zero and size one. From there the joint
-problem finds all equations.
+linear in the coefficients a and in the hidden state z, a Gaussian process. The errors
+are those of the fitted states, which are smooth as well: their posterior tells how they
+are correlated. The length scale of z and the size of the errors are those of the
+highest evidence, and so are the products phi; with others z is another one, in which
+equations may have fewer terms, so that there is a guess for each product m and each
+degree of the phi. The unit of z, and what is added to it, are free; its guesses have
+mean zero and size one. From there all equations are found.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
@@ -27,7 +30,10 @@ from keql._numerics.linalg import (
     solve_cholesky,
     solve_lower,
 )
-from keql.kernels import RBF
+from keql._numerics.subsets import SubsetEvidence, TermOdds
+from keql._observations.data import FunctionData
+from keql._regression.two_step import refit_two_steps
+from keql.kernels import RBF, Constant, SystemKernel
 from keql.operators import gram, identity_of
 
 
@@ -36,20 +42,43 @@ class HiddenStateSettings:
     """How a hidden state is guessed.
 
     lengths : tuple of float. Length scales, in units of the extent of the points.
-    ratios : tuple of float. Noise levels of the equation, in units of the size of what
-        the hidden state explains.
+    ratios : tuple of float. Errors of the equation, in units of the size of what the
+        hidden state explains.
+    white : float. The part of the variance of these errors that is independent from
+        point to point; 1: all.
+    has_few_terms : bool. Whether products are chosen: with those that the equation does
+        not have, other equations have more terms. Else all are in it.
+    degree : int. Of the products of observed operators, where the equation is no
+        polynomial; else it is that of the equation, and at most `highest`.
     n_points : int. Collocation points at most.
+    noise : float. Of the values of a guess, in units of their size.
+    n_guesses : int. How many are made at most.
     """
 
     lengths: tuple = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
     ratios: tuple = (0.03, 0.1, 0.3)
-    n_points: int = 400
+    white: float = 1e-3
+    has_few_terms: bool = True
+    degree: int = 2
+    highest: int = 3
+    n_points: int = 200
+    noise: float = 0.05
+    n_guesses: int = 5
+
+    @classmethod
+    def of_all_terms(cls):
+        """Those of a start of the joint problem, in whose equations all terms are.
+
+        With correlated errors, or few products, joint fits of exact values of three
+        systems ended with four times the terms.
+        """
+        return cls(white=1.0, has_few_terms=False, highest=2, n_points=400)
 
 
 class HiddenGuess(NamedTuple):
-    """The guess: log likelihood, values (K,) at points (K, d), length scales (d,)."""
+    """A guess: log evidence, values (K,) at points (K, d), length scales (d,)."""
 
-    likelihood: float
+    evidence: float
     values: np.ndarray
     points: np.ndarray
     lengths: np.ndarray
@@ -63,48 +92,161 @@ class HiddenGuess(NamedTuple):
         return gram(kernel, [(points, operator)], [(self.points, identity)]) @ c
 
 
-def guess_hidden_state(learned, name, settings=None):
-    """The best HiddenGuess of a state of a LearnedModel; None if there is none.
+def guess_hidden_state(learned, name, settings):
+    """Guesses of a state of a LearnedModel of one function, the most probable first.
 
     Of the equations that may depend on the state, and whose known part does not, the
-    one is taken that the observed states explain least, and each product of at most one
-    observed operator is tried in it.
+    one is taken that the observed states explain least, and each product of observed
+    operators is tried in it whose product with the state it may have.
+
+    learned : LearnedModel. In two steps.
+    name : str. The state.
+    settings : HiddenStateSettings. How it is guessed.
+
+    Returns guesses : list of HiddenGuess. Empty if no equation tells of the state.
     """
-    settings = settings or HiddenStateSettings()
-    largest, problems = 0.0, None
-    setup, d = learned.setup, len(learned.variables)
-    offset = d + len(setup.inputs.names)
-    for terms, equation in zip(setup.equations, learned.equations, strict=True):
+    setup, unexplained = learned.setup, []
+    for e, terms in enumerate(setup.equations):
         known = [operator.state for operator in terms.known_part.operators]
-        depends = terms.depends_on or ()
-        states = {setup.operators[q].state for q in depends}
-        if name not in states or name in known:
-            continue
+        states = {setup.operators[q].state for q in terms.depends_on or ()}
+        if name in states and name not in known:
+            unexplained.append(_Unexplained(learned, e, name, settings))
+    if not unexplained:
+        return []
+    guesses = max(unexplained, key=lambda own: own.size).guesses(settings)
+    return sorted(guesses, key=lambda own: -own.evidence)[: settings.n_guesses]
+
+
+class _Unexplained:
+    """What observed operators leave open in an equation of a LearnedModel.
+
+    points, target : ndarray of shape (n, d), (n,). Collocation points, and what is to
+        be explained there, of size one.
+    products, degrees : ndarray of shape (n, p), (p,). Products of observed operators.
+    errors : ndarray of shape (n, n). Correlations of the errors of the target.
+    size : float. Of what no sum of products explains.
+    """
+
+    def __init__(self, learned, e, name, settings):
+        setup, equation = learned.setup, learned.equations[e]
+        terms, operators = setup.equations[e], setup.operators
         S = equation.training_features
         S = S[:: -(-len(S) // settings.n_points)]
-        observed = [q for q in depends if setup.operators[q].state != name]
-        columns = S[:, [offset + q for q in observed]]
+        self.points = S[:, : len(learned.variables)]
+        first = S.shape[1] - len(operators)
+        seen = [q for q in terms.depends_on if operators[q].state != name]
+        columns = S[:, [first + q for q in seen]]
         columns = columns / np.array([size_or_one(column) for column in columns.T])
+        highest = _degree_of(equation, settings)
+        self.products, self.degrees = _products(columns, highest)
         target = -terms.known_part(S)
-        target = target / size_or_one(target)
-        Q, _ = linalg.qr(_products(columns), mode="economic")
-        residual = target - Q @ (Q.T @ target)
-        if rms(residual) > largest:
-            largest, problems = rms(residual), (S[:, :d], columns, Q, residual)
-    if problems is None:
-        return None
-    return max(_guesses(*problems, settings), key=lambda guess: guess.likelihood)
+        self.target = target / size_or_one(target)
+        Q, _ = linalg.qr(self.products, mode="economic")
+        self.size = rms(self.target - Q @ (Q.T @ self.target))
+        self.errors = np.eye(len(S))
+        if settings.white < 1.0:
+            slopes = terms.known_part.gradient(S)[first:]
+            C = learned.states[0].covariance(self.points, operators, slopes)
+            part = (1.0 - settings.white) / size_or_one(np.sqrt(np.diag(C))) ** 2
+            self.errors = part * C + settings.white * self.errors
+
+    def guesses(self, settings):
+        """A HiddenGuess for each product that may multiply the state, and degree.
+
+        With all terms in the equation those of the highest degree, with all products.
+        """
+        lengths = [own * extent_of(self.points) for own in settings.lengths]
+        kernels = [(own, RBF(own)(self.points)) for own in lengths]
+        highest = np.max(self.degrees)
+        for multiplier in self.products[:, self.degrees < highest].T:
+            factors = [
+                (own, K, self._factor(multiplier[:, None] * K * multiplier, ratio))
+                for own, K in kernels
+                for ratio in settings.ratios
+            ]
+            found = {}
+            for degree in range(0 if settings.has_few_terms else highest, highest + 1):
+                offered = np.flatnonzero(self.degrees <= degree)
+                explained = self._explained if settings.has_few_terms else self._beside
+                fits = [explained(L, offered) for *_, L in factors]
+                best = int(np.argmax([evidence for evidence, *_ in fits]))
+                (evidence, kept, rest), (own, K, L) = fits[best], factors[best]
+                alpha = solve_lower(L, rest, transposed=True)
+                values = K @ (multiplier * alpha)
+                values = values - values.mean()
+                guess = evidence, values / size_or_one(values), self.points, own
+                found.setdefault(tuple(kept), HiddenGuess(*guess))
+            yield from found.values()
+
+    def _factor(self, covariance, ratio):
+        """The Cholesky factor of what the state explains, and of errors."""
+        return cholesky(covariance + ratio**2 * self.errors)
+
+    def _explained(self, L, offered):
+        """The log evidence of the best products on offer, these, and the rest.
+
+        The covariance L L^T has a scale of maximum likelihood. A coefficient has the
+        prior for which its product is about as large as what the state explains.
+        """
+        effects = solve_lower(L, self.products[:, offered])
+        target, n = solve_lower(L, self.target), len(self.target)
+        prior = np.diag(np.mean(self.products[:, offered] ** 2, axis=0))
+        odds = TermOdds(np.where(self.degrees[offered], self.degrees[offered], -1))
+        score = SubsetEvidence(effects, target, prior, odds, (0.0, np.inf), n)
+        kept = _best_set(score, len(offered))
+        rest = target - effects[:, kept] @ score.values(kept)
+        evidence = score(kept) - np.sum(np.log(np.diag(L)))
+        return float(evidence), kept, rest
+
+    def _beside(self, L, kept):
+        """The log likelihood beside all products kept, these, and the rest.
+
+        That of what does not depend on the coefficients, which have no prior.
+        """
+        effects = solve_lower(L, self.products[:, kept])
+        Q, R = linalg.qr(effects, mode="economic")
+        target, n_left = solve_lower(L, self.target), len(self.target) - len(kept)
+        rest = target - Q @ (Q.T @ target)
+        scale = float(rest @ rest) / n_left
+        volume = np.sum(np.log(np.diag(L))) + np.sum(np.log(np.abs(np.diag(R))))
+        return float(-0.5 * n_left * np.log(scale) - volume), kept, rest
 
 
-def _guesses(points, columns, Q, residual, settings):
-    """A HiddenGuess for each product that multiplies the state, and length scale."""
-    extent = extent_of(points)
-    for length in settings.lengths:
-        K = RBF(length * extent)(points)
-        for multiplier in [np.ones(len(points)), *columns.T]:
-            for ratio in settings.ratios:
-                guess = _guess(K, multiplier, Q, residual, ratio)
-                yield HiddenGuess(*guess, points, length * extent)
+def _degree_of(equation, settings):
+    """The degree of products in an equation."""
+    n_columns = equation.n_unknown_features
+    kernel = getattr(equation.basis, "kernel", None)
+    polynomials = kernel and kernel.feature_polynomials(n_columns)
+    if polynomials is None:
+        return settings.degree
+    return min(int(np.max(np.sum(polynomials[0], axis=1))), settings.highest)
+
+
+def _products(columns, highest):
+    """All products of columns (n, q) up to a degree, with a constant; and degrees."""
+    factors, each = [], range(columns.shape[1])
+    for degree in range(highest + 1):
+        factors += combinations_with_replacement(each, degree)
+    products = [np.prod(columns[:, list(own)], axis=1) for own in factors]
+    return np.column_stack(products), np.array([*map(len, factors)])
+
+
+def _best_set(score, n):
+    """Columns of n whose evidence is highest, added or taken out one by one.
+
+    The first one stays.
+    """
+    kept = [0]
+    while True:
+        left = np.setdiff1d(np.arange(n), kept)
+        offers = [[j for j in kept if j != i] for i in kept[1:]]
+        if len(left):
+            added = left[np.argmax(score.more(kept, left))]
+            offers.append(sorted([*kept, int(added)]))
+        best = max(offers, key=score, default=kept)
+        if not score(best) > score(kept):
+            return kept
+        kept = best
 
 
 def with_hidden_state(learned, problem, start):
@@ -113,48 +255,75 @@ def with_hidden_state(learned, problem, start):
     One array (N_m + Q' K_m,) for each function, or None if no state is hidden, or
     several are, or there are several functions.
     """
-    observations = learned.observations
-    hidden = observations.hidden_states
-    if len(hidden) != 1 or len(problem.blocks) > 1:
-        return None
-    guess = guess_hidden_state(learned, hidden[0])
-    if guess is None:
+    settings = HiddenStateSettings.of_all_terms()
+    guesses, hidden = _guesses_of(learned, settings), learned.observations.hidden_states
+    if not guesses:
         return None
     (block,), values = problem.blocks, start.values[0].copy()
     first, n_points = len(block.values), len(block.points)
     for q, operator in enumerate(block.operators):
         if operator.state == hidden[0]:
             rows = slice(first + q * n_points, first + (q + 1) * n_points)
-            values[rows] = guess.evaluate(block.points, operator)
+            values[rows] = guesses[0].evaluate(block.points, operator)
     return [values]
 
 
-def _guess(K, multiplier, Q, residual, ratio):
-    """Log likelihood of a residual, and the state of size one that explains it.
+def _guesses_of(learned, settings):
+    """Guesses of the hidden state of a LearnedModel, see :func:`guess_hidden_state`.
 
-    The covariance m K m + ratio^2 I has a scale of maximum likelihood, and the columns
-    of Q are explained by coefficients without a prior.
+    There are none if no state is hidden, or several are, or there are several
+    functions.
     """
-    n, q = Q.shape
-    covariance = multiplier[:, None] * K * multiplier
-    covariance[np.diag_indices(n)] += ratio**2
-    L = cholesky(covariance)
-    whitened = solve_lower(L, np.column_stack([Q, residual]))
-    R, QtB = whitened[:, :q], whitened[:, q]
-    orthogonal, triangle = linalg.qr(R, mode="economic")
-    rest = QtB - orthogonal @ (orthogonal.T @ QtB)
-    scale = float(rest @ rest) / (n - q)
-    volume = np.log(np.diag(L)).sum() + np.log(np.abs(np.diag(triangle))).sum()
-    likelihood = -0.5 * (n - q) * np.log(scale) - volume
-    alpha = solve_lower(L, rest, transposed=True)
-    values = K @ (multiplier * alpha)
-    values = values - values.mean()
-    return float(likelihood), values / size_or_one(values)
+    hidden, states = learned.observations.hidden_states, learned.states
+    if len(hidden) != 1 or len(states) > 1:
+        return []
+    return guess_hidden_state(learned, hidden[0], settings)
 
 
-def _products(columns):
-    """All products of columns up to the second degree, with a constant."""
-    n = columns.shape[1]
-    pairs = combinations_with_replacement(range(n), 2)
-    squares = [columns[:, i] * columns[:, j] for i, j in pairs]
-    return np.column_stack([np.ones(len(columns)), columns, *squares])
+def states_of_guesses(two_step, hypothesis, how):
+    """The two-step solution with each guess of the hidden state, one after the other.
+
+    Where two other states were observed: a single one does not tell products of both.
+    See :func:`with_guess`.
+    """
+    observations, settings = two_step.observations, HiddenStateSettings()
+    seen = len(observations.states) - len(observations.hidden_states)
+    for guess in _guesses_of(two_step, settings) if seen > 1 else ():
+        yield with_guess(two_step, guess, hypothesis, how, settings)
+
+
+def with_guess(two_step, guess, hypothesis, how, settings):
+    """The two-step solution as if values of the hidden state had been observed.
+
+    two_step : LearnedModel. That of the Hypothesis, in which one state is hidden.
+    guess : HiddenGuess. Of that state.
+    how : FitSettings. How hypotheses are fitted.
+    settings : HiddenStateSettings. How it was guessed.
+
+    Returns learned : LearnedModel. Its observations are those of `two_step`.
+    """
+    observations = two_step.observations
+    [name], [data] = observations.hidden_states, observations.functions
+    n, operators = len(guess.points), data.operators
+    identity = identity_of(name, len(two_step.variables))
+    seen = FunctionData(
+        np.vstack([data.points, guess.points]),
+        np.concatenate([data.values, guess.values]),
+        np.concatenate([data.weights, np.ones(n)]),
+        np.concatenate([data.index, np.full(n, len(operators))]),
+        [*operators, identity],
+    )
+    own = Constant(1.0, "fixed") * RBF(guess.lengths, "fixed")
+    kernel = SystemKernel({**two_step.state_kernel.kernels, name: own})
+    noise = np.append(two_step.observation_noise, settings.noise)
+    as_seen = replace(
+        two_step,
+        observations=replace(observations, functions=[seen]),
+        observation_noise=noise,
+    )
+    learned = refit_two_steps(as_seen, hypothesis, how, kernel)
+    return replace(
+        learned,
+        observations=observations,
+        observation_noise=two_step.observation_noise,
+    )

@@ -1,12 +1,10 @@
-"""The search among hypotheses of exact trajectories.
-
-And of exact fields of systems, which are found as trajectories are.
-"""
+"""The search among hypotheses of exact trajectories, and of exact fields of systems."""
 
 from dataclasses import replace
 
 import numpy as np
 
+from keql._joint.hidden_states import states_of_guesses
 from keql._numerics.optimisation import or_stopped
 from keql._observations.data import PredictionScale
 from keql._regression.two_step import refit_two_steps
@@ -19,11 +17,7 @@ from keql.model_selection._criteria import (
 )
 from keql.model_selection._fit import JointFamily, fit_jointly
 from keql.model_selection._from_diffusion import RepeatedStates
-from keql.model_selection._starts._annealing import (
-    Imposition,
-    compare_lengths,
-    told_by,
-)
+from keql.model_selection._starts._annealing import Imposition, compare_lengths, told_by
 from keql.model_selection._state_kernels import compare_kernels, warm_start
 from keql.model_selection._terms._functions import fit_elementary
 from keql.model_selection._terms._settings import TrajectorySearchSettings
@@ -69,8 +63,8 @@ class HypothesisSearch(Judgement):
         self.not_tried = [p for p in self.not_tried if p[0] != hypothesis.name]
         if self.context.tried is not None:
             names = [row.hypothesis.name for row in self.table if not row.why_not]
-            place = names.index(hypothesis.name)
-            self.context.tried(hypothesis.name, place + 1, len(names))
+            place = names.index(hypothesis.name) + 1
+            self.context.tried(hypothesis.name, place, len(names))
 
     def two_steps(self, hypothesis, known=None):
         """The two-step solution with the equation kernel of a hypothesis, now tried.
@@ -228,7 +222,10 @@ class TrajectorySearch(HypothesisSearch):
         """
         quadratic, cubic = hypotheses
         high = self._with_all_terms(cubic)[1][0].error
-        if self.criteria.far_better * self._imposed(quadratic)[1].error > high:
+        if (
+            self.criteria.far_better * self._imposition(quadratic)[1].candidate.error
+            > high
+        ):
             return [cubic]  # what is no solution takes long to find
         low = self._with_all_terms(quadratic)[1][0].error
         if self.sees_noise:
@@ -368,33 +365,41 @@ class TrajectorySearch(HypothesisSearch):
 
     def _with_all_terms(self, hypothesis):
         """Joint problems with all terms of a hypothesis, and state kernels for them."""
-        family, first = self._imposed(hypothesis)
-        return family, self.once(compare_lengths, family, first)
-
-    def _imposed(self, hypothesis):
-        """Joint problems with all terms, and their solution with a first kernel."""
         family, imposition = self._imposition(hypothesis)
-        return family, imposition.candidate
+        return family, self.once(compare_lengths, family, imposition.candidate)
 
     def _imposition(self, hypothesis):
         """Joint problems with all terms, and how they are imposed at first."""
-        everything = replace(hypothesis, n_terms=None)
-        two_step = self.two_steps(hypothesis)
-        family = JointFamily(two_step, everything, self.context.rough)
+        given = self.two_steps(hypothesis), replace(hypothesis, n_terms=None)
+        family = JointFamily(*given, self.context.rough)
         return family, self.once(Imposition, family)
 
     def _between_levels(self, hypothesis):
-        """Exact trajectories that levels of the equations' noise lead to, or None.
+        """Exact trajectories that guesses or levels of imposed equations lead to.
 
-        That is tried where a level takes as long as a search does. Trajectories have to
-        miss nothing. Those that two levels lead to are taken at once, and else, where
-        there is noise, the most probable ones after all levels: exact data have more
-        terms at times where equations are hardly imposed, which nothing tells then.
+        Guesses of what was never observed come first, where there is noise: of exact
+        data they are too poor. Levels follow where one takes as long as a search.
         """
-        _, imposition = self._imposition(hypothesis)
+        found = None
+        if self.sees_noise:
+            given = hypothesis, self.context.settings
+            guessed = states_of_guesses(self.two_steps(hypothesis), *given)
+            found = self._from_any(guessed, hypothesis)
+        if found is None:
+            _, imposition = self._imposition(hypothesis)
+            found = self._from_any(imposition.levels(), hypothesis)
+        return found
+
+    def _from_any(self, starts, hypothesis):
+        """Exact trajectories that miss nothing, from LearnedModels to start from.
+
+        Those that two starts lead to are taken at once, and else, where there is noise,
+        the most probable ones of all: exact data have more terms at times where
+        equations are hardly imposed, which nothing tells then. None if there are none.
+        """
         found = []
-        while imposition.is_slow and imposition.advance():
-            fit = self._searched(imposition.learned, hypothesis)
+        for learned in starts:
+            fit = self._searched(learned, hypothesis)
             if fit is not None and fit.result.interrupted:
                 return fit
             if fit is not None and self._misses_nothing(fit):
@@ -408,9 +413,8 @@ class TrajectorySearch(HypothesisSearch):
     def _searched(self, learned, hypothesis):
         """Exact trajectories from the states of a learned model, or None.
 
-        Where the search comes to what led another one of the hypothesis to its end,
-        that is its end, too. Steps are given up that cannot come near the evidence of
-        earlier ones that predict well.
+        Where it comes to what led another one of the hypothesis to its end, that is its
+        end, too. Steps are given up that cannot come near the evidence of good ones.
         """
         ends = self.ends.setdefault(hypothesis.name, [])
         fits = [end.fit for end in ends if end.fit and not self.in_doubt(end.fit.error)]

@@ -41,9 +41,9 @@ def fields_with(monkeypatch, noisy, errors=None, imposed=0.1):
         error = np.full(1, errors[hypothesis.name])
         return None, [KernelCandidate(None, None, error, 0.0)]
 
-    start = None, SimpleNamespace(error=imposed)
+    start = None, SimpleNamespace(candidate=SimpleNamespace(error=imposed))
     monkeypatch.setattr(search, "_with_all_terms", fitted)
-    monkeypatch.setattr(search, "_imposed", lambda _: start)
+    monkeypatch.setattr(search, "_imposition", lambda _: start)
     return search, asked
 
 

@@ -801,16 +801,12 @@ def test_kernels_are_compared_where_the_first_predicts_poorly(
 class Levels:
     """An Imposition whose levels lead to searches that find `fits`, in turn."""
 
-    is_slow = True
+    def __init__(self, fits, is_slow=True):
+        self.fits, self.is_slow = list(fits), is_slow
 
-    def __init__(self, fits, **settings):
-        self.fits, self.learned = list(fits), None
-        vars(self).update(settings)
-
-    def advance(self):
-        left = bool(self.fits)
-        self.learned = self.fits.pop(0) if left else None
-        return left
+    def levels(self):
+        while self.is_slow and self.fits:
+            yield self.fits.pop(0)
 
 
 def found_with(names, error=0.01):
@@ -849,6 +845,7 @@ def test_trajectories_that_levels_lead_to_are_enough(found, place, noise, monkey
     monkeypatch.setattr(_criteria, "misses_at_random", lambda *_: True)
     monkeypatch.setattr(exact, "_with_all_terms", lambda _: 1 / 0)
     monkeypatch.setattr(exact, "two_steps", lambda _: "elsewhere")
+    monkeypatch.setattr(_trajectory_search, "states_of_guesses", lambda *_: ())
     given = _trajectory_search.compare_lengths, Hypothesis(n_terms="auto"), None
     if place is None:
         with pytest.raises(ZeroDivisionError):
@@ -856,6 +853,25 @@ def test_trajectories_that_levels_lead_to_are_enough(found, place, noise, monkey
         assert not levels.fits
     else:
         assert exact._trajectories_from(*given) is fits[place]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("guessed", [[], [None, "abc"], ["abc", "abcd", "abc"]])
+def test_guesses_of_noisy_states_come_before_levels(guessed, noise, monkeypatch):
+    search, _ = make_search(monkeypatch)
+    exact, levels = search.exact, Levels([found_with("ab")] * 2)
+    exact.two_step.observation_noise = np.full(1, noise)
+    fits = [own and found_with(own) for own in guessed]
+    monkeypatch.setattr(_trajectory_search, "states_of_guesses", lambda *_: iter(fits))
+    monkeypatch.setattr(exact, "two_steps", lambda _: "elsewhere")
+    monkeypatch.setattr(exact, "_imposition", lambda _: (None, levels))
+    monkeypatch.setattr(exact, "_searched", lambda learned, _: learned)
+    monkeypatch.setattr(exact, "_misses_nothing", lambda fit: fit.error < 0.5)
+    monkeypatch.setattr(_criteria, "misses_at_random", lambda *_: True)
+    found = exact._between_levels(Hypothesis(n_terms="auto"))
+    is_guessed = bool(noise and fits)
+    assert "".join(found.term_names) == ("abc" if is_guessed else "ab")
+    assert len(levels.fits) == (2 if is_guessed else 0)
 
 
 def test_levels_that_take_no_time_are_not_searched_one_by_one(monkeypatch):

@@ -121,6 +121,11 @@ class Imposition:
         """The LearnedModel of the last level that was reached."""
         return assemble_learned(self.two_step, self.problem, self.iterate)
 
+    def levels(self):
+        """The LearnedModel of each level that is yet to come, if these take long."""
+        while self.is_slow and self.advance():
+            yield self.learned
+
     @cached_property
     def candidate(self):
         """The KernelCandidate that all levels lead to."""

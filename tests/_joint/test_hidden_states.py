@@ -1,0 +1,99 @@
+"""Guesses of a state that was never observed."""
+
+import numpy as np
+import pytest
+
+from keql import Equation, TwoStepKEqL
+from keql._joint.hidden_states import (
+    HiddenStateSettings,
+    guess_hidden_state,
+    states_of_guesses,
+    with_hidden_state,
+)
+from keql._regression.two_step import FitSettings, Hypothesis
+from keql.datasets import make_lorenz
+
+STATES = ("x", "y", "z")
+EVERYTHING = {name: STATES for name in STATES}
+
+
+def two_steps(unit=1.0, depends_on=None, noise=0.02, hidden="z"):
+    """Lorenz' equations with a hidden state, and its true values at the times."""
+    data = make_lorenz(150, t_end=6.0)
+    y = data.y + noise * data.y.std(axis=0) * np.random.default_rng(0).standard_normal(
+        data.y.shape
+    )
+    seen = unit * y
+    seen[:, STATES.index(hidden)] = np.nan
+    laws = [
+        (name, Equation(f"{name}_t", own))
+        for name, own in (depends_on or EVERYTHING).items()
+    ]
+    model = TwoStepKEqL(equations=laws, states=STATES, variables=("t",))
+    learned = model._learn_in_two_steps(data.X, seen, None)
+    return learned, data.X[:, 0], data.y[:, STATES.index(hidden)]
+
+
+def correlation(guess, times, truth):
+    """That of a guess with the true values, at its points."""
+    return np.corrcoef(guess.values, np.interp(guess.points[:, 0], times, truth))[0, 1]
+
+
+def test_the_likeliest_guess_of_noisy_states_is_near_the_truth():
+    """z is multiplied by x in y_t = x (28 - z) - y, and x_t = 10 (y - x) has no z."""
+    learned, times, z = two_steps()
+    guesses = guess_hidden_state(learned, "z", HiddenStateSettings())
+    assert len(guesses) == 5 and abs(correlation(guesses[0], times, z)) > 0.9
+    evidences = [guess.evidence for guess in guesses]
+    assert evidences == sorted(evidences, reverse=True)
+    for guess in guesses:
+        assert np.mean(guess.values) == pytest.approx(0.0, abs=1e-12)
+        assert np.mean(guess.values**2) == pytest.approx(1.0)
+    # As if errors were independent from point to point, it is not the likeliest.
+    white = guess_hidden_state(learned, "z", HiddenStateSettings(white=1.0))
+    assert abs(correlation(white[0], times, z)) < abs(correlation(guesses[0], times, z))
+
+
+def test_units_of_states_do_not_matter():
+    first, second = (
+        guess_hidden_state(two_steps(unit)[0], "z", HiddenStateSettings())[0]
+        for unit in (1.0, 1e4)
+    )
+    assert np.max(np.abs(first.values - second.values)) < 1e-3
+    np.testing.assert_allclose(first.lengths, second.lengths)
+
+
+def test_an_equation_that_knows_a_state_or_does_not_depend_on_it_tells_nothing():
+    given = {"x": ("x", "y"), "y": ("x", "y"), "z": STATES}
+    learned, *_ = two_steps(depends_on=given)
+    assert guess_hidden_state(learned, "z", HiddenStateSettings()) == []
+    assert with_hidden_state(learned, None, None) is None
+    assert not [*states_of_guesses(learned, Hypothesis(), FitSettings())]
+
+
+def test_states_go_through_a_guess_as_if_it_had_been_observed():
+    learned, times, z = two_steps()
+    hypothesis, points = Hypothesis(n_terms="auto"), times[:, None]
+    first = next(states_of_guesses(learned, hypothesis, FitSettings()))
+    assert first.observations is learned.observations
+    assert first.observation_noise is learned.observation_noise
+    operators = {operator.name: operator for operator in learned.setup.operators}
+    values = first.states[0].evaluate(points, operators["z"])
+    assert abs(np.corrcoef(values, z)[0, 1]) > 0.9
+    # The states that were observed stay what they were.
+    before, after = (
+        own.states[0].evaluate(points, operators["x"]) for own in (learned, first)
+    )
+    np.testing.assert_allclose(before, after, atol=1e-9 * np.std(before))
+    # Two steps without a guess leave the state at zero.
+    assert np.all(learned.states[0].evaluate(points, operators["z"]) == 0.0)
+
+
+def test_a_single_observed_state_tells_no_products():
+    t = np.linspace(0, 5, 40)
+    laws = [(name, Equation(f"{name}_t", ("x", "y"))) for name in ("x", "y")]
+    model = TwoStepKEqL(equations=laws, states=("x", "y"), variables=("t",))
+    seen = np.column_stack([np.sin(t), np.full(40, np.nan)])
+    learned = model._learn_in_two_steps(t[:, None], seen, None)
+    assert guess_hidden_state(learned, "y", HiddenStateSettings())
+    assert not [*states_of_guesses(learned, Hypothesis(), FitSettings())]
