@@ -123,6 +123,7 @@ class _Unexplained:
     points, target : ndarray of shape (n, d), (n,). Collocation points, and what is to
         be explained there, of size one.
     products, degrees : ndarray of shape (n, p), (p,). Products of observed operators.
+    highest : int. The degree of the equation, up to which there may be products.
     errors : ndarray of shape (n, n). Correlations of the errors of the target.
     size : float. Of what no sum of products explains.
     """
@@ -137,8 +138,8 @@ class _Unexplained:
         seen = [q for q in terms.depends_on if operators[q].state != name]
         columns = S[:, [first + q for q in seen]]
         columns = columns / np.array([size_or_one(column) for column in columns.T])
-        highest = _degree_of(equation, settings)
-        self.products, self.degrees = _products(columns, highest)
+        self.highest = _degree_of(equation, settings)
+        self.products, self.degrees = _products(columns, self.highest)
         target = -terms.known_part(S)
         self.target = target / size_or_one(target)
         Q, _ = linalg.qr(self.products, mode="economic")
@@ -157,15 +158,15 @@ class _Unexplained:
         """
         lengths = [own * extent_of(self.points) for own in settings.lengths]
         kernels = [(own, RBF(own)(self.points)) for own in lengths]
-        highest = np.max(self.degrees)
-        for multiplier in self.products[:, self.degrees < highest].T:
+        lowest = 0 if settings.has_few_terms else self.highest
+        for multiplier in self.products[:, self.degrees < self.highest].T:
             factors = [
                 (own, K, self._factor(multiplier[:, None] * K * multiplier, ratio))
                 for own, K in kernels
                 for ratio in settings.ratios
             ]
             found = {}
-            for degree in range(0 if settings.has_few_terms else highest, highest + 1):
+            for degree in range(lowest, self.highest + 1):
                 offered = np.flatnonzero(self.degrees <= degree)
                 explained = self._explained if settings.has_few_terms else self._beside
                 fits = [explained(L, offered) for *_, L in factors]
@@ -283,12 +284,15 @@ def _guesses_of(learned, settings):
 def states_of_guesses(two_step, hypothesis, how):
     """The two-step solution with each guess of the hidden state, one after the other.
 
-    Where two other states were observed: a single one does not tell products of both.
-    See :func:`with_guess`.
+    Where two other states were observed, as a single one does not tell products of
+    both, and no value was, as that would have its unit. See :func:`with_guess`.
     """
     observations, settings = two_step.observations, HiddenStateSettings()
-    seen = len(observations.states) - len(observations.hidden_states)
-    for guess in _guesses_of(two_step, settings) if seen > 1 else ():
+    hidden = observations.hidden_states
+    has_values = any(observations.of_state(name) for name in hidden)
+    if has_values or len(observations.states) - len(hidden) < 2:
+        return
+    for guess in _guesses_of(two_step, settings):
         yield with_guess(two_step, guess, hypothesis, how, settings)
 
 

@@ -17,21 +17,21 @@ STATES = ("x", "y", "z")
 EVERYTHING = {name: STATES for name in STATES}
 
 
-def two_steps(unit=1.0, depends_on=None, noise=0.02, hidden="z"):
-    """Lorenz' equations with a hidden state, and its true values at the times."""
+def two_steps(unit=1.0, depends_on=None, noise=0.02, n_known=0):
+    """Lorenz' equations with z hidden, or a few values of it, and its true values."""
     data = make_lorenz(150, t_end=6.0)
     y = data.y + noise * data.y.std(axis=0) * np.random.default_rng(0).standard_normal(
         data.y.shape
     )
     seen = unit * y
-    seen[:, STATES.index(hidden)] = np.nan
+    seen[n_known:, 2] = np.nan
     laws = [
         (name, Equation(f"{name}_t", own))
         for name, own in (depends_on or EVERYTHING).items()
     ]
     model = TwoStepKEqL(equations=laws, states=STATES, variables=("t",))
     learned = model._learn_in_two_steps(data.X, seen, None)
-    return learned, data.X[:, 0], data.y[:, STATES.index(hidden)]
+    return learned, data.X[:, 0], data.y[:, 2]
 
 
 def correlation(guess, times, truth):
@@ -97,3 +97,20 @@ def test_a_single_observed_state_tells_no_products():
     learned = model._learn_in_two_steps(t[:, None], seen, None)
     assert guess_hidden_state(learned, "y", HiddenStateSettings())
     assert not [*states_of_guesses(learned, Hypothesis(), FitSettings())]
+
+
+def test_values_of_a_state_have_a_unit_that_a_guess_does_not():
+    learned, *_ = two_steps(n_known=1)
+    assert learned.observations.hidden_states == ["z"]
+    assert not [*states_of_guesses(learned, Hypothesis(), FitSettings())]
+
+
+def test_an_equation_of_nothing_else_tells_the_state_itself():
+    """Of x_t = P(z) alone the guess is the slope, up to its mean and size."""
+    t, laws = np.linspace(0, 6, 80), {"x": ("z",), "y": STATES, "z": STATES}
+    equations = [(name, Equation(f"{name}_t", own)) for name, own in laws.items()]
+    model = TwoStepKEqL(equations=equations, states=STATES, variables=("t",))
+    seen = np.column_stack([np.sin(t), np.zeros_like(t), np.full(80, np.nan)])
+    learned = model._learn_in_two_steps(t[:, None], seen, None)
+    [guess] = guess_hidden_state(learned, "z", HiddenStateSettings())
+    assert abs(correlation(guess, t, np.cos(t))) > 0.999
