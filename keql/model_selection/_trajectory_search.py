@@ -44,6 +44,7 @@ class HypothesisSearch(Judgement):
         self.context, self.known = context, (two_step, context.criteria)
         self.table, self.so_far = table, None
         self.compared = []  # hypotheses with results of others
+        self.plain = set()  # terms and errors of fits beside which are no functions
         pairs = ((row.hypothesis.name, row.why_not) for row in table)
         self.not_tried = [pair for pair in pairs if pair[1]]
 
@@ -76,8 +77,8 @@ class HypothesisSearch(Judgement):
         if known is self.two_step:
             if hypothesis.equation_kernel is first.equation_kernel:
                 return known
-        given = hypothesis, self.context.settings, known.state_kernel
-        return refit_two_steps(known, *given)
+        settings, kernel = self.context.settings, known.state_kernel
+        return refit_two_steps(known, hypothesis, settings, kernel)
 
     def _or_more_probable(self, fit, other):
         """A fit, or one of a wider hypothesis whose evidence outweighs its odds."""
@@ -101,18 +102,23 @@ class HypothesisSearch(Judgement):
     def _elementary(self, simpler):
         """Exact trajectories with elementary functions, from those of a polynomial.
 
-        Or from two steps, whose states of what was never observed are no more than a
-        guess that functions would explain: then there are none.
+        Or from two steps; then there are none where a state was never observed.
         """
         if simpler is not None and self.in_doubt(simpler.error):
             simpler = None
         if simpler is None and self.two_step.observations.hidden_states:
             return None
+        known = simpler and (frozenset(simpler.term_names), f"{simpler.error:.2g}")
+        if known in self.plain:
+            return None
         [hypothesis] = self._elementary_rows
         self.begin(hypothesis)
         given = self.two_step, hypothesis, self.context, simpler
         enough = self.criteria.functions_miss * self.size
-        return or_stopped(simpler, fit_elementary, *given, enough)
+        found = or_stopped(simpler, fit_elementary, *given, enough)
+        if found is None:
+            self.plain.add(known)
+        return found
 
 
 class TrajectorySearch(HypothesisSearch):
@@ -174,12 +180,10 @@ class TrajectorySearch(HypothesisSearch):
     def _starts(self, rows, joint, strict):
         """What trajectories start from, and hypotheses to try there: pairs, in order.
 
-        The states of two steps; for systems, if that predicts poorly, states that
-        repeat themselves; then those that the equations at collocation points lead to,
-        these imposed more and more strictly; then, for systems for which these predict
-        poorly, those of compared kernels. Where a state was never observed, more terms
-        than the fewest are tried from joint fits first: they explain a guess of it by
-        themselves.
+        The states of two steps; for systems that these predict poorly, states that
+        repeat themselves, those of equations that are imposed more and more strictly,
+        and those of compared kernels. Where a state was never observed, more terms than
+        the fewest, which explain a guess of it by themselves, come after joint fits.
 
         rows, joint, strict : list of Hypothesis. Polynomials; those with a joint fit;
             and those that come near to anything but noise.
@@ -197,10 +201,9 @@ class TrajectorySearch(HypothesisSearch):
         return [*ways, (compare_kernels, joint)]
 
     def _starts_of_fields(self, rows, joint):
-        """The same of fields, one by one, as they are reached.
+        """The same of fields, as they are reached; noisy ones start from joint fits.
 
-        Those that are seen with noise start from the joint fit: derivatives in space
-        that observations alone suggest are too poor then.
+        Derivatives in space that observations alone suggest are too poor then.
         """
         cubic, is_open = joint, len(rows) > 1 and rows[0].n_terms is not None
         if is_open:  # a search among cubic terms has the quadratic ones
@@ -228,10 +231,9 @@ class TrajectorySearch(HypothesisSearch):
         ):
             return [cubic]  # what is no solution takes long to find
         low = self._with_all_terms(quadratic)[1][0].error
+        is_worse = self.criteria.clearly_better * low > high
         if self.sees_noise:
             is_worse = self._predicts_worse(low, high)
-        else:
-            is_worse = self.criteria.clearly_better * low > high
         return [cubic] if is_worse else [quadratic, cubic]
 
     def _or_driven(self, fit, at_last=False):
@@ -276,9 +278,8 @@ class TrajectorySearch(HypothesisSearch):
     @property
     def _degrees(self):
         """Pairs of rows of the table: exact states, and at collocation points."""
-        table = self.table
-        pairs = zip(table.exact_polynomials, (table.first, table.cubic), strict=True)
-        return list(pairs)
+        joint = self.table.first, self.table.cubic
+        return [*zip(self.table.exact_polynomials, joint, strict=True)]
 
     @property
     def _joint_degrees(self):
@@ -324,8 +325,7 @@ class TrajectorySearch(HypothesisSearch):
             other = self._elementary(fit)
             if other is not None and other.result.interrupted:
                 return fit.stopped(other.result.stop)
-            if other is not None:
-                fit = self._or_more_probable(fit, other)
+            fit = self._or_more_probable(fit, other) if other else fit
         return fit
 
     def _trajectories_from(self, find_kernels, hypothesis, best):

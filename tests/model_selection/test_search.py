@@ -1014,6 +1014,36 @@ def test_functions_do_not_explain_a_guess(monkeypatch):
     assert asked == [known]
 
 
+@pytest.mark.parametrize(
+    ("error", "names", "again"),
+    [(1.001e-3, "ab", False), (1.1e-3, "ab", True), (1e-3, "abc", True)],
+)
+def test_functions_are_not_looked_for_twice_near_one_fit(
+    error, names, again, monkeypatch
+):
+    """Other searches lead to its terms and states again; some are beside others."""
+    search, asked = make_search(monkeypatch)[0].exact, []
+    monkeypatch.setattr(
+        _trajectory_search, "fit_elementary", lambda *given: asked.append(given[3])
+    )
+    first, second = found_with("ab", 1e-3), found_with(names, error)
+    assert search._elementary(first) is None and search._elementary(second) is None
+    assert asked == [first, second][: 1 + again]
+
+
+def test_functions_that_were_found_are_compared_with_other_fits(monkeypatch):
+    search, asked = make_search(monkeypatch)[0].exact, []
+
+    def fit_elementary(*given):
+        asked.append(given[3])
+        return "functions"
+
+    monkeypatch.setattr(_trajectory_search, "fit_elementary", fit_elementary)
+    fits = [found_with("ab", 1e-3) for _ in range(2)]
+    assert [search._elementary(fit) for fit in fits] == ["functions"] * 2
+    assert asked == fits
+
+
 class Known(Fit):
     """A fit whose terms, and evidence of sets of terms, are as given."""
 
