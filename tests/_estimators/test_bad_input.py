@@ -382,6 +382,7 @@ def test_bytes_are_no_numbers():
         TwoStepKEqL(("u",), "u_t", variables="t").fit(T, np.array([b"1"] * len(T)))
 
 
+@pytest.mark.slow
 def test_rows_that_take_too_much_memory_are_refused_before_a_search(monkeypatch):
     from keql._numerics.optimisation import Interruption
 

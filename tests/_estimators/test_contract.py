@@ -61,7 +61,7 @@ class Twice:
 
 # Configured ones: with functions, with labels in a column, with names of coordinates.
 FUNCTIONS = EASY | {"known_part": Twice(), "forcing": NoSource()}
-CHECKED += [
+CONFIGURED = [
     TwoStepKEqL(**FUNCTIONS, collocation_points=20),
     TwoStepKEqL(**EASY, collocation_points=20, variables=("t", "x")),
     KernelPDESolver(function_column=0),
@@ -96,11 +96,15 @@ def expected_failures(estimator):
 
 # Most checks have values that no equation explains.
 @pytest.mark.filterwarnings("ignore::keql.IdentifiabilityWarning")
-@parametrize_with_checks(
-    CHECKED,
-    expected_failed_checks=expected_failures,
-)
+@parametrize_with_checks(CHECKED)
 def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::keql.IdentifiabilityWarning")
+@parametrize_with_checks(CONFIGURED, expected_failed_checks=expected_failures)
+def test_scikit_learn_contract_of_configured_estimators(estimator, check):
     check(estimator)
 
 

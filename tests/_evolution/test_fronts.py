@@ -301,6 +301,7 @@ def test_states_are_equal_on_a_grid_that_follows_them(problem, coarse):
     assert followed.change(iterate, iterate) == 0.0
 
 
+@pytest.mark.slow
 def test_uncertainty_and_forecasts_follow_fronts(found):
     problem, iterate = found
     model = problem.linearise(problem.evaluate(iterate))

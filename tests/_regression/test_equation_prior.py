@@ -240,6 +240,7 @@ def oscillation():
     return t[:, None], true.y[0]
 
 
+@pytest.mark.slow
 def test_a_cubic_equation_is_found():
     model = OneStepKEqL(**OSCILLATOR, n_terms="auto").fit(*oscillation())
     terms = model.equation_.terms()

@@ -109,6 +109,7 @@ def test_errors_of_an_early_stage_are_called_so():
     assert [name for name, *_ in found] == ["equation"]
 
 
+@pytest.mark.slow
 def test_several_states_and_functions():
     table = pd.DataFrame({"t": np.tile(T, 2), "run": ["a|b"] * 25 + ["c"] * 25})
     y = pd.DataFrame({"x": np.sin(table.t), "y_1": np.cos(table.t)})

@@ -134,6 +134,7 @@ def test_fewer_terms_than_the_data_need_if_so_many_are_asked_for():
     assert len(model.equation_.terms()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "n_terms", [1, {"x_t": 1, "y_t": 2}, {"x_t": 1, "y_t": "auto"}]
 )
@@ -234,6 +235,7 @@ def test_an_equation_without_terms_is_refused():
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_terms_of_a_sum_of_kernels():
     """Several of its features are made of the same monomials."""
     t = np.linspace(0, 6, 12)[:, None]

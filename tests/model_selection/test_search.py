@@ -116,6 +116,7 @@ def test_a_large_problem_with_fewer_points_first_has_the_same_solution(data):
         np.testing.assert_allclose(one, other, atol=1e-3 * np.max(np.abs(other)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [20, 40, 80])
 def test_a_large_problem_that_is_stopped_with_fewer_points_is_a_whole_one(data, last):
     def stop(two_step, problem, result):

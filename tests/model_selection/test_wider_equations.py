@@ -64,6 +64,7 @@ def test_values_that_vary_little(offset, amplitude):
     assert np.abs(model.predict(t[:, None]) - y).max() < 0.05 * amplitude
 
 
+@pytest.mark.slow
 def test_an_equation_that_explains_a_part_only():
     """Exponential decay at a rate of 1 + sin(2 t) / 2, without t."""
     t = np.linspace(0, 3, 20)
