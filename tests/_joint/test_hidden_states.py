@@ -6,12 +6,14 @@ import pytest
 from keql import Equation, TwoStepKEqL
 from keql._joint.hidden_states import (
     HiddenStateSettings,
+    _Unexplained,
     guess_hidden_state,
     states_of_guesses,
     with_hidden_state,
 )
 from keql._regression.two_step import FitSettings, Hypothesis
 from keql.datasets import make_lorenz
+from keql.kernels import Polynomial
 
 STATES = ("x", "y", "z")
 EVERYTHING = {name: STATES for name in STATES}
@@ -114,3 +116,32 @@ def test_an_equation_of_nothing_else_tells_the_state_itself():
     learned = model._learn_in_two_steps(t[:, None], seen, None)
     [guess] = guess_hidden_state(learned, "z", HiddenStateSettings())
     assert abs(correlation(guess, t, np.cos(t))) > 0.999
+
+
+def test_many_states_have_few_products():
+    """Of ten observed states there are 66 products of two, and 286 of three."""
+    t = np.linspace(0, 4, 60)
+    names = (*"abcdefghij", "z")
+    cubic = {"kernel": Polynomial(3)}
+    equations = [(name, Equation(f"{name}_t", names, **cubic)) for name in names]
+    model = TwoStepKEqL(equations=equations, states=names, variables=("t",))
+    model.set_params(collocation_points=60)
+    seen = np.column_stack([np.sin((1 + 0.1 * k) * t + k) for k in range(11)])
+    seen[:, -1] = np.nan
+    learned = model._learn_in_two_steps(t[:, None], seen, None)
+    unexplained = _Unexplained(learned, 0, "z", HiddenStateSettings())
+    assert unexplained.highest == 2 and len(unexplained.degrees) == 66
+    every = _Unexplained(learned, 0, "z", HiddenStateSettings.of_all_terms())
+    assert every.highest == 2
+
+
+def test_what_needs_no_hidden_state_has_a_guess_all_the_same():
+    """x_t = 0 and y_t = 0, to the last digit: nothing is left for z."""
+    t = np.linspace(0, 6, 80)
+    equations = [(name, Equation(f"{name}_t", STATES)) for name in STATES]
+    model = TwoStepKEqL(equations=equations, states=STATES, variables=("t",))
+    seen = np.column_stack([np.zeros(80), np.ones(80), np.full(80, np.nan)])
+    learned = model._learn_in_two_steps(t[:, None], seen, None)
+    for settings in (HiddenStateSettings(), HiddenStateSettings.of_all_terms()):
+        for guess in guess_hidden_state(learned, "z", settings):
+            assert np.all(np.isfinite(guess.values))
