@@ -37,8 +37,6 @@ from keql._regression.two_step import refit_two_steps
 from keql.kernels import RBF, Constant, SystemKernel
 from keql.operators import gram, identity_of
 
-SMALLEST = 1e-100  # of which the square is a number
-
 
 @dataclass(frozen=True)
 class HiddenStateSettings:
@@ -199,7 +197,7 @@ class _Unexplained:
         effects, target = solve_lower(L, products), solve_lower(L, self.target)
         sizes = np.array([size_or_one(product) for product in products.T])
         given = np.diag(sizes**2), TermOdds(np.where(degrees, degrees, -1))
-        score = SubsetEvidence(effects, target, *given, (SMALLEST, np.inf))
+        score = SubsetEvidence(effects, target, *given, (0.0, np.inf))
         kept = _best_set(score, len(offered))
         rest = target - effects[:, kept] @ score.values(kept)
         evidence = score(kept) - np.sum(np.log(np.diag(L)))
@@ -215,7 +213,7 @@ class _Unexplained:
         Q, R = linalg.qr(solve_lower(L, basis), mode="economic")
         target, n_left = solve_lower(L, self.target), len(self.target) - len(kept)
         rest = target - Q @ (Q.T @ target)
-        scale = max(float(rest @ rest) / n_left, SMALLEST**2)
+        scale = float(rest @ rest) / n_left
         volume = np.sum(np.log(np.diag(L))) + np.sum(np.log(np.abs(np.diag(R))))
         return float(-0.5 * n_left * np.log(scale) - volume), kept, rest
 
