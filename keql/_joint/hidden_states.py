@@ -54,7 +54,8 @@ class HiddenStateSettings:
     n_products : int. Of how many products the highest degree is lowered.
     n_points : int. Collocation points at most.
     noise : float. Of the values of a guess, in units of their size.
-    n_guesses : int. How many are made at most.
+    n_guesses, n_further : int. How many are made of the equation that observed states
+        explain least, and then of each other one, at most.
     """
 
     lengths: tuple = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
@@ -67,6 +68,7 @@ class HiddenStateSettings:
     n_points: int = 200
     noise: float = 0.05
     n_guesses: int = 5
+    n_further: int = 2
 
     @classmethod
     def of_all_terms(cls):
@@ -75,8 +77,8 @@ class HiddenStateSettings:
         With correlated errors, or few products, joint fits of exact values of
         Roessler's flow ended with 40 or 18 terms instead of seven.
         """
-        few = {"has_few_terms": False, "highest": 2}
-        return cls(white=1.0, n_products=200, n_points=400, **few)
+        number = {"n_products": 200, "n_points": 400, "n_guesses": 1, "n_further": 0}
+        return cls(white=1.0, has_few_terms=False, highest=2, **number)
 
 
 class HiddenGuess(NamedTuple):
@@ -97,11 +99,12 @@ class HiddenGuess(NamedTuple):
 
 
 def guess_hidden_state(learned, name, settings):
-    """Guesses of a state of a LearnedModel of one function, the most probable first.
+    """Guesses of a state of a LearnedModel of one function.
 
-    Of the equations that may depend on the state, and whose known part does not, the
-    one is taken that the observed states explain least, and each product of observed
-    operators is tried in it whose product with the state it may have.
+    Of the equations that may depend on the state, and whose known part does not, those
+    come first that the observed states explain least, and each product of observed
+    operators is tried in them whose product with the state they may have; the most
+    probable guesses of an equation come first.
 
     learned : LearnedModel. In two steps.
     name : str. The state.
@@ -109,16 +112,18 @@ def guess_hidden_state(learned, name, settings):
 
     Returns guesses : list of HiddenGuess. Empty if no equation tells of the state.
     """
-    setup, unexplained = learned.setup, []
+    setup, unexplained, guesses = learned.setup, [], []
     for e, terms in enumerate(setup.equations):
         known = [operator.state for operator in terms.known_part.operators]
         states = {setup.operators[q].state for q in terms.depends_on or ()}
         if name in states and name not in known:
             unexplained.append(_Unexplained(learned, e, name, settings))
-    if not unexplained:
-        return []
-    guesses = max(unexplained, key=lambda own: own.size).guesses(settings)
-    return sorted(guesses, key=lambda own: -own.evidence)[: settings.n_guesses]
+    most = settings.n_guesses
+    for own in sorted(unexplained, key=lambda own: -own.size):
+        found = own.guesses(settings) if most and own.size else ()
+        guesses += sorted(found, key=lambda guess: -guess.evidence)[:most]
+        most = settings.n_further
+    return guesses
 
 
 class _Unexplained:
