@@ -51,7 +51,7 @@ class HiddenStateSettings:
         not have, other equations have more terms. Else all are in it.
     degree : int. Of the products of observed operators, where the equation is no
         polynomial; else it is that of the equation, and at most `highest`.
-    n_products : int. Of how many products the highest degree is lowered.
+    n_products : int. The degree is lowered while there would be more products.
     n_points : int. Collocation points at most.
     noise : float. Of the values of a guess, in units of their size.
     n_guesses, n_further : int. How many are made of the equation that observed states
@@ -102,9 +102,9 @@ def guess_hidden_state(learned, name, settings):
     """Guesses of a state of a LearnedModel of one function.
 
     Of the equations that may depend on the state, and whose known part does not, those
-    come first that the observed states explain least, and each product of observed
-    operators is tried in them whose product with the state they may have; the most
-    probable guesses of an equation come first.
+    come first that the observed states explain least, and in each every product of
+    observed operators may multiply the state. The most probable guesses of an equation
+    come first.
 
     learned : LearnedModel. In two steps.
     name : str. The state.
@@ -167,7 +167,9 @@ class _Unexplained:
         """
         lengths = [own * extent_of(self.points) for own in settings.lengths]
         kernels = [(own, RBF(own)(self.points)) for own in lengths]
-        lowest = 0 if settings.has_few_terms else self.highest
+        lowest, explained = self.highest, self._beside
+        if settings.has_few_terms:
+            lowest, explained = 0, self._explained
         for multiplier in self.products[:, self.degrees < self.highest].T:
             factors = [
                 (own, K, self._factor(multiplier[:, None] * K * multiplier, ratio))
@@ -177,7 +179,6 @@ class _Unexplained:
             found = {}
             for degree in range(lowest, self.highest + 1):
                 offered = np.flatnonzero(self.degrees <= degree)
-                explained = self._explained if settings.has_few_terms else self._beside
                 fits = [explained(L, offered) for *_, L in factors]
                 best = int(np.argmax([evidence for evidence, *_ in fits]))
                 (evidence, kept, rest), (own, K, L) = fits[best], factors[best]

@@ -225,10 +225,8 @@ class TrajectorySearch(HypothesisSearch):
         """
         quadratic, cubic = hypotheses
         high = self._with_all_terms(cubic)[1][0].error
-        if (
-            self.criteria.far_better * self._imposition(quadratic)[1].candidate.error
-            > high
-        ):
+        rough = self._imposition(quadratic)[1].candidate.error
+        if self.criteria.far_better * rough > high:
             return [cubic]  # what is no solution takes long to find
         low = self._with_all_terms(quadratic)[1][0].error
         is_worse = self.criteria.clearly_better * low > high
@@ -341,7 +339,7 @@ class TrajectorySearch(HypothesisSearch):
         if find_kernels is None:
             return self._searched(two_step, hypothesis)
         if find_kernels is compare_lengths and self.is_in_time:
-            fit = self._between_levels(hypothesis)
+            fit = self._before_joint_fits(hypothesis)
             if fit is not None:
                 return fit
         family, kernels = self._with_all_terms(hypothesis)
@@ -374,7 +372,7 @@ class TrajectorySearch(HypothesisSearch):
         family = JointFamily(*given, self.context.rough)
         return family, self.once(Imposition, family)
 
-    def _between_levels(self, hypothesis):
+    def _before_joint_fits(self, hypothesis):
         """Exact trajectories that guesses or levels of imposed equations lead to.
 
         Guesses of what was never observed come first, where there is noise: of exact

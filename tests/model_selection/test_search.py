@@ -869,7 +869,7 @@ def test_guesses_of_noisy_states_come_before_levels(guessed, noise, monkeypatch)
     monkeypatch.setattr(exact, "_searched", lambda learned, _: learned)
     monkeypatch.setattr(exact, "_misses_nothing", lambda fit: fit.error < 0.5)
     monkeypatch.setattr(_criteria, "misses_at_random", lambda *_: True)
-    found = exact._between_levels(Hypothesis(n_terms="auto"))
+    found = exact._before_joint_fits(Hypothesis(n_terms="auto"))
     is_guessed = bool(noise and fits)
     assert "".join(found.term_names) == ("abc" if is_guessed else "ab")
     assert len(levels.fits) == (2 if is_guessed else 0)
@@ -879,16 +879,18 @@ def test_levels_that_take_no_time_are_not_searched_one_by_one(monkeypatch):
     search, _ = make_search(monkeypatch)
     levels = Levels([found_with("abc")] * 2, is_slow=False)
     monkeypatch.setattr(search.exact, "_imposition", lambda _: (None, levels))
-    assert search.exact._between_levels("hypothesis") is None and len(levels.fits) == 2
+    assert (
+        search.exact._before_joint_fits("hypothesis") is None and len(levels.fits) == 2
+    )
 
 
-def test_an_interruption_between_levels_is_the_last(monkeypatch):
+def test_an_interruption_before_joint_fits_is_the_last(monkeypatch):
     search, _ = make_search(monkeypatch)
     stopped = Found(0.01, interrupted=True)
     levels = Levels([stopped, found_with("abc")])
     monkeypatch.setattr(search.exact, "_imposition", lambda _: (None, levels))
     monkeypatch.setattr(search.exact, "_searched", lambda learned, _: learned)
-    assert search.exact._between_levels("hypothesis") is stopped
+    assert search.exact._before_joint_fits("hypothesis") is stopped
     assert len(levels.fits) == 1
 
 
