@@ -158,7 +158,7 @@ FAMILIES = {
         "|{x}|{to_k}",
         r"\lvert {x} \rvert{to_k}",
         lambda sympy, x, k: sympy.Abs(x) ** k,
-        natural=(1.0,),  # drag in proportion to the square of a speed
+        natural=(1.0, 4.0),  # drag as the square of a speed; the fifth power
     ),
     "tanh": Family(
         lambda x, k: np.tanh(k * x),
@@ -350,7 +350,7 @@ def state_grid(x, n=7):
         yield "log", 1 / np.median(x)
         yield from (("power", k) for k in (-1.0, -0.5, 0.35, 0.6, 1.5, 2.5))
     else:
-        yield from (("abs", k) for k in (0.5, 1.0))
+        yield from (("abs", k) for k in (0.5, 1.0, 4.0))
 
 
 def time_grid(t, n):

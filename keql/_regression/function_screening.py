@@ -159,7 +159,8 @@ class FunctionScreening:
         self.found = {}
         self.offered, self.e, self.settings = offered, e, settings
         self.how = ScreeningOfFunctions()
-        self.is_in_space = len(learned.variables) > 1
+        self.variables = {*learned.variables}
+        self.is_in_space = len(self.variables) > 1
         how = self.how
         least = how.least_in_space if self.is_in_space else how.least_noise
         self.least = max(noise, least)
@@ -219,17 +220,25 @@ class FunctionScreening:
     def _offers(self, best):
         """Sets of terms that are worth their inner parameters being solved for.
 
-        Few products with a term or two, and what differs so from the best set so far.
+        Few products of operators with a term or two, or with all functions of the best set so far or
+        one of these; and what differs so from that set.
         """
         columns = self._columns(() if best is None else best.terms)
         places = range(len(columns.terms))
         own = [columns.with_slope(i) for i in places if columns.is_own(i)]
-        inner = sum((pair for pair in own if len(pair) > 1), ())
-        products, most = columns.products(self.e), self.settings.n_small
-        subsets = small_subsets(products, range(len(products) + 1), most)
+        functions = [pair for pair in own if len(pair) > 1]
+        products = [
+            i
+            for i in columns.products(self.e)
+            if self.variables.isdisjoint(dict(columns.terms[i].function.powers))
+        ]
+        most = self.settings.n_small
+        subsets = [*small_subsets(products, range(len(products) + 1), most)]
         bases = [sum(own, ())]
         bases += [sum(own[:i] + own[i + 1 :], ()) for i in range(len(own))]
-        bases = [*dict.fromkeys([*bases, *((*inner, *each) for each in subsets)])]
+        for kept in (sum(functions, ()), *functions):
+            bases += [(*kept, *each) for each in subsets]
+        bases = [*dict.fromkeys(bases)]
         ranked = columns.best_added(bases)
         ranked += columns.best_added([kept for _, kept in ranked[: self.how.n_kept]])
         ranked += columns.scored([base for base in bases if base])

@@ -398,10 +398,14 @@ def moved(term, by):
 
 
 def simplified(term, tol=1e-5):
-    """A term whose function is a whole power, up to `tol`, as a product."""
+    """A term whose function is a whole power, up to `tol`, as a product.
+
+    An even power of a size is one, too.
+    """
     function, power = term.function, round(term.function.parameter)
     is_whole = abs(function.parameter - power) < tol and power > 0
-    if function.family != "power" or function.flux or not is_whole:
+    is_power = function.family == "power" or (function.family, power % 2) == ("abs", 0)
+    if not (is_power and is_whole) or function.flux:
         return term
     powers = dict(function.powers)
     powers[function.argument] = powers.get(function.argument, 0) + power

@@ -9,6 +9,7 @@ from keql.fit_report._related import (
     known_up_to_constants,
     related,
     related_in_two_steps,
+    reversible,
     saturated,
 )
 from keql.fit_report._report import percent
@@ -106,6 +107,7 @@ def _of_equation(selection, given):
     doubts += amplifying(fit, criteria.amplified, criteria.amplification)
     doubts += saturated(fit.learned) + known_up_to_constants(given, fit.learned)
     doubts += followed_too_rarely(given, fit.learned)
+    doubts += reversible(fit.learned)
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
