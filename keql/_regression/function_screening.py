@@ -220,8 +220,8 @@ class FunctionScreening:
     def _offers(self, best):
         """Sets of terms that are worth their inner parameters being solved for.
 
-        Few products of operators with a term or two, or with all functions of the best set so far or
-        one of these; and what differs so from that set.
+        Few products of operators with a term or two, or with all functions of the best
+        set so far or one of these; and what differs so from that set.
         """
         columns = self._columns(() if best is None else best.terms)
         places = range(len(columns.terms))

@@ -17,6 +17,7 @@ from keql._observations.units import with_unit
 from keql.equation import number
 from keql.fit_report._found import Fitted, ReportUnits
 from keql.fit_report._identify import dependent_terms, identify_terms
+from keql.fit_report._one_solution import travelling
 from keql.fit_report._reasons import (
     how_driven,
     why_equation_kernel,
@@ -32,7 +33,6 @@ from keql.fit_report._report import (
     times,
 )
 from keql.fit_report._undetermined import (
-    travelling,
     undetermined,
     unexplained,
     unexplained_between,

@@ -4,12 +4,12 @@ from keql._observations.data import PredictionScale
 from keql.equation import number
 from keql.fit_report._describe import at_points
 from keql.fit_report._given import pulled, pulled_to_zero
+from keql.fit_report._one_solution import exchanged, reversible, travelling
 from keql.fit_report._related import (
     followed_too_rarely,
     known_up_to_constants,
     related,
     related_in_two_steps,
-    reversible,
     saturated,
 )
 from keql.fit_report._report import percent
@@ -23,7 +23,6 @@ from keql.fit_report._undetermined import (
     not_exact,
     rivals_in_words,
     rivals_of_other_orders_in_words,
-    travelling,
     uncertain,
     uncertain_terms,
     undetermined,
@@ -107,7 +106,7 @@ def _of_equation(selection, given):
     doubts += amplifying(fit, criteria.amplified, criteria.amplification)
     doubts += saturated(fit.learned) + known_up_to_constants(given, fit.learned)
     doubts += followed_too_rarely(given, fit.learned)
-    doubts += reversible(fit.learned)
+    doubts += reversible(fit.learned) + exchanged(fit.learned)
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
     doubts += exhausted(fit) + ([rivals] if rivals else [])

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keql._numerics.linalg import rms, size_or_one
 from keql.equation import number, terms_of, text_product
 from keql.fit_report._report import ReportCriteria, percent
 
@@ -187,44 +186,6 @@ def energies(learned, most):
         f"this in the equation {names} nothing is known. Observe another energy to "
         "exclude them"
         for text, names in _relations(learned, find)
-    ]
-
-
-def reversible(learned, least=1e-3, alike=1e-6):
-    """A sentence if a force explains an orbit as well as the square of a speed does.
-
-    An equation of the second order that stays as it is when u_t changes its sign makes
-    of u_t^2 a function of u along one orbit, as the derivative of u_t^2 in u is 2 u_tt.
-    So terms with that square may stand for others that depend on u alone.
-
-    learned : LearnedModel. States and equations.
-    least, alike : float. Parts of the size of the unknown part: by so much u_t changes
-        it at least, and its sign at most.
-    """
-    setup, states = learned.setup, learned.states
-    alone = len(states) == len(learned.variables) == len(learned.equations) == 1
-    if setup is None or not alone or setup.has_forcing or setup.inputs.names:
-        return []
-    [equation], [state] = learned.equations, learned.observations.states
-    orders = {L.name: L.order for L in equation.operators}
-    speed = f"{state}_{learned.variables[0]}"
-    if len(learned.observations.states) > 1 or max(orders.values()) != 2:
-        return []
-    if speed not in orders:
-        return []
-    S, column = equation.training_features, equation.feature_names.index(speed)
-    backwards = S.copy()
-    backwards[:, column] *= -1
-    size, slopes = size_or_one(equation.unknown_part(S)), equation.gradient(S)
-    turned = rms(equation(backwards) - equation(S))
-    effects = rms(slopes[:, column] * S[:, column]), rms(slopes[:, 0] * np.ptp(S[:, 0]))
-    if effects[0] < least * size or max(turned, effects[1]) > alike * size:
-        return []
-    return [
-        f"the equation stays as it is when time runs backwards, so that along one "
-        f"orbit the square of {speed} is a function of {state}: terms with that square "
-        f"may stand for others of {state} alone. Observe orbits of other energies, as "
-        "further functions"
     ]
 
 

@@ -8,8 +8,9 @@ from keql._numerics.linalg import rms
 from keql.fit_report._describe import SearchSummary, examine
 from keql.fit_report._given import pulled_to_zero
 from keql.fit_report._identify import dependent_terms
+from keql.fit_report._one_solution import travelling
 from keql.fit_report._report import ReportCriteria, percent
-from keql.fit_report._undetermined import travelling, undetermined
+from keql.fit_report._undetermined import undetermined
 
 
 @dataclass(frozen=True)

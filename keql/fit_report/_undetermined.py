@@ -7,7 +7,6 @@ import numpy as np
 from keql._numerics.linalg import rms, size_or_one
 from keql.equation import number, terms_of
 from keql.fit_report._report import multiple, percent
-from keql.operators import parse_operator
 
 
 def undetermined(learned, significant=3.0, in_two_steps=False):
@@ -171,43 +170,6 @@ def amplifying(fit, most, factor):
     return sentences
 
 
-def travelling(learned, most, least=1e-3, n_rows=300):
-    """A sentence if a state does not change in one direction of its coordinates.
-
-    A travelling wave, u_t = -c u_x, solves many equations; so does a steady state. More
-    than four coordinates are not those of time and space.
-
-    learned : LearnedModel. States and equations.
-    most : float. Root mean square of a combination of first derivatives, in units of
-        the largest of its terms, up to which it counts as zero.
-    least : float. Terms of a smaller part of the largest derivative count as zero.
-    n_rows : int. Derivatives are compared at so many collocation points at most.
-    """
-    variables, states = learned.variables, learned.observations.states
-    alone = len(learned.states) == len(states) == 1
-    if not 2 <= len(variables) <= 4 or learned.setup is None or not alone:
-        return []
-    points = learned.setup.collocation_points[0]
-    points = points[:: -(-len(points) // n_rows)]
-    names = [f"{states[0]}_{variable}" for variable in variables]
-    operators = [parse_operator(name, variables, states) for name in names]
-    extent = np.ptp(points, axis=0)
-    slopes = [learned.states[0].evaluate(points, L) for L in operators]
-    slopes = np.column_stack(slopes) * extent
-    direction = np.linalg.svd(slopes, full_matrices=False)[2][-1]
-    sizes = np.sqrt(np.mean((slopes * direction) ** 2, axis=0))
-    largest = np.sqrt(np.max(np.mean(slopes**2, axis=0)))
-    rest, size = rms(slopes @ direction), max(np.max(sizes), least * largest)
-    if not rest < most * size:
-        return []
-    direction = np.where(sizes < least * largest, 0.0, direction) * extent
-    return [
-        f"the state does not change in one direction, {_relation(names, direction)} "
-        f"to {percent(rest, size)}, and many equations have such solutions: observe "
-        "several waves, or other initial states"
-    ]
-
-
 def not_exact(is_missed, better_without):
     """Sentences on fields that do not obey the equation, or are better without it.
 
@@ -317,15 +279,6 @@ def unresolved(grid, change):
         "noise from those on a finer grid, and the terms may make up for that. Observe "
         "more, or ask for fewer terms"
     ]
-
-
-def _relation(names, direction):
-    """The first derivatives whose combination is zero, as an equation."""
-    if not np.any(direction):
-        return f"{names[0]} = 0"
-    first, *others = np.flatnonzero(direction)
-    right = [f"{number(-direction[i] / direction[first])} {names[i]}" for i in others]
-    return f"{names[first]} = {' + '.join(right) or '0'}"
 
 
 def _unit_of_errors(learned, equation):

@@ -270,6 +270,21 @@ def test_a_source_is_found_along_a_field(noise):
         assert sizes == pytest.approx({"": -0.1, "sin": -0.5}, rel=0.05)
 
 
+def test_a_rate_that_varies_is_found_beside_several_products():
+    """All pairs of products of operators are looked at, however many coordinates."""
+    learned, settings = field(0.5), ElementarySettings.along_fields()
+    S = learned.equations[0].training_features
+    x, u, u_x, u_xx = S[:, 1:5].T
+    target = 0.3 * u_xx - 0.5 * u * u_x + u * (1 + 0.5 * np.sin(1.3 * x))
+    same = "setup", "variables", "observations", "equations"
+    known = {name: getattr(learned, name) for name in same}
+    learned = SimpleNamespace(**known, targets=[target])
+    offered = FunctionTable(learned, settings)
+    [first, *_] = better_than_products(learned, offered, 0, settings, 0.0)[-1]
+    names = {t.function.name for t in first.terms}
+    assert names == {"u_xx", "u u_x", "u", "u sin(1.3 x)"}
+
+
 def test_products_stand_where_they_explain_a_field():
     learned, settings = field(0.0), ElementarySettings.of_fields()
     offered = FunctionTable(learned, settings)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from two_step_fields import field_of, soliton
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._regression.two_step import Hypothesis
@@ -23,7 +24,6 @@ from keql.fit_report._report import ReportCriteria
 from keql.fit_report._undetermined import (
     amplifying,
     exhausted,
-    travelling,
     uncertain,
     undetermined,
     unexplained_between,
@@ -65,55 +65,11 @@ def test_single_equations_are_left_out(noise):
     assert undetermined(learned) == []
 
 
-SLOPES = "u", "u_x", "u_xx"
-
-
-def field_of(values, noise=0.0, scales=(1.0, 4.0), operators=SLOPES):
-    """A model of u_t from u_x and u_xx, learned in two steps from a field."""
-    t, x = np.meshgrid(np.linspace(0, 1, 13), np.linspace(0, 20, 31), indexing="ij")
-    X = np.column_stack([t.ravel(), x.ravel()])
-    model = TwoStepKEqL(
-        operators,
-        "u_t",
-        variables=("t", "x"),
-        state_kernel=RBF(scales, "fixed"),
-        observation_noise=max(noise, 1e-6),
-    )
-    y = values(X) + noise * np.random.default_rng(0).standard_normal(len(X))
-    return model._learn_in_two_steps(X, y, None)
-
-
-def soliton(X):
-    return 2 / np.cosh((X[:, 1] - 8 - 4 * X[:, 0]) / 3) ** 2
-
-
-def test_a_travelling_wave_is_named():
-    (text,) = travelling(field_of(soliton), 0.02)
-    speed = float(text.split("u_t = -")[1].split(" u_x")[0])
-    assert speed == pytest.approx(4, rel=1e-3)
-    assert "many equations have such solutions" in text
-    assert undetermined(field_of(soliton)) == []
-
-
 def test_states_that_change_on_a_finer_grid_are_not_resolved():
     grid = "40 steps in time, 80 points in space"
     (text,) = unresolved(grid, 9.51)
     assert f"with {grid} they differ by 9.5 times the noise" in text
     assert unresolved(grid, 0.0) == []
-
-
-def test_a_steady_state_is_one_that_does_not_travel():
-    (text,) = travelling(field_of(lambda X: np.sin(X[:, 1] / 3)), 0.02)
-    assert "u_t = 0 to" in text
-
-
-def test_a_wave_that_changes_and_several_functions_are_not_travelling():
-    def spreading(X):
-        return np.exp(-((X[:, 1] - 10 - X[:, 0]) ** 2) / (4 + X[:, 0]))
-
-    assert travelling(field_of(spreading), 0.02) == []
-    one = field_of(soliton)
-    assert travelling(replace(one, states=one.states * 2), 0.02) == []
 
 
 @pytest.mark.parametrize("phase", [0.3, 1.0])

@@ -461,6 +461,17 @@ def test_a_power_is_printed_as_one(recwarn):
     assert not [w for w in recwarn if w.category is IdentifiabilityWarning]
 
 
+def test_a_fifth_power_of_what_changes_sign_is_found(recwarn):
+    """Beyond the degree of products; it is printed as one."""
+    stiff = trajectory(
+        lambda t, s: [s[1], -s[0] - 0.3 * s[0] ** 5 - 0.1 * s[1]], [1.4, 0.0], 12, 45
+    )
+    model = OneStepKEqL(("u", "u_t"), "u_tt", variables=("t",)).fit(*stiff)
+    expected = {"u": -1.0, "u^5": -0.3, "u_t": -0.1}
+    assert model.equation_.terms() == pytest.approx(expected, rel=1e-6)
+    assert not [w for w in recwarn if w.category is IdentifiabilityWarning]
+
+
 def torricelli(t, u):
     return -0.4 * np.sqrt(u)
 
