@@ -251,7 +251,7 @@ class ExactSearch(TrajectorySearch):
             impatient = i == 0 and not exact and self._tries_joint_fits
             two_step, fit = self._from_two_steps(row.hypothesis, impatient)
             if impatient and not self._is_found(fit):
-                found = self._from_joint_fits()
+                found = self._functions_along() or self._from_joint_fits()
                 if found:
                     return found
                 fit = self._varying(row)  # it takes less than sets of terms do
