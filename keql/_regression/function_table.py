@@ -79,6 +79,8 @@ class ElementarySettings:
         it stands for 1, and is left: the states of two steps do not tell the two. The
         same of its ratio to what it is a function of. cos(0.016 t) stood for 1 and
         sin(0.038 x) for x, and exp(-0.026 t) changed by 0.075 where it stood for 1.
+    at_first : bool. Whether sets of products were not all looked for yet: functions
+        have to be far more probable along states in time and space then.
     """
 
     degree: int = 3
@@ -111,6 +113,7 @@ class ElementarySettings:
     near: float = 3.0
     grid: tuple = (20, 40)
     flat: float = 0.0
+    at_first: bool = False
 
     @classmethod
     def of_fields(cls):

@@ -28,7 +28,7 @@ from keql.model_selection._from_diffusion import (
 )
 from keql.model_selection._starts._annealing import compare_lengths
 from keql.model_selection._terms._evolution import TermSearchSettings
-from keql.model_selection._terms._functions import fit_functions_along
+from keql.model_selection._terms._functions import fit_functions_along, offers_cubics
 from keql.model_selection._terms._trajectories import fit_trajectories
 from keql.model_selection._trajectory_search import TrajectorySearch
 
@@ -236,10 +236,11 @@ class ExactSearch(TrajectorySearch):
 
         Of terms that are chosen, cubic ones and those in the coordinates, in the order
         of the rows, are tried before other states are looked for, which takes longer,
-        unless those of two steps lead nowhere. Joint fits follow the first row where
-        there is noise, and coefficients that vary, before the search of that goes on;
-        where there is none they come before the last row: they take longer than another
-        search from two steps, which leads further there.
+        unless those of two steps lead nowhere. Functions along these follow the first
+        sets of the first row, and where there is noise joint fits, and coefficients
+        that vary, before the search of that goes on; where there is none joint fits
+        come before the last row: they take longer than another search from two steps,
+        which leads further there.
         """
         exact = not sees_noise(self.two_step)
         for i, row in enumerate(rows):
@@ -248,13 +249,14 @@ class ExactSearch(TrajectorySearch):
             fit = self._found_before(row) if i == len(rows) - 1 else None
             if fit:
                 return fit
-            impatient = i == 0 and not exact and self._tries_joint_fits
+            impatient = i == 0 and self._is_impatient(exact)
             two_step, fit = self._from_two_steps(row.hypothesis, impatient)
             if impatient and not self._is_found(fit):
-                found = self._functions_along() or self._from_joint_fits()
+                found = self._before_all_terms(exact)
                 if found:
                     return found
-                fit = self._varying(row)  # it takes less than sets of terms do
+                # It takes less than sets of terms do.
+                fit = None if exact else self._varying(row)
                 if not fit:
                     two_step, fit = self._from_two_steps(row.hypothesis)
             if i == 0 and leads_nowhere(fit, two_step, self.in_doubt):
@@ -267,6 +269,21 @@ class ExactSearch(TrajectorySearch):
                 given = fit, rows[0], self.two_steps, self.context
                 return or_simpler(*given) if i else fit
         return None
+
+    def _is_impatient(self, exact):
+        """Whether something else is tried where first sets from two steps fail."""
+        return self._tries_joint_fits and (not exact or offers_cubics(self.two_step))
+
+    def _before_all_terms(self, exact):
+        """What meets data before all sets of terms from two steps are tried; or None.
+
+        Elementary functions, if these explain states far better than all products up to
+        the third degree; and joint fits to data that are not exact.
+        """
+        found = None
+        if offers_cubics(self.two_step):
+            found = self._functions_along(at_first=True)
+        return found if found or exact else self._from_joint_fits()
 
     def _found_before(self, wider):
         """What meets data before a `wider` row, of terms in the coordinates; or None.
@@ -304,14 +321,20 @@ class ExactSearch(TrajectorySearch):
         """Whether a fit or None meets the data or was stopped: no other is tried."""
         return bool(fit and (fit.result.interrupted or meets_data(fit, *self.known)))
 
-    def _functions_along(self):
-        """Exact states with functions that explain those of two steps and meet data."""
+    def _functions_along(self, at_first=False):
+        """Exact states with functions that explain those of two steps and meet data.
+
+        What is not found `at_first`, before all sets of products, may be later.
+        """
         if are_many(self.two_step, self.context) or not self._elementary_rows:
             return None
         [hypothesis] = self._elementary_rows
         if hypothesis.name not in self.direct:
             self.begin(hypothesis)
-            fit = fit_functions_along(self.two_step, hypothesis, self.context)
+            given = self.two_step, hypothesis, self.context, at_first
+            fit = fit_functions_along(*given)
+            if at_first and fit is None:
+                return None
             self.direct[hypothesis.name] = self.two_step, fit
         (_, fit), cubic = self.direct[hypothesis.name], self.table.exact_cubic
         if not self._is_found(fit):

@@ -29,6 +29,7 @@ from keql._regression.function_table import (
     says_the_same,
 )
 from keql.kernels import Polynomial
+from keql.model_selection._terms._functions import offers_cubics
 
 
 def glider(t, state):
@@ -283,6 +284,22 @@ def test_a_rate_that_varies_is_found_beside_several_products():
     [first, *_] = better_than_products(learned, offered, 0, settings, 0.0)[-1]
     names = {t.function.name for t in first.terms}
     assert names == {"u_xx", "u u_x", "u", "u sin(1.3 x)"}
+
+
+@pytest.mark.parametrize("source", [0.0, 0.5])
+def test_functions_that_come_first_have_to_be_far_more_probable(source):
+    settings = replace(ElementarySettings.along_fields(), at_first=True)
+    learned = field(source)
+    offered = FunctionTable(learned, settings)
+    ranked = better_than_products(learned, offered, 0, settings, 0.0)
+    assert bool(ranked) == bool(source)
+
+
+@pytest.mark.parametrize("n, are_offered", [(3, True), (4, False)])
+def test_cubic_products_of_three_operators_are_offered(n, are_offered):
+    part = SimpleNamespace(depends_on=(*range(n),))
+    two_step = SimpleNamespace(setup=SimpleNamespace(equations=(part,)))
+    assert offers_cubics(two_step) is are_offered
 
 
 def test_products_stand_where_they_explain_a_field():

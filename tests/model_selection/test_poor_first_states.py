@@ -55,11 +55,11 @@ MET, MET_TOO, MISSED = (SimpleNamespace(result=ENDED) for _ in range(3))
 class Searched(ExactSearch):
     """A search whose states of two steps and joint fits have known outcomes."""
 
-    def __init__(self, direct, joint, tries_joint, varying=None):
+    def __init__(self, direct, joint, tries_joint, varying=None, along=None):
         self.two_step, self.context, self.asked, self.so_far = None, None, [], None
         self.criteria, self.size = SimpleNamespace(approximate=1.0), 1.0
         self.outcomes, self.tries = {"two steps": direct, "joint": joint}, tries_joint
-        self.outcomes["varying"] = varying
+        self.outcomes |= {"varying": varying, "along": along}
 
     @property
     def _tries_joint_fits(self):
@@ -86,8 +86,9 @@ class Searched(ExactSearch):
     def _or_functions(self, best, near=np.inf):
         return None
 
-    def _functions_along(self):
-        return None
+    def _functions_along(self, at_first=False):
+        self.asked += ["along at first"] if at_first else []
+        return self.outcomes["along"] if at_first else None
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,7 @@ def test_joint_fits_come_where_two_steps_lead_nowhere(
     """And then coefficients that vary, before the search from two steps goes on."""
     monkeypatch.setattr(_exact_states, "sees_noise", lambda _: True)
     monkeypatch.setattr(_exact_states, "leads_nowhere", lambda *_: False)
+    monkeypatch.setattr(_exact_states, "offers_cubics", lambda _: False)
     search = Searched(direct, joint, tries_joint, varying)
     row, left = (SimpleNamespace(why_not=w, hypothesis=HYPOTHESIS) for w in ("", "no"))
     assert search._exact_from_two_steps(row, left, left) is found
@@ -133,9 +135,32 @@ def test_of_exact_data_joint_fits_come_before_terms_in_the_coordinates(
 ):
     monkeypatch.setattr(_exact_states, "sees_noise", lambda _: False)
     monkeypatch.setattr(_exact_states, "leads_nowhere", lambda *_: False)
+    monkeypatch.setattr(_exact_states, "offers_cubics", lambda _: False)
     search = Searched(MISSED, joint, tries_joint)
     row = SimpleNamespace(why_not="", hypothesis=HYPOTHESIS)
     assert search._exact_from_two_steps(row, row, row) is found
+    assert search.asked == asked
+
+
+@pytest.mark.parametrize(
+    "noise, along, joint, found, asked",
+    [
+        (True, MET, None, MET, ["impatient", "along at first"]),
+        (True, None, MET, MET, ["impatient", "along at first", "joint"]),
+        (False, MET, None, MET, ["impatient", "along at first"]),
+        (False, None, MET, None, ["impatient", "along at first", "two steps"]),
+    ],
+)
+def test_functions_along_two_steps_come_before_all_sets_of_terms(
+    noise, along, joint, found, asked, monkeypatch
+):
+    """Where all cubic products stand beside them, with noise or without."""
+    monkeypatch.setattr(_exact_states, "sees_noise", lambda _: noise)
+    monkeypatch.setattr(_exact_states, "leads_nowhere", lambda *_: False)
+    monkeypatch.setattr(_exact_states, "offers_cubics", lambda _: True)
+    search = Searched(MISSED, joint, True, along=along)
+    row, left = (SimpleNamespace(why_not=w, hypothesis=HYPOTHESIS) for w in ("", "no"))
+    assert search._exact_from_two_steps(row, left, left) is found
     assert search.asked == asked
 
 

@@ -3,6 +3,7 @@
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from math import comb
 
 import numpy as np
 
@@ -79,18 +80,22 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
     return _fit_of_terms(found, best, search, two_step, hypothesis, context, gain)
 
 
-def fit_functions_along(two_step, hypothesis, context):
+def fit_functions_along(two_step, hypothesis, context, at_first=False):
     """Exact states in time and space with functions that explain those of two steps.
 
     They are compared on a coarse grid.
 
     two_step, hypothesis, context : as those of :func:`fit_elementary`.
+    at_first : bool, default=False. Whether sets of products were not all looked for.
 
     Returns fit : Fit or None. None if products explain the states of two steps as well,
     or if nothing that was found can be solved for.
     """
-    settings = ElementarySettings.along_fields()
-    settings = replace(settings, against=context.criteria.elementary)
+    settings = replace(
+        ElementarySettings.along_fields(),
+        against=context.criteria.elementary,
+        at_first=at_first,
+    )
     noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
     fine = make_evolution_problem(two_step, noise, kept=kept)
     problem = fine.on_coarse_grid()
@@ -105,6 +110,16 @@ def fit_functions_along(two_step, hypothesis, context):
     if found is None:
         return None
     return _fit_of_terms(found, best, search, two_step, hypothesis, context)
+
+
+def offers_cubics(two_step):
+    """Whether functions along fields stand beside all products of the third degree.
+
+    Beside fewer of them they may explain what a polynomial does.
+    """
+    settings = ElementarySettings.along_fields()
+    [operators] = (part.depends_on for part in two_step.setup.equations)
+    return comb(len(operators) + 3, 3) <= settings.most_products
 
 
 def _trajectory_problem(two_step, hypothesis, simpler):
