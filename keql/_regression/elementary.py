@@ -153,7 +153,7 @@ class ElementarySearch:
         if best is None or self.is_stopped:
             return best
         best = self._pruned(best)
-        if self.is_stopped or best.error < enough or not self._has_much_noise:
+        if self.is_stopped or best.error < enough:
             return best
         given = best.model.problem, list(best.terms), best.values, best.iterate
         return self._in_rounds(*given, best, 0.0, self.settings.n_rounds)

@@ -19,7 +19,7 @@ from keql._regression.function_table import (
     with_digits,
 )
 from keql.equation import PolynomialBasis, terms_of, text_product
-from keql.model_selection._criteria import error_within_noise
+from keql.model_selection._criteria import error_within_noise, sees_noise
 from keql.model_selection._fit import Fit, given_equation_noise
 from keql.model_selection._terms._fewer import TermsStep
 from keql.model_selection._terms._settings import TrajectorySearchSettings
@@ -91,11 +91,10 @@ def fit_functions_along(two_step, hypothesis, context, at_first=False):
     Returns fit : Fit or None. None if products explain the states of two steps as well,
     or if nothing that was found can be solved for.
     """
-    settings = replace(
-        ElementarySettings.along_fields(),
-        against=context.criteria.elementary,
-        at_first=at_first,
-    )
+    settings = ElementarySettings.along_fields()
+    settings = replace(settings, against=context.criteria.elementary, at_first=at_first)
+    if at_first and not sees_noise(two_step):  # which hides terms from the states
+        settings = replace(settings, n_rounds=0)
     noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
     fine = make_evolution_problem(two_step, noise, kept=kept)
     problem = fine.on_coarse_grid()
