@@ -126,7 +126,7 @@ def exchanged(learned, least=1e-3, significant=3.0):
     return [
         f"the source and what {state} does without one may change places: {left} = "
         f"{number(factor)} {state} with a source in proportion to {source} has this "
-        f"solution as well. Observe another one, as a further function"
+        "solution as well. Observe another one, as a further function"
     ]
 
 
@@ -175,7 +175,7 @@ def _linear_terms(equation, state, time):
             sources.append(function)
         elif function.family or function.powers:
             return nothing
-    return (rate, sources) if order == 1 or rate < 0 else nothing
+    return (rate, sources) if rate < 0 or (rate and order == 1) else nothing
 
 
 def _motions(rate, t, is_first):

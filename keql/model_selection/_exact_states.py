@@ -255,7 +255,7 @@ class ExactSearch(TrajectorySearch):
                 found = self._before_all_terms(exact)
                 if found:
                     return found
-                # It takes less than sets of terms do.
+                # They take less than sets of terms do.
                 fit = None if exact else self._varying(row)
                 if not fit:
                     two_step, fit = self._from_two_steps(row.hypothesis)
@@ -333,7 +333,8 @@ class ExactSearch(TrajectorySearch):
             self.begin(hypothesis)
             given = self.two_step, hypothesis, self.context, at_first
             fit = fit_functions_along(*given)
-            if at_first and fit is None:
+            is_complete = fit is not None and self.sees_noise
+            if at_first and not (is_complete or self._is_found(fit)):
                 return None
             self.direct[hypothesis.name] = self.two_step, fit
         (_, fit), cubic = self.direct[hypothesis.name], self.table.exact_cubic

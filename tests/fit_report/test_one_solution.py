@@ -79,6 +79,11 @@ def test_it_does_not_where_solutions_tell_or_nothing_decays_alone(initial):
     assert "change places" not in told
 
 
+def test_what_a_source_alone_makes_has_nothing_to_change_places_with():
+    told = doubts_of([DECAY], [np.exp(-0.3 * T)])
+    assert "change places" not in told
+
+
 def driven(phase):
     """u_tt = -2 u + 0.8 cos(0.7 t)."""
     return np.cos(2**0.5 * T + phase) + 0.8 / 1.51 * np.cos(0.7 * T)
