@@ -177,6 +177,25 @@ def burgers_and_fisher():
     )
 
 
+def growth_that_varies():
+    """What spreads and grows, in some places more than in others, seen 110 times."""
+    return field(
+        lambda x, u, d: 0.05 * d(u, 2) + (1 + 0.5 * np.sin(x)) * u - u**2,
+        high_waves,
+        ("u", "u_x", "u_xx"),
+    )
+
+
+def driven_heat():
+    """Heat that is switched on and off everywhere, seen 110 times."""
+    return field(
+        lambda x, u, d: 0.1 * d(u, 2),
+        waves,
+        ("u", "u_x", "u_xx"),
+        drive=lambda t: np.cos(3 * t),
+    )
+
+
 # Names end in the part that noise is of the standard deviation of the values.
 UNSEEN = {
     "uptake 2%": lambda: ode(lambda t, u: 0.6 - 1.5 * u / (0.8 + u), [4.0], 8, 30),
@@ -431,6 +450,16 @@ UNSEEN = {
         ("u", "u_x", "u_xx"),
         drive=lambda t: np.exp(-t),
     ),
+    "stiffening spring": lambda: ode(
+        lambda t, u, v: -u - 0.3 * u**5 - 0.1 * v, [1.4, 0.0], 12, 45
+    ),
+    "flip-flop 2%": lambda: ode(
+        lambda t, u: -0.3 * u + 1.5 * np.exp(-1.2 * t), [0.0], 12, 30
+    ),
+    "growth that varies": growth_that_varies,
+    "growth that varies 2%": growth_that_varies,
+    "driven heat": driven_heat,
+    "driven heat 2%": driven_heat,
 }
 
 
