@@ -184,10 +184,10 @@ class FunctionScreening:
             self.unit *= np.sqrt(n / self.n_free)
         self.odds = TermOdds(offered.kinds, settings.n_expected)
 
-    def run(self):
-        """Find sets of terms."""
+    def run(self, n_rounds=None):
+        """Find sets of terms, in so many rounds (None: as many as are of use)."""
         best = None
-        for _ in range(self.how.n_rounds):
+        for _ in range(n_rounds or self.how.n_rounds):
             self._refine(self._offers(best))
             first = next(iter(self.ranked(1)), None)
             if first is None or (best is not None and first.score <= best.score):
@@ -424,20 +424,25 @@ def better_than_products(learned, offered, e, settings, noise):
         FunctionScreening(learned, offered, e, settings, noise, products_alone)
         for products_alone in (False, True)
     )
-    every.run()
-    alone.run()
-    how, n, ranked = every.how, settings.n_tried, []
-    least, gains = every.least_found, []
-    for floor in how.floors:
-        products = alone.at_noise(floor * least, n)
-        best = products[0].score if products else -np.inf
-        found = every.at_noise(floor * least, n)
-        gains += [own.score - best for own in found[:1]]
-        found = [own for own in found if own.score > best + how.better]
-        ranked.append(found or products)
-    if settings.at_first and not max(gains, default=0.0) > how.far_better:
-        return []
+    n, how = settings.n_tried, every.how
+    for n_rounds in (1, None) if settings.at_first else (None,):
+        every.run(n_rounds)
+        alone.run(n_rounds)
+        levels = [floor * every.least_found for floor in how.floors]
+        pairs = [(every.at_noise(v, n), alone.at_noise(v, n)) for v in levels]
+        gains = [_first_score(found) - _first_score(own) for found, own in pairs]
+        if settings.at_first and not max(gains) > how.far_better:
+            return []
+    ranked = []
+    for found, products in pairs:
+        least = _first_score(products) + how.better
+        ranked.append([own for own in found if own.score > least] or products)
     return ranked
+
+
+def _first_score(ranked):
+    """The log evidence of the best of some sets, that of none if there are none."""
+    return ranked[0].score if ranked else -np.inf
 
 
 def combined(ranked):
