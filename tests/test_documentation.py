@@ -14,8 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "doc").glob("*.rst"))
 SLOW = {
     "coming_from.rst",
+    "guide_data.rst",
     "guide_kernels.rst",
     "guide_reading.rst",
+    "guide_searches.rst",
     "guide_solving.rst",
     "guide_systems.rst",
     "guide_uncertainty.rst",

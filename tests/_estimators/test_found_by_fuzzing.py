@@ -300,6 +300,7 @@ def test_measures_of_errors(model):
         list(FunctionKFold(2, always_train=[[1], [1, 2]]).split(T))
 
 
+@pytest.mark.slow
 def test_data_sets():
     with pytest.raises(ValueError, match="transfer"):
         make_heat_with_boundary_law(transfer=1.7e308)

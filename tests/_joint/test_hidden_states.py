@@ -41,6 +41,7 @@ def correlation(guess, times, truth):
     return np.corrcoef(guess.values, np.interp(guess.points[:, 0], times, truth))[0, 1]
 
 
+@pytest.mark.slow
 def test_the_likeliest_guess_of_noisy_states_is_near_the_truth():
     """z is multiplied by x in y_t = x (28 - z) - y, and x_t = 10 (y - x) has no z."""
     learned, times, z = two_steps()
@@ -57,6 +58,7 @@ def test_the_likeliest_guess_of_noisy_states_is_near_the_truth():
     assert abs(correlation(white[0], times, z)) < abs(correlation(guesses[0], times, z))
 
 
+@pytest.mark.slow
 def test_units_of_states_do_not_matter():
     first, second = (
         guess_hidden_state(two_steps(unit)[0], "z", HiddenStateSettings())[0]

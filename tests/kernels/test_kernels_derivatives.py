@@ -107,7 +107,7 @@ MATERN = [
     *((1.2, 1, d) for d in (1, 2, 3)),
     *((2.3, 2, d) for d in (1, 2, 3)),
     pytest.param(3.0, 2, 1, marks=pytest.mark.slow),
-    *((4.1, 4, d) for d in (1, 2)),
+    *(pytest.param(4.1, 4, d, marks=pytest.mark.slow) for d in (1, 2)),
     (10.7, 4, 1),
 ]
 

@@ -189,6 +189,7 @@ def test_a_bessel_function_has_an_equation_with_a_power_of_time():
     assert str(model.equation_) == "u_tt = -1.00 u - 1.00 u_t/(0.5 + t)"
 
 
+@pytest.mark.slow
 def test_steps_that_were_shortened_once_end_as_steps_of_newton_do(recwarn):
     """The inner parameter is known to 1e-10, where half steps ended at 4e-10."""
     t, u = trajectory(lambda t, u: np.sin(t) * u - 0.3 * u**2, [1.0], 12, 40)
@@ -461,6 +462,7 @@ def test_a_power_is_printed_as_one(recwarn):
     assert not [w for w in recwarn if w.category is IdentifiabilityWarning]
 
 
+@pytest.mark.slow
 def test_a_fifth_power_of_what_changes_sign_is_found(recwarn):
     """Beyond the degree of products; it is printed as one."""
     stiff = trajectory(

@@ -237,6 +237,7 @@ def test_superfluous_terms_go(two_step, three_terms):
     assert set(exact.learned.equation.terms()) == {"u u_x", "u_xx"}
 
 
+@pytest.mark.slow
 def test_without_a_number_of_terms_they_stay(three_terms):
     exact = fit_exactly(three_terms)
     terms = three_terms.equation.terms()

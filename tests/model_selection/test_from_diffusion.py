@@ -110,6 +110,7 @@ def test_all_terms_are_kept_if_none_is_to_go(two_step):
     assert len(equation.terms()) == len(FEW)
 
 
+@pytest.mark.slow
 def test_what_is_carried_along_leads_nowhere(two_step, grown):
     """If it predicts poorly; an equation of what spreads says where others are."""
 

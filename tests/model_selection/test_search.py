@@ -129,6 +129,7 @@ def test_a_large_problem_that_is_stopped_with_fewer_points_is_a_whole_one(data, 
     assert fit.learned.states[0].functionals
 
 
+@pytest.mark.slow
 def test_states_are_those_of_the_model_that_is_there(right, monkeypatch):
     fit = replace(right[1])
     model, made = fit.model, []

@@ -653,6 +653,7 @@ def test_terms_that_cancel_along_the_trajectory_go_together():
     assert model.equation_.terms() == pytest.approx({"u": -4.0}, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_cubic_terms_within_the_noise():
     """A quadratic equation predicts as well there, and is less probable."""
     rng, times = np.random.RandomState(0), np.linspace(0, 12, 40)
