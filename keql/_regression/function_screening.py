@@ -157,10 +157,12 @@ class FunctionScreening:
     products_alone : bool, default=False. Whether no functions are offered.
 
     found : dict. Screened of the sets whose inner parameters were solved for.
+    best : Screened or None. What the next round begins with.
+    n_rounds : int. How many are done.
     """
 
     def __init__(self, learned, offered, e, settings, noise=0.0, products_alone=False):
-        self.found = {}
+        self.found, self.best, self.n_rounds = {}, None, 0
         self.offered, self.e, self.settings = offered, e, settings
         self.how = ScreeningOfFunctions()
         self.variables = {*learned.variables}
@@ -185,14 +187,18 @@ class FunctionScreening:
         self.odds = TermOdds(offered.kinds, settings.n_expected)
 
     def run(self, n_rounds=None):
-        """Find sets of terms, in so many rounds (None: as many as are of use)."""
-        best = None
-        for _ in range(n_rounds or self.how.n_rounds):
-            self._refine(self._offers(best))
+        """Find sets of terms, going on until so many rounds are done.
+
+        None: as many as the settings say, or as are of use.
+        """
+        while self.n_rounds < (n_rounds or self.how.n_rounds):
+            self._refine(self._offers(self.best))
+            self.n_rounds += 1
             first = next(iter(self.ranked(1)), None)
-            if first is None or (best is not None and first.score <= best.score):
+            if first is None or (self.best and first.score <= self.best.score):
+                self.n_rounds = self.how.n_rounds
                 break
-            best = first
+            self.best = first
 
     def ranked(self, n):
         """The n best sets that were found, a list of Screened."""

@@ -67,7 +67,7 @@ def reversible(learned, least=1e-3, alike=1e-6):
     least, alike : float. Parts of the size of the unknown part: by so much u_t changes
         it at least, and its sign at most.
     """
-    equation, state, time = _of_one_trajectory(learned) or (None, "", "")
+    equation, state, time = _of_one_trajectory(learned)
     speed = f"{state}_{time}"
     if equation is None or _order(equation) != 2 or speed not in equation.feature_names:
         return []
@@ -101,7 +101,7 @@ def exchanged(learned, least=1e-3, significant=3.0):
     least, significant : float. The motion without a source is at least this part of
         the state, and so many standard errors.
     """
-    equation, state, time = _of_one_trajectory(learned) or (None, "", "")
+    equation, state, time = _of_one_trajectory(learned)
     rate, sources = _linear_terms(equation, state, time)
     if not sources:
         return []
@@ -131,16 +131,15 @@ def exchanged(learned, least=1e-3, significant=3.0):
 
 
 def _of_one_trajectory(learned):
-    """The equation, and the names of its state and of time, of one function; or None.
+    """The equation of one function, and the names of its state and of time.
 
-    Nothing but these is in it.
+    None for the equation if there is more in it than these.
     """
     setup, names = learned.setup, learned.observations.states
     counts = len(learned.states), len(names), len(learned.variables)
-    if setup is None or {*counts, len(learned.equations)} != {1}:
-        return None
-    if setup.has_forcing or setup.inputs.names:
-        return None
+    is_single = setup is not None and {*counts, len(learned.equations)} == {1}
+    if not is_single or setup.has_forcing or setup.inputs.names:
+        return None, "", ""
     return learned.equations[0], names[0], learned.variables[0]
 
 

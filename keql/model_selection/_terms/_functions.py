@@ -93,7 +93,7 @@ def fit_functions_along(two_step, hypothesis, context, at_first=False):
     """
     settings = ElementarySettings.along_fields()
     settings = replace(settings, against=context.criteria.elementary, at_first=at_first)
-    if at_first and not sees_noise(two_step):  # which hides terms from the states
+    if at_first and not sees_noise(two_step):  # no terms are hidden by noise
         settings = replace(settings, n_rounds=0)
     noise, kept = hypothesis.observation_noise, hypothesis.state_kernel
     fine = make_evolution_problem(two_step, noise, kept=kept)
