@@ -17,6 +17,7 @@ from keql.fit_report._undetermined import (
     amplifying,
     coarse,
     exhausted,
+    interpolating,
     left_out_in_words,
     missed,
     missed_smoothly,
@@ -109,6 +110,7 @@ def _of_equation(selection, given):
     doubts += reversible(fit.learned) + exchanged(fit.learned)
     doubts += _of_scales(selection, given) + unresolved(*selection.unresolved)
     rivals = rivals_in_words(selection.rivals)
+    doubts += interpolating(fit.learned)
     doubts += exhausted(fit) + ([rivals] if rivals else [])
     doubts += uncertain_terms(fit.learned, selection.uncertain_terms)
     doubts += left_out_in_words(selection.left_out(given))

@@ -4,6 +4,7 @@ from math import exp, log
 
 import numpy as np
 
+from keql._evolution.form import order_along
 from keql._numerics.linalg import rms, size_or_one
 from keql.equation import number, terms_of
 from keql.fit_report._report import multiple, percent
@@ -80,6 +81,32 @@ def exhausted(fit, least=10, share=0.7, many=12):
                 "degree, or observe states that differ more"
             )
     return sentences
+
+
+def interpolating(learned):
+    """A sentence if there are no fewer unknown numbers than observations in time.
+
+    Terms and initial values together then meet the observations whatever the equation
+    is, and neither the misfit nor predictions of those left out say anything of it.
+    Only of equations that have a list of terms, where each is counted.
+    """
+    setup, observations = learned.setup, learned.observations
+    named = zip(setup.equations, learned.equations, strict=True)
+    own = [terms_of(each) for terms, each in named if terms.depends_on is not None]
+    if len(learned.variables) > 1 or None in own:
+        return []
+    n_terms = sum(len(equation.terms()) for equation in learned.equations)
+    order = sum(order_along(setup, 0, state) for state in observations.states)
+    n_initial = len(observations.functions) * order
+    rows = [np.column_stack([d.index, d.points]) for d in observations.functions]
+    n_values = sum(len(np.unique(each, axis=0)) for each in rows)
+    if n_terms + n_initial < n_values:
+        return []
+    return [
+        f"{n_terms} terms and {n_initial} initial values are no fewer unknown numbers "
+        f"than the {n_values} values at different places, which are met whatever the "
+        "equation is. Observe more, or with less noise, or ask for fewer terms"
+    ]
 
 
 def uncertain(learned, most, factor=1.0, named=1.5):
