@@ -371,6 +371,15 @@ def time_grid(t, n):
         yield from (("power", k) for k in (-2.0, -1.0, -0.5, 0.5))
 
 
+def powers_of_distances(x):
+    """Exponents that a coordinate x of space has in equations around a centre.
+
+    As in those of a disc and a ball, where what spreads has u_x/x, and u/x^2 if it
+    turns, too. None if x does not begin above zero, or begins far from there.
+    """
+    return (-1.0, -2.0) if 0 < np.min(x) < np.ptp(x) else ()
+
+
 def diffusivities(x, powers=(-1.0, -0.5, 0.5, 1.5, 2.5), steps=(0.5, 1.5, 4.0)):
     """Families and inner parameters that the diffusivity of a state may have.
 

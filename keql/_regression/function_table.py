@@ -17,6 +17,7 @@ from keql._numerics.elementary import (
     at_natural_values,
     diffusivities,
     odd_factors,
+    powers_of_distances,
     products,
     state_grid,
     time_grid,
@@ -212,7 +213,7 @@ class FunctionTable:
         yield from self._diffusions(e, operators)
         yield from self._waves(e, operators, settings)
         if settings.beside_states:
-            yield from self._coordinates(operators)
+            yield from self._coordinates(operators, e)
             yield from self._waves_on_rings(operators, settings)
             yield from self._functions_of_time(e, operators, settings)
 
@@ -260,12 +261,15 @@ class FunctionTable:
                 for family in ("cos", "sin"):
                     yield from (Elementary(own, family, name, k) for own in factors)
 
-    def _coordinates(self, operators):
-        """Those of space, alone and times an operator, as slow waves stand for them."""
+    def _coordinates(self, operators, e):
+        """Those of space, and distances from a centre, alone and times an operator."""
+        factors = [(), *(((name, 1),) for name in operators)]
         for column in self.in_space:
-            for name in (None, *operators):
-                own = () if name is None else ((name, 1),)
-                yield Elementary(((self.names[column], 1), *own))
+            name, x = self.names[column], self.features[e][:, column]
+            # Slow waves would stand for the coordinate itself.
+            yield from (Elementary(((name, 1), *own)) for own in factors)
+            for own, k in product(factors, powers_of_distances(x)):
+                yield Elementary(own, "power", name, k, is_held=True)
 
     def _waves_on_rings(self, operators, settings):
         """The same of coordinates that are rings, on which waves are whole."""
