@@ -11,6 +11,7 @@ from keql._regression.two_step import refit_two_steps
 from keql.model_selection._beside._driven import fit_driven, or_driven, why_not_driven
 from keql.model_selection._criteria import (
     Judgement,
+    error_within_noise,
     missed_in_space,
     odds_between,
     predicts_within_noise,
@@ -220,18 +221,19 @@ class TrajectorySearch(HypothesisSearch):
     def _by_degree(self, hypotheses):
         """Quadratic and cubic equations, or the cubic ones if joint fits suggest these.
 
-        If quadratic ones predict about as well with all terms, they are tried first:
-        with fewer terms on offer a search goes less astray.
+        If quadratic ones predict about as well with all terms, or exact data well where
+        they are imposed at first, they come first: fewer terms lead less astray.
         """
         quadratic, cubic = hypotheses
-        high = self._with_all_terms(cubic)[1][0].error
         rough = self._imposition(quadratic)[1].candidate.error
+        if not self.sees_noise and rough < error_within_noise(*self.known):
+            return hypotheses
+        high = self._with_all_terms(cubic)[1][0].error
         if self.criteria.far_better * rough > high:
             return [cubic]  # what is no solution takes long to find
         low = self._with_all_terms(quadratic)[1][0].error
-        is_worse = self.criteria.clearly_better * low > high
-        if self.sees_noise:
-            is_worse = self._predicts_worse(low, high)
+        is_worse = low > high / self.criteria.clearly_better
+        is_worse = self._predicts_worse(low, high) if self.sees_noise else is_worse
         return [cubic] if is_worse else [quadratic, cubic]
 
     def _or_driven(self, fit, at_last=False):
