@@ -13,6 +13,7 @@ from keql._numerics.elementary import (
     Elementary,
     at_natural_values,
     odd_factors,
+    powers_of_distances,
 )
 
 X, SPEED = np.array([0.3, 1.1, 2.4]), np.array([1.0, -2.0, 0.5])
@@ -143,3 +144,12 @@ def test_a_natural_parameter_is_held_at_its_value():
     assert not replace(sine, parameter=1.01).is_natural
     assert not replace(sine, is_held=False).is_natural
     assert not Elementary((("u", 1),)).is_natural
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "are_distances"),
+    [(0.4, 3.4, True), (-1.0, 1.0, False), (0.0, 1.0, False), (10.0, 11.0, False)],
+)
+def test_a_coordinate_is_a_distance_if_it_begins_near_zero(first, last, are_distances):
+    found = powers_of_distances(np.linspace(first, last, 5))
+    assert found == ((-1.0, -2.0) if are_distances else ())

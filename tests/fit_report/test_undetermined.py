@@ -24,6 +24,7 @@ from keql.fit_report._report import ReportCriteria
 from keql.fit_report._undetermined import (
     amplifying,
     exhausted,
+    interpolating,
     uncertain,
     undetermined,
     unexplained_between,
@@ -429,3 +430,36 @@ def test_exact_states_are_not_judged_by_noise_that_is_found(error, given, told):
     summary = SearchSummary(doubts=(), exact_error=error)
     concerns = describe_fit(model, learned, summary).concerns
     assert any("observations are missed" in text for text in concerns) == told
+
+
+@pytest.mark.parametrize(("n_values", "told"), [(4, True), (5, False)])
+def test_values_that_are_no_more_than_unknown_numbers_are_told(n_values, told):
+    """Two equations of three terms, and two initial values."""
+    times = np.linspace(0, 5, n_values)[:, None]
+    y = np.column_stack([np.sin(times), np.cos(times)])
+    model = TwoStepKEqL(**PAIR, variables=("t",), equation_kernel=Polynomial(1))
+    sentences = interpolating(model._learn_in_two_steps(times, y, None))
+    assert [text.split(" are")[0] for text in sentences] == [
+        "6 terms and 2 initial values"
+    ] * told
+    assert all("the 8 values at different places" in text for text in sentences)
+
+
+def test_unknown_numbers_of_a_kernel_and_of_fields_are_not_counted():
+    times = np.linspace(0, 5, 4)[:, None]
+    y = np.column_stack([np.sin(times), np.cos(times)])
+    model = TwoStepKEqL(**PAIR, variables=("t",), equation_kernel=RBF(1.0))
+    assert interpolating(model._learn_in_two_steps(times, y, None)) == []
+    assert interpolating(field_of(soliton)) == []
+
+
+@pytest.mark.slow
+def test_a_noisy_swing_of_eight_values_is_not_fitted_in_silence():
+    """Its six terms and two initial values met the eight values to nine digits."""
+    t = np.linspace(0, 5, 8)
+    root = np.sqrt(2 - 0.15**2)
+    u = np.exp(-0.15 * t) * (np.cos(root * t) + 0.15 / root * np.sin(root * t))
+    noise = np.random.default_rng((1, 991)).standard_normal(8)
+    model = OneStepKEqL(("u", "u_t"), known_part="u_tt", variables=("t",))
+    with pytest.warns(IdentifiabilityWarning, match="unknown numbers"):
+        model.fit(t[:, None], u + 0.02 * np.std(u) * noise)

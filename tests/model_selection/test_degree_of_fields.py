@@ -68,6 +68,16 @@ def test_a_quadratic_equation_is_tried_first_if_it_predicts_as_well_as_a_cubic_o
     assert asked == (["3", "2"] if imposed < 0.2 else ["3"])
 
 
+@pytest.mark.parametrize(("noisy", "asked"), [(False, []), (True, ["3", "2"])])
+def test_exact_data_that_quadratic_equations_predict_as_first_imposed(
+    noisy, asked, monkeypatch
+):
+    search, known = fields_with(monkeypatch, noisy, {"2": 0.1, "3": 0.1}, 0.01)
+    found = search._by_degree([QUADRATIC, CUBIC])
+    assert "".join(hypothesis.name for hypothesis in found) == "23"
+    assert known == asked
+
+
 @pytest.mark.parametrize("noisy", [True, False])
 @pytest.mark.parametrize("is_open", [True, False])
 def test_starts_of_fields(is_open, noisy, monkeypatch):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
-from scipy.special import j0
+from scipy.special import j0, jv
 from sklearn.exceptions import ConvergenceWarning
 
 from keql import LearnedEquation, OneStepKEqL
@@ -187,6 +187,22 @@ def test_a_bessel_function_has_an_equation_with_a_power_of_time():
         t[:, None], j0(t + 0.5)
     )
     assert str(model.equation_) == "u_tt = -1.00 u - 1.00 u_t/(0.5 + t)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", [0, 2])
+def test_what_spreads_on_a_disc_has_distances_from_its_centre(order):
+    """u_t = (u_xx + u_x/x - m^2 u/x^2)/5, three Bessel functions of the order m."""
+    numbers, sizes = np.array([0.8, 1.9, 3.1]), np.array([1.0, 0.8, -0.7])
+    points = np.random.default_rng(2).uniform((0, 0.4), (2, 3.4), (110, 2))
+    t, x = points[:, :1], points[:, 1:]
+    u = (jv(order, numbers * x) * np.exp(-0.2 * t * numbers**2)) @ sizes
+    given = {"known_part": "u_t", "variables": ("t", "x")}
+    found = OneStepKEqL(("u", "u_x", "u_xx"), **given).fit(points, u).equation_.terms()
+    expected = {"u_xx": 0.2, "u_x x^-1": 0.2}
+    if order:
+        expected["u x^-2"] = -0.2 * order**2
+    assert found == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.slow
