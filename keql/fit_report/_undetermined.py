@@ -250,17 +250,18 @@ def missed(factor, error=0.0):
         return []
     times = f"{multiple(factor)} times what" if factor > 1.5 else "more than"
     what = f"observations and equations are missed by {times} their noise allows"
-    why, advice = "", ""
+    why = "terms of an equation are not among those that were tried"
+    advice = ""
     if error:
         what = (
             f"observations are missed by {percent(error, 1.0)} of their size, {times} "
             "neighbouring ones show of their noise"
         )
-        why = ", or errors of measurement are larger than they seem"
+        why = f"either {why}, or errors of measurement are larger than they seem"
         advice = "; or give observation_noise, which is believed"
     return [
-        f"{what}: terms of an equation are not among those that were tried{why}. Try "
-        f"more operators, or an equation_kernel of another form{advice}"
+        f"{what}: {why}. Try more operators, or an equation_kernel of another form"
+        f"{advice}"
     ]
 
 
