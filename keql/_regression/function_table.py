@@ -187,6 +187,7 @@ class FunctionTable:
             if part.depends_on is None:
                 continue
             operators = [self.names[first + q] for q in part.depends_on]
+            operators = [*self.names[d:first], *operators]  # inputs are factors, too
             functions = dict.fromkeys(self._functions(e, operators, settings))
             natural = dict.fromkeys(self._at_natural_values(e, functions))
             for function in [*functions, *natural]:
@@ -262,11 +263,10 @@ class FunctionTable:
                     yield from (Elementary(own, family, name, k) for own in factors)
 
     def _coordinates(self, operators, e):
-        """Those of space, and distances from a centre, alone and times an operator."""
+        """Those of space, as slow waves stand for them, and distances from a centre."""
         factors = [(), *(((name, 1),) for name in operators)]
         for column in self.in_space:
             name, x = self.names[column], self.features[e][:, column]
-            # Slow waves would stand for the coordinate itself.
             yield from (Elementary(((name, 1), *own)) for own in factors)
             for own, k in product(factors, powers_of_distances(x)):
                 yield Elementary(own, "power", name, k, is_held=True)

@@ -184,8 +184,6 @@ def _elementary(two_step, given, why_not, most_states=2, most_if_exact=4):
         why_not = why_not or single
     elif any(given.of_equation(name).n_terms != "auto" for name in names):
         why_not = why_not or 'only n_terms="auto" asks for any terms'
-    elif setup.inputs.names:
-        why_not = why_not or "equations have inputs"
     elif len(two_step.observations.states) > most_if_exact:
         why_not = why_not or f"it is tried for {most_if_exact} states at most"
     elif len(two_step.observations.states) > most_states and sees_noise(two_step):

@@ -49,6 +49,10 @@ def _variance_between(steps, e, equation, S):
     solved = [step for step in steps if step.equations]
     logs = np.array([step.log_evidence for step in solved])
     shares = np.exp(logs - np.max(logs, initial=-np.inf))
-    own = equation.unknown_part(S)
-    squares = [rms(step.equations[e].unknown_part(S) - own) ** 2 for step in solved]
+    own, squares = equation.unknown_part(S), []
+    for step in solved:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # Roots are not defined where a state that begins at zero is below it.
+            difference = step.equations[e].unknown_part(S) - own
+        squares.append(rms(np.where(np.isfinite(difference), difference, 0.0)) ** 2)
     return float(shares @ squares / np.sum(shares)) if solved else 0.0
