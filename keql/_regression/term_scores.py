@@ -6,6 +6,7 @@ from itertools import islice
 import numpy as np
 from scipy import linalg
 
+from keql._numerics.linalg import largest_factor
 from keql._numerics.subsets import (
     HighestEvidence,
     MixedOdds,
@@ -294,6 +295,9 @@ class TermScores:
             equations = self.equations
         iterate = replace(model.iterate, equations=tuple(equations))
         effects = model.problem.effects_on_highest(iterate) @ self.single
+        # States of spikes at their observations have slopes of 1e-80 between these:
+        # a term that is so much larger than all slopes is excluded by less, too.
+        effects = np.clip(effects, -largest_factor(), largest_factor())
         sizes = np.sqrt(np.sum(effects**2, axis=0) * len(equations) / len(effects))
         return model.regression.prior.scale * np.maximum(sizes, np.finfo(float).tiny)
 

@@ -202,7 +202,10 @@ def averaged(equation, others, shares, start):
     changes = [
         [each.get(start + n, 0.0) - own[n] for n in terms.names] for each in others
     ]
-    weights = equation.weights + linalg.solve(A, np.array(changes).T).T
+    # The units of the coefficients may differ by many powers of ten.
+    scale = np.exp2(np.floor(np.log2(np.max(np.abs(A), axis=1))))[:, None]
+    moved = linalg.solve(A / scale, np.array(changes).T / scale).T
+    weights = equation.weights + moved
     equation = copy(equation)
     equation.posterior = equation.posterior.averaged_over(weights, shares)
     return equation

@@ -32,12 +32,14 @@ def related(learned, most, conserved=0.0, named=0.05):
     criteria = ReportCriteria()
 
     def find(names, S, is_energy, e):
-        linear = _linear_relation([None, *names], S, max(most, criteria.related), named)
-        if linear and linear.size > most:
-            errors = criteria.signal * _deviation(learned, e, linear.factors[1:])
-            linear = linear if linear.size < errors else None
+        columns = [None, *names]
+        linear = _linear_relations(columns, S, most, named)
+        if not linear:
+            for each in _linear_relations(columns, S, criteria.related, named, 1):
+                errors = criteria.signal * _deviation(learned, e, each.factors[1:])
+                linear += [each] if each.size < errors else []
         if linear:
-            return [linear]
+            return linear
         return [r for r in _conserved(names, S, conserved) if not is_energy(r)]
 
     return _may_be_added(_relations(learned, find))
@@ -60,12 +62,15 @@ def related_in_two_steps(two_step, learned, named=0.05):
         return []
 
     def find(names, S, is_energy, e):
-        relation = _linear_relation([None, *names], S, criteria.loosely_related, named)
-        is_zero = relation and all(
-            _in_errors(model, e, relation.factors) < criteria.signal
-            for model in (two_step, learned)
-        )
-        return [relation] if is_zero else []
+        columns, most = [None, *names], criteria.loosely_related
+        return [
+            relation
+            for relation in _linear_relations(columns, S, most, named, 1)
+            if all(
+                _in_errors(model, e, relation.factors) < criteria.signal
+                for model in (two_step, learned)
+            )
+        ]
 
     return _may_be_added(_relations(two_step, find, learned.equations))
 
@@ -270,12 +275,14 @@ def _combined(learned, e, factors):
 class _LinearRelation(NamedTuple):
     """A combination of columns that is zero, or nearly.
 
-    A `text`, the names of its `members`, the root mean square `size` of what is not
-    zero, and the `factors` of all columns, by which they are multiplied in it.
+    A `text`, the names of its `members` and of the `last`, for which it is solved, the
+    root mean square `size` of what is not zero, and the `factors` of all columns, by
+    which they are multiplied in it.
     """
 
     text: str
     members: set
+    last: str
     size: float
     factors: np.ndarray
 
@@ -293,25 +300,58 @@ class _Conserved(NamedTuple):
     squared: set
 
 
-def _linear_relation(names, S, most, named):
-    """What columns S (n, q) and a constant, named None, have in common; or None."""
+def _linear_relations(names, S, most, named, n_most=None):
+    """What columns S (n, q) and a constant, named None, have in common, if anything.
+
+    Several combinations that are zero are each solved for a column that is in no other;
+    at most `n_most` of the smallest are told.
+    """
     values = np.column_stack([np.ones(len(S)), S])
     sizes = np.sqrt(np.mean(values**2, axis=0))
     used = np.flatnonzero(sizes > 0)
-    if len(S) < len(used):
-        return None
+    if len(S) < len(used) or len(used) < 2:
+        return []
     scaled = values[:, used] / sizes[used] / len(S) ** 0.5
-    _, found, combinations = np.linalg.svd(scaled, full_matrices=False)
-    if len(used) < 2 or not found[-1] <= most:
-        return None
-    parts = np.abs(combinations[-1])
-    members = np.flatnonzero(parts >= max(named, found[-1]) * np.max(parts))
-    factors = combinations[-1] / sizes[used]
-    own = [names[i] for i in used]
-    text = _solved_for_last(own, factors, members)
-    every = np.zeros(len(sizes))
-    every[used] = factors
-    return _LinearRelation(text, {own[i] for i in members}, float(found[-1]), every)
+    _, small, combinations = np.linalg.svd(scaled, full_matrices=False)
+    n_found = int(np.sum(small <= most))
+    n_found = n_found if n_most is None else min(n_found, n_most)
+    start = len(used) - n_found
+    rows, left, solved = combinations[start:], small[start:], [None] * n_found
+    if n_found > 1:
+        rows, solved = _reduced(rows, np.arange(1, len(used)))
+        left = np.linalg.norm(scaled @ rows.T, axis=0) / np.linalg.norm(rows, axis=1)
+    own, found = [names[i] for i in used], []
+    for row, size, last in zip(rows, left.tolist(), solved, strict=True):
+        parts = np.abs(row)
+        members = np.flatnonzero(parts >= max(named, size) * np.max(parts))
+        if last is not None:
+            members = [*(i for i in members if i != last), last]
+        every = np.zeros(len(sizes))
+        every[used] = row / sizes[used]
+        text = _solved_for_last(own, every[used], members)
+        columns = [own[i] for i in members]
+        found.append(_LinearRelation(text, {*columns}, columns[-1], size, every))
+    return found
+
+
+def _reduced(rows, columns):
+    """Rows (r, c) with the same span, each of which has a column to itself.
+
+    As in Gaussian elimination, each is one in a late one of the `columns`, where all
+    others are zero.
+
+    Returns rows : ndarray of shape (r, c); solved : list. The column of each.
+    """
+    rows, solved = rows.copy(), []
+    for row in range(len(rows)):
+        largest = np.linalg.norm(rows[row:, columns], axis=0)
+        solved.append(columns[largest >= 0.3 * np.max(largest)][-1])
+        pivot = row + np.argmax(np.abs(rows[row:, solved[-1]]))
+        rows[[row, pivot]] = rows[[pivot, row]]
+        rows[row] /= rows[row, solved[-1]]
+        others = np.arange(len(rows)) != row
+        rows[others] -= np.outer(rows[others, solved[-1]], rows[row])
+    return rows, solved
 
 
 def _solved_for_last(names, factors, members):
@@ -333,15 +373,22 @@ def _conserved(names, S, most, named=1e-4):
     """Polynomials of degree two in named columns S (n, q) that are zero, if any.
 
     Whether there are some is said by the columns without their mean: the powers of
-    values that vary little are nearly equal. Each is solved for another product.
+    values that vary little are nearly equal. Each is solved for another product. Of
+    columns that are combinations of others nothing is told: any product with such a
+    combination is zero.
 
     Returns found : list of _Conserved. Products of at least the part `named` of the
         largest are in the text.
     """
+    if not most:
+        return []
+    linear = _linear_relations([None, *names], S, most, 0.3)
+    kept = [i for i, name in enumerate(names) if name not in {r.last for r in linear}]
+    names, S = [names[i] for i in kept], S[:, kept]
     first, second = np.triu_indices(S.shape[1])
     spread = np.std(S, axis=0)
     too_few = len(S) <= len(first) + len(spread)
-    if not most or too_few or not np.all(spread > 0):
+    if too_few or not np.all(spread > 0):
         return []
     centred = _products((S - np.mean(S, axis=0)) / spread)[0]
     small = np.linalg.svd(centred, compute_uv=False)
@@ -351,15 +398,7 @@ def _conserved(names, S, most, named=1e-4):
     scaled, sizes = _products(S)
     free = np.linalg.svd(scaled, full_matrices=False)[2][-n_found:]
     quadratic = np.arange(1 + len(spread), len(sizes))
-    solved = []
-    for row in range(n_found):  # as in Gaussian elimination, each for a late product
-        largest = np.linalg.norm(free[row:, quadratic], axis=0)
-        solved.append(quadratic[largest >= 0.3 * np.max(largest)][-1])
-        pivot = row + np.argmax(np.abs(free[row:, solved[-1]]))
-        free[[row, pivot]] = free[[pivot, row]]
-        free[row] /= free[row, solved[-1]]
-        others = np.arange(n_found) != row
-        free[others] -= np.outer(free[others, solved[-1]], free[row])
+    free, solved = _reduced(free, quadratic)
     pairs = [(names[i], names[j]) for i, j in zip(first, second, strict=True)]
     own = [(), *((name,) for name in names), *pairs]
     texts = [text_product(Counter(each).items()) if each else None for each in own]

@@ -4,10 +4,13 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+from known_equations import make_equation
 from numpy.testing import assert_allclose
 from sklearn.linear_model import BayesianRidge, Ridge
 
+from keql.equation import averaged
 from keql.equation._basis import WeightPosterior, regression_posterior
+from keql.kernels import Polynomial, Restriction
 
 RNG = np.random.RandomState(0)
 FEATURES = RNG.normal(size=(40, 5)) * [1.0, 3.0, 0.2, 1.0, 0.5]
@@ -189,3 +192,20 @@ def test_averaging_over_others_adds_what_they_differ_by():
     assert found.weights is POSTERIOR.weights and found.loss == POSTERIOR.loss
     same = POSTERIOR.averaged_over(others, np.zeros(2))
     assert_allclose(same.std(np.eye(5)), POSTERIOR.std(np.eye(5)))
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e6, 1e-6])
+def test_averaging_over_coefficients_whose_units_differ(unit):
+    """Of u in a unit, and its speed in the square of it, with the same weights."""
+    kernel = Polynomial(3, [1 / unit, unit**-2], 0.0, active_dims=(1, 2))
+    kernel = Restriction(kernel, [(0, 0, 0), (0, 1, 0), (0, 2, 1)])
+    weights, others = np.array([1.0, 0.5, -2.0]), np.array([[1.0, 0.7, -1.5]])
+    equation, other = (
+        make_equation(("u", "u_t"), "u_tt", kernel, own, variables=("t",))
+        for own in (weights, others[0])
+    )
+    equation.posterior = WeightPosterior(weights, np.eye(3), 0.0)
+    values = {f"u_tt: {name}": value for name, value in other.terms().items()}
+    found = averaged(equation, [values], [0.3], "u_tt: ").posterior
+    expected = equation.posterior.averaged_over(others, [0.3])
+    assert_allclose(found.factor, expected.factor, rtol=1e-12)

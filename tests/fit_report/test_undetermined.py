@@ -19,7 +19,7 @@ from keql.fit_report._describe import (
     describe_fit,
     parts_between,
 )
-from keql.fit_report._related import related, related_in_two_steps
+from keql.fit_report._related import _conserved, related, related_in_two_steps
 from keql.fit_report._report import ReportCriteria
 from keql.fit_report._undetermined import (
     amplifying,
@@ -139,6 +139,29 @@ def test_a_conserved_sum_is_named_with_its_constant():
     (text,) = related(model._learn_in_two_steps(T, y, None), 1e-3)
     assert text.startswith("y = -1.00 x + 3.00 to")
     assert "the equation x_t or y_t:" in text
+
+
+def test_each_of_several_conserved_sums_is_named():
+    """As those of atoms in a reaction; any mixture of both would be one, too."""
+    y = np.column_stack([np.exp(-T), 3 - np.exp(-T), 2 * np.exp(-T) + 0.5])
+    names = {"operators": ("x", "y", "z"), "known_part": ("x_t", "y_t", "z_t")}
+    model = TwoStepKEqL(**names, states=("x", "y", "z"), variables=("t",))
+    model.set_params(observation_noise=1e-6)
+    texts = related(model._learn_in_two_steps(T, y, None), 1e-3)
+    starts = ["y = -1.00 x + 3.00 to", "z = 2.00 x + 0.500 to"]
+    for start, text in zip(starts, sorted(texts), strict=True):
+        assert text.startswith(start) and "the equation x_t or y_t or z_t:" in text
+
+
+def test_conserved_products_are_those_of_independent_states():
+    """Of a circle beside multiples of its states; on a line, or a point, are none."""
+    u, v = np.cos(T), np.sin(T)
+    circle, line = np.hstack([u, u + 2, v, 1 - v]), np.hstack([u, 2 * u + 1, 3 - u])
+    (found,) = _conserved(["u", "w", "v", "z"], circle, 1e-7)
+    assert found.text == "v^2 = -1.00 u^2 + 1.00"
+    assert _conserved(["a", "b", "c"], line, 1e-7) == []
+    equal = 3.7 * (1 + np.finfo(float).eps * (np.arange(26) % 2))
+    assert _conserved(["u"], equal[:, None], 1e-7) == []
 
 
 @pytest.mark.slow
