@@ -189,6 +189,34 @@ def test_a_bessel_function_has_an_equation_with_a_power_of_time():
     assert str(model.equation_) == "u_tt = -1.00 u - 1.00 u_t/(0.5 + t)"
 
 
+@pytest.mark.parametrize("noise", [0.0, pytest.param(0.02, marks=pytest.mark.slow)])
+def test_a_dose_beside_what_saturates(noise):
+    """u_t = d - 1.4 u/(0.7 + u), for four doses d; from zero, where roots end."""
+    doses, starts, t = [0.2, 1.0, 0.5, 0.8], [0.0, 0.0, 3.0, 1.0], np.linspace(0, 6, 10)
+    u = [
+        solve_ivp(
+            lambda _, u, d=d: d - 1.4 * u / (0.7 + u), (0, 6), [u0], "DOP853", t,
+            rtol=1e-11, atol=1e-13,
+        ).y[0]
+        for d, u0 in zip(doses, starts, strict=True)
+    ]  # fmt: skip
+    y, runs = np.concatenate(u), np.repeat(np.arange(4.0), 10)
+    y = y + noise * np.std(y) * np.random.default_rng(0).standard_normal(len(y))
+    model = OneStepKEqL(
+        "u", "u_t", variables=("t",), function_column=1,
+        inputs={"dose": dict(enumerate(doses))},
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if noise else "error", IdentifiabilityWarning)
+        model.fit(np.column_stack([np.tile(t, 4), runs]), y)
+    terms = model.equation_.terms()
+    assert len(terms) == 2
+    (saturating,) = set(terms) - {"dose"}
+    assert terms["dose"] == pytest.approx(1.0, rel=1e-9 + 2 * noise)
+    assert saturating.startswith("u/(0.7" if not noise else "u/(")
+    assert terms[saturating] == pytest.approx(-1.4, rel=1e-9 + 5 * noise)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("order", [0, 2])
 def test_what_spreads_on_a_disc_has_distances_from_its_centre(order):
