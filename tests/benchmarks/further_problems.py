@@ -1,0 +1,108 @@
+"""More problems of the family unseen: with inputs, around a centre, of few values."""
+
+import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.special import jv, jvp
+from suite_problems import SuiteProblem, ode
+
+
+def chirp(t):
+    """A control signal whose frequency rises."""
+    return np.sin(0.5 * np.asarray(t) + 0.05 * np.asarray(t) ** 2)
+
+
+def controlled(rate, initial, t_end, n):
+    """One state whose last derivative is rate(w, u, ...), of a control signal w."""
+    names = ["u" + "_" * (k > 0) + "t" * k for k in range(len(initial) + 1)]
+    solution = solve_ivp(
+        lambda t, y: [*y[1:], rate(chirp(t), *y)],
+        (0, t_end),
+        initial,
+        "DOP853",
+        dense_output=True,
+        rtol=1e-11,
+        atol=1e-13,
+    ).sol
+    t, t_test = np.linspace(0, t_end, n), np.linspace(0, t_end, 500)
+    states = solution(t_test)
+    settings = {
+        "operators": tuple(names[:-1]),
+        "known_part": names[-1],
+        "variables": ("t",),
+        "inputs": {"w": chirp},
+    }
+    return SuiteProblem(
+        settings,
+        t[:, None],
+        solution(t)[0],
+        t_test[:, None],
+        states[0],
+        features=np.column_stack([t_test, chirp(t_test), *states]),
+        parts=-rate(chirp(t_test), *states),
+    )
+
+
+def disc(order):
+    """u_t = (u_xx + u_x/x - m^2 u/x^2)/5 at distances x from a centre: Bessel's."""
+    numbers, sizes = np.array([0.8, 1.9, 3.1]), np.array([1.0, 0.8, -0.7])
+    rng = np.random.default_rng(2)
+    X = rng.uniform((0, 0.4), (2, 3.4), (110, 2))
+    X_test = rng.uniform((0.05, 0.5), (1.95, 3.3), (500, 2))
+
+    def values(points, derivative=0, rates=1.0):
+        t, x = points[:, :1], points[:, 1:]
+        waves = numbers**derivative * jvp(order, numbers * x, derivative)
+        waves = jv(order, numbers * x) if not derivative else waves
+        return (rates * waves * np.exp(-0.2 * numbers**2 * t)) @ sizes
+
+    slopes = [values(X_test, n) for n in range(3)]
+    return SuiteProblem(
+        {
+            "operators": ("u", "u_x", "u_xx"),
+            "known_part": "u_t",
+            "variables": ("t", "x"),
+        },
+        X,
+        values(X),
+        X_test,
+        slopes[0],
+        features=np.column_stack([X_test, *slopes]),
+        parts=-values(X_test, rates=-0.2 * numbers**2),
+    )
+
+
+def swing():
+    """Eight values of a damped swing."""
+    return ode(lambda t, u, v: -2 * u - 0.3 * v, [1.0, 0.0], 5, 8)
+
+
+def pendulum():
+    return controlled(lambda w, u, v: -np.sin(u) - 0.2 * v + 0.8 * w, [1.5, 0], 15, 50)
+
+
+def tank():
+    return controlled(lambda w, u: 1.5 * (1 + w) - 0.8 * u**0.5, [1.5], 15, 40)
+
+
+FURTHER = {
+    "controlled pendulum": pendulum,
+    "controlled pendulum 2%": pendulum,
+    "controlled tank": tank,
+    "controlled tank 2%": tank,
+    "disc": lambda: disc(0),
+    "turning disc": lambda: disc(2),
+    "few values 2%": swing,
+}
+
+
+def further():
+    """Functions from the number of a draw to a problem, by family and name."""
+
+    def problem(draw, name):
+        found = FURTHER[name]()
+        return found.with_noise(0.02, draw) if name.endswith("2%") else found
+
+    return {
+        ("unseen", name): lambda draw, name=name: problem(draw, name)
+        for name in FURTHER
+    }
