@@ -140,9 +140,9 @@ FAMILIES = {
         lambda x, k: k * x**k * np.log(x),
         lambda x, k: k * x ** (k - 1),
         lambda x, k: k * x ** (k - 1) * (1 + k * np.log(x)),
-        "{x}^{k}",
-        "{x}^{{{k}}}",
-        lambda sympy, x, k: x**k,
+        "{x}{to_k}",
+        "{x}{to_k}",
+        lambda sympy, x, k: x ** (int(k) if float(k).is_integer() else k),
         is_positive=True,
         bend=lambda x, k: k * (k - 1) * x ** (k - 2),
         slope_bend=lambda x, k: (
@@ -188,6 +188,7 @@ class Elementary:
         argument in a coordinate of space, if it is a diffusion; there are no powers.
     is_held : bool. Whether the inner parameter is known: waves on a ring are whole, and
         others may be those of an angle.
+    origin : float. Where the argument is counted from, in its unit.
     """
 
     powers: tuple = ()
@@ -198,6 +199,21 @@ class Elementary:
     digits: int = 3
     flux: tuple = ()
     is_held: bool = False
+    origin: float = 0.0
+
+    @classmethod
+    def power_above(cls, origin, argument, power, powers=()):
+        """A whole power of what a column is above an origin, times powers of others."""
+        if not origin:
+            return cls(((argument, power), *powers))
+        own = "power", argument, float(power)
+        return cls(powers, *own, is_held=True, origin=origin)
+
+    @property
+    def is_product(self):
+        """Whether it is a product of whole powers, which may have an origin."""
+        is_power = self.family == "power" and self.is_held
+        return not self.family or (is_power and bool(self.origin))
 
     @property
     def is_free(self):
@@ -226,7 +242,7 @@ class Elementary:
         given = dict(zip(self.columns, values, strict=True))
         result = 1.0
         if self.family:
-            family, x = FAMILIES[self.family], given[self.argument]
+            family, x = FAMILIES[self.family], given[self.argument] - self.origin
             result = (family.slope if self.slope else family.value)(x, self.parameter)
         if self.flux:
             first, second = (given[name] for name in self.flux)
@@ -250,7 +266,8 @@ class Elementary:
     @property
     def factor(self):
         """How the function is written beside its powers: "sin(2 u)", "/(3 + u)"."""
-        text = self._fill(FAMILIES[self.family].text, self.argument, " ")
+        x = self._above_origin(self.argument)
+        text = self._fill(FAMILIES[self.family].text, x, " ")
         if not self.flux:
             return text
         return f"({text} {self.flux[0]})_{self._coordinate}"
@@ -271,7 +288,7 @@ class Elementary:
 
     def latex(self, names):
         """The last factor of the product in LaTeX; `names` says how columns are."""
-        x = names[self.argument]
+        x = self._above_origin(names[self.argument])
         text = self._fill(FAMILIES[self.family].latex, x, r" \, ")
         if self.flux:
             return rf"({text} \, {names[self.flux[0]]})_{{{self._coordinate}}}"
@@ -282,7 +299,7 @@ class Elementary:
 
     def sympy(self, sympy, table):
         """The last factor of the product in sympy, of the expressions of columns."""
-        x = table[self.argument]
+        x = table[self.argument] - sympy.nsimplify(repr(self.origin))
         result = FAMILIES[self.family].symbolic(sympy, x, sympy.Float(self.parameter))
         if self.flux:
             result = result * table[self.flux[0]]
@@ -296,6 +313,13 @@ class Elementary:
         kx = {"1": x, "-1": f"-{x}"}.get(k, f"{k}{times}{x}")
         to_k = "" if float(k) == 1 else f"^{{{k}}}" if times != " " else f"^{k}"
         return template.format(x=x, k=k, kx=kx, to_k=to_k)
+
+    def _above_origin(self, x):
+        """The argument as it is written: "t", "(t - 2010)"."""
+        if not self.origin:
+            return x
+        sign = "-" if self.origin > 0 else "+"
+        return f"({x} {sign} {abs(self.origin):.15g})"
 
     def with_parameter(self, parameter):
         """The function with another inner parameter."""
@@ -353,7 +377,34 @@ def state_grid(x, n=7):
         yield from (("abs", k) for k in (0.5, 1.0, 4.0))
 
 
-def time_grid(t, n):
+def fast_waves(x, most):
+    """Wave numbers beyond those of the grid, for a state that turns round and round.
+
+    Of a quantity with values x, up to `most` radians over all of them. Neighbours
+    differ by two radians over these, so that one of them is near.
+    """
+    span, size = np.ptp(x), np.max(np.abs(x))
+    if not span > 0:
+        return np.empty(0)
+    return np.arange(12 * span / size + 2, most, 2.0) / span
+
+
+def origin_of(t, far):
+    """What times t are counted from: zero, or a round number if they are far from it.
+
+    They are if the nearest is more than `far` times their span away from it. The number
+    is the last before the first time, or that itself, that is a multiple of a power of
+    ten, the largest of at most a tenth of the span: it is written with few digits.
+    """
+    span, first = np.ptp(t), np.min(t)
+    if not span > 0 or np.min(np.abs(t)) <= far * span or first * np.max(t) <= 0:
+        return 0.0
+    unit = int(np.floor(np.log10(span / 10)))
+    whole = np.floor(np.round(first / 10.0**unit, 6))  # 2010.3 is 20103 tenths
+    return float(whole * 10**unit if unit >= 0 else whole / 10**-unit)
+
+
+def time_grid(t, n, has_beginning=True):
     """The same for times t: n frequencies, of half a period and more, and decays.
 
     And powers, as of what spreads from a centre or expands, where time is counted from
@@ -367,7 +418,7 @@ def time_grid(t, n):
         yield "exp", -k / span
     if 0 <= lowest < span:
         yield from (("pole", k * span) for k in (0.02, 0.1, 0.5))
-    if 0 < lowest < span:
+    if has_beginning and 0 < lowest < span:
         yield from (("power", k) for k in (-2.0, -1.0, -0.5, 0.5))
 
 

@@ -267,7 +267,7 @@ class FunctionColumns:
         """Positions of the products of an equation."""
         singles = (i for i in self.named_columns.tolist() if i not in self.slopes)
         own = (i for i in singles if self.terms[i].equation == e)
-        return [i for i in own if not self.terms[i].function.family]
+        return [i for i in own if self.terms[i].function.is_product]
 
     def equation(self, i):
         """The equation of a column; that of the term of a slope."""

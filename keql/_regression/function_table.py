@@ -16,7 +16,9 @@ from keql._numerics.elementary import (
     Elementary,
     at_natural_values,
     diffusivities,
+    fast_waves,
     odd_factors,
+    origin_of,
     powers_of_distances,
     products,
     state_grid,
@@ -76,6 +78,10 @@ class ElementarySettings:
         of one to twenty, up to which they are told beside the terms.
     grid : tuple. Steps in time and points in space on which functions of fields are
         compared.
+    far : float. Time that is farther from zero than this, in units of its span, is
+        counted from a round number: what began then is zero no more, and an error of a
+        frequency turns the phase by as much times the time. Counted from zero, waves
+        of four spans later were missed, and trends of 170 spans later.
     flat : float. Change of a function over the data, relative to its size, below which
         it stands for 1, and is left: the states of two steps do not tell the two. The
         same of its ratio to what it is a function of. cos(0.016 t) stood for 1 and
@@ -113,6 +119,7 @@ class ElementarySettings:
     much_noise: float = 2e-3
     near: float = 3.0
     grid: tuple = (20, 40)
+    far: float = 1.0
     flat: float = 0.0
     at_first: bool = False
 
@@ -191,7 +198,7 @@ class FunctionTable:
             functions = dict.fromkeys(self._functions(e, operators, settings))
             natural = dict.fromkeys(self._at_natural_values(e, functions))
             for function in [*functions, *natural]:
-                kind = 2 if function in natural else int(function.family != "")
+                kind = 2 if function in natural else int(not function.is_product)
                 kinds.append((e, kind))
                 self.terms.append(Term(e, function, len(self.terms)))
         self.kinds = np.array(kinds)
@@ -228,7 +235,7 @@ class FunctionTable:
                 continue
             name, family = function.argument, FAMILIES[function.family]
             if name in self.states or not family.is_angle:
-                x = self.features[e][:, self.names.index(name)]
+                x = self.features[e][:, self.names.index(name)] - function.origin
                 yield from at_natural_values(function, x)
 
     def _diffusions(self, e, operators):
@@ -243,15 +250,17 @@ class FunctionTable:
     def _functions_of_time(self, e, operators, settings):
         """Time, its waves and decays, alone and times an operator."""
         # Beside these, a slow sine of time would stand for time itself.
-        time = self.names[self.time]
+        time, t = self.names[self.time], self.features[e][:, self.time]
         factors = [(), *(((name, 1),) for name in operators)]
-        yield from (Elementary(((time, 1), *powers)) for powers in factors)
+        origin = origin_of(t, settings.far)
+        yield from (Elementary.power_above(origin, time, 1, own) for own in factors)
         n_frequencies = min(settings.n_frequencies, self.n_times)
         driven = factors[:1] if self.is_system else factors
-        for family, k in time_grid(self.features[e][:, self.time], n_frequencies):
-            if family == "power" and settings.beside_states:
-                continue  # a field begins before it is observed, where t may be 0
-            yield from (Elementary(powers, family, time, k) for powers in driven)
+        # A field begins before it is observed, where t may be 0.
+        has_beginning = not (origin or settings.beside_states)
+        for family, k in time_grid(t - origin, n_frequencies, has_beginning):
+            for powers in driven:
+                yield Elementary(powers, family, time, k, origin=origin)
 
     def _waves(self, e, operators, settings):
         """Sources and coefficients that vary with a coordinate of space."""
@@ -307,7 +316,10 @@ class FunctionTable:
                     if function := Elementary(powers, family, name, k).with_one_power:
                         yield function
             own = [*factors, *inverse] if self.is_system else factors[:1]
-            for k in _fast_waves(x, self.n_times, settings):
+            most = min(
+                settings.most_waves, 2 * np.pi * self.n_times / settings.per_wave
+            )
+            for k in fast_waves(x, most):
                 for powers in own:
                     yield Elementary(powers, "sin", name, k)
                     yield Elementary(powers, "cos", name, k)
@@ -353,6 +365,7 @@ class FunctionTable:
                 alone = replace(term.function, powers=(), flux=())
                 values = self.values(replace(term, function=alone))
                 x = self.features[term.equation][:, self.names.index(alone.argument)]
+                x = x - alone.origin
                 for each in (values, values[x != 0] / x[x != 0]):
                     size = np.max(np.abs(each), initial=0.0)  # none where x is zero
                     if size and np.ptp(each) < self.flat * size:
@@ -374,18 +387,6 @@ class FunctionTable:
         """The kernel of the terms of one equation, called as they are written."""
         table = {term.function.name: term.function for term in terms}
         return Dictionary(table, self.scales(terms), self.names)
-
-
-def _fast_waves(x, n_times, settings):
-    """Wave numbers beyond those of the grid, for a state that turns round and round.
-
-    Neighbours differ by two radians over all values, so that one of them is near.
-    """
-    span, size = np.ptp(x), np.max(np.abs(x))
-    if not span > 0:
-        return np.empty(0)
-    most = min(settings.most_waves, 2 * np.pi * n_times / settings.per_wave)
-    return np.arange(12 * span / size + 2, most, 2.0) / span
 
 
 def kind_of(term):
@@ -412,7 +413,7 @@ def simplified(term, tol=1e-5):
     function, power = term.function, round(term.function.parameter)
     is_whole = abs(function.parameter - power) < tol and power > 0
     is_power = function.family == "power" or (function.family, power % 2) == ("abs", 0)
-    if not (is_power and is_whole) or function.flux:
+    if not (is_power and is_whole) or function.flux or function.origin:
         return term
     powers = dict(function.powers)
     powers[function.argument] = powers.get(function.argument, 0) + power

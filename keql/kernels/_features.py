@@ -282,7 +282,7 @@ class ElementaryTable:
                 exponents[columns.index(name), i] += power
             if f.family:
                 places = tuple(columns.index(n) for n in (f.argument, *f.flux))
-                key = f.family, places, f.slope
+                key = f.family, places, f.slope, f.origin
                 groups.setdefault(key, []).append((i, f.parameter))
         self.n_functions, self.exponents = len(functions), exponents
         self.powers = {
@@ -291,15 +291,15 @@ class ElementaryTable:
         lowered = exponents - (exponents != 0)
         self.lowered = {column: _Powers(lowered[column]) for column in self.powers}
         self.groups, self.fluxes = [], []
-        for (family, places, is_slope), own in groups.items():
+        for (family, places, is_slope, origin), own in groups.items():
             f, (rows, k) = FAMILIES[family], map(np.array, zip(*own, strict=True))
             pair = (f.slope, f.slope_rate) if is_slope else (f.value, f.rate)
             if places[1:]:
                 third = f.slope_bend if is_slope else f.bend
                 self.fluxes.append((*pair, third, places, rows, k[:, None]))
             else:
-                self.groups.append((*pair, *places, rows, k[:, None]))
-        self.arguments = {column for _, _, column, _, _ in self.groups}
+                self.groups.append((*pair, *places, origin, rows, k[:, None]))
+        self.arguments = {column for _, _, column, *_ in self.groups}
 
     def __call__(self, S):
         """Values (m, n) at the rows of S (n, d)."""
@@ -319,9 +319,9 @@ class ElementaryTable:
         for column in columns:
             total = np.zeros(F.shape)
             if column in self.arguments:
-                for _, rate, argument, rows, k in self.groups:
+                for _, rate, argument, origin, rows, k in self.groups:
                     if argument == column:
-                        total[rows] = rate(S[:, column], k)
+                        total[rows] = rate(S[:, column] - origin, k)
                 if column in powers:
                     total *= powers[column]
             if column in powers:
@@ -341,8 +341,8 @@ class ElementaryTable:
     def functions(self, S):
         """Values (m, n) of the functions without the powers of columns."""
         F = np.ones((self.n_functions, len(S)))
-        for value, _, column, rows, k in self.groups:
-            F[rows] = value(S[:, column], k)
+        for value, _, column, origin, rows, k in self.groups:
+            F[rows] = value(S[:, column] - origin, k)
         for value, rate, _, places, rows, k in self.fluxes:
             u, first, second = S[:, places].T
             F[rows] = value(u, k) * second + rate(u, k) * first**2

@@ -13,7 +13,9 @@ from keql._numerics.elementary import (
     Elementary,
     at_natural_values,
     odd_factors,
+    origin_of,
     powers_of_distances,
+    time_grid,
 )
 
 X, SPEED = np.array([0.3, 1.1, 2.4]), np.array([1.0, -2.0, 0.5])
@@ -58,6 +60,11 @@ def test_names():
         Elementary((), "tanh", "u", 3.0): "tanh(3 u)",
         Elementary((), "power", "u", -1.0, flux=("u_x", "u_xx")): "(u^-1 u_x)_x",
         Elementary((), "exp", "v", 2.0, flux=("v_y", "v_yy")): "(exp(2 v) v_y)_y",
+        Elementary((), "sin", "t", 1.7, origin=2010.5): "sin(1.7 (t - 2010.5))",
+        Elementary((), "exp", "t", -1.0, origin=-30.0): "exp(-(t + 30))",
+        Elementary.power_above(2010.0, "t", 1): "(t - 2010)",
+        Elementary.power_above(1.7e9, "t", 2, (("u", 1),)): "u (t - 1700000000)^2",
+        Elementary.power_above(0.0, "t", 1, (("u", 1),)): "t u",
     }
     assert {function: function.name for function in names} == names
 
@@ -104,6 +111,46 @@ def test_powers_of_one_column_are_one():
     one = function.with_one_power
     np.testing.assert_allclose(one(X, SPEED), X**0.5 * SPEED, rtol=1e-14)
     np.testing.assert_allclose(function(X, SPEED), one(X, SPEED), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "first, span, origin",
+    [
+        (0.0, 12.0, 0.0),
+        (11.0, 12.0, 0.0),  # less than what was observed after zero
+        (-5.0, 12.0, 0.0),
+        (2010.0, 12.0, 2010.0),
+        (2010.3, 1.2, 2010.3),
+        (2010.34, 12.0, 2010.0),
+        (-2010.4, 12.0, -2011.0),
+        (1700000123.0, 1e4, 1.7e9),
+        (2010.3, 0.012, 2010.3),
+        (5.0, 0.0, 0.0),
+    ],
+)
+def test_times_far_from_zero_are_counted_from_a_round_number(first, span, origin):
+    t = first + np.linspace(0, span, 5)
+    assert origin_of(t, 1.0) == pytest.approx(origin, rel=1e-14)
+
+
+def test_far_times_have_no_powers_of_a_beginning():
+    t = np.linspace(0.4, 12, 7)
+    with_powers, without = ([*time_grid(t, 3, own)] for own in (True, False))
+    assert {*with_powers} - {*without} == {p for p in with_powers if p[0] == "power"}
+
+
+def test_an_origin_moves_the_argument():
+    sympy = pytest.importorskip("sympy")
+    function = Elementary((("u", 1),), "cos", "t", 1.7, origin=2010.0)
+    here = replace(function, origin=0.0)
+    np.testing.assert_allclose(function(X + 2010, SPEED), here(X, SPEED), atol=1e-12)
+    line = Elementary.power_above(2010.0, "t", 1)
+    assert line.is_product and not (function.is_product or line.is_free)
+    assert not Elementary((), "power", "u", -1.0, is_held=True).is_product
+    t = sympy.Symbol("t")
+    assert line.sympy(sympy, {"t": t}) == t - 2010
+    assert line.latex({"t": "t"}) == "(t - 2010)"
+    assert function.latex({"t": "t"}) == r"\cos(1.7 \, (t - 2010))"
 
 
 def test_they_pickle():

@@ -67,6 +67,9 @@ def elementary_functions():
     for family in ("power", "exp"):  # x stands for a second derivative
         function = Elementary((), family, "u", 0.7, flux=("u_x", "x"))
         yield from (function, function.in_log_parameter())
+    for family in FAMILIES:
+        yield Elementary((("u_x", 1),), family, "u", 0.7, origin=-0.4)
+    yield Elementary.power_above(0.3, "x", 1, (("u", 1),))
     yield from (Elementary(), Elementary((("u_x", 1),)), Elementary((("x", 2),)))
 
 
