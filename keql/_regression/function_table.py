@@ -78,10 +78,10 @@ class ElementarySettings:
         of one to twenty, up to which they are told beside the terms.
     grid : tuple. Steps in time and points in space on which functions of fields are
         compared.
-    far : float. Time that is farther from zero than this, in units of its span, is
-        counted from a round number: what began then is zero no more, and an error of a
-        frequency turns the phase by as much times the time. Counted from zero, waves
-        of four spans later were missed, and trends of 170 spans later.
+    far : float. Time farther from zero than so many of its spans is counted from a
+        round number: errors of frequencies turn phases by their product with time.
+        Counted from zero, waves were missed two spans from it, and trends 170 spans.
+    of_far_time : int. Its highest power; others' polynomials are other hypotheses.
     flat : float. Change of a function over the data, relative to its size, below which
         it stands for 1, and is left: the states of two steps do not tell the two. The
         same of its ratio to what it is a function of. cos(0.016 t) stood for 1 and
@@ -120,6 +120,7 @@ class ElementarySettings:
     near: float = 3.0
     grid: tuple = (20, 40)
     far: float = 1.0
+    of_far_time: int = 2
     flat: float = 0.0
     at_first: bool = False
 
@@ -253,7 +254,9 @@ class FunctionTable:
         time, t = self.names[self.time], self.features[e][:, self.time]
         factors = [(), *(((name, 1),) for name in operators)]
         origin = origin_of(t, settings.far)
-        yield from (Elementary.power_above(origin, time, 1, own) for own in factors)
+        for power in range(1, 1 + (settings.of_far_time if origin else 1)):
+            since = origin, time, power
+            yield from (Elementary.power_above(*since, own) for own in factors)
         n_frequencies = min(settings.n_frequencies, self.n_times)
         driven = factors[:1] if self.is_system else factors
         # A field begins before it is observed, where t may be 0.

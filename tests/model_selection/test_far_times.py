@@ -22,6 +22,16 @@ def trend(t, u):
     return 0.15 * t - 0.5 * u
 
 
+def square(t, u):
+    return 0.03 * t**2 - 0.5 * u
+
+
+def test_the_square_of_a_time_is_one_of_its_powers(recwarn):
+    equation = fitted(square, 3.0, 12, 35, 2010.0).equation_
+    assert str(equation) == "u_t = 0.0300 (t - 2010)^2 - 0.500 u"
+    assert not recwarn.list
+
+
 def driven(t, u):
     return np.sin(1.7 * t) + 1 - 0.5 * u
 
