@@ -79,8 +79,7 @@ class ElementarySettings:
     grid : tuple. Steps in time and points in space on which functions of fields are
         compared.
     far : float. Time farther from zero than so many of its spans is counted from a
-        round number: errors of frequencies turn phases by their product with time.
-        Counted from zero, waves were missed two spans from it, and trends 170 spans.
+        round number. Else waves were missed two spans from zero, and trends 170 spans.
     of_far_time : int. Its highest power; others' polynomials are other hypotheses.
     flat : float. Change of a function over the data, relative to its size, below which
         it stands for 1, and is left: the states of two steps do not tell the two. The
@@ -249,30 +248,28 @@ class FunctionTable:
                     yield Elementary((), family, state, k, flux=flux)
 
     def _functions_of_time(self, e, operators, settings):
-        """Time, its waves and decays, alone and times an operator."""
-        # Beside these, a slow sine of time would stand for time itself.
+        """Time, as slow sines stand for it, waves and decays, alone and as factors."""
         time, t = self.names[self.time], self.features[e][:, self.time]
         factors = [(), *(((name, 1),) for name in operators)]
         origin = origin_of(t, settings.far)
-        for power in range(1, 1 + (settings.of_far_time if origin else 1)):
-            since = origin, time, power
-            yield from (Elementary.power_above(*since, own) for own in factors)
+        powers = range(1, settings.of_far_time + 1) if origin else (1,)
+        for power, own in product(powers, factors):
+            yield Elementary.power_above(origin, time, power, own)
         n_frequencies = min(settings.n_frequencies, self.n_times)
         driven = factors[:1] if self.is_system else factors
-        # A field begins before it is observed, where t may be 0.
-        has_beginning = not (origin or settings.beside_states)
-        for family, k in time_grid(t - origin, n_frequencies, has_beginning):
-            for powers in driven:
-                yield Elementary(powers, family, time, k, origin=origin)
+        has_beginning = not (origin or settings.beside_states)  # fields began earlier
+        waves = time_grid(t - origin, n_frequencies, has_beginning)
+        for (family, k), own in product(waves, driven):
+            yield Elementary(own, family, time, k, origin=origin)
 
     def _waves(self, e, operators, settings):
         """Sources and coefficients that vary with a coordinate of space."""
         factors = [(), *(((name, 1),) for name in operators)]
         for column in self.in_space:
             name, x = self.names[column], self.features[e][:, column]
-            for k in np.arange(1, settings.n_waves + 1) * np.pi / np.ptp(x):
-                for family in ("cos", "sin"):
-                    yield from (Elementary(own, family, name, k) for own in factors)
+            waves = np.arange(1, settings.n_waves + 1) * np.pi / np.ptp(x)
+            for k, family, own in product(waves, ("cos", "sin"), factors):
+                yield Elementary(own, family, name, k)
 
     def _coordinates(self, operators, e):
         """Those of space, as slow waves stand for them, and distances from a centre."""
@@ -287,10 +284,9 @@ class FunctionTable:
         """The same of coordinates that are rings, on which waves are whole."""
         factors = [(), *(((name, 1),) for name in operators)]
         for column, length in self.rings:
-            for k in np.arange(1, settings.n_waves + 1) * 2 * np.pi / length:
-                for own, family in product(factors, ("cos", "sin")):
-                    x = self.names[column]
-                    yield Elementary(own, family, x, float(k), is_held=True)
+            waves = np.arange(1, settings.n_waves + 1) * 2 * np.pi / length
+            for k, own, family in product(waves.tolist(), factors, ("cos", "sin")):
+                yield Elementary(own, family, self.names[column], k, is_held=True)
 
     def _functions_of(self, e, operators, factors, settings):
         """Functions of each operator, alone and times one of the factors."""
