@@ -458,7 +458,7 @@ def of_what_is_carried_and_decays(n_values=60):
     return OneStepKEqL(**given, variables=("t", "x")), points, values
 
 
-@pytest.mark.parametrize("meets", [True, False])
+@pytest.mark.parametrize("meets", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_exact_data_need_no_equation_of_the_highest_order(meets, monkeypatch):
     """Those that have it are searched alone if data are missed without."""
     model, points, values = of_what_is_carried_and_decays()

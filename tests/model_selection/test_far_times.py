@@ -26,6 +26,7 @@ def square(t, u):
     return 0.03 * t**2 - 0.5 * u
 
 
+@pytest.mark.slow
 def test_the_square_of_a_time_is_one_of_its_powers(recwarn):
     equation = fitted(square, 3.0, 12, 35, 2010.0).equation_
     assert str(equation) == "u_t = 0.0300 (t - 2010)^2 - 0.500 u"
@@ -36,7 +37,7 @@ def driven(t, u):
     return np.sin(1.7 * t) + 1 - 0.5 * u
 
 
-@pytest.mark.parametrize("year", [-750.0, 2010.0])
+@pytest.mark.parametrize("year", [pytest.param(-750.0, marks=pytest.mark.slow), 2010.0])
 def test_a_trend_is_counted_from_the_first_year(year, recwarn):
     equation = fitted(trend, 3.0, 12, 35, year).equation_
     since = "(t + 750)" if year < 0 else "(t - 2010)"
@@ -49,6 +50,7 @@ def test_a_trend_is_counted_from_the_first_year(year, recwarn):
     assert not recwarn.list
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("year", [0.0, 30.0, 2010.0])
 def test_a_wave_has_its_phase_where_time_begins(year, recwarn):
     equation = fitted(driven, 1.0, 14, 45, year).equation_
