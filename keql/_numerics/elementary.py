@@ -426,9 +426,10 @@ def powers_of_distances(x):
     """Exponents that a coordinate x of space has in equations around a centre.
 
     As in those of a disc and a ball, where what spreads has u_x/x, and u/x^2 if it
-    turns, too. None if x does not begin above zero, or begins far from there.
+    turns, too. None if x does not begin above zero, by a tenth of its extent as states
+    are integrated beyond their observations, or begins far from there.
     """
-    return (-1.0, -2.0) if 0 < np.min(x) < np.ptp(x) else ()
+    return (-1.0, -2.0) if 0.1 * np.ptp(x) < np.min(x) < np.ptp(x) else ()
 
 
 def diffusivities(x, powers=(-1.0, -0.5, 0.5, 1.5, 2.5), steps=(0.5, 1.5, 4.0)):

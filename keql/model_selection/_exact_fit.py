@@ -176,14 +176,14 @@ def _coarse_first(search, start, criteria):
 
     If the best equation there has no derivative of the highest order in space, those
     that have one are searched alone: few points are soon met by what is carried along,
-    from whose states no equation of what spreads is found. Exact data that it meets on
-    the fine grid it does not meet by chance. Where the coarse grid has solved none of
-    the sets, few more are tried, and none if a finer grid changes nothing: other
-    hypotheses, or states, are nearer. If the search was interrupted, that on the coarse
-    grid.
+    from whose states no equation of what spreads is found. Where the coarse grid has
+    solved none of the sets, few more are tried, and none if a finer grid changes
+    nothing: other hypotheses, or states, are nearer. If the search was interrupted,
+    that on the coarse grid.
     """
-    settings, coarse = search.settings, search.problem.on_coarse_grid()
-    states = coarse.interpolate_from(search.problem, start).states
+    settings, fine = search.settings, search.problem
+    coarse = fine.on_coarse_grid()
+    states = coarse.interpolate_from(fine, start).states
     first = search.on(coarse)
     # Sets near the best one are solved for in the end.
     first.settings = replace(settings, n_rivals=0, n_simpler=0)
@@ -193,9 +193,6 @@ def _coarse_first(search, start, criteria):
     # From here on all sets that are tried may fail.
     search.settings = replace(settings, most_failed=settings.n_tried)
     if first.stop is None and first.best is not None and not first.leads:
-        fine = _gone_on(search.on(search.problem), first, criteria)
-        if fine.stop is not None or fine.meets_exactly(criteria):
-            return fine
         other = search.on(coarse, only_leading=True)
         other.settings = replace(first.settings, most_failed=settings.n_tried)
         other.run(states)

@@ -447,32 +447,3 @@ def test_no_polynomial_is_solved_for_that_misses_what_other_terms_reach(found):
     assert not steps
     assert or_polynomial(exact, exact.two_step, hypothesis, context) is not exact
     assert steps
-
-
-def of_what_is_carried_and_decays(n_values=60):
-    """u_t = -u_x - u/2, and values of two waves that obey it."""
-    points = np.random.default_rng(0).uniform((0, 1), (1.5, 4), (n_values, 2))
-    t, x = points.T
-    values = np.exp(-t / 2) * (np.sin(x - t) + 0.6 * np.cos(2.3 * (x - t)))
-    given = {"operators": ("u", "u_x", "u_xx"), "known_part": "u_t"}
-    return OneStepKEqL(**given, variables=("t", "x")), points, values
-
-
-@pytest.mark.parametrize("meets", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_exact_data_need_no_equation_of_the_highest_order(meets, monkeypatch):
-    """Those that have it are searched alone if data are missed without."""
-    model, points, values = of_what_is_carried_and_decays()
-    alone, on = [], TermSearch.on
-
-    def counted(search, problem, only_leading=False):
-        alone.append(only_leading)
-        return on(search, problem, only_leading)
-
-    monkeypatch.setattr(TermSearch, "on", counted)
-    if not meets:
-        monkeypatch.setattr(TermSearch, "meets_exactly", lambda *_: False)
-    model.fit(points, values)
-    terms = model.equation_.terms()
-    assert set(terms) == {"u", "u_x"}
-    assert_allclose([terms["u"], terms["u_x"]], [-0.5, -1.0], rtol=1e-4)
-    assert any(alone) is not meets

@@ -150,11 +150,6 @@ class TermSearch:
         misses = self._misses(self.best, criteria)
         return misses and bool(np.any(_noise_of(self.best) > least))
 
-    def meets_exactly(self, criteria):
-        """Whether exact data are met."""
-        is_exact = not sees_noise(self.problem.learned)
-        return bool(is_exact and self.best and not self._misses(self.best, criteria))
-
     def first_states(self, start, criteria):
         """States from which sets are compared first: those of a first iterate.
 
