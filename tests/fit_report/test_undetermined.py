@@ -334,7 +334,12 @@ def test_an_equation_of_lower_order_is_no_energy():
 @pytest.mark.slow
 def test_any_function_of_an_input_is_a_polynomial_on_few_values():
     """Growth whose rate is a rational function of a dose."""
-    for doses, told in (([0.0, 0.5, 1.0, 2.0], True), ([0.0, 1.0], False)):
+    quartic = Polynomial(4)
+    for doses, kernel, told in (
+        ([0.0, 0.5, 1.0, 2.0], quartic, True),
+        ([0.0, 0.5, 1.0, 2.0], None, False),
+        ([0.0, 1.0], None, False),
+    ):
         t, parts = np.linspace(0, 5, 10), []
         for dose in doses:
             rate = 1 - 0.8 * dose / (dose + 0.5)
@@ -345,12 +350,16 @@ def test_any_function_of_an_input_is_a_polynomial_on_few_values():
         X["dose"] = np.repeat(doses, len(t))
         model = OneStepKEqL(
             "u", "u_t", variables="t", function_column="label", inputs={"dose": "dose"}
-        )
+        ).set_params(equation_kernel=kernel)
         with warnings.catch_warnings(record=True, action="always") as caught:
             model.fit(X, np.concatenate(parts))
         texts = [str(each.message) for each in caught]
         assert any("has 4 values, and" in text for text in texts) == told
         assert told or not texts
+        if len(doses) > 2 and not told:
+            assert str(model.equation_) == (
+                "u_t = -1.00 u^2 + 0.400 u/(0.5 + dose) + 0.200 u"
+            )
 
 
 @pytest.mark.slow
