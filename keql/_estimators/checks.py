@@ -8,6 +8,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from keql._evolution.form import count_initial_values
 from keql._numerics.arguments import in_short, naming
 from keql._observations.columns import is_name
 from keql.kernels import SystemKernel, as_kernel
@@ -106,13 +107,10 @@ def _check_enough(observations, setup, n_unknown):
 
     No more values than the initial values of the solutions, and one for each unknown
     part, are met exactly by equations of any one term: a search among these finds
-    nothing and takes long. In several coordinates a solution has at least one number.
+    nothing and takes long.
     """
-    functions = observations.functions
-    orders = _orders_in_time(observations, setup)
-    n_initial = len(functions) * sum(orders.values())
-    rows = [np.column_stack([d.index, d.points]) for d in functions]
-    n_values = sum(len(np.unique(own, axis=0)) for own in rows)
+    n_initial = count_initial_values(setup, observations)
+    n_values = observations.n_places
     if n_values <= n_initial + n_unknown:
         raise ValueError(
             f"X and y hold {n_values} value(s) at different places, but solutions have "
@@ -121,17 +119,6 @@ def _check_enough(observations, setup, n_unknown):
             f"{n_initial + n_unknown + 1} values are needed to tell one equation from "
             "another. Observe at more places, or more functions."
         )
-
-
-def _orders_in_time(observations, setup):
-    """How many initial values, at least, each state of a function has: {state: k}."""
-    single = observations.functions[0].points.shape[1] == 1
-    orders = {}
-    for state in observations.states:
-        parts = [operator.of_state(state) for operator in setup.operators]
-        own = [part.order for part in parts if part is not None]
-        orders[state] = max(own, default=0) if single else min(1, len(own))
-    return orders
 
 
 def check_names(variables, states, inputs):

@@ -226,6 +226,20 @@ def order_in_time(setup, axis):
     return order_along(setup, axis)
 
 
+def count_initial_values(setup, observations):
+    """How many numbers, at least, the solutions of all functions have.
+
+    In time they are the initial values, by the orders of the operators. In several
+    coordinates a solution has one number at least for each state that operators have.
+    """
+    single = observations.functions[0].points.shape[1] == 1
+    orders = [order_along(setup, 0, state) for state in observations.states]
+    if not single:
+        named = {name for operator in setup.operators for name, *_ in operator.parts}
+        orders = [int(state in named) for state in observations.states]
+    return len(observations.functions) * sum(orders)
+
+
 def order_along(setup, i, state=None):
     """The highest order of a derivative in a coordinate.
 

@@ -75,6 +75,12 @@ class Observations:
         return self.functions[0].operators
 
     @property
+    def n_places(self):
+        """How many values there are at different places of their functions."""
+        rows = (np.column_stack([d.index, d.points]) for d in self.functions)
+        return sum(len(np.unique(own, axis=0)) for own in rows)
+
+    @property
     def is_plain(self):
         """Whether the values are those of a single state, and of no other operator."""
         return len(self.operators) == 1 and self.operators[0].name in self.states

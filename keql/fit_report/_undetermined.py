@@ -4,7 +4,7 @@ from math import exp, log
 
 import numpy as np
 
-from keql._evolution.form import order_along
+from keql._evolution.form import count_initial_values
 from keql._numerics.linalg import rms, size_or_one
 from keql.equation import number, terms_of
 from keql.fit_report._report import multiple, percent
@@ -96,10 +96,8 @@ def interpolating(learned):
     if len(learned.variables) > 1 or None in own:
         return []
     n_terms = sum(len(equation.terms()) for equation in learned.equations)
-    order = sum(order_along(setup, 0, state) for state in observations.states)
-    n_initial = len(observations.functions) * order
-    rows = [np.column_stack([d.index, d.points]) for d in observations.functions]
-    n_values = sum(len(np.unique(each, axis=0)) for each in rows)
+    n_initial = count_initial_values(setup, observations)
+    n_values = observations.n_places
     if n_terms + n_initial < n_values:
         return []
     return [

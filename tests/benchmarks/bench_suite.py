@@ -35,7 +35,6 @@ import numpy as np
 from bench_exact_states import cholesky_seconds
 from evolution_problems import evolution
 from flow_problems import flows
-from further_problems import further
 from joblib import Parallel, delayed
 from ring_problems import rings
 from suite_problems import suite
@@ -56,12 +55,7 @@ def main():
     problems = {
         key: make
         for key, make in (
-            suite(options.random)
-            | unseen()
-            | further()
-            | evolution()
-            | flows()
-            | rings()
+            suite(options.random) | unseen() | evolution() | flows() | rings()
         ).items()
         if options.families is None or key[0].startswith(tuple(options.families))
         if options.names is None or key[1].startswith(tuple(options.names))

@@ -1,7 +1,8 @@
 """More problems of the family unseen: with inputs, around a centre, of few values."""
 
+from dataclasses import replace
+
 import numpy as np
-from scipy.integrate import solve_ivp
 from scipy.special import jv, jvp
 from suite_problems import SuiteProblem, ode
 
@@ -13,32 +14,12 @@ def chirp(t):
 
 def controlled(rate, initial, t_end, n):
     """One state whose last derivative is rate(w, u, ...), of a control signal w."""
-    names = ["u" + "_" * (k > 0) + "t" * k for k in range(len(initial) + 1)]
-    solution = solve_ivp(
-        lambda t, y: [*y[1:], rate(chirp(t), *y)],
-        (0, t_end),
-        initial,
-        "DOP853",
-        dense_output=True,
-        rtol=1e-11,
-        atol=1e-13,
-    ).sol
-    t, t_test = np.linspace(0, t_end, n), np.linspace(0, t_end, 500)
-    states = solution(t_test)
-    settings = {
-        "operators": tuple(names[:-1]),
-        "known_part": names[-1],
-        "variables": ("t",),
-        "inputs": {"w": chirp},
-    }
-    return SuiteProblem(
-        settings,
-        t[:, None],
-        solution(t)[0],
-        t_test[:, None],
-        states[0],
-        features=np.column_stack([t_test, chirp(t_test), *states]),
-        parts=-rate(chirp(t_test), *states),
+    problem = ode(lambda t, *state: rate(chirp(t), *state), initial, t_end, n)
+    t = problem.features[:, 0]
+    return replace(
+        problem,
+        settings=problem.settings | {"inputs": {"w": chirp}},
+        features=np.insert(problem.features, 1, chirp(t), axis=1),
     )
 
 
@@ -93,16 +74,3 @@ FURTHER = {
     "turning disc": lambda: disc(2),
     "few values 2%": swing,
 }
-
-
-def further():
-    """Functions from the number of a draw to a problem, by family and name."""
-
-    def problem(draw, name):
-        found = FURTHER[name]()
-        return found.with_noise(0.02, draw) if name.endswith("2%") else found
-
-    return {
-        ("unseen", name): lambda draw, name=name: problem(draw, name)
-        for name in FURTHER
-    }

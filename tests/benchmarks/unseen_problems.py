@@ -8,6 +8,7 @@ that nobody names, noise that is not normal, fields whose coefficients are funct
 from dataclasses import replace
 
 import numpy as np
+from further_problems import FURTHER
 from scipy.integrate import solve_ivp
 from suite_problems import (
     SuiteProblem,
@@ -466,10 +467,12 @@ UNSEEN = {
 def unseen():
     """Functions from the number of a draw to a problem, by family and name."""
 
+    made = UNSEEN | FURTHER
+
     def problem(draw, name):
-        found = UNSEEN[name]()
+        found = made[name]()
         return found.with_noise(0.02, draw) if name.endswith("2%") else found
 
     return {
-        ("unseen", name): lambda draw, name=name: problem(draw, name) for name in UNSEEN
+        ("unseen", name): lambda draw, name=name: problem(draw, name) for name in made
     }

@@ -193,19 +193,19 @@ def test_a_bessel_function_has_an_equation_with_a_power_of_time():
 def test_a_dose_beside_what_saturates(noise):
     """u_t = d - 1.4 u/(0.7 + u), for four doses d; from zero, where roots end."""
     doses, starts, t = [0.2, 1.0, 0.5, 0.8], [0.0, 0.0, 3.0, 1.0], np.linspace(0, 6, 10)
-    u = [
-        solve_ivp(
-            lambda _, u, d=d: d - 1.4 * u / (0.7 + u), (0, 6), [u0], "DOP853", t,
-            rtol=1e-11, atol=1e-13,
-        ).y[0]
-        for d, u0 in zip(doses, starts, strict=True)
-    ]  # fmt: skip
+    how = {"method": "DOP853", "t_eval": t, "rtol": 1e-11, "atol": 1e-13}
+
+    def solution(dose, start):
+        def rate(_, u):
+            return dose - 1.4 * u / (0.7 + u)
+
+        return solve_ivp(rate, (0, 6), [start], **how).y[0]
+
+    u = [*map(solution, doses, starts)]
     y, runs = np.concatenate(u), np.repeat(np.arange(4.0), 10)
     y = y + noise * np.std(y) * np.random.default_rng(0).standard_normal(len(y))
-    model = OneStepKEqL(
-        "u", "u_t", variables=("t",), function_column=1,
-        inputs={"dose": dict(enumerate(doses))},
-    )  # fmt: skip
+    given = {"variables": ("t",), "inputs": {"dose": dict(enumerate(doses))}}
+    model = OneStepKEqL("u", "u_t", function_column=1, **given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if noise else "error", IdentifiabilityWarning)
         model.fit(np.column_stack([np.tile(t, 4), runs]), y)
