@@ -38,6 +38,24 @@ class EvolutionIterate:
         return np.concatenate([equation.weights for equation in self.equations])
 
 
+def combined(iterates, parts):
+    """An iterate that consists of parts (n,) of others: their numbers, added up."""
+
+    def mixture(values):
+        return sum(part * each for part, each in zip(parts, values, strict=True))
+
+    equations = []
+    for own in zip(*(each.equations for each in iterates), strict=True):
+        equation = copy(own[0])
+        equation.weights = mixture([each.weights for each in own])
+        equations.append(equation)
+    return EvolutionIterate(
+        tuple(equations),
+        [*map(mixture, zip(*(each.states for each in iterates), strict=True))],
+        [*map(mixture, zip(*(each.boundary for each in iterates), strict=True))],
+    )
+
+
 @dataclass(frozen=True)
 class EvolutionEvaluation:
     """An iterate of a problem, and observations less its states (N,)."""

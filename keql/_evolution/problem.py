@@ -37,6 +37,7 @@ from keql._evolution.model import (
     EvolutionEvaluation,
     EvolutionIterate,
     EvolutionModel,
+    combined,
 )
 from keql._numerics.linalg import largest_factor, rms, size_or_one
 from keql._observations.data import box_around
@@ -338,12 +339,21 @@ class EvolutionProblem:
         change over the box: a front that moves by little changes values by much where
         it is, and most points are there.
         """
-        moved = np.concatenate(after.states) - np.concatenate(before.states)
+        moved = self.moves(before, after)
         if self.grid.follows:
-            return self.grid.mean(np.abs(moved)) / self.sizes[0]
+            return self.grid.mean(np.abs(moved.ravel()))
+        return max(map(rms, np.moveaxis(moved, 1, 0)))
+
+    def moves(self, before, after):
+        """Changes of states between iterates, in units of the states' sizes.
+
+        An array of shape (n, S, n_points), for n times of all functions; zero where a
+        state was never observed, as its unit is free.
+        """
+        moved = np.concatenate(after.states) - np.concatenate(before.states)
         moved = moved.reshape(-1, len(self.grid.states), self.grid.n_points)
-        pairs = zip(np.moveaxis(moved, 1, 0), self.sizes, strict=True)
-        return max(rms(change) / size for change, size in pairs if size)
+        units = np.where(self.sizes > 0, self.sizes, np.inf)
+        return moved / units[:, None]
 
     def with_short_steps(self, iterate, most=40):
         """The same as :meth:`resolved` in time alone, from less than `most` steps."""
@@ -420,20 +430,11 @@ class EvolutionProblem:
 
     def interpolate(self, start, end, fraction):
         """An iterate on the straight line between two others."""
+        return combined([start, end], [1 - fraction, fraction])
 
-        def between(first, second):
-            return (1 - fraction) * first + fraction * second
-
-        equations = []
-        for first, second in zip(start.equations, end.equations, strict=True):
-            equation = copy(first)
-            equation.weights = between(first.weights, second.weights)
-            equations.append(equation)
-        return EvolutionIterate(
-            tuple(equations),
-            [*map(between, start.states, end.states)],
-            [*map(between, start.boundary, end.boundary)],
-        )
+    def combine(self, iterates, parts):
+        """An iterate that consists of parts (n,) of others, which add up to one."""
+        return combined(iterates, parts)
 
 
 @dataclass(frozen=True)

@@ -242,14 +242,18 @@ class FullSteps(Control):
 
     def advance(self, model):
         """Take the step: the evaluation there, and why to stop, if so."""
-        iterate, _ = model.step(0.0)
-        trial = model.problem.evaluate(iterate)
-        change = model.problem.change(model.evaluation.iterate, iterate)
+        problem, (iterate, _) = model.problem, model.step(0.0)
+        change = problem.change(model.evaluation.iterate, iterate)
         if change < self.tol:
-            return trial, Stop.CONVERGED
+            return problem.evaluate(iterate), Stop.CONVERGED
         self.changes.append(change)
         stuck = make_no_progress(self.changes, self.patience, self.falling)
+        trial = problem.evaluate(self.end_of_step(model, iterate))
         return trial, Stop.NO_PROGRESS if stuck else None
+
+    def end_of_step(self, model, iterate):
+        """The iterate at which a step ends that leads to this one."""
+        return iterate
 
     def settled_or(self, stop, factor):
         """Why steps ended, or that they have converged, up to rounding errors.

@@ -9,7 +9,7 @@ share its probability (Scott and Berger, Annals of Statistics 38, 2010), so that
 more terms are on offer, the more is asked of each.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
@@ -391,12 +391,66 @@ def _noise_of(result):
     return np.reshape(result.model.problem.prior.noise, -1)
 
 
+@dataclass
+class MixedSteps(FullSteps):
+    """Full steps the last few of which are mixed near the solution.
+
+    Where noise is large beside what an equation tells of a mode, full steps change it
+    by a constant factor, positive or negative, and end before they have converged. The
+    mixture of the last `memory` steps and this one by which states change least, to
+    first order, goes on instead (Anderson, Journal of the ACM 12, 1965; Walker and Ni,
+    SIAM Journal on Numerical Analysis 49, 2011, equation 1.1). Steps are forgotten, the
+    oldest first, as long as one has a part of more than `most`.
+
+    Steps are mixed if they change the iterate by less than `near` times `tol`, and by
+    more than the part `slow` of the least change before: those that fall faster need no
+    help, and equations whose steps do not converge far away do not suit the data.
+    """
+
+    memory: int = 2
+    most: float = 3.0
+    near: float = 10.0
+    slow: float = 0.3
+    steps: list = field(default_factory=list)
+
+    def end_of_step(self, model, iterate):
+        """The mixture of the last steps and one that leads to an iterate."""
+        moves = model.problem.moves(model.evaluation.iterate, iterate).ravel()
+        self.steps = [*self.steps[-self.memory :], (iterate, moves)]
+        *before, change = self.changes
+        is_slow = change > self.slow * min(before, default=np.inf)
+        if not is_slow or change > self.near * self.tol:
+            return iterate
+        parts = self._parts()
+        return model.problem.combine([end for end, _ in self.steps], parts)
+
+    def _parts(self):
+        """Parts of the steps that are kept (n,), which add up to one."""
+        while True:
+            *earlier, last = (moves for _, moves in self.steps)
+            if not earlier:
+                return np.ones(1)
+            differences = np.stack([last - moves for moves in earlier], axis=1)
+            parts = np.linalg.lstsq(differences, last, rcond=1e-10)[0]
+            parts = np.append(parts, 1.0 - np.sum(parts))
+            if np.max(np.abs(parts)) <= self.most:
+                return parts
+            del self.steps[0]
+
+    def shorter(self, model):
+        """The evaluation of the last step alone, if the mixed one cannot be gone on."""
+        if len(self.steps) < 2:
+            return None
+        self.steps = self.steps[-1:]
+        return model.problem.evaluate(self.steps[0][0])
+
+
 def solve_exactly(learned, context, settings, problem, start, factor):
-    """Full steps until states change by less than a tolerance; None without any.
+    """Mixed steps until states change by less than a tolerance; None without any.
 
     `factor` is that of the tolerance at the end.
     """
-    control = FullSteps(factor * settings.tol * context.settings.tol)
+    control = MixedSteps(factor * settings.tol * context.settings.tol)
     max_iter = min(settings.max_steps, context.settings.max_iter)
     report = partial(context.report, learned, problem)
     result = minimise(problem, start, control, max_iter=max_iter, report=report)
