@@ -156,7 +156,11 @@ class _Search:
             self.so_far = best = self._or_cubic(best, cubic)
         if not varying.why_not:
             best = self._or_varying(best, varying)
-        return self._or_more_probable(best).or_exact(exact)
+        best = self._or_more_probable(best)
+        says_more = not best.exact and self.exact.explains_more(exact, best.joint)
+        return best.or_exact(
+            exact, 1 / self.criteria.clearly_better if says_more else 1.0
+        )
 
     def _is_beaten(self, candidate, exact):
         """Whether exact states predict better than joint fits with a kernel may."""

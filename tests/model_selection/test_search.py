@@ -567,6 +567,34 @@ def test_how_much_worse_exact_states_may_predict_than_a_joint_fit(
 
 
 @pytest.mark.parametrize(
+    ("noise", "n_weights", "variables", "explains"),
+    [
+        (0.04, 2, ("t", "x"), True),
+        (0.06, 2, ("t", "x"), False),  # they miss more than it errs
+        (0.04, 3, ("t", "x"), False),  # it has as few terms
+        (0.0, 2, ("t", "x"), False),  # data are exact
+        (0.04, 2, ("t",), False),  # trajectories are compared otherwise
+    ],
+)
+def test_exact_states_that_explain_noisy_data_with_fewer_terms(
+    noise, n_weights, variables, explains, monkeypatch
+):
+    """They are taken where they predict worse, if not clearly."""
+    search, _ = make_search(monkeypatch)
+    exact = Found(0.06, n_weights=n_weights)
+    exact.observations = search.exact.two_step.observations
+    exact.problem = SimpleNamespace(prior=SimpleNamespace(noise=noise))
+    search.exact.two_step.observation_noise = np.full(1, min(noise, 0.03))
+    search.exact.two_step.variables = variables
+    joint = Found(0.05)
+    assert search.exact.explains_more(exact, joint) is explains
+    if variables != ("t",):
+        factor = 1 / 0.75 if explains else 0.75
+        assert search.exact.factor_beside(exact, joint) == factor
+    assert not search.exact.explains_more(None, joint)
+
+
+@pytest.mark.parametrize(
     "part, terms, first, again",
     [
         (0.9, "u", 0.1, False),
