@@ -16,12 +16,11 @@ from itertools import islice
 import numpy as np
 
 from keql._evolution.model import joined, with_best_prior
-from keql._numerics.linalg import rms, size_or_one
+from keql._numerics.linalg import size_or_one
 from keql._numerics.optimisation import FullSteps, Stop, keep_best, minimise
-from keql._observations.data import left_out_errors
 from keql.model_selection._criteria import sees_noise
 from keql.model_selection._fit import Fit
-from keql.model_selection._terms._fewer import TermsStep
+from keql.model_selection._terms._fewer import step_of
 
 
 @dataclass(frozen=True)
@@ -216,10 +215,8 @@ class TermSearch:
         terms = tuple(self.candidates.terms_of(result.solution.equation))
         self.tried.add(terms)
         loss = -result.model.log_evidence() - self.candidates.log_odds(terms)
-        errors = left_out_errors(result.model, self.problem.learned.observations)
-        found, equations = result.solution.equation.terms(), result.solution.equations
-        figures = result.loss, result.model.regression.misfit, rms(errors), -loss
-        self.steps.append(TermsStep(tuple(found), *figures, found, 0.0, equations))
+        found = result.solution.equation.terms()
+        self.steps.append(step_of(result, found, found, -loss))
         allowed = self.n_terms in ("auto", len(terms))
         if allowed and loss < self.loss - self.settings.better:
             self.best, self.loss, self.failed = result, loss, set()

@@ -86,6 +86,20 @@ class TermsStep(NamedTuple):
         return self._replace(log_evidence=evidence, prior_odds=known + odds)
 
 
+def step_of(result, terms, coefficients, log_evidence, leads=False):
+    """The TermsStep of exact states with some of the terms, a Result."""
+    model, equations = result.model, result.solution.equations
+    error = rms(left_out_errors(model, model.problem.learned.observations))
+    figures = result.loss, model.regression.misfit, error, log_evidence
+    return TermsStep(tuple(terms), *figures, coefficients, 0.0, equations, leads)
+
+
+def with_step(steps, step, gained):
+    """Steps with one that was solved for anew, as if all others gained as much."""
+    others = (other for other in steps if other.terms != step.terms)
+    return [*(other.less_probable(gained, 0.0) for other in others), step]
+
+
 def most_probable(steps):
     """The TermsStep of the highest log evidence for each set of terms, as a dict."""
     best = {}

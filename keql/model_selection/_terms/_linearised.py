@@ -11,7 +11,6 @@ from functools import partial
 from itertools import islice
 
 import numpy as np
-from scipy import linalg
 
 from keql._evolution.form import are_semilinear, diffusion_in
 from keql._evolution.model import with_best_prior
@@ -22,8 +21,7 @@ from keql._numerics.subsets import TermOdds
 from keql._observations.data import PredictionScale, left_out_errors
 from keql._regression.screening import without_terms
 from keql._regression.term_scores import TermScores, TermSets
-from keql.equation import WeightPosterior
-from keql.model_selection._terms._fewer import TermsStep
+from keql.model_selection._terms._fewer import step_of, with_step
 from keql.model_selection._terms._near import SetsNear
 
 
@@ -287,13 +285,27 @@ class LinearisedTermSearch:
         self._on_finer_grids("resolved")
 
     def _on_finer_grids(self, how):
-        before, self.best = self.best, self.best and self._finer(self.best, how)
+        before, reached = self.best, self.score
+        self.best = before and self._finer(before, how)
         if self.best is before:
             return
         if self.kept is not None:
             self.score = self._score(self.best.model, self.kept)
+            if self.best.converged:
+                self._tell_again(self.score - reached)
         if before is self.best_converged[0] and self.best.converged:
             self.best_converged = self.best, self.score, self.kept
+
+    def _tell_again(self, gained):
+        """Tell what the best set comes to on a finer grid, and the others with it.
+
+        They count as if they gained as much; where that is more than by what sets are
+        told apart, they are to be tried again.
+        """
+        step, others = self._told(self.kept, self.best, self.score, True), self.steps
+        if gained > self.settings.margin:
+            self.tried, others = {tuple(self.kept)}, []
+        self.steps = with_step(others, step, gained)
 
     def _finer(self, result, how):
         """A result on grids that are fine enough, as far as steps lead there."""
@@ -431,46 +443,31 @@ class LinearisedTermSearch:
         problem, kept = model.problem, self.kept
         effects = problem.effects_on_highest(iterate) @ self.single
         values = self.table.values_of(iterate.equations)
-        used = effects[:, kept]
-        scale = PredictionScale(problem.learned.observations)
+        scale, used = PredictionScale(problem.learned.observations), effects[:, kept]
         noise = scale.noise(problem.prior.noise)
         level = rms(used @ values[kept]) * noise / scale.size
         if not level > 0:
             return kept
-        # A ridge far below the level makes terms that cancel exactly independent.
-        ridge = 1e-3 * level / np.max(np.abs(values)) * np.eye(len(kept))
-        lower = linalg.qr(np.vstack([used, ridge]) / level, mode="r")[0][: len(kept)].T
-        posterior, left = WeightPosterior(values[kept], lower, 0.0), [*range(len(kept))]
-        while True:
-            removable = self.table.removable([kept[i] for i in left])
-            removable = {i for i in left if kept[i] in removable}
-            if not removable:
-                break
-            loss, fewer = posterior.without_cheapest(left, removable)
-            if loss > 0.5 * len(used):
-                break
-            left = fewer
-        return [kept[i] for i in left]
+        return self.near.without_needless(kept, values[kept], used, level)
 
     def _record(self, kept, result):
         """Keep a result if it is the best so far."""
         score = self._score(result.model, kept)
-        errors = left_out_errors(result.model, self.problem.learned.observations)
-        names = tuple(self.table.names[i] for i in kept)
+        leads = score > self.score
         is_settled = result.converged or result.stop is Stop.BEATEN
-        told = score if is_settled else np.nan
-        found = self.table.printed(result.solution.equations)
-        error, leads = rms(errors), score > self.score
-        figures = result.loss, result.model.regression.misfit, error, told
-        equations = result.solution.equations
-        self.steps.append(TermsStep(names, *figures, found, 0.0, equations, leads))
+        step = self._told(kept, result, score if is_settled else np.nan, leads)
+        self.steps.append(step)
         if leads or result.interrupted:
             self.best, self.score, self.kept = result, score, kept
-            there, end = self.known.get(frozenset(names), (np.inf, None))
-            is_there = abs(error - there) < self.settings.repeated * error
+            there, end = self.known.get(frozenset(step.terms), (np.inf, None))
+            is_there = abs(step.error - there) < self.settings.repeated * step.error
             self.repeats = end if is_there and not result.interrupted else None
         if score > self.best_converged[1] and result.converged:
             self.best_converged = result, score, kept
+
+    def _told(self, kept, result, score, leads):
+        names, found = self.table.names, self.table.printed(result.solution.equations)
+        return step_of(result, [names[i] for i in kept], found, score, leads)
 
     def settle(self):
         """End with the best solution that converged; others only lead on."""

@@ -1,8 +1,10 @@
 """Sets of terms that differ from one in those of a single equation."""
 
 import numpy as np
+from scipy import linalg
 
 from keql._numerics.subsets import small_subsets, two_exchanged
+from keql.equation import WeightPosterior
 
 
 class SetsNear:
@@ -69,3 +71,25 @@ class SetsNear:
         sets = (tuple(sorted([*rest, *subsets[k]])) for k in best)
         pairs = zip(values[best].tolist(), sets, strict=True)
         return [(value, [*kept]) for value, kept in pairs if kept not in tried]
+
+    def without_needless(self, kept, values, effects, level):
+        """A set without terms that the others make up for.
+
+        Those of the coefficients `values` (k,) with the `effects` (n, k), whose sum is
+        needed up to errors of the root mean square `level`.
+        """
+        # A ridge far below the level makes terms that cancel exactly independent.
+        ridge = 1e-3 * level / np.max(np.abs(values)) * np.eye(len(kept))
+        upper = linalg.qr(np.vstack([effects, ridge]) / level, mode="r")[0]
+        posterior = WeightPosterior(values, upper[: len(kept)].T, 0.0)
+        left = [*range(len(kept))]
+        while True:
+            removable = self.table.removable([kept[i] for i in left])
+            removable = {i for i in left if kept[i] in removable}
+            if not removable:
+                break
+            loss, fewer = posterior.without_cheapest(left, removable)
+            if loss > 0.5 * len(effects):
+                break
+            left = fewer
+        return [kept[i] for i in left]
