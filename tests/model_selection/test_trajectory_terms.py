@@ -175,6 +175,55 @@ def test_a_search_goes_on_with_steps_that_are_short_enough(
     assert len(asked) == 1 + halved.converged
 
 
+@pytest.mark.parametrize("gained", [-4.0, 4.0, 40.0])
+def test_the_best_set_is_told_as_it_is_on_a_finer_grid(gained, two_step, monkeypatch):
+    """The others as if they gained as much, or anew where that is very much."""
+    search = search_of(two_step, "auto")
+    problem, kept = search.problem, [*range(len(search.table.groups))]
+    iterate = problem.start()
+    model = problem.linearise(problem.evaluate(iterate))
+    scores = iter([10.0, 7.0, 10.0 + gained])
+    monkeypatch.setattr(search, "_score", lambda *_: next(scores))
+    found = Result(iterate, 0.0, model, Stop.CONVERGED)
+    for own in (kept, kept[:-1]):
+        search.tried.add(tuple(own))
+        search._record(own, found)
+    finer = replace(found, loss=1.0)
+    monkeypatch.setattr(search, "_finer", lambda *_: finer)
+    search.resolve()
+    told = {len(step.terms): (step.log_evidence, step.loss) for step in search.steps}
+    others = {} if gained > 10 else {len(kept) - 1: (7.0 + gained, 0.0)}
+    assert told == {len(kept): (10.0 + gained, 1.0)} | others
+    assert search.tried == {tuple(kept), *([] if gained > 10 else [tuple(kept[:-1])])}
+
+
+def test_no_set_is_told_beside_one_whose_steps_were_too_long():
+    """A tank that is filled now and then, u_t = 1.5 w - 0.8 u - 0.2 u^3."""
+
+    def is_open(t):
+        return np.where(np.sin(1.3 * np.asarray(t)) > 0, 1.0, -0.5)
+
+    times = np.linspace(0, 14, 60)
+    how = {"rtol": 1e-10, "atol": 1e-10, "max_step": 0.02, "t_eval": times}
+    u = solve_ivp(
+        lambda t, u: 1.5 * is_open(t) - 0.8 * u - 0.2 * u**3, (0, 14), [0.3], **how
+    ).y[0]
+    y = u + 0.02 * np.std(u) * np.random.default_rng(77).standard_normal(60)
+    model = TwoStepKEqL(
+        operators=("u",),
+        known_part="u_t",
+        variables=("t",),
+        inputs={"w": is_open},
+        equation_kernel=Polynomial(3),
+    )
+    learned = model._learn_in_two_steps(times[:, None], y, None)
+    fit = search_trajectories(learned, Hypothesis(n_terms="auto"), CONTEXT).fit
+    assert set(fit.term_names) == {"u", "u^3", "w"}
+    evidence = fit.log_evidences
+    own = evidence.pop(frozenset(fit.term_names))
+    assert evidence and max(evidence.values()) < own
+
+
 @pytest.mark.parametrize(
     ("scores", "n_steps"),
     [
