@@ -422,14 +422,17 @@ def time_grid(t, n, has_beginning=True):
         yield from (("power", k) for k in (-2.0, -1.0, -0.5, 0.5))
 
 
-def powers_of_distances(x):
-    """Exponents that a coordinate x of space has in equations around a centre.
+def powers_of_coordinates(x):
+    """Exponents that a coordinate x of space has in coefficients, beside the first.
 
-    As in those of a disc and a ball, where what spreads has u_x/x, and u/x^2 if it
-    turns, too. None if x does not begin above zero, by a tenth of its extent as states
-    are integrated beyond their observations, or begins far from there.
+    The square, as of a particle in a trap, and of what grows by parts of itself. And
+    those of equations around a centre, such as on a disc and in a ball, where what
+    spreads has u_x/x, and u/x^2 if it turns, too: if x begins above zero, by a tenth of
+    its extent as states are integrated beyond their observations, and not far from
+    there.
     """
-    return (-1.0, -2.0) if 0.1 * np.ptp(x) < np.min(x) < np.ptp(x) else ()
+    is_distance = 0.1 * np.ptp(x) < np.min(x) < np.ptp(x)
+    return (2.0, -1.0, -2.0) if is_distance else (2.0,)
 
 
 def diffusivities(x, powers=(-1.0, -0.5, 0.5, 1.5, 2.5), steps=(0.5, 1.5, 4.0)):

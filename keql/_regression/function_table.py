@@ -19,7 +19,7 @@ from keql._numerics.elementary import (
     fast_waves,
     odd_factors,
     origin_of,
-    powers_of_distances,
+    powers_of_coordinates,
     products,
     state_grid,
     time_grid,
@@ -272,12 +272,12 @@ class FunctionTable:
                 yield Elementary(own, family, name, k)
 
     def _coordinates(self, operators, e):
-        """Those of space, as slow waves stand for them, and distances from a centre."""
+        """Those of space, as slow waves stand for them, and their powers."""
         factors = [(), *(((name, 1),) for name in operators)]
         for column in self.in_space:
             name, x = self.names[column], self.features[e][:, column]
             yield from (Elementary(((name, 1), *own)) for own in factors)
-            for own, k in product(factors, powers_of_distances(x)):
+            for own, k in product(factors, powers_of_coordinates(x)):
                 yield Elementary(own, "power", name, k, is_held=True)
 
     def _waves_on_rings(self, operators, settings):

@@ -14,7 +14,7 @@ from keql._numerics.elementary import (
     at_natural_values,
     odd_factors,
     origin_of,
-    powers_of_distances,
+    powers_of_coordinates,
     time_grid,
 )
 
@@ -198,5 +198,5 @@ def test_a_natural_parameter_is_held_at_its_value():
     [(0.4, 3.4, True), (-1.0, 1.0, False), (0.05, 1.0, False), (10.0, 11.0, False)],
 )
 def test_a_coordinate_is_a_distance_if_it_begins_near_zero(first, last, are_distances):
-    found = powers_of_distances(np.linspace(first, last, 5))
-    assert found == ((-1.0, -2.0) if are_distances else ())
+    found = powers_of_coordinates(np.linspace(first, last, 5))
+    assert found == ((2.0, -1.0, -2.0) if are_distances else (2.0,))

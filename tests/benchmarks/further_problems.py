@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from numpy.polynomial import Polynomial
 from scipy.special import jv, jvp
 from suite_problems import SuiteProblem, ode
 
@@ -52,6 +53,40 @@ def disc(order):
     )
 
 
+def trap():
+    """u_t = (u_xx - x^2 u)/2, three states of a trap that decay: Hermite's."""
+    x = Polynomial([0, 1])
+    modes = [(0.5, Polynomial([1.0])), (1.5, 1.2 * x), (2.5, 1.2 * x**2 - 0.6)]
+    rng = np.random.default_rng(0)
+    X = rng.uniform((0, -2), (1.5, 2), (120, 2))
+    X_test = rng.uniform((0.05, -1.9), (1.4, 1.9), (500, 2))
+
+    def values(points, derivative=0, in_time=0):
+        t, place = points.T
+        total = 0.0
+        for rate, factor in modes:
+            for _ in range(derivative):  # of the factor times exp(-x^2/2)
+                factor = factor.deriv() - x * factor
+            decay = (-rate) ** in_time * np.exp(-rate * t)
+            total = total + decay * factor(place) * np.exp(-(place**2) / 2)
+        return total
+
+    slopes = [values(X_test, n) for n in range(3)]
+    return SuiteProblem(
+        {
+            "operators": ("u", "u_x", "u_xx"),
+            "known_part": "u_t",
+            "variables": ("t", "x"),
+        },
+        X,
+        values(X),
+        X_test,
+        slopes[0],
+        features=np.column_stack([X_test, *slopes]),
+        parts=-values(X_test, in_time=1)[:, None],
+    )
+
+
 def swing():
     """Eight values of a damped swing."""
     return ode(lambda t, u, v: -2 * u - 0.3 * v, [1.0, 0.0], 5, 8)
@@ -72,5 +107,7 @@ FURTHER = {
     "controlled tank 2%": tank,
     "disc": lambda: disc(0),
     "turning disc": lambda: disc(2),
+    "trap": trap,
+    "trap 2%": trap,
     "few values 2%": swing,
 }

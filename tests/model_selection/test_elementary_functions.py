@@ -234,6 +234,25 @@ def test_what_spreads_on_a_disc_has_distances_from_its_centre(order):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_a_trap_has_the_square_of_the_distance_from_its_centre(noise):
+    """u_t = (u_xx - x^2 u)/2, three of Hermite's functions."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform((0, -2), (1.5, 2), (120, 2))
+    t, x = points.T
+    u = 0.0
+    for rate, factor in ((0.5, 1.0), (1.5, 1.2 * x), (2.5, 1.2 * x**2 - 0.6)):
+        u = u + factor * np.exp(-rate * t - x**2 / 2)
+    u = u + noise * np.std(u) * rng.standard_normal(len(u))
+    given = {"known_part": "u_t", "variables": ("t", "x")}
+    with warnings.catch_warnings():  # with noise a function may be by chance
+        warnings.simplefilter("ignore" if noise else "error", IdentifiabilityWarning)
+        model = OneStepKEqL(("u", "u_x", "u_xx"), **given).fit(points, u)
+    found, expected = model.equation_.terms(), {"u_xx": 0.5, "u x^2": -0.5}
+    assert found == pytest.approx(expected, rel=max(1e-4, 5 * noise))
+
+
+@pytest.mark.slow
 def test_steps_that_were_shortened_once_end_as_steps_of_newton_do(recwarn):
     """The inner parameter is known to 1e-10, where half steps ended at 4e-10."""
     t, u = trajectory(lambda t, u: np.sin(t) * u - 0.3 * u**2, [1.0], 12, 40)

@@ -234,7 +234,8 @@ def _step_of(refined, two_step, against=0.0):
         name = text_product(term.function.product)
         prefix = f"{setup.equations[term.equation].name}: " if setup.is_system else ""
         names.append(prefix + name)
-    r, equations = refined.model.regression, tuple(refined.iterate.equations)
+    # Those of the iterate may have posteriors that were there before any step.
+    r, equations = refined.model.regression, refined.model.solution.equations
     figures = r.loss, r.misfit, refined.error, refined.score
     odds = against if refined.has_functions else 0.0
     return TermsStep(tuple(names), *figures, prior_odds=odds, equations=equations)
