@@ -176,8 +176,11 @@ def test_a_search_goes_on_with_steps_that_are_short_enough(
 
 
 @pytest.mark.parametrize("gained", [-4.0, 4.0, 40.0])
-def test_the_best_set_is_told_as_it_is_on_a_finer_grid(gained, two_step, monkeypatch):
-    """The others as if they gained as much, or anew where that is very much."""
+@pytest.mark.parametrize("way", ["shorten_steps", "resolve"])
+def test_the_best_set_is_told_as_it_is_on_a_finer_grid(
+    way, gained, two_step, monkeypatch
+):
+    """The others as if they gained as much; or anew, if much and the search goes on."""
     search = search_of(two_step, "auto")
     problem, kept = search.problem, [*range(len(search.table.groups))]
     iterate = problem.start()
@@ -190,11 +193,12 @@ def test_the_best_set_is_told_as_it_is_on_a_finer_grid(gained, two_step, monkeyp
         search._record(own, found)
     finer = replace(found, loss=1.0)
     monkeypatch.setattr(search, "_finer", lambda *_: finer)
-    search.resolve()
+    getattr(search, way)()
+    again = way == "shorten_steps" and gained > search.settings.margin
     told = {len(step.terms): (step.log_evidence, step.loss) for step in search.steps}
-    others = {} if gained > 10 else {len(kept) - 1: (7.0 + gained, 0.0)}
+    others = {} if again else {len(kept) - 1: (7.0 + gained, 0.0)}
     assert told == {len(kept): (10.0 + gained, 1.0)} | others
-    assert search.tried == {tuple(kept), *([] if gained > 10 else [tuple(kept[:-1])])}
+    assert search.tried == {tuple(kept), *([] if again else [tuple(kept[:-1])])}
 
 
 def test_no_set_is_told_beside_one_whose_steps_were_too_long():

@@ -277,35 +277,33 @@ class LinearisedTermSearch:
             self.settle()
 
     def shorten_steps(self):
-        """Solve for the best with shorter steps in time where its own are too long."""
-        self._on_finer_grids("with_short_steps")
+        """Solve for the best with shorter steps in time where its own are too long.
+
+        Where that makes it more probable by as much as sets are told apart by, those
+        that were tried with longer steps are to be tried again.
+        """
+        if self._on_finer_grids("with_short_steps") > self.settings.margin:
+            self.tried, self.steps = {tuple(self.kept)}, self.steps[-1:]
 
     def resolve(self):
         """The same, and on a finer grid in space where that of fields is too coarse."""
         self._on_finer_grids("resolved")
 
     def _on_finer_grids(self, how):
-        before, reached = self.best, self.score
+        """By how much the best set is more probable there; others count as if, too."""
+        before, reached, gained = self.best, self.score, 0.0
         self.best = before and self._finer(before, how)
         if self.best is before:
-            return
+            return gained
         if self.kept is not None:
             self.score = self._score(self.best.model, self.kept)
-            if self.best.converged:
-                self._tell_again(self.score - reached)
+        if self.kept is not None and self.best.converged:
+            gained = self.score - reached
+            step = self._told(self.kept, self.best, self.score, leads=True)
+            self.steps = with_step(self.steps, step, gained)
         if before is self.best_converged[0] and self.best.converged:
             self.best_converged = self.best, self.score, self.kept
-
-    def _tell_again(self, gained):
-        """Tell what the best set comes to on a finer grid, and the others with it.
-
-        They count as if they gained as much; where that is more than by what sets are
-        told apart, they are to be tried again.
-        """
-        step, others = self._told(self.kept, self.best, self.score, True), self.steps
-        if gained > self.settings.margin:
-            self.tried, others = {tuple(self.kept)}, []
-        self.steps = with_step(others, step, gained)
+        return gained
 
     def _finer(self, result, how):
         """A result on grids that are fine enough, as far as steps lead there."""
