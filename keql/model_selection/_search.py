@@ -157,10 +157,10 @@ class _Search:
         if not varying.why_not:
             best = self._or_varying(best, varying)
         best = self._or_more_probable(best)
-        says_more = not best.exact and self.exact.explains_more(exact, best.joint)
-        return best.or_exact(
-            exact, 1 / self.criteria.clearly_better if says_more else 1.0
-        )
+        factor = 1.0
+        if best.exact is None and self.exact.explains_more(exact, best.joint):
+            factor = 1 / self.criteria.clearly_better
+        return best.or_exact(exact, factor)
 
     def _is_beaten(self, candidate, exact):
         """Whether exact states predict better than joint fits with a kernel may."""

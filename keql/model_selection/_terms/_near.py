@@ -1,4 +1,4 @@
-"""Sets of terms that differ from one in those of a single equation."""
+"""Sets of terms near another one: few are others, or some of it are gone."""
 
 import numpy as np
 from scipy import linalg
