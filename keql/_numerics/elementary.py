@@ -221,6 +221,12 @@ class Elementary:
         return bool(self.family) and not self.is_held
 
     @property
+    def depends_on(self):
+        """The names of the columns of which it is a function, a set."""
+        own = {name for name, _ in self.powers} | {*self.flux}
+        return own | ({self.argument} if self.family else set())
+
+    @property
     def is_natural(self):
         """Whether the inner parameter is held at one that laws are known to have."""
         return self.is_held and self.parameter in FAMILIES[self.family].natural

@@ -193,6 +193,14 @@ def test_a_natural_parameter_is_held_at_its_value():
     assert not Elementary((("u", 1),)).is_natural
 
 
+def test_of_which_columns_a_function_is():
+    assert Elementary((("u", 1), ("x", 2))).depends_on == {"u", "x"}
+    assert Elementary((("u_x", 1),), "sin", "u").depends_on == {"u", "u_x"}
+    assert Elementary(()).depends_on == set()
+    flux = Elementary((), "exp", "u", flux=("u_x", "u_xx"))
+    assert flux.depends_on == {"u", "u_x", "u_xx"}
+
+
 @pytest.mark.parametrize(
     ("first", "last", "are_distances"),
     [(0.4, 3.4, True), (-1.0, 1.0, False), (0.05, 1.0, False), (10.0, 11.0, False)],

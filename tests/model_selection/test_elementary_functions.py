@@ -19,8 +19,10 @@ from keql._regression.two_step import Hypothesis
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Dictionary
 from keql.model_selection._criteria import Criteria, odds_between
+from keql.model_selection._terms._functions import or_first_powers
 
 SINE = Elementary((), "sin", "u", 1.0, is_held=True)
+U_CUBED = Elementary((("u", 3),))
 
 
 def trajectory(rate, initial, t_end, n):
@@ -135,6 +137,64 @@ def test_products_that_are_found_beside_functions_have_no_odds_against_them():
         found = search._score(model, [Term(0, function, i)])
         against = Criteria().elementary if i else 0.0
         assert found == 10.0 + search.odds([i]) - against
+
+
+@pytest.mark.parametrize(
+    ("functions", "score", "expected"),
+    [
+        ((SINE, U_CUBED), 2.0, ["u_xx", "u"]),
+        ((SINE, U_CUBED), 0.5, ["u_xx", "sin(u)", "u^3"]),  # it is less probable
+        ((SINE,), 2.0, ["u_xx", "sin(u)"]),
+        ((Elementary((("u", 2),)), U_CUBED), 2.0, ["u_xx", "u^2", "u^3"]),
+        (
+            (Elementary((("x", 1),), "sin", "u"), SINE),
+            2.0,
+            ["u_xx", "x sin(u)", "sin(u)"],
+        ),
+    ],
+)
+def test_an_operator_in_the_place_of_functions_of_it_alone(functions, score, expected):
+    """If it is more probable than two of them and more."""
+    offered = [Elementary(((name, 1),)) for name in ("x", "u", "u_xx")]
+    offered = [Term(0, f, i) for i, f in enumerate([*offered, Elementary(())])]
+    terms = [offered[2], *(Term(0, f, 9) for f in functions)]
+    best = SimpleNamespace(
+        terms=terms,
+        values=np.arange(1.0, len(terms) + 1),
+        iterate="there",
+        model=SimpleNamespace(problem="fine"),
+        score=1.0,
+    )
+
+    def solve(problem, terms, values, iterate):
+        assert (problem, iterate) == ("fine", "there")
+        np.testing.assert_array_equal(values, [1.0, 0.0])
+        return SimpleNamespace(**vars(best) | {"terms": terms, "score": score})
+
+    search = SimpleNamespace(
+        offered=SimpleNamespace(terms=offered), solve=solve, is_stopped=False
+    )
+    found = or_first_powers(search, best)
+    assert [term.function.name for term in found.terms] == expected
+
+
+@pytest.mark.slow
+def test_a_law_of_prices_has_powers_of_the_price():
+    """u_t = 0.1 x^2 u_xx + 0.05 x u_x - 0.05 u, after Black and Scholes.
+
+    With s = log x it is u_t = 0.1 u_ss - 0.05 u_s - 0.05 u, which waves in s obey.
+    """
+    rng = np.random.default_rng(0)
+    points = rng.uniform((0, 1), (2, 4), (120, 2))
+    t, s = points[:, 0], np.log(points[:, 1])
+    u = np.zeros(len(t))
+    for k, size, phase in ((1.3, 1.0, 0.2), (2.4, 0.6, 1.1), (3.6, 0.4, 2.0)):
+        decay = np.exp(-(0.1 * k**2 + 0.05) * t)
+        u += size * decay * np.cos(k * (s - 0.05 * t) + phase)
+    given = {"known_part": "u_t", "variables": ("t", "x")}
+    found = OneStepKEqL(("u", "u_x", "u_xx"), **given).fit(points, u).equation_.terms()
+    expected = {"u_xx x^2": 0.1, "x u_x": 0.05, "u": -0.05}
+    assert found == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e3])

@@ -103,12 +103,41 @@ def fit_functions_along(two_step, hypothesis, context, at_first=False):
     search = ElementarySearch(problem, offered, settings, report)
     enough = error_within_noise(two_step, context.criteria)
     best = search.run_along(problem.interpolate_from(fine, fine.start()), enough)
+    best = best and or_first_powers(search, best)
     if search.is_stopped or best is None or not best.has_functions:
         return None
     _, found = _on_grid(fine, best, search)
     if found is None:
         return None
     return _fit_of_terms(found, best, search, two_step, hypothesis, context)
+
+
+def or_first_powers(search, best):
+    """A set of terms, or a more probable one with an operator for functions of it.
+
+    Two and more functions of one operator alone may add up to little else: those of two
+    steps do so where a law has other terms that are not among products.
+
+    search, best : ElementarySearch, Refined. A search, and what it has found.
+    """
+    for term in search.offered.terms:
+        [(name, power), *others] = term.function.powers or [("", 0)]
+        if term.function.family or others or power != 1 or search.is_stopped:
+            continue
+        of_it = [
+            i
+            for i, own in enumerate(best.terms)
+            if own.equation == term.equation and own.function.depends_on == {name}
+        ]
+        if len(of_it) < 2 or not any(best.terms[i].function.family for i in of_it):
+            continue
+        kept = [own for i, own in enumerate(best.terms) if i not in of_it]
+        values = np.append(np.delete(best.values, of_it), 0.0)
+        given = [*kept, term], values, best.iterate
+        other = search.solve(best.model.problem, *given)
+        if other is not None and other.score > best.score:
+            best = other
+    return best
 
 
 def offers_cubics(two_step):
