@@ -430,7 +430,7 @@ class EvolutionProblem:
 
     def interpolate(self, start, end, fraction):
         """An iterate on the straight line between two others."""
-        return combined([start, end], [1 - fraction, fraction])
+        return self.combine([start, end], [1 - fraction, fraction])
 
     def combine(self, iterates, parts):
         """An iterate that consists of parts (n,) of others, which add up to one."""

@@ -24,19 +24,11 @@ def controlled(rate, initial, t_end, n):
     )
 
 
-def disc(order):
-    """u_t = (u_xx + u_x/x - m^2 u/x^2)/5 at distances x from a centre: Bessel's."""
-    numbers, sizes = np.array([0.8, 1.9, 3.1]), np.array([1.0, 0.8, -0.7])
-    rng = np.random.default_rng(2)
-    X = rng.uniform((0, 0.4), (2, 3.4), (110, 2))
-    X_test = rng.uniform((0.05, 0.5), (1.95, 3.3), (500, 2))
+def of_second_order(values, X, X_test):
+    """A field whose u_t is to be learned as a function of u, u_x and u_xx.
 
-    def values(points, derivative=0, rates=1.0):
-        t, x = points[:, :1], points[:, 1:]
-        waves = numbers**derivative * jvp(order, numbers * x, derivative)
-        waves = jv(order, numbers * x) if not derivative else waves
-        return (rates * waves * np.exp(-0.2 * numbers**2 * t)) @ sizes
-
+    `values` gives those of a derivative in x, or in time, at points (n, 2).
+    """
     slopes = [values(X_test, n) for n in range(3)]
     return SuiteProblem(
         {
@@ -49,8 +41,25 @@ def disc(order):
         X_test,
         slopes[0],
         features=np.column_stack([X_test, *slopes]),
-        parts=-values(X_test, rates=-0.2 * numbers**2),
+        parts=-values(X_test, in_time=1)[:, None],
     )
+
+
+def disc(order):
+    """u_t = (u_xx + u_x/x - m^2 u/x^2)/5 at distances x from a centre: Bessel's."""
+    numbers, sizes = np.array([0.8, 1.9, 3.1]), np.array([1.0, 0.8, -0.7])
+    rng = np.random.default_rng(2)
+    X = rng.uniform((0, 0.4), (2, 3.4), (110, 2))
+    X_test = rng.uniform((0.05, 0.5), (1.95, 3.3), (500, 2))
+
+    def values(points, derivative=0, in_time=0):
+        t, x = points[:, :1], points[:, 1:]
+        waves = numbers**derivative * jvp(order, numbers * x, derivative)
+        waves = jv(order, numbers * x) if not derivative else waves
+        rates = (-0.2 * numbers**2) ** in_time
+        return (rates * waves * np.exp(-0.2 * numbers**2 * t)) @ sizes
+
+    return of_second_order(values, X, X_test)
 
 
 def trap():
@@ -71,20 +80,7 @@ def trap():
             total = total + decay * factor(place) * np.exp(-(place**2) / 2)
         return total
 
-    slopes = [values(X_test, n) for n in range(3)]
-    return SuiteProblem(
-        {
-            "operators": ("u", "u_x", "u_xx"),
-            "known_part": "u_t",
-            "variables": ("t", "x"),
-        },
-        X,
-        values(X),
-        X_test,
-        slopes[0],
-        features=np.column_stack([X_test, *slopes]),
-        parts=-values(X_test, in_time=1)[:, None],
-    )
+    return of_second_order(values, X, X_test)
 
 
 def swing():

@@ -87,7 +87,13 @@ class TermsStep(NamedTuple):
 
 
 def step_of(result, terms, coefficients, log_evidence, leads=False):
-    """The TermsStep of exact states with some of the terms, a Result."""
+    """The TermsStep of exact states with some of the terms.
+
+    result : Result. The states, solved for.
+    terms : iterable of str. Names of the terms.
+    coefficients : dict of str to float. As they are printed.
+    log_evidence, leads : as those of :class:`TermsStep`.
+    """
     model, equations = result.model, result.solution.equations
     error = rms(left_out_errors(model, model.problem.learned.observations))
     figures = result.loss, model.regression.misfit, error, log_evidence

@@ -119,6 +119,8 @@ def or_first_powers(search, best):
     steps do so where a law has other terms that are not among products.
 
     search, best : ElementarySearch, Refined. A search, and what it has found.
+
+    Returns best : Refined. What was found, or the more probable set.
     """
     for term in search.offered.terms:
         [(name, power), *others] = term.function.powers or [("", 0)]

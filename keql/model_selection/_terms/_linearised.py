@@ -464,6 +464,7 @@ class LinearisedTermSearch:
             self.best_converged = result, score, kept
 
     def _told(self, kept, result, score, leads):
+        """The TermsStep of a set that was solved for, with its log evidence."""
         names, found = self.table.names, self.table.printed(result.solution.equations)
         return step_of(result, [names[i] for i in kept], found, score, leads)
 
