@@ -189,6 +189,7 @@ class Elementary:
     is_held : bool. Whether the inner parameter is known: waves on a ring are whole, and
         others may be those of an angle.
     origin : float. Where the argument is counted from, in its unit.
+    reference : str. The column that it is counted from, if it is a difference.
     """
 
     powers: tuple = ()
@@ -200,6 +201,7 @@ class Elementary:
     flux: tuple = ()
     is_held: bool = False
     origin: float = 0.0
+    reference: str = ""
 
     @classmethod
     def power_above(cls, origin, argument, power, powers=()):
@@ -224,7 +226,13 @@ class Elementary:
     def depends_on(self):
         """The names of the columns of which it is a function, a set."""
         own = {name for name, _ in self.powers} | {*self.flux}
-        return own | ({self.argument} if self.family else set())
+        return own | {*self.arguments}
+
+    @property
+    def arguments(self):
+        """The column, or the two, that its elementary function is of: a tuple."""
+        own = (self.argument, self.reference) if self.reference else (self.argument,)
+        return own if self.family else ()
 
     @property
     def is_natural(self):
@@ -234,8 +242,7 @@ class Elementary:
     @cached_property
     def columns(self):
         """The names of the columns that it depends on, as `__call__` takes them."""
-        own = [self.argument] if self.family else []
-        own += [*self.flux, *(name for name, _ in self.powers)]
+        own = [*self.arguments, *self.flux, *(name for name, _ in self.powers)]
         return list(dict.fromkeys(own))
 
     @cached_property
@@ -248,7 +255,7 @@ class Elementary:
         given = dict(zip(self.columns, values, strict=True))
         result = 1.0
         if self.family:
-            family, x = FAMILIES[self.family], given[self.argument] - self.origin
+            family, x = FAMILIES[self.family], self.argument_of(given)
             result = (family.slope if self.slope else family.value)(x, self.parameter)
         if self.flux:
             first, second = (given[name] for name in self.flux)
@@ -257,6 +264,11 @@ class Elementary:
         for name, power in self.powers:
             result = result * given[name] ** power
         return result
+
+    def argument_of(self, values):
+        """The quantity that its elementary function is of, by names of columns."""
+        x = values[self.argument] - self.origin
+        return x - values[self.reference] if self.reference else x
 
     @property
     def name(self):
@@ -272,7 +284,7 @@ class Elementary:
     @property
     def factor(self):
         """How the function is written beside its powers: "sin(2 u)", "/(3 + u)"."""
-        x = self._above_origin(self.argument)
+        x = self._written_argument({name: name for name in self.arguments})
         text = self._fill(FAMILIES[self.family].text, x, " ")
         if not self.flux:
             return text
@@ -294,7 +306,7 @@ class Elementary:
 
     def latex(self, names):
         """The last factor of the product in LaTeX; `names` says how columns are."""
-        x = self._above_origin(names[self.argument])
+        x = self._written_argument(names)
         text = self._fill(FAMILIES[self.family].latex, x, r" \, ")
         if self.flux:
             return rf"({text} \, {names[self.flux[0]]})_{{{self._coordinate}}}"
@@ -306,6 +318,7 @@ class Elementary:
     def sympy(self, sympy, table):
         """The last factor of the product in sympy, of the expressions of columns."""
         x = table[self.argument] - sympy.nsimplify(repr(self.origin))
+        x = x - table[self.reference] if self.reference else x
         result = FAMILIES[self.family].symbolic(sympy, x, sympy.Float(self.parameter))
         if self.flux:
             result = result * table[self.flux[0]]
@@ -316,12 +329,16 @@ class Elementary:
 
     def _fill(self, template, x, times):
         k = f"{self.parameter:.{self.digits}g}"
-        kx = {"1": x, "-1": f"-{x}"}.get(k, f"{k}{times}{x}")
+        bare = x[1:-1] if self.reference else x
+        kx = {"1": bare, "-1": f"-{x}"}.get(k, f"{k}{times}{x}")
         to_k = "" if float(k) == 1 else f"^{{{k}}}" if times != " " else f"^{k}"
         return template.format(x=x, k=k, kx=kx, to_k=to_k)
 
-    def _above_origin(self, x):
-        """The argument as it is written: "t", "(t - 2010)"."""
+    def _written_argument(self, names):
+        """The argument as it is written: "t", "(t - 2010)", "(a - b)"."""
+        x = names[self.argument]
+        if self.reference:
+            return f"({x} - {names[self.reference]})"
         if not self.origin:
             return x
         sign = "-" if self.origin > 0 else "+"

@@ -281,8 +281,8 @@ class ElementaryTable:
             for name, power in f.powers:
                 exponents[columns.index(name), i] += power
             if f.family:
-                places = tuple(columns.index(n) for n in (f.argument, *f.flux))
-                key = f.family, places, f.slope, f.origin
+                places = tuple(columns.index(n) for n in (*f.arguments, *f.flux))
+                key = f.family, places, f.slope, f.origin, bool(f.flux)
                 groups.setdefault(key, []).append((i, f.parameter))
         self.n_functions, self.exponents = len(functions), exponents
         self.powers = {
@@ -291,15 +291,17 @@ class ElementaryTable:
         lowered = exponents - (exponents != 0)
         self.lowered = {column: _Powers(lowered[column]) for column in self.powers}
         self.groups, self.fluxes = [], []
-        for (family, places, is_slope, origin), own in groups.items():
+        for (family, places, is_slope, origin, has_flux), own in groups.items():
             f, (rows, k) = FAMILIES[family], map(np.array, zip(*own, strict=True))
             pair = (f.slope, f.slope_rate) if is_slope else (f.value, f.rate)
-            if places[1:]:
+            if has_flux:
                 third = f.slope_bend if is_slope else f.bend
                 self.fluxes.append((*pair, third, places, rows, k[:, None]))
             else:
-                self.groups.append((*pair, *places, origin, rows, k[:, None]))
-        self.arguments = {column for _, _, column, *_ in self.groups}
+                self.groups.append((*pair, places, origin, rows, k[:, None]))
+        self.arguments = {
+            column for _, _, places, *_ in self.groups for column in places
+        }
 
     def __call__(self, S):
         """Values (m, n) at the rows of S (n, d)."""
@@ -319,9 +321,10 @@ class ElementaryTable:
         for column in columns:
             total = np.zeros(F.shape)
             if column in self.arguments:
-                for _, rate, argument, origin, rows, k in self.groups:
-                    if argument == column:
-                        total[rows] = rate(S[:, column] - origin, k)
+                for _, rate, places, origin, rows, k in self.groups:
+                    if column in places:
+                        sign = 1 if places[0] == column else -1
+                        total[rows] = sign * rate(_argument(S, places, origin), k)
                 if column in powers:
                     total *= powers[column]
             if column in powers:
@@ -341,8 +344,8 @@ class ElementaryTable:
     def functions(self, S):
         """Values (m, n) of the functions without the powers of columns."""
         F = np.ones((self.n_functions, len(S)))
-        for value, _, column, origin, rows, k in self.groups:
-            F[rows] = value(S[:, column] - origin, k)
+        for value, _, places, origin, rows, k in self.groups:
+            F[rows] = value(_argument(S, places, origin), k)
         for value, rate, _, places, rows, k in self.fluxes:
             u, first, second = S[:, places].T
             F[rows] = value(u, k) * second + rate(u, k) * first**2
@@ -385,6 +388,13 @@ class _Functions:
     def values(self, S):
         """Values (n,) of the combination with the weights."""
         return self.weights @ self.own(S)
+
+
+def _argument(S, places, origin):
+    """What functions are of (n,): one column above an origin, or above another one."""
+    first, *others = places
+    x = S[:, first] - origin
+    return x - S[:, others[0]] if others else x
 
 
 def _flux_slopes(functions, u, first, second, k, which):

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from keql._numerics.subsets import SubsetEvidence, TermOdds
-from keql._regression.function_columns import ColumnEvidence, GrowingSet
+from keql._regression.functions.columns import ColumnEvidence, GrowingSet
 
 
 @pytest.fixture(scope="module")

@@ -11,23 +11,17 @@ from scipy.integrate import solve_ivp
 from keql import TwoStepKEqL
 from keql._numerics.elementary import Elementary, state_grid
 from keql._numerics.subsets import TermOdds
-from keql._regression import function_table
-from keql._regression.elementary import ElementarySearch
-from keql._regression.function_screening import (
+from keql._regression.functions import terms as terms_module
+from keql._regression.functions.screening import (
     FunctionScreening,
     _have_twins,
     better_than_products,
     between,
     combined,
 )
-from keql._regression.function_table import (
-    ElementarySettings,
-    FunctionTable,
-    Term,
-    form_of,
-    kind_of,
-    says_the_same,
-)
+from keql._regression.functions.search import ElementarySearch
+from keql._regression.functions.table import ElementarySettings, FunctionTable
+from keql._regression.functions.terms import Term, form_of, kind_of, says_the_same
 from keql.kernels import Polynomial
 from keql.model_selection._terms._functions import offers_cubics
 
@@ -416,7 +410,7 @@ def test_a_parameter_within_its_error_of_a_natural_one_is_no_rival(
         own = enumerate(refined.terms)
         return {i: 0.02 for i, t in own if t.function.is_free}
 
-    monkeypatch.setattr(function_table, "parameter_errors", errors)
+    monkeypatch.setattr(terms_module, "parameter_errors", errors)
     assert says_the_same(*sets) == says_the_same(*sets[::-1]) == same
     fewer = SimpleNamespace(terms=(held,))
     assert says_the_same(sets[0], fewer) and not says_the_same(fewer, sets[0])

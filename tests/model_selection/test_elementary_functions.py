@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from keql import LearnedEquation, OneStepKEqL
 from keql._numerics.elementary import Elementary
-from keql._regression.elementary import ElementarySearch
-from keql._regression.function_table import ElementarySettings, Term
+from keql._regression.functions.search import ElementarySearch
+from keql._regression.functions.table import ElementarySettings
+from keql._regression.functions.terms import Term
 from keql._regression.two_step import Hypothesis
 from keql.exceptions import IdentifiabilityWarning
 from keql.kernels import RBF, Dictionary

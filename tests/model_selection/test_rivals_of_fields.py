@@ -14,16 +14,10 @@ from scipy.integrate import solve_ivp
 from keql import OneStepKEqL, TwoStepKEqL
 from keql._evolution.problem import make_evolution_problem
 from keql._numerics.elementary import ODD, Elementary
-from keql._regression import function_table
-from keql._regression.function_screening import can_be_screened
-from keql._regression.function_table import (
-    ElementarySettings,
-    FunctionTable,
-    Term,
-    are_in_products,
-    kind_of,
-    moved,
-)
+from keql._regression.functions import terms as terms_module
+from keql._regression.functions.screening import can_be_screened
+from keql._regression.functions.table import ElementarySettings, FunctionTable
+from keql._regression.functions.terms import Term, are_in_products, kind_of, moved
 from keql._regression.screening import CandidateTerms
 from keql._regression.two_step import Hypothesis
 from keql.datasets import make_burgers
@@ -176,7 +170,7 @@ def test_a_diffusivity_that_may_be_a_whole_power_is_no_rival(
     """Up to its standard error: (u u_x)_x is u u_xx + u_x^2."""
     function = Elementary((), "power", "u", power, flux=("u_x", "u_xx"))
     refined = SimpleNamespace(terms=[Term(0, function, 0)])
-    monkeypatch.setattr(function_table, "parameter_errors", lambda _: {0: error})
+    monkeypatch.setattr(terms_module, "parameter_errors", lambda _: {0: error})
     assert are_in_products(refined, 3) is are_products
 
 

@@ -10,14 +10,9 @@ import numpy as np
 from keql._evolution.problem import make_evolution_problem
 from keql._evolution.trajectories import make_trajectory_problem
 from keql._numerics.optimisation import Result, Stop
-from keql._regression.elementary import ElementarySearch
-from keql._regression.function_table import (
-    ElementarySettings,
-    FunctionTable,
-    form_of,
-    says_the_same,
-    with_digits,
-)
+from keql._regression.functions.search import ElementarySearch
+from keql._regression.functions.table import ElementarySettings, FunctionTable
+from keql._regression.functions.terms import form_of, says_the_same, with_digits
 from keql.equation import PolynomialBasis, terms_of, text_product
 from keql.model_selection._criteria import error_within_noise, sees_noise
 from keql.model_selection._fit import Fit, given_equation_noise

@@ -20,14 +20,14 @@ from keql._numerics.linalg import rms
 from keql._numerics.optimisation import make_no_progress
 from keql._numerics.subsets import SubsetEvidence, TermOdds, small_subsets
 from keql._observations.data import PredictionScale, left_out_errors
-from keql._regression.function_columns import ColumnEvidence, FunctionColumns
-from keql._regression.function_screening import (
+from keql._regression.functions.columns import ColumnEvidence, FunctionColumns
+from keql._regression.functions.screening import (
     FunctionScreening,
     better_than_products,
     can_be_screened,
     combined,
 )
-from keql._regression.function_table import are_in_products, moved
+from keql._regression.functions.terms import are_in_products, moved
 from keql.equation import PolynomialBasis
 from keql.kernels import Dictionary
 

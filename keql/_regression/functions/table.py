@@ -6,7 +6,7 @@ and diffusions whose diffusivity is one.
 """
 
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from keql._numerics.elementary import (
     time_grid,
 )
 from keql._numerics.linalg import rms
+from keql._regression.functions.terms import Term
 from keql.kernels import Dictionary, ElementaryTable
 
 
@@ -145,18 +146,6 @@ class ElementarySettings:
         )
 
 
-@dataclass(frozen=True)
-class Term:
-    """A function in the equation at position `equation`, with what it came from.
-
-    origin : int. Position in the table of the function with which it began.
-    """
-
-    equation: int
-    function: Elementary
-    origin: int
-
-
 class FunctionTable:
     """The functions that equations may have, the inner parameters of some on a grid.
 
@@ -182,6 +171,9 @@ class FunctionTable:
             len(np.unique(data.points[:, 0])) for data in learned.observations.functions
         )
         self.is_system = learned.setup.is_system
+        self.own_states = [
+            _states_of(e.known_part, learned.setup) for e in learned.setup.equations
+        ]
         periods = learned.observations.periods
         is_ring = np.zeros(d, bool) if periods is None else np.isfinite(periods)
         self.in_space = [i for i in np.flatnonzero(~is_ring) if i != time]
@@ -214,6 +206,7 @@ class FunctionTable:
         yield from (Elementary(powers) for powers in monomials)
         if settings.of_derivatives:
             yield from self._functions_of(e, operators, operators, settings)
+            yield from self._waves_of_differences(e, operators, settings)
             yield from self._functions_of_time(e, operators, settings)
             return
         states = [name for name in operators if name in self.states]
@@ -233,10 +226,30 @@ class FunctionTable:
         for function in functions:
             if not function.is_free:
                 continue
-            name, family = function.argument, FAMILIES[function.family]
-            if name in self.states or not family.is_angle:
-                x = self.features[e][:, self.names.index(name)] - function.origin
-                yield from at_natural_values(function, x)
+            is_angle = FAMILIES[function.family].is_angle
+            if not is_angle or {*function.arguments} <= {*self.states}:
+                yield from at_natural_values(function, self._argument(function, e))
+
+    def _argument(self, function, e):
+        """Values (n,) of what a function is of, where its equation was learned."""
+        S, names = self.features[e], function.arguments
+        return function.argument_of({n: S[:, self.names.index(n)] for n in names})
+
+    def _waves_of_differences(self, e, operators, settings):
+        """Sines and cosines of how far a state is ahead of another one.
+
+        As of phases that pull each other: oscillators of Kuramoto, pendulums that are
+        coupled, generators of a power grid. What the equation is of is subtracted.
+        """
+        own, S = self.own_states[e], self.features[e]
+        states = sorted(
+            (o for o in operators if o in self.states), key=own.__contains__
+        )
+        for a, b in combinations(states, 2):
+            x = S[:, self.names.index(a)] - S[:, self.names.index(b)]
+            for family, k in state_grid(x, settings.n_parameters):
+                if family in ("sin", "cos"):
+                    yield Elementary((), family, a, k, reference=b)
 
     def _diffusions(self, e, operators):
         """Diffusions of states in a coordinate, whose diffusivity is a function."""
@@ -363,8 +376,7 @@ class FunctionTable:
             if self.flat and (term.function.is_free or term.function.is_natural):
                 alone = replace(term.function, powers=(), flux=())
                 values = self.values(replace(term, function=alone))
-                x = self.features[term.equation][:, self.names.index(alone.argument)]
-                x = x - alone.origin
+                x = self._argument(alone, term.equation)
                 for each in (values, values[x != 0] / x[x != 0]):
                     size = np.max(np.abs(each), initial=0.0)  # none where x is zero
                     if size and np.ptp(each) < self.flat * size:
@@ -388,113 +400,6 @@ class FunctionTable:
         return Dictionary(table, self.scales(terms), self.names)
 
 
-def kind_of(term):
-    """What terms have in common that differ in their inner parameters."""
-    own = term.function
-    parameter = own.parameter if own.is_held else 1.0
-    shape = own.family, own.argument, own.powers, own.flux, own.slope, own.is_held
-    return term.equation, parameter, *shape
-
-
-def moved(term, by):
-    """A term whose inner parameter is multiplied by a number."""
-    if not term.function.is_free:
-        return term
-    function = term.function.with_parameter(term.function.parameter * by)
-    return replace(term, function=function)
-
-
-def simplified(term, tol=1e-5):
-    """A term whose function is a whole power, up to `tol`, as a product.
-
-    An even power of a size is one, too.
-    """
-    function, power = term.function, round(term.function.parameter)
-    is_whole = abs(function.parameter - power) < tol and power > 0
-    is_power = function.family == "power" or (function.family, power % 2) == ("abs", 0)
-    if not (is_power and is_whole) or function.flux or function.origin:
-        return term
-    powers = dict(function.powers)
-    powers[function.argument] = powers.get(function.argument, 0) + power
-    return replace(term, function=Elementary(tuple(powers.items())))
-
-
-def form_of(term):
-    """The same of those that may have natural parameters, too."""
-    if not term.function.is_natural:
-        return kind_of(term)
-    return kind_of(replace(term, function=replace(term.function, is_held=False)))
-
-
-def says_the_same(refined, other, significant=2.0):
-    """Whether terms are others with more, or with other inner parameters.
-
-    Where these are natural in one of two sets, and differ by so many standard errors
-    of the other one, they are another hypothesis.
-    """
-    own, fewer = ({form_of(t): t for t in each.terms} for each in (refined, other))
-    if not {*fewer} <= {*own}:
-        return False
-    if len(own) > len(fewer):
-        return True
-    errors = {}
-    for each in (refined, other):
-        found = parameter_errors(each)
-        errors |= {each.terms[i]: error for i, error in found.items()}
-    for form, term in fewer.items():
-        pair = term.function, own[form].function
-        if pair[0].is_natural or pair[1].is_natural:
-            a, b = (f.parameter for f in pair)
-            error = max(errors.get(t, 0.0) for t in (term, own[form]))
-            if a != b and not abs(a / b - 1) < significant * error:
-                return False
-    return True
-
-
-def parameter_errors(refined):
-    """Standard errors of the logarithms of inner parameters, by position of terms."""
-    model, errors, start = refined.model, {}, 0
-    stds = model.posterior_weights().std(np.eye(len(model.regression.weights)))
-    for e in sorted({t.equation for t in refined.terms}):
-        own = [i for i, t in enumerate(refined.terms) if t.equation == e]
-        inner = [i for i in own if refined.terms[i].function.is_free]
-        start += len(own)
-        for i, error in zip(inner, stds[start : start + len(inner)], strict=True):
-            errors[i] = error / max(abs(refined.values[i]), np.finfo(float).tiny)
-        start += len(inner)
-    return errors
-
-
-def with_digits(refined):
-    """Terms whose inner parameters are written to the digits that they are known to."""
-    errors, terms = parameter_errors(refined), []
-    order = sorted(range(len(refined.terms)), key=lambda i: refined.terms[i].equation)
-    for i in order:
-        term, digits = refined.terms[i], 3
-        if term.function.is_natural:
-            digits = 4
-        if i in errors:
-            digits = int(np.clip(1 - np.floor(np.log10(errors[i])), 2, 4))
-        function = replace(term.function, digits=digits)
-        terms.append(simplified(replace(term, function=function)))
-    return terms
-
-
-def are_in_products(refined, degree, significant=2.0):
-    """Whether a diffusion has a power, up to its error, that is a sum of products.
-
-    (u u_x)_x is u u_xx + u_x^2. As a rival of these it is no other equation.
-
-    degree : int. The highest of the products.
-    significant : float. Standard errors up to which the power may be a whole one.
-    """
-    errors = parameter_errors(refined)
-    for i, error in errors.items():
-        function = refined.terms[i].function
-        if not (function.flux and function.family == "power"):
-            continue
-        power, whole = function.parameter, round(function.parameter)
-        # Errors of terms that have no effect are as large as numbers can be.
-        if 0 < whole < degree and abs(1 - whole / power) / significant < error:
-            return True
-    return False
+def _states_of(known_part, setup):
+    """The states that the known part of an equation is of, a set of names."""
+    return {own.state for own in setup.operators if own.name in known_part.terms}

@@ -16,8 +16,8 @@ from scipy.interpolate import CubicSpline
 
 from keql._numerics.linalg import rms
 from keql._numerics.subsets import TermOdds, small_subsets
-from keql._regression.function_columns import ColumnEvidence, FunctionColumns
-from keql._regression.function_table import kind_of, moved
+from keql._regression.functions.columns import ColumnEvidence, FunctionColumns
+from keql._regression.functions.terms import kind_of, moved
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from keql._numerics.subsets import (
     log_likelihood_of,
     scales_of,
 )
-from keql._regression.function_table import form_of, kind_of, moved
+from keql._regression.functions.terms import form_of, kind_of, moved
 
 # Exponentials of more are no numbers: as a bound of a logarithm it is none.
 LOG_OF_LARGEST = float(np.log(np.finfo(float).max))

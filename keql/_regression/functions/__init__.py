@@ -1,0 +1,1 @@
+"""Elementary functions among the terms of evolution equations."""
