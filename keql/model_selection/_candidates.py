@@ -171,12 +171,18 @@ def with_terms_of(exact, hypothesis):
     return replace(hypothesis, equation_kernel=kernels, n_terms=None)
 
 
-def _elementary(two_step, given, why_not, most_states=2, most_if_exact=4):
-    """Exact states with elementary functions, in space those of a single state.
+def has_many_states(two_step, most_states=2, most_if_exact=4):
+    """Whether functions of each state would take long: then others are tried only.
 
     Noise, with which all sets are compared that it cannot tell apart, takes three times
     as long as exact data: 12 s for three states.
     """
+    n = len(two_step.observations.states)
+    return n > (most_states if sees_noise(two_step) else most_if_exact)
+
+
+def _elementary(two_step, given, why_not):
+    """Exact states with elementary functions, in space those of a single state."""
     setup, d = two_step.setup, len(two_step.variables)
     names = [t.name for t in setup.equations if t.depends_on is not None]
     if d > 2 or (d > 1 and setup.is_system):
@@ -184,14 +190,11 @@ def _elementary(two_step, given, why_not, most_states=2, most_if_exact=4):
         why_not = why_not or single
     elif any(given.of_equation(name).n_terms != "auto" for name in names):
         why_not = why_not or 'only n_terms="auto" asks for any terms'
-    elif len(two_step.observations.states) > most_if_exact:
-        why_not = why_not or f"it is tried for {most_if_exact} states at most"
-    elif len(two_step.observations.states) > most_states and sees_noise(two_step):
-        why_not = why_not or f"with noise it is tried for {most_states} states at most"
     n_columns = len(setup.unknown_names(two_step.variables))
     features = two_step.equation.training_features[:, d:n_columns]
     why_not = why_not or _why_powers_are_alike(features, 4)
-    hypothesis = replace(given, name="elementary functions", has_functions=True)
+    of = " of differences of states" if has_many_states(two_step) else ""
+    hypothesis = replace(given, name=f"elementary functions{of}", has_functions=True)
     return Candidate(_exact(hypothesis), why_not)
 
 

@@ -36,6 +36,8 @@ class ElementarySettings:
     degree : int. Highest of products of operators beside the functions.
     most_products : int. Lower degrees are taken where there are more products.
     of_derivatives : bool. Whether there are functions of derivatives and of time, too.
+    of_single_states : bool. Whether there are functions of one quantity at all, beside
+        those of the difference of two states, whose parameters are natural then.
     beside_states : bool. Without these, whether there are those of time and waves on
         rings: along known states they cost little.
     drags : bool. Whether drag, u_t |u_t|^k, and what saturates, tanh(k u), are tried.
@@ -93,6 +95,7 @@ class ElementarySettings:
     degree: int = 3
     most_products: int = 25
     of_derivatives: bool = True
+    of_single_states: bool = True
     beside_states: bool = False
     drags: bool = True
     n_expected: float = 3.0
@@ -133,6 +136,11 @@ class ElementarySettings:
         few = {"n_parameters": 5, "most_waves": 0.0, "n_tried": 2, "n_rounds": 2}
         steps = {"max_steps": 15, "tol": 1e-5, "part": 3e-2}
         return cls(of_derivatives=False, drags=False, **few, **steps)
+
+    @classmethod
+    def of_many_states(cls):
+        """For systems of so many states that functions of each would take minutes."""
+        return cls(of_single_states=False)
 
     @classmethod
     def along_fields(cls):
@@ -189,6 +197,8 @@ class FunctionTable:
             operators = [*self.names[d:first], *operators]  # inputs are factors, too
             functions = dict.fromkeys(self._functions(e, operators, settings))
             natural = dict.fromkeys(self._at_natural_values(e, functions))
+            if not settings.of_single_states:
+                functions = [own for own in functions if not own.is_free]
             for function in [*functions, *natural]:
                 kind = 2 if function in natural else int(not function.is_product)
                 kinds.append((e, kind))
@@ -204,6 +214,9 @@ class FunctionTable:
         """
         monomials = products(operators, settings.degree, settings.most_products)
         yield from (Elementary(powers) for powers in monomials)
+        if not settings.of_single_states:
+            yield from self._waves_of_differences(e, operators, settings)
+            return
         if settings.of_derivatives:
             yield from self._functions_of(e, operators, operators, settings)
             yield from self._waves_of_differences(e, operators, settings)
