@@ -89,6 +89,12 @@ class ElementarySearch:
             if self.is_stopped:
                 return None
         best, problem, n_rounds = None, self.problem, self.settings.n_rounds
+        best = self._coupled(iterate)
+        if self.is_stopped or (best is not None and best.error < enough):
+            return best
+        if best is not None:
+            given = best.model.problem, list(best.terms), best.values, best.iterate
+            return self._in_rounds(*given, best, enough, n_rounds)
         is_system = self.problem.learned.setup.is_system
         if is_system and not (start and self._has_much_noise):
             best = self._along(iterate, enough)
@@ -167,6 +173,14 @@ class ElementarySearch:
     def _unknown(self):
         """The positions of the equations with unknown parts."""
         return sorted({term.equation for term in self.offered.terms})
+
+    def _coupled(self, iterate):
+        """Phases that pull each other, if these are more probable than the start."""
+        sets = [(terms, np.zeros(len(terms))) for terms in self.offered.couplings()]
+        best = self._best_of(self.problem, sets, iterate, self.first)
+        if best is None or best is self.first or self.is_stopped:
+            return None
+        return self._pruned(best)
 
     def _along(self, iterate, enough):
         """The best of the sets that explain each equation along given trajectories.

@@ -11,6 +11,7 @@ from itertools import combinations, product
 import numpy as np
 
 from keql._numerics.elementary import (
+    ANGLES,
     FAMILIES,
     ODD,
     Elementary,
@@ -179,8 +180,10 @@ class FunctionTable:
             len(np.unique(data.points[:, 0])) for data in learned.observations.functions
         )
         self.is_system = learned.setup.is_system
+        self.state_of = {own.name: own.state for own in learned.setup.operators}
         self.own_states = [
-            _states_of(e.known_part, learned.setup) for e in learned.setup.equations
+            {self.state_of[name] for name in part.known_part.terms}
+            for part in learned.setup.equations
         ]
         periods = learned.observations.periods
         is_ring = np.zeros(d, bool) if periods is None else np.isfinite(periods)
@@ -263,6 +266,30 @@ class FunctionTable:
             for family, k in state_grid(x, settings.n_parameters):
                 if family in ("sin", "cos"):
                     yield Elementary((), family, a, k, reference=b)
+
+    def couplings(self):
+        """Sets of terms of phases that all pull each other, a list.
+
+        Each equation has a constant, derivatives of its own states, and sines of these
+        and of differences from these; in a second set cosines, too. The parameters are
+        natural: in one unit of angles at a time.
+        """
+        sets = [
+            [t for t in self.terms if self._is_coupling(t, k, families)]
+            for k in ANGLES
+            for families in ({"sin"}, {"sin", "cos"})
+        ]
+        return [own for own in sets if any(t.function.reference for t in own)]
+
+    def _is_coupling(self, term, k, families):
+        function, own = term.function, self.own_states[term.equation]
+        if function.family:
+            is_wave = function.family in families and not function.powers
+            is_wave = is_wave and function.is_held and function.parameter == k
+            return is_wave and function.arguments[-1] in own
+        names = [name for name, power in function.powers for _ in range(power)]
+        is_slope = names[:1] and names[0] not in own and self.state_of.get(names[0]) in own
+        return not names or (len(names) == 1 and bool(is_slope))
 
     def _diffusions(self, e, operators):
         """Diffusions of states in a coordinate, whose diffusivity is a function."""
@@ -412,7 +439,3 @@ class FunctionTable:
         table = {term.function.name: term.function for term in terms}
         return Dictionary(table, self.scales(terms), self.names)
 
-
-def _states_of(known_part, setup):
-    """The states that the known part of an equation is of, a set of names."""
-    return {own.state for own in setup.operators if own.name in known_part.terms}
