@@ -11,7 +11,7 @@ Journal on Numerical Analysis 10, 1973).
 """
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -27,34 +27,9 @@ from keql._regression.functions.screening import (
     can_be_screened,
     combined,
 )
-from keql._regression.functions.terms import are_in_products, moved
+from keql._regression.functions.terms import Refined, are_in_products, moved
 from keql.equation import PolynomialBasis
 from keql.kernels import Dictionary
-
-
-@dataclass(frozen=True)
-class Refined:
-    """Terms solved for, with their parameters.
-
-    terms : tuple of Term. With the parameters found.
-    values : ndarray. Their weights, in units of the scales.
-    iterate : TrajectoryIterate. Equations and nodes.
-    model : TrajectoryModel. Linearised there, the parameters free.
-    score : float. Log evidence with the prior odds of the terms.
-    error : float. Root mean square of the errors of predicting observations.
-    """
-
-    terms: tuple
-    values: np.ndarray
-    iterate: object
-    model: object
-    score: float
-    error: float
-
-    @property
-    def has_functions(self):
-        """Whether some of the terms are no products."""
-        return any(term.function.family for term in self.terms)
 
 
 class ElementarySearch:
@@ -175,12 +150,20 @@ class ElementarySearch:
         return sorted({term.equation for term in self.offered.terms})
 
     def _coupled(self, iterate):
-        """Phases that pull each other, if these are more probable than the start."""
-        sets = [(terms, np.zeros(len(terms))) for terms in self.offered.couplings()]
-        best = self._best_of(self.problem, sets, iterate, self.first)
-        if best is None or best is self.first or self.is_stopped:
+        """Phases that pull each other, if these are more probable than the start.
+
+        With the pairs that do, out of all.
+        """
+        least = -np.inf if self.first is None else self.first.score
+        sets, tried = self.offered.couplings(), []
+        for terms in sets if not self.is_stopped else ():
+            given = self.problem, terms, np.zeros(len(terms)), iterate
+            tried.append(self.solve(*given, least - self.settings.margin))
+        best = max(filter(None, tried), key=lambda each: each.score, default=None)
+        if best is None or self.is_stopped:
             return None
-        return self._pruned(best)
+        best = self._pruned(best)
+        return best if best.score > least else None
 
     def _along(self, iterate, enough):
         """The best of the sets that explain each equation along given trajectories.

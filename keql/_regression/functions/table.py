@@ -38,7 +38,7 @@ class ElementarySettings:
     most_products : int. Lower degrees are taken where there are more products.
     of_derivatives : bool. Whether there are functions of derivatives and of time, too.
     of_single_states : bool. Whether there are functions of one quantity at all, beside
-        those of the difference of two states, whose parameters are natural then.
+        waves of phases: these have natural parameters only then.
     beside_states : bool. Without these, whether there are those of time and waves on
         rings: along known states they cost little.
     drags : bool. Whether drag, u_t |u_t|^k, and what saturates, tanh(k u), are tried.
@@ -218,11 +218,11 @@ class FunctionTable:
         monomials = products(operators, settings.degree, settings.most_products)
         yield from (Elementary(powers) for powers in monomials)
         if not settings.of_single_states:
-            yield from self._waves_of_differences(e, operators, settings)
+            yield from self._waves_of_phases(e, operators, settings)
             return
         if settings.of_derivatives:
             yield from self._functions_of(e, operators, operators, settings)
-            yield from self._waves_of_differences(e, operators, settings)
+            yield from self._waves_of_phases(e, operators, settings)
             yield from self._functions_of_time(e, operators, settings)
             return
         states = [name for name in operators if name in self.states]
@@ -251,21 +251,20 @@ class FunctionTable:
         S, names = self.features[e], function.arguments
         return function.argument_of({n: S[:, self.names.index(n)] for n in names})
 
-    def _waves_of_differences(self, e, operators, settings):
-        """Sines and cosines of how far a state is ahead of another one.
+    def _waves_of_phases(self, e, operators, settings):
+        """Sines and cosines of how far a state is ahead of another one, and of its own.
 
         As of phases that pull each other: oscillators of Kuramoto, pendulums that are
         coupled, generators of a power grid. What the equation is of is subtracted.
         """
-        own, S = self.own_states[e], self.features[e]
-        states = sorted(
-            (o for o in operators if o in self.states), key=own.__contains__
-        )
-        for a, b in combinations(states, 2):
-            x = S[:, self.names.index(a)] - S[:, self.names.index(b)]
-            for family, k in state_grid(x, settings.n_parameters):
+        own, states = self.own_states[e], [o for o in operators if o in self.states]
+        pairs = combinations(sorted(states, key=own.__contains__), 2)
+        alone = ((name, "") for name in states if self.is_system and name in own)
+        for argument, reference in (*pairs, *alone):
+            wave = Elementary((), "sin", argument, reference=reference)
+            for family, k in state_grid(self._argument(wave, e), settings.n_parameters):
                 if family in ("sin", "cos"):
-                    yield Elementary((), family, a, k, reference=b)
+                    yield replace(wave, family=family, parameter=k)
 
     def couplings(self):
         """Sets of terms of phases that all pull each other, a list.
@@ -288,7 +287,9 @@ class FunctionTable:
             is_wave = is_wave and function.is_held and function.parameter == k
             return is_wave and function.arguments[-1] in own
         names = [name for name, power in function.powers for _ in range(power)]
-        is_slope = names[:1] and names[0] not in own and self.state_of.get(names[0]) in own
+        is_slope = (
+            names[:1] and names[0] not in own and self.state_of.get(names[0]) in own
+        )
         return not names or (len(names) == 1 and bool(is_slope))
 
     def _diffusions(self, e, operators):
@@ -438,4 +439,3 @@ class FunctionTable:
         """The kernel of the terms of one equation, called as they are written."""
         table = {term.function.name: term.function for term in terms}
         return Dictionary(table, self.scales(terms), self.names)
-

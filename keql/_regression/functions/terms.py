@@ -19,6 +19,31 @@ class Term:
     origin: int
 
 
+@dataclass(frozen=True)
+class Refined:
+    """Terms solved for, with their parameters.
+
+    terms : tuple of Term. With the parameters found.
+    values : ndarray. Their weights, in units of the scales.
+    iterate : TrajectoryIterate. Equations and nodes.
+    model : TrajectoryModel. Linearised there, the parameters free.
+    score : float. Log evidence with the prior odds of the terms.
+    error : float. Root mean square of the errors of predicting observations.
+    """
+
+    terms: tuple
+    values: np.ndarray
+    iterate: object
+    model: object
+    score: float
+    error: float
+
+    @property
+    def has_functions(self):
+        """Whether some of the terms are no products."""
+        return any(term.function.family for term in self.terms)
+
+
 def kind_of(term):
     """What terms have in common that differ in their inner parameters."""
     own = term.function
