@@ -69,6 +69,8 @@ def elementary_functions():
         yield from (function, function.in_log_parameter())
     for family in FAMILIES:
         yield Elementary((("u_x", 1),), family, "u", 0.7, origin=-0.4)
+    for family in ("sin", "cos", "exp"):
+        yield Elementary((("x", 1),), family, "u", 0.7, reference="x")
     yield Elementary.power_above(0.3, "x", 1, (("u", 1),))
     yield from (Elementary(), Elementary((("u_x", 1),)), Elementary((("x", 2),)))
 

@@ -63,13 +63,13 @@ class ElementarySearch:
             self.first = self.solve(self.problem, terms, values, iterate)
             if self.is_stopped:
                 return None
-        best, problem, n_rounds = None, self.problem, self.settings.n_rounds
+        problem, n_rounds = self.problem, self.settings.n_rounds
         best = self._coupled(iterate)
-        if self.is_stopped or (best is not None and best.error < enough):
-            return best
-        if best is not None:
+        if best is not None and not (self.is_stopped or best.error < enough):
             given = best.model.problem, list(best.terms), best.values, best.iterate
             return self._in_rounds(*given, best, enough, n_rounds)
+        if best is not None or self.is_stopped or not self.settings.of_single_states:
+            return best
         is_system = self.problem.learned.setup.is_system
         if is_system and not (start and self._has_much_noise):
             best = self._along(iterate, enough)
