@@ -200,8 +200,8 @@ class FunctionTable:
             operators = [*self.names[d:first], *operators]  # inputs are factors, too
             functions = dict.fromkeys(self._functions(e, operators, settings))
             natural = dict.fromkeys(self._at_natural_values(e, functions))
-            if not settings.of_single_states:
-                functions = [own for own in functions if not own.is_free]
+            if self.is_system and settings.of_derivatives:
+                natural |= dict.fromkeys(self._waves_of_phases(e, operators))
             for function in [*functions, *natural]:
                 kind = 2 if function in natural else int(not function.is_product)
                 kinds.append((e, kind))
@@ -218,11 +218,9 @@ class FunctionTable:
         monomials = products(operators, settings.degree, settings.most_products)
         yield from (Elementary(powers) for powers in monomials)
         if not settings.of_single_states:
-            yield from self._waves_of_phases(e, operators, settings)
             return
         if settings.of_derivatives:
             yield from self._functions_of(e, operators, operators, settings)
-            yield from self._waves_of_phases(e, operators, settings)
             yield from self._functions_of_time(e, operators, settings)
             return
         states = [name for name in operators if name in self.states]
@@ -251,20 +249,20 @@ class FunctionTable:
         S, names = self.features[e], function.arguments
         return function.argument_of({n: S[:, self.names.index(n)] for n in names})
 
-    def _waves_of_phases(self, e, operators, settings):
+    def _waves_of_phases(self, e, operators):
         """Sines and cosines of how far a state is ahead of another one, and of its own.
 
         As of phases that pull each other: oscillators of Kuramoto, pendulums that are
         coupled, generators of a power grid. What the equation is of is subtracted.
+        States are angles then: slower sines would stand for differences themselves.
         """
         own, states = self.own_states[e], [o for o in operators if o in self.states]
         pairs = combinations(sorted(states, key=own.__contains__), 2)
-        alone = ((name, "") for name in states if self.is_system and name in own)
+        alone = ((name, "") for name in states if name in own)
         for argument, reference in (*pairs, *alone):
-            wave = Elementary((), "sin", argument, reference=reference)
-            for family, k in state_grid(self._argument(wave, e), settings.n_parameters):
-                if family in ("sin", "cos"):
-                    yield replace(wave, family=family, parameter=k)
+            for family in ("sin", "cos"):
+                wave = Elementary((), family, argument, reference=reference)
+                yield from at_natural_values(wave, self._argument(wave, e))
 
     def couplings(self):
         """Sets of terms of phases that all pull each other, a list.
