@@ -69,7 +69,6 @@ def test_noisy_phases_of_more_states_than_functions_of_each_are_tried_for(model)
     model.fit(*observed(oscillators, [0.0, 1.5, 3.0], 12, 60, 0.02))
     for name, terms in expected(SPEEDS).items():
         assert model.equation_[name].terms() == pytest.approx(terms, abs=0.03)
-    assert "elementary functions of differences" in str(model.fit_report_)
 
 
 @pytest.mark.slow

@@ -152,13 +152,13 @@ class ElementarySearch:
     def _coupled(self, iterate):
         """Phases that pull each other, if these are more probable than the start.
 
-        With the pairs that do, out of all.
+        With the pairs that do, out of all: each further term costs evidence.
         """
         least = -np.inf if self.first is None else self.first.score
         sets, tried = self.offered.couplings(), []
         for terms in sets if not self.is_stopped else ():
             given = self.problem, terms, np.zeros(len(terms)), iterate
-            tried.append(self.solve(*given, least - self.settings.margin))
+            tried.append(self.solve(*given, least - self.settings.dispensable))
         best = max(filter(None, tried), key=lambda each: each.score, default=None)
         if best is None or self.is_stopped:
             return None

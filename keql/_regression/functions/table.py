@@ -74,7 +74,7 @@ class ElementarySettings:
         then, its log evidence rising twice as fast in each step.
     dispensable : float. By which the log evidence without a term, linearised, is lower
         at most for it to be solved for without: five times that of `margin`, as steps
-        may change it.
+        may change it. And that of all phases, before pairs are left out.
     much_noise : float. Noise, in units of the size of the observations, from which on
         the evidence of the linearised problem tells, beside terms to start from, which
         sets are worth being solved for.
