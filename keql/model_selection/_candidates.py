@@ -20,7 +20,6 @@ from keql.equation import PolynomialBasis
 from keql.model_selection._criteria import (
     level_in_space,
     predicts_within_noise,
-    sees_noise,
 )
 
 
@@ -171,16 +170,6 @@ def with_terms_of(exact, hypothesis):
     return replace(hypothesis, equation_kernel=kernels, n_terms=None)
 
 
-def has_many_states(two_step, most_states=2, most_if_exact=4):
-    """Whether functions of each state would take long: then others are tried only.
-
-    Noise, with which all sets are compared that it cannot tell apart, takes three times
-    as long as exact data: 12 s for three states.
-    """
-    n = len(two_step.observations.states)
-    return n > (most_states if sees_noise(two_step) else most_if_exact)
-
-
 def _elementary(two_step, given, why_not):
     """Exact states with elementary functions, in space those of a single state."""
     setup, d = two_step.setup, len(two_step.variables)
@@ -193,8 +182,7 @@ def _elementary(two_step, given, why_not):
     n_columns = len(setup.unknown_names(two_step.variables))
     features = two_step.equation.training_features[:, d:n_columns]
     why_not = why_not or _why_powers_are_alike(features, 4)
-    of = " of differences of states" if has_many_states(two_step) else ""
-    hypothesis = replace(given, name=f"elementary functions{of}", has_functions=True)
+    hypothesis = replace(given, name="elementary functions", has_functions=True)
     return Candidate(_exact(hypothesis), why_not)
 
 

@@ -71,7 +71,7 @@ class ElementarySearch:
         if best is not None or self.is_stopped or not self.settings.of_single_states:
             return best
         is_system = self.problem.learned.setup.is_system
-        if is_system and not (start and self._has_much_noise):
+        if is_system and not (start and n_rounds and self._has_much_noise):
             best = self._along(iterate, enough)
             if best is None or self.is_stopped:
                 return best
@@ -178,7 +178,7 @@ class ElementarySearch:
         for e in self._unknown:
             given = learned, self.offered, e, self.settings
             screening = FunctionScreening(*given, noise if self._has_much_noise else 0)
-            screening.run()
+            screening.run(None if self.settings.n_rounds else 1)
             if self._has_much_noise:
                 ranked.append([screening.ranked(n_tried)])
             else:

@@ -139,9 +139,16 @@ class ElementarySettings:
         return cls(of_derivatives=False, drags=False, **few, **steps)
 
     @classmethod
-    def of_many_states(cls):
-        """For systems of so many states that functions of each would take minutes."""
-        return cls(of_single_states=False)
+    def of_trajectories(cls, n_states, is_noisy, few=2, several=4):
+        """For ordinary differential equations, of exact data or noisy ones.
+
+        Linearised again with noise, which leaves more sets to be compared, three states
+        take 12 s. So systems of more states than a few have the functions that explain
+        given trajectories best, and those of more than several have phases only.
+        """
+        if n_states > several:
+            return cls(of_single_states=False)
+        return cls(n_rounds=0) if is_noisy and n_states > few else cls()
 
     @classmethod
     def along_fields(cls):
@@ -200,11 +207,12 @@ class FunctionTable:
             operators = [*self.names[d:first], *operators]  # inputs are factors, too
             functions = dict.fromkeys(self._functions(e, operators, settings))
             natural = dict.fromkeys(self._at_natural_values(e, functions))
+            phases = {}
             if self.is_system and settings.of_derivatives:
-                natural |= dict.fromkeys(self._waves_of_phases(e, operators))
-            for function in [*functions, *natural]:
+                phases = dict.fromkeys(self._waves_of_phases(e, operators))
+            for function in {**functions, **natural, **phases}:
                 kind = 2 if function in natural else int(not function.is_product)
-                kinds.append((e, kind))
+                kinds.append((e, 3 if function in phases else kind))
                 self.terms.append(Term(e, function, len(self.terms)))
         self.kinds = np.array(kinds)
         monomials = [t.function.powers for t in self.terms if not t.function.family]

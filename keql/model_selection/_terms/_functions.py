@@ -14,8 +14,10 @@ from keql._regression.functions.search import ElementarySearch
 from keql._regression.functions.table import ElementarySettings, FunctionTable
 from keql._regression.functions.terms import form_of, says_the_same, with_digits
 from keql.equation import PolynomialBasis, terms_of, text_product
-from keql.model_selection._candidates import has_many_states
-from keql.model_selection._criteria import error_within_noise, sees_noise
+from keql.model_selection._criteria import (
+    error_within_noise,
+    sees_noise,
+)
 from keql.model_selection._fit import Fit, given_equation_noise
 from keql.model_selection._terms._fewer import TermsStep
 from keql.model_selection._terms._settings import TrajectorySearchSettings
@@ -42,9 +44,9 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
     polynomials, too.
     """
     is_field = len(two_step.variables) > 1
-    settings = ElementarySettings.of_fields() if is_field else ElementarySettings()
-    if has_many_states(two_step):
-        settings = ElementarySettings.of_many_states()
+    how = len(two_step.observations.states), sees_noise(two_step)
+    settings = ElementarySettings.of_trajectories(*how)
+    settings = ElementarySettings.of_fields() if is_field else settings
     settings = replace(settings, against=context.criteria.elementary)
     if is_field:
         problem = simpler.problem.with_grid(*settings.grid)
