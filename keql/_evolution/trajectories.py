@@ -271,6 +271,7 @@ class TrajectoryProblem:
             errors.append((once - twice) / sizes)
         return errors
 
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def resolved(self, iterate):
         """The problem and the iterate with steps that are short enough for these.
 
@@ -278,8 +279,7 @@ class TrajectoryProblem:
         """
         noise = np.min(self.prior.noise / self.learned.observations.sizes())
         times, nodes, counts = [], [], []
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            of_steps = self.step_errors(iterate)
+        of_steps = self.step_errors(iterate)
         for own, errors, at in zip(self.times, of_steps, iterate.nodes, strict=True):
             part = self.limits.part_of_noise * noise / len(errors)
             error = np.max(np.abs(errors), axis=1)
