@@ -139,16 +139,18 @@ class ElementarySettings:
         return cls(of_derivatives=False, drags=False, **few, **steps)
 
     @classmethod
-    def of_trajectories(cls, n_states, is_noisy, few=2, several=4):
+    def of_trajectories(cls, n_states, is_noisy, is_hidden, few=2, several=4):
         """For ordinary differential equations, of exact data or noisy ones.
 
         Linearised again with noise, which leaves more sets to be compared, three states
         take 12 s. So systems of more states than a few have the functions that explain
-        given trajectories best, and those of more than several have phases only.
+        given trajectories best, and phases only where a state was never observed, or
+        where there are more than several.
         """
-        if n_states > several:
+        are_many = is_noisy and n_states > few
+        if n_states > several or (are_many and is_hidden):
             return cls(of_single_states=False)
-        return cls(n_rounds=0) if is_noisy and n_states > few else cls()
+        return cls(n_rounds=0) if are_many else cls()
 
     @classmethod
     def along_fields(cls):

@@ -44,7 +44,8 @@ def fit_elementary(two_step, hypothesis, context, simpler=None, enough=0.0):
     polynomials, too.
     """
     is_field = len(two_step.variables) > 1
-    how = len(two_step.observations.states), sees_noise(two_step)
+    data = two_step.observations
+    how = len(data.states), sees_noise(two_step), bool(data.hidden_states)
     settings = ElementarySettings.of_trajectories(*how)
     settings = ElementarySettings.of_fields() if is_field else settings
     settings = replace(settings, against=context.criteria.elementary)
