@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from keql._evolution.boundary_prior import PointsOfStates, PointsWithSlopes
+from keql._evolution.boundary.prior import PointsOfStates, PointsWithSlopes
 from keql._evolution.fronts.integration import solution, solutions
 from keql._evolution.integration import integrate
 from keql._numerics.linalg import cholesky, size_or_one, solve_lower

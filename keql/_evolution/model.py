@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from scipy import linalg
 
-from keql._evolution.boundary_values import boundary_loss
+from keql._evolution.boundary.regression import boundary_loss
 from keql._evolution.forecast import EvolvedState
 from keql._numerics.linalg import rms
 

@@ -23,12 +23,12 @@ from itertools import zip_longest
 import numpy as np
 from scipy.sparse import vstack
 
-from keql._evolution.boundary_prior import (
+from keql._evolution.boundary.prior import (
     PointsOfStates,
     PointsWithSlopes,
     boundary_priors,
 )
-from keql._evolution.boundary_values import BoundaryValueRegression
+from keql._evolution.boundary.regression import BoundaryValueRegression
 from keql._evolution.form import order_along, order_in_time, time_axis
 from keql._evolution.fronts.integration import effects_on_observations, rates, solution
 from keql._evolution.grid import EvolutionGrid, GridSizes

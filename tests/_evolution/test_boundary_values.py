@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import optimize, stats
 
-from keql._evolution.boundary_prior import (
+from keql._evolution.boundary.condensed import condensed
+from keql._evolution.boundary.prior import (
     BoundaryPrior,
     Covariances,
     PointsOfStates,
@@ -16,8 +17,8 @@ from keql._evolution.boundary_prior import (
     boundary_kernels,
     points_at,
 )
-from keql._evolution.boundary_values import BoundaryValueRegression, boundary_loss
-from keql._observations.data import Sample
+from keql._evolution.boundary.regression import BoundaryValueRegression, boundary_loss
+from keql._observations.data import FunctionData, Sample
 from keql.kernels import RBF, Constant, Matern
 
 P, C = 2, 30
@@ -326,3 +327,33 @@ def test_the_average_information_is_that_of_the_covariance():
     expected = 0.5 * along @ np.linalg.solve(G, along.T)
     found = problem.log_likelihood(problem.prior.with_theta(theta))[2]
     assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * np.max(expected))
+
+
+def test_many_observations_are_condensed_without_a_loss():
+    """Two noise levels and weights: each quantity is that of all observations."""
+    maps, functions = observed((150, 9, 90))
+    functions = [
+        FunctionData(r.points, r.values, r.weights, np.arange(len(r.values)) % 2, [])
+        for r in functions
+    ]
+    prior = BoundaryPrior(KERNEL, np.array([0.1, 0.03]), 0.7, free_noise=True)
+    given, rows = (BOUNDARY, maps, functions, prior), []
+    for own, data in zip(maps, functions, strict=True):
+        matrix = np.column_stack([data.values - own[:, 0], own[:, 1:]])
+        rows.append(condensed(matrix, prior.levels(data), data.weights, 2, np.inf))
+    few, every = BoundaryValueRegression(*given), BoundaryValueRegression(*given, rows)
+    assert [own.is_rotated for own in few.rows] == [True, False, False]
+    assert not any(own.is_rotated for own in every.rows)
+    theta = prior.theta + 0.3
+    few, every = (own.with_prior(prior.with_theta(theta)) for own in (few, every))
+    quantities = (
+        lambda own: own._log_likelihood(theta),
+        lambda own: own.leave_one_out(),
+        lambda own: own.covariances(),
+        lambda own: [own.left_out_log_densities(), own.weights],
+        lambda own: [own.loss, own.misfit, own.n_free, own.log_volume()],
+        lambda own: [own.with_best_prior()[1]],
+    )
+    for of in quantities:
+        for found, expected in zip(of(few), of(every), strict=True):
+            assert_allclose(found, expected, rtol=1e-6, atol=1e-9)

@@ -17,7 +17,7 @@ from numpy.testing import assert_allclose
 
 from keql import IdentifiabilityWarning, OneStepKEqL, TwoStepKEqL
 from keql._estimators.one_step import EarlierSolution
-from keql._evolution.boundary_values import BoundaryValueRegression
+from keql._evolution.boundary.regression import BoundaryValueRegression
 from keql._evolution.forecast import EvolvedState
 from keql._evolution.form import IntegrationLimits, time_axis, why_not_integrated
 from keql._evolution.problem import make_evolution_problem

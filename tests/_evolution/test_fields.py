@@ -8,7 +8,7 @@ from known_equations import make_system
 from numpy.testing import assert_allclose
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._evolution.boundary_prior import (
+from keql._evolution.boundary.prior import (
     BoundaryPrior,
     PointsOfStates,
     StateKernels,

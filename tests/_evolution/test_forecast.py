@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 
 from keql import SimulationError, TwoStepKEqL
-from keql._evolution.boundary_prior import BoundaryPrior, StateKernels
+from keql._evolution.boundary.prior import BoundaryPrior, StateKernels
 from keql._evolution.forecast import Forecast, ForecastLimits
 from keql._evolution.problem import make_evolution_problem
 from keql.kernels import Constant, Matern

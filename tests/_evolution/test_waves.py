@@ -7,7 +7,7 @@ from known_equations import make_equation, monomial
 from numpy.testing import assert_allclose
 
 from keql import OneStepKEqL, TwoStepKEqL
-from keql._evolution.boundary_prior import BoundaryPrior, PointsWithSlopes
+from keql._evolution.boundary.prior import BoundaryPrior, PointsWithSlopes
 from keql._evolution.form import why_not_integrated
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import integrate, linear_response

@@ -20,7 +20,7 @@ from scipy.stats import multivariate_normal, norm
 from test_primal import in_the_primal
 from test_problems import LINEAR_PART, OPERATORS, STATE_KERNEL, make_case
 
-from keql._evolution.boundary_prior import BoundaryPrior
+from keql._evolution.boundary.prior import BoundaryPrior
 from keql._evolution.grid import EvolutionGrid
 from keql._evolution.integration import linear_response
 from keql._evolution.problem import EvolutionIterate, EvolutionProblem

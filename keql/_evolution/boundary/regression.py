@@ -14,7 +14,8 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg
 
-from keql._evolution.boundary_prior import points_at
+from keql._evolution.boundary.condensed import condensed
+from keql._evolution.boundary.prior import points_at
 from keql._numerics.linalg import (
     cholesky,
     inverse_lower,
@@ -69,29 +70,32 @@ class BoundaryValueRegression:
     maps : list of ndarray of shape (N_m, 1 + p + c). (a_m, B_m, C_m) of each function.
     functions : list of FunctionData. The observations.
     prior : BoundaryPrior. With the noise of the observations.
+    rows : list of CondensedRows, default=None. The observations in fewer rows, where
+        they are many; None: they are made.
 
     Boundary values of functions are independent, so that a covariance is factored for
     each of them alone: time and memory are linear in the number of functions.
     """
 
-    def __init__(self, boundary, maps, functions, prior):
+    def __init__(self, boundary, maps, functions, prior, rows=None):
         self.boundary, self.maps, self.functions = boundary, maps, functions
         self.prior = prior
-        p = maps[0].shape[1] - 1 - len(boundary)
-        self.on_weights = [rows[:, 1 : 1 + p] for rows in maps]
-        self.on_boundary = [rows[:, 1 + p :] for rows in maps]
-        self.levels = [prior.levels(data) for data in functions]
-        levels = np.concatenate(self.levels)
-        values = np.concatenate([data.values for data in functions])
+        self.n_weights = p = maps[0].shape[1] - 1 - len(boundary)
+        levels = [prior.levels(data) for data in functions]
         n_levels = np.size(prior.noise)
-        self.sizes = np.ones(n_levels)
+        self.rows = rows or [
+            condensed(_with_target(data, own), at, data.weights, n_levels)
+            for data, own, at in zip(functions, maps, levels, strict=True)
+        ]
+        self.targets = [own.matrix[:, 0] for own in self.rows]
+        self.on_weights = [own.matrix[:, 1 : 1 + p] for own in self.rows]
+        self.on_boundary = [own.matrix[:, 1 + p :] for own in self.rows]
+        levels = np.concatenate(levels)
+        values = np.concatenate([data.values for data in functions])
+        self.n_values, self.sizes = len(values), np.ones(n_levels)
         self.counts = np.bincount(levels, minlength=n_levels)
         for j in np.unique(levels):
             self.sizes[j] = size_or_one(values[levels == j])
-        self.targets = [
-            data.values - rows[:, 0] for data, rows in zip(functions, maps, strict=True)
-        ]
-        self.n_weights, self.n_values = p, sum(map(len, maps))
 
     @property
     def shift(self):
@@ -100,7 +104,8 @@ class BoundaryValueRegression:
 
     def with_prior(self, prior):
         """The same observations with another prior."""
-        return BoundaryValueRegression(self.boundary, self.maps, self.functions, prior)
+        own = self.boundary, self.maps, self.functions
+        return BoundaryValueRegression(*own, prior, self.rows)
 
     def log_likelihood(self, prior):
         """Log marginal likelihood of the observations, up to a constant.
@@ -124,30 +129,28 @@ class BoundaryValueRegression:
         n = len(theta) - len(self.sizes) - 1
         noise, scale = np.exp(theta[n:-1]), np.exp(theta[-1])
         kernels, slopes = zip(*self._covariance_function.at(theta[:n]), strict=True)
-        variances = [
-            noise[levels] ** 2 / data.weights
-            for levels, data in zip(self.levels, self.functions, strict=True)
-        ]
+        variances = self._variances(noise)
         whitened = self._whiten(kernels, variances, scale)
         blocks, on_noise = self._covariance_function.blocks, np.zeros(len(self.sizes))
         pulled = [np.zeros(K.shape) for K in kernels]
         effects = []  # L^-1 dG P y of each function, by columns
-        for L, own, r, F, own_variances, levels in zip(
+        for L, own, r, F, own_variances, rows in zip(
             whitened.factors,
             whitened.parts,
             whitened.residuals,
             whitened.on_boundary,
             variances,
-            self.levels,
+            self.rows,
             strict=False,
         ):
+            levels = rows.levels
             explained = np.column_stack([r, own])
             of_kernel = _pull_on(pulled, F, explained, blocks, slopes)
             back, inverse = solve_lower(L, explained, transposed=True), inverse_lower(L)
             alpha, by_weights = back[:, 0], np.sum(back[:, 1:] ** 2, axis=1)
             precisions = np.einsum("ij,ij->j", inverse, inverse) - by_weights
             on_levels = own_variances * (alpha**2 - precisions)
-            on_noise += np.bincount(levels, on_levels, len(on_noise))
+            on_noise += np.bincount(levels, on_levels, len(on_noise)) - rows.n_idle
             moved = np.zeros((len(alpha), len(on_noise)))
             moved[np.arange(len(alpha)), levels] = 2 * own_variances * alpha
             effects.append(np.column_stack([*of_kernel, inverse @ moved]))
@@ -156,7 +159,7 @@ class BoundaryValueRegression:
         below = whitened.parts[-1]  # R^-1
         weights = below @ whitened.projected
         on_scale = np.sum(weights**2) - self.n_weights + np.sum(below**2)
-        value = -_loss(whitened) - _log_volume(whitened)
+        value = -_loss(whitened) - self._log_volume(whitened, noise)
         gradient = np.r_[on_kernel, on_noise, on_scale]
         return value, gradient, _average_information(whitened, effects)
 
@@ -223,7 +226,7 @@ class BoundaryValueRegression:
     @property
     def n_free(self):
         """Number of observations: boundary values have a prior."""
-        return len(self.whitened()[0])
+        return self.n_values
 
     @property
     def level_range(self):
@@ -256,8 +259,8 @@ class BoundaryValueRegression:
     @property
     def misfit(self):
         """Mean square of the residuals in units of the noise levels."""
-        pairs = zip(self.functions, self._alpha, strict=True)
-        total = sum(self.prior.variances(data) @ alpha**2 for data, alpha in pairs)
+        pairs = zip(self.functions, self._left_out, strict=True)
+        total = sum(self.prior.variances(data) @ own[0] ** 2 for data, own in pairs)
         return float(total / self.n_values)
 
     def posterior_weights(self):
@@ -270,36 +273,57 @@ class BoundaryValueRegression:
 
     def leave_one_out(self):
         """Errors of predicting each observation from all others, for each function."""
-        pairs = zip(self._alpha, self._precisions, strict=True)
-        return [alpha / precisions for alpha, precisions in pairs]
+        return [alpha / precisions for alpha, precisions in self._left_out]
 
     def left_out_log_densities(self):
         """Log densities (n,) of the observations, each given all others."""
-        pairs = zip(self._alpha, self._precisions, strict=True)
-        return np.concatenate([log_densities(*pair) for pair in pairs])
+        return np.concatenate([log_densities(*pair) for pair in self._left_out])
 
     @cached_property
-    def _precisions(self):
-        """Those of predicting each observation from all others, for each function."""
-        precisions, start, Q = [], 0, self._whitened.Q
-        for L in self._whitened.factors:
-            inverse, rows = solve_lower(L, np.eye(len(L))), slice(start, start + len(L))
+    def _left_out(self):
+        """What tells of each observation given all others, two arrays per function.
+
+        The inverse covariance of all observations times their target, and the precision
+        of predicting each from all others.
+        """
+        found, start, Q = [], 0, self._whitened.Q
+        for m, (L, r) in enumerate(
+            zip(self._whitened.factors, self._whitened.residuals, strict=True)
+        ):
+            rows = slice(start, start + len(L))
+            start += len(L)
+            if self.rows[m].is_rotated:
+                found.append(self._left_out_of_many(m))
+                continue
+            inverse = solve_lower(L, np.eye(len(L)))
             # Columns of the projection off Q, whose squares are those of G^-1.
             off = -Q @ (Q[rows].T @ inverse)
             off[rows] += inverse
-            precisions.append(np.sum(off**2, axis=0))
-            start += len(L)
-        return precisions
+            alpha = solve_lower(L, r, transposed=True)
+            found.append((alpha, np.sum(off**2, axis=0)))
+        return found
+
+    def _left_out_of_many(self, m, least=1e-12):
+        """The same of a function with rotated rows, from its unknowns.
+
+        An observation of leverage h, the part of its own noise variance that unknowns
+        make uncertain, has the precision 1 - h in units of its own; `least` is that
+        which rounding errors leave.
+        """
+        data, rows = self.functions[m], self.maps[m]
+        precisions = 1 / self.prior.variances(data)
+        residuals = data.values - rows @ self.unknowns[m]
+        effects, covariance = rows[:, 1:], self._posterior_covariances[m]
+        leverages = precisions * np.sum((effects @ covariance) * effects, axis=1)
+        return precisions * residuals, precisions * np.maximum(1 - leverages, least)
 
     @cached_property
     def _with_expected_noise(self):
         """The regression with the noise that is expected where it is not given."""
         prior, n_left = self.prior, np.zeros(len(self.sizes))
-        for data, levels, precisions in zip(
-            self.functions, self.levels, self._precisions, strict=True
-        ):
+        for data, (_, precisions) in zip(self.functions, self._left_out, strict=True):
             left = prior.variances(data) * precisions
-            n_left += np.bincount(levels, left, len(n_left))
+            n_left += np.bincount(prior.levels(data), left, len(n_left))
         noise = expected_noise(prior.noise, n_left, prior.free_noise)
         if np.array_equal(noise, prior.noise):
             return self
@@ -307,9 +331,10 @@ class BoundaryValueRegression:
 
     def covariances(self):
         """Posterior covariance (p + c, p + c) of the unknowns of each function."""
-        return self._with_expected_noise._covariances()
+        return self._with_expected_noise._posterior_covariances
 
-    def _covariances(self):
+    @cached_property
+    def _posterior_covariances(self):
         whitened, K, p = self._whitened, self._covariance, self.n_weights
         root_of_weights, covariances = self.prior.scale * whitened.parts[-1], []
         for own, F in zip(whitened.parts, whitened.on_boundary, strict=False):
@@ -322,7 +347,17 @@ class BoundaryValueRegression:
 
     def log_volume(self):
         """By which the log evidence is lower because the unknowns are uncertain."""
-        return _log_volume(self._whitened)
+        return self._log_volume(self._whitened, np.reshape(self.prior.noise, -1))
+
+    def _log_volume(self, whitened, noise):
+        """Half the log determinant of the covariance of all observations."""
+        logs = [np.log(np.diag(L)).sum() for L in whitened.factors]
+        logs += [rows.log_volume(noise) for rows in self.rows]
+        return float(sum(logs) + np.log(np.abs(np.diag(whitened.R))).sum())
+
+    def _variances(self, noise):
+        """Noise variances of the rows of each function, for noise levels (J,)."""
+        return [noise[rows.levels] ** 2 / rows.weights for rows in self.rows]
 
     @cached_property
     def _covariance(self):
@@ -350,26 +385,21 @@ class BoundaryValueRegression:
         columns = np.r_[: 1 + self.n_weights, 1 + self.n_weights + self._seen]
         maps = [rows[:, columns] for rows in self.maps]
         boundary = points_at(self.boundary, self._seen)
-        return BoundaryValueRegression(boundary, maps, self.functions, self.prior)
+        own = boundary, maps, self.functions, self.prior
+        rows = [each.columns(columns) for each in self.rows]
+        return BoundaryValueRegression(*own, rows)
 
     @cached_property
     def _rows(self):
         """The target, and the effects of weights and boundary values, by columns."""
-        triples = zip(self.targets, self.on_weights, self.on_boundary, strict=True)
-        return [np.asfortranarray(np.column_stack(triple)) for triple in triples]
+        return [np.asfortranarray(own.matrix) for own in self.rows]
 
     @cached_property
     def _whitened(self):
-        variances = [self.prior.variances(data) for data in self.functions]
+        variances = self._variances(np.reshape(self.prior.noise, -1))
         blocks = self._covariance_function.blocks
         kernels = [self._covariance[rows][:, rows] for rows in blocks]
         return self._whiten(kernels, variances, self.prior.scale)
-
-    @cached_property
-    def _alpha(self):
-        """The inverse covariance of all observations times their target, a list."""
-        pairs = zip(self._whitened.factors, self._whitened.residuals, strict=True)
-        return [solve_lower(L, r, transposed=True) for L, r in pairs]
 
     @cached_property
     def _on_blocks(self):
@@ -400,6 +430,11 @@ class BoundaryValueRegression:
         return _Whitened(*columns, *linalg.qr(stacked, mode="economic"))
 
 
+def _with_target(data, rows):
+    """The target of a function's observations, beside the effects of its unknowns."""
+    return np.column_stack([data.values - rows[:, 0], rows[:, 1:]])
+
+
 def _pull_on(pulled, F, explained, blocks, slopes):
     """Add what the observations of a function say of covariances to what others say.
 
@@ -422,12 +457,6 @@ def _loss(whitened):
     """Half the squared norms of what observations and weights deviate by."""
     weights = whitened.parts[-1] @ whitened.projected
     return 0.5 * float(sum(r @ r for r in whitened.residuals) + weights @ weights)
-
-
-def _log_volume(whitened):
-    """Half the log determinant of the covariance of all observations."""
-    logs = [np.log(np.diag(L)).sum() for L in whitened.factors]
-    return float(sum(logs) + np.log(np.abs(np.diag(whitened.R))).sum())
 
 
 def _average_information(whitened, effects):
