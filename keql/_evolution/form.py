@@ -13,12 +13,12 @@ from keql._numerics.linalg import extent_of
 class IntegrationLimits:
     """Data for which exact states would take too long.
 
-    observations : int. Of one function: each step factors their covariance some 50
-        times. There may be any number of functions, one of which is integrated after
-        another.
+    observations : int. Of one function: each step makes a dense matrix of as many rows,
+        with a column for each unknown, 0.1 GB. There may be any number of functions,
+        one of which is integrated after another.
     """
 
-    observations: int = 2000
+    observations: int = 30000
 
 
 def why_not_integrated(learned, limits=None):

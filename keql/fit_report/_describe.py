@@ -127,11 +127,14 @@ def describe_fit(model, learned, search=None):
 
 
 def _number_of_values(observations):
-    """How many observations there are, and what long records were condensed to."""
+    """How many observations there are, and how many were taken in their place."""
     n = sum(len(data.values) for data in observations.functions)
     if observations.n_samples is None:
         return f"{n} observations"
-    return f"{observations.n_samples} observations condensed to {n}"
+    is_record = observations.functions[0].points.shape[1] == 1
+    if is_record and observations.periods is None:
+        return f"{observations.n_samples} observations condensed to {n}"
+    return f"{observations.n_samples} observations, of which {n} were drawn"
 
 
 def _residuals_of_observations(learned):

@@ -119,12 +119,23 @@ def test_short_records_are_left_alone(n):
     assert condense_records(given) is given
 
 
-def test_records_of_several_coordinates_are_left_alone():
-    points = np.random.default_rng(0).uniform(size=(5000, 2))
-    of_state = np.zeros(5000, dtype=int), [identity_of("u", 2)]
-    data = FunctionData(points, points[:, 0], np.ones(5000), *of_state)
+@pytest.mark.parametrize("n", [4000, 9000])
+def test_of_very_many_values_of_a_field_some_are_drawn(n):
+    """At most 4,000 of each operator, with the points that they belong to."""
+    points = np.random.default_rng(0).uniform(size=(n, 2))
+    points, index = np.vstack([points, points[:50]]), np.repeat([0, 1], [n, 50])
+    operators = [identity_of(name, 2) for name in "uv"]
+    weights, values = 1 + points[:, 1], points[:, 0] + index
+    data = FunctionData(points, values, weights, index, operators)
     given = Observations((None,), [data])
-    assert condense_records(given) is given
+    few = condense_records(given)
+    assert few is given if n == 4000 else few.n_samples == n + 50
+    [own] = few.functions
+    assert np.bincount(own.index).tolist() == [4000, 50]
+    np.testing.assert_array_equal(own.values, own.points[:, 0] + own.index)
+    np.testing.assert_array_equal(own.weights, 1 + own.points[:, 1])
+    again = condense_records(given).functions[0]
+    np.testing.assert_array_equal(again.points, own.points)
 
 
 def test_limits_are_respected():
